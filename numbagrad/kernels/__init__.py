@@ -1,0 +1,1 @@
+"""Plain functions on arrays, compiled by Numba; start reading in ``machine.py``."""

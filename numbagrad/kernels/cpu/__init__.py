@@ -1,0 +1,1 @@
+"""Hand-written CPU kernels: outputs first, then inputs, then scalars."""

@@ -1,0 +1,186 @@
+"""The three verbs through which all array work goes: ``empty``, ``view``, ``launch``.
+
+An op never touches an array otherwise. While a step is being recorded the verbs hand over to a
+recorder, so that running the Python of a step *is* the front end of the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core.registry import CPUDispatcher
+
+from . import store
+
+__all__ = ["Kernel", "empty", "kernel", "launch", "view"]
+
+recording = False
+"""True while any thread records; the fast paths of ops look only at this."""
+
+
+class _Recorder(threading.local):
+    current: Any = None
+
+
+recorder = _Recorder()
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any = None) -> Any:
+    """An uninitialised C-contiguous array of ``shape`` and ``dtype`` on ``device``."""
+    if recording and recorder.current is not None:
+        return recorder.current.empty(shape, dtype, device)
+    if device is not None and device.type != "cpu":
+        return device.empty(shape, dtype)
+    return np.empty(shape, dtype)
+
+
+def view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
+    """The elements of the memory of ``array`` at ``offset + index . strides``.
+
+    strides, offset: in elements; offset counts from the first element of ``array``. The result
+    shares memory with ``array``. The caller has checked that it stays inside.
+    """
+    if type(array) is not np.ndarray:
+        return array.view(shape, strides, offset)
+    step = array.itemsize
+    byte_strides = tuple([s * step for s in strides])
+    if offset >= 0 and array.flags.c_contiguous and 0 not in shape:
+        return np.ndarray(shape, array.dtype, array, offset * step, byte_strides)
+    if 0 in shape:
+        return np.ndarray(shape, array.dtype)
+    # A view of a view whose memory does not start where the array's does.
+    root = array
+    while type(root.base) is np.ndarray:
+        root = root.base
+    if root.flags.c_contiguous:
+        start = address_of(array) - address_of(root)
+        return np.ndarray(shape, array.dtype, root, start + offset * step, byte_strides)
+    moved = np.lib.stride_tricks.as_strided(array, (1,) * array.ndim)
+    if offset:  # step to the first element through any axis: only the address matters
+        moved = np.lib.stride_tricks.as_strided(array, (offset + 1,), (step,))[offset:]
+    return np.lib.stride_tricks.as_strided(moved, shape, byte_strides)
+
+
+def launch(kernel: Callable[..., None], *args: Any) -> None:
+    """Run ``kernel`` on ``args``: outputs, then inputs, then scalars.
+
+    kernel: a ``Kernel``, or any function on arrays, such as a user's own ``@njit``.
+    """
+    if recording and recorder.current is not None:
+        recorder.current.launch(kernel, args)
+    else:
+        kernel(*args)
+
+
+class Kernel:
+    """A function on arrays, compiled on first use for each set of dtypes.
+
+    outputs: how many leading arguments are written.
+    grain: least number of elements of the largest array argument for which a second compilation
+    with threads is used; None where threads never pay.
+    """
+
+    def __init__(self, function: Any, outputs: int = 1, grain: int | None = None, **options: Any):
+        self.function = function
+        self.outputs = outputs
+        self.grain = grain
+        self.cuda_twin: Any = None
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self._options = options
+        self._serial: Any = None
+        self._parallel: Any = None
+
+    @property
+    def serial(self) -> Any:
+        """The single-threaded dispatcher."""
+        if self._serial is None:
+            self._serial = store.jit(self.function, **self._options)
+        return self._serial
+
+    @property
+    def parallel(self) -> Any:
+        """The dispatcher whose ``prange`` loops run on the thread pool."""
+        if self._parallel is None:
+            self._parallel = store.jit(self.function, parallel=True, **self._options)
+        return self._parallel
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays, with threads when there is enough work."""
+        if (
+            self.grain is not None
+            and max([a.size for a in args if type(a) is np.ndarray]) >= self.grain
+            and threads() > 1
+        ):
+            self.parallel(*args)
+        else:
+            (self._serial or self.serial)(*args)
+
+    def cuda(self, function: Any) -> Any:
+        """Register ``function``, a ``@cuda.jit`` kernel, as the twin that runs on a GPU."""
+        self.cuda_twin = function
+        return function
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.__name__}>"
+
+
+def kernel(
+    function: Any = None, *, outputs: int = 1, grain: int | None = None, reassoc: bool = False
+) -> Any:
+    """Make a plain function on arrays a ``Kernel``; use as ``@kernel`` or ``@kernel(grain=...)``.
+
+    reassoc: let LLVM reorder sums, which it needs to vectorise a reduction.
+    """
+
+    def decorate(function: Any) -> Kernel:
+        if isinstance(function, CPUDispatcher):
+            function = function.py_func
+        return Kernel(function, outputs, grain, reassoc=reassoc)
+
+    return decorate if function is None else decorate(function)
+
+
+device = numba.njit(inline="never", error_model="numpy", nogil=True)
+"""Decorator of a function that kernels of the same file call."""
+
+
+@functools.cache
+def _choose_threading_layer() -> None:
+    """Prefer tbb: its launches are the cheapest, it survives fork and concurrent callers.
+
+    pip puts libtbb where the loader does not look, so it is loaded by hand, once, before Numba
+    starts its threads.
+    """
+    if sys.platform.startswith("linux"):
+        for name in (os.path.join(sys.prefix, "lib", "libtbb.so.12"), "libtbb.so.12"):
+            try:
+                ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+                break
+            except OSError:
+                continue
+
+
+def threads() -> int:
+    """Number of threads that kernels use; starts the thread pool on its first call."""
+    _choose_threading_layer()
+    return numba.get_num_threads()
+
+
+def set_threads(n: int) -> None:
+    """Let kernels use ``n`` threads, from 1 to the number the process started with."""
+    _choose_threading_layer()
+    numba.set_num_threads(n)
+
+
+def address_of(array: np.ndarray) -> int:
+    """Address of the first element of ``array``, in bytes."""
+    return array.__array_interface__["data"][0]

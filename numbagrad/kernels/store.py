@@ -1,0 +1,180 @@
+"""Where compiled code lives: content-named modules and a disk cache that cannot be stale.
+
+Numba's own cache keeps one index file per function, which two processes can overwrite for each
+other (numba#10486), and does not see an edited callee in another file. Here every compiled
+signature is one file whose name is a hash of all that it depends on: the source text, the whole
+``kernels`` folder, the versions of Numba, llvmlite and Python, the signature and the CPU. A file
+is written under a temporary name and moved into place, so a reader never sees half of one.
+
+Start reading at ``compile_source``.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import linecache
+import os
+import pickle
+import sys
+import tempfile
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
+
+_KERNELS = Path(__file__).parent
+
+
+def cache_folder() -> Path:
+    """The folder of numbagrad's compiled code: ``NUMBA_CACHE_DIR``, else the user's cache."""
+    chosen = numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME")
+    if chosen:
+        return Path(chosen) / "numbagrad"
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData/Local") / "numbagrad" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches/numbagrad"
+    return Path.home() / ".cache/numbagrad"
+
+
+@functools.cache
+def writable_folder(folder: Path) -> Path | None:
+    """``folder`` if files can be written there, else None after one warning."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        warnings.warn(
+            f"numbagrad cannot write its cache of compiled kernels ({error}); kernels are compiled "
+            f"anew in each process. Set NUMBA_CACHE_DIR to a writable folder to keep them.",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return folder
+
+
+@functools.cache
+def library_stamp() -> str:
+    """Hash of every kernel file and of the versions that decide what they compile to."""
+    digest = hashlib.sha256()
+    digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version_info[:2]}".encode())
+    for path in sorted(_KERNELS.rglob("*.py")):
+        digest.update(str(path.relative_to(_KERNELS)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+class _OneFilePerSignature:
+    """Stands in for Numba's index and data files: load and save by the hash of the key."""
+
+    def __init__(self, name: str, stamp: str):
+        self._name, self._stamp = name, stamp
+
+    def _path(self, folder: Path, key: Any) -> Path:
+        text = f"{self._stamp} {key!r}".encode()
+        return folder / f"{self._name}-{hashlib.sha256(text).hexdigest()[:24]}.nbc"
+
+    def load(self, key: Any) -> Any:
+        path = self._path(cache_folder(), key)
+        try:
+            return pickle.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # a damaged file must cost a compile, not the user's program
+            warnings.warn(f"ignoring unreadable cache file {path}: {error!r}", RuntimeWarning)
+            return None
+
+    def save(self, key: Any, data: Any) -> None:
+        folder = writable_folder(cache_folder())
+        if folder is not None:
+            write_whole(self._path(folder, key), numba.core.serialize.dumps(data))
+
+    def flush(self) -> None:
+        """Nothing to do: a file whose key no longer occurs is never read."""
+
+
+def write_whole(path: Path, content: bytes) -> bool:
+    """Write ``content`` so that readers see all of it or none; False when the disk refuses."""
+    handle, name = None, ""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+        return True
+    except OSError as error:
+        if name:
+            Path(name).unlink(missing_ok=True)
+        warnings.warn(f"numbagrad could not write {path}: {error}", RuntimeWarning, stacklevel=2)
+        return False
+
+
+class KernelCache(FunctionCache):
+    """Numba's function cache over ``_OneFilePerSignature``."""
+
+    def __init__(self, function: types.FunctionType, source: str):
+        self._name = repr(function)
+        self._py_func = function
+        self._impl = object.__new__(CompileResultCacheImpl)  # its locator is what we replace
+        stamp = hashlib.sha256(f"{library_stamp()} {source}".encode()).hexdigest()
+        self._cache_file = _OneFilePerSignature(function.__name__, stamp)
+        self._cache_path = str(cache_folder())
+        self.enable()
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        if self._enabled and not data.lifted and not data.library.has_dynamic_globals:
+            self._cache_file.save(self._index_key(sig, data.codegen), self._impl.reduce(data))
+
+
+def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
+    """``numba.njit`` with numbagrad's options and cache.
+
+    source: what the cache key is made from; by default the text of the function's file is already
+    in ``library_stamp`` and its own text is added.
+    """
+    fastmath = {"contract", "nsz", "arcp"}
+    if options.pop("reassoc", False):
+        fastmath.add("reassoc")
+    dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    if not numba.config.DISABLE_JIT:
+        if source is None:
+            source = inspect.getsource(function)
+        dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
+    return dispatcher
+
+
+def content_name(prefix: str, text: str) -> str:
+    """A name that changes whenever the text does."""
+    return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def load_source(text: str, prefix: str) -> types.ModuleType:
+    """Import generated ``text`` as a module named by its content.
+
+    The module enters ``sys.modules`` before it runs, because Numba looks it up by name when it
+    loads cached code, and ``linecache``, so that tracebacks and ``inspect`` show the text.
+    """
+    name = content_name(f"numbagrad_{prefix}", text)
+    module = sys.modules.get(name)
+    if module is None:
+        filename = f"<{name}>"
+        module = types.ModuleType(name)
+        module.__file__ = filename
+        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+        sys.modules[name] = module
+        exec(compile(text, filename, "exec"), module.__dict__)
+    return module
+
+
+def compile_source(text: str, function: str, **options: Any) -> Any:
+    """The function named ``function`` of generated ``text``, jitted and cached by content."""
+    module = load_source(text, function)
+    return jit(getattr(module, function), source=text, **options)
