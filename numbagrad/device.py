@@ -1,0 +1,49 @@
+"""Where tensors live: the device objects and their availability."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import DeviceError
+
+__all__ = ["Device", "to_device"]
+
+
+class Device:
+    """A place for tensors: ``ng.device("cpu")``; compares equal by type and index."""
+
+    __slots__ = ("index", "type")
+
+    def __init__(self, type: str, index: int | None = None):
+        name, _, number = str(type).partition(":")
+        if name not in ("cpu", "cuda"):
+            raise DeviceError(f"device: expected 'cpu' or 'cuda', got {type!r}.")
+        self.type = name
+        self.index = int(number) if number else index
+
+    def __repr__(self) -> str:
+        suffix = "" if self.index is None else f", index={self.index}"
+        return f"device(type='{self.type}'{suffix})"
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Device) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
+cpu = Device("cpu")
+
+
+def to_device(value: Any) -> Device:
+    """``value`` (a Device or its name) as a device that can be used here."""
+    device = value if isinstance(value, Device) else Device(value)
+    if device.type != "cpu":
+        raise DeviceError(
+            f"device: {device} is not available: this version of numbagrad computes on the CPU "
+            f"only. Use device='cpu'."
+        )
+    return device

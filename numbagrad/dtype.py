@@ -1,0 +1,147 @@
+"""Element types and PyTorch's promotion rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .errors import DTypeError
+
+__all__ = ["DType", "finfo", "get_default_dtype", "iinfo", "set_default_dtype"]
+
+
+class DType:
+    """An element type: ``ng.float32`` and its kin. One object each, compared by identity.
+
+    numpy: the NumPy dtype. category: 0 bool, 1 integer, 2 floating; a higher one wins promotion.
+    """
+
+    __slots__ = ("category", "is_floating_point", "itemsize", "name", "numpy")
+
+    def __init__(self, name: str, category: int):
+        self.name = name
+        self.numpy = np.dtype(name)
+        self.category = category
+        self.is_floating_point = category == 2
+        self.itemsize = self.numpy.itemsize
+
+    def __repr__(self) -> str:
+        return f"ng.{self.name}"
+
+    def __reduce__(self) -> Any:
+        return from_numpy, (self.name,)
+
+
+float32 = DType("float32", 2)
+float64 = DType("float64", 2)
+int64 = DType("int64", 1)
+int32 = DType("int32", 1)
+int16 = DType("int16", 1)
+int8 = DType("int8", 1)
+uint8 = DType("uint8", 1)
+bool_ = DType("bool", 0)
+
+ALL = (float32, float64, int64, int32, int16, int8, uint8, bool_)
+FLOATING = (float32, float64)
+_by_numpy = {d.numpy: d for d in ALL}
+_default = float32
+
+
+def from_numpy(numpy_dtype: Any) -> DType:
+    """The DType of a NumPy dtype (object, class or name)."""
+    found = _by_numpy.get(np.dtype(numpy_dtype))
+    if found is None:
+        raise DTypeError(
+            f"dtype: NumPy's {np.dtype(numpy_dtype)} has no counterpart; numbagrad has "
+            f"{', '.join(d.name for d in ALL)}. Convert the array with .astype first."
+        )
+    return found
+
+
+def to_dtype(value: Any) -> DType:
+    """``value`` as a DType: a DType, one of Python's ``float int bool``, or NumPy's dtypes."""
+    if type(value) is DType:
+        return value
+    if value is float:
+        return _default
+    if value is int:
+        return int64
+    if value is bool:
+        return bool_
+    try:
+        return from_numpy(value)
+    except TypeError:
+        raise DTypeError(
+            f"dtype: expected one of {', '.join(map(repr, ALL))}, got {value!r}."
+        ) from None
+
+
+def get_default_dtype() -> DType:
+    """The dtype of new floating tensors, ``ng.float32`` until changed."""
+    return _default
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Make ``dtype`` (float32 or float64) the dtype of new floating tensors."""
+    global _default
+    dtype = to_dtype(dtype)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"set_default_dtype: expected a floating dtype, got {dtype}.")
+    _default = dtype
+
+
+def of_number(value: Any) -> DType:
+    """The dtype that a Python number brings to promotion."""
+    if value is True or value is False:
+        return bool_
+    if isinstance(value, float):
+        return _default
+    return int64
+
+
+_SIGNED = {8: int8, 16: int16, 32: int32, 64: int64}
+
+
+def promote_types(x: DType, y: DType) -> DType:
+    """The smallest dtype that both convert to; PyTorch's table."""
+    if x is y:
+        return x
+    if x.category != y.category:
+        return x if x.category > y.category else y
+    if x.itemsize == y.itemsize:  # int8 with uint8
+        return int16
+    wide, narrow = (x, y) if x.itemsize > y.itemsize else (y, x)
+    return wide
+
+
+def result_type(operands: list[tuple[DType, int]]) -> DType:
+    """Promotion of ``(dtype, rank)`` pairs; rank is 2 for tensors with dimensions, 1 for tensors
+    without, 0 for Python numbers. A lower rank decides only when its category is higher.
+    """
+    groups: list[DType | None] = [None, None, None]
+    for dtype, rank in operands:
+        held = groups[rank]
+        groups[rank] = dtype if held is None else promote_types(held, dtype)
+    result: DType | None = None
+    for dtype in (groups[2], groups[1], groups[0]):
+        if dtype is None:
+            continue
+        if result is None:
+            result = dtype
+        elif dtype.category > result.category:
+            # A number brings only its category: int tensor with 1.5 gives the default float.
+            result = dtype
+    if result is None:
+        raise ValueError("result_type needs at least one operand")
+    return result
+
+
+def finfo(dtype: DType) -> np.finfo:
+    """Limits of a floating dtype, as NumPy's finfo (eps, tiny, max, min)."""
+    return np.finfo(dtype.numpy)
+
+
+def iinfo(dtype: DType) -> np.iinfo:
+    """Limits of an integer dtype, as NumPy's iinfo (max, min)."""
+    return np.iinfo(dtype.numpy)

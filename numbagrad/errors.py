@@ -1,0 +1,69 @@
+"""Exception classes; each docstring gives the cause and the remedy.
+
+They subclass what a user of PyTorch or NumPy would catch.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DTypeError",
+    "DeviceError",
+    "DimError",
+    "FormatError",
+    "FormulaError",
+    "GradError",
+    "GradcheckError",
+    "GraphFreedError",
+    "NotScalarError",
+    "ShapeError",
+    "StateDictError",
+    "VersionError",
+]
+
+
+class ShapeError(ValueError, RuntimeError):
+    """Shapes do not fit together. Reshape, transpose or broadcast one of them."""
+
+
+class DTypeError(TypeError, RuntimeError):
+    """An operation does not take this dtype. Convert with ``x.to(dtype)``."""
+
+
+class DimError(IndexError):
+    """A dimension or an index is out of range. Use -ndim to ndim - 1, or fix the index."""
+
+
+class DeviceError(RuntimeError):
+    """A device is missing, or tensors stand on different ones. Move them with ``x.to(device)``."""
+
+
+class GradError(RuntimeError):
+    """The tape was used against its rules; the message names the op and the rule."""
+
+
+class NotScalarError(GradError):
+    """``backward()`` on a tensor with several elements. Pass ``gradient=`` or reduce it first."""
+
+
+class GraphFreedError(GradError):
+    """Backward a second time through a freed graph. Pass ``retain_graph=True`` the first time."""
+
+
+class VersionError(GradError):
+    """A tensor needed for backward was changed in place. Clone it, or change it after backward."""
+
+
+class GradcheckError(RuntimeError):
+    """The gradient written by hand is not the gradient measured by differences."""
+
+
+class FormulaError(TypeError):
+    """A scalar formula uses Python that cannot be translated. The message shows the line."""
+
+
+class StateDictError(RuntimeError):
+    """Names or shapes in a state dict do not match the module."""
+
+
+class FormatError(ValueError):
+    """A file is truncated, damaged, or not of the format its reader expects."""
