@@ -1,0 +1,70 @@
+"""Show versions, devices, threads, BLAS, and the cache of compiled kernels."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import platform
+
+import numba
+import numpy as np
+
+from .. import __version__
+from ..kernels import machine, store
+from .cache import describe_size, files_of_cache
+
+__all__ = ["add_arguments", "blas_in_use", "run", "threading_layer"]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """``info`` takes no arguments."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one line per fact."""
+    threads = machine.threads()
+    rows = [("numbagrad", __version__), ("python", platform.python_version())]
+    rows += [
+        (name, importlib.metadata.version(name))
+        for name in ("numba", "llvmlite", "numpy", "scipy", "safetensors")
+    ]
+    rows += [
+        ("devices", f"cpu ({platform.machine()}, {numba.config.CPU_NAME or host_cpu()})"),
+        ("threads", f"{threads} of {numba.config.NUMBA_NUM_THREADS} ({threading_layer()})"),
+        ("BLAS", blas_in_use()),
+        ("cache", f"{store.cache_folder()} ({describe_size(files_of_cache())})"),
+    ]
+    for name, value in rows:
+        print(f"{name:<12}{value}")
+    return 0
+
+
+def host_cpu() -> str:
+    """LLVM's name of the processor that kernels are compiled for."""
+    import llvmlite.binding
+
+    return llvmlite.binding.get_host_cpu_name()
+
+
+def threading_layer() -> str:
+    """Name of the layer behind ``prange``: tbb, omp or workqueue.
+
+    Numba chooses it when it compiles or loads its first parallel function; one is run for that.
+    """
+    machine.threads()  # preloads libtbb, which pip installs where the loader does not look
+
+    @numba.njit(parallel=True)
+    def fill(out):
+        for i in numba.prange(out.size):
+            out[i] = 0.0
+
+    fill(np.empty(2))
+    return numba.threading_layer()
+
+
+def blas_in_use() -> str:
+    """The BLAS that SciPy was built with, which compiled kernels call."""
+    import scipy
+
+    blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{blas['name']} {blas['version']} (through SciPy)"

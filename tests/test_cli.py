@@ -1,0 +1,99 @@
+"""The commands of ``python -m numbagrad``, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import numbagrad as ng
+from numbagrad.cli import digits, main
+from numbagrad.kernels import store
+
+
+def command(*arguments, **environment):
+    """Run ``python -m numbagrad`` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "numbagrad", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        timeout=300,
+    )
+
+
+def test_without_a_command_the_installation_is_described(capsys):
+    assert main([]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["numbagrad"] == ng.__version__
+    assert shown["devices"].startswith("cpu")
+    assert any(layer in shown["threads"] for layer in ("tbb", "omp", "workqueue"))
+    assert str(store.cache_folder()) in shown["cache"]
+    assert {"python", "numba", "llvmlite", "numpy", "scipy", "safetensors", "BLAS"} <= set(shown)
+
+
+def test_an_unknown_command_is_refused_with_the_choices(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train"])
+    assert stop.value.code == 2
+    assert "digits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--epochs", "0"], ["--lr", "-1"], ["--batch-size", "x"]])
+def test_digits_refuses_numbers_that_make_no_sense(option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["digits", *option])
+    assert stop.value.code == 2
+    assert option[0] in capsys.readouterr().err
+
+
+def test_digits_without_the_demo_extra_says_what_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn", None)  # makes `import sklearn` fail
+    assert main(["digits", "--out", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert "sklearn" in error
+    assert "pip install 'numbagrad[demo]'" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_digits_reaches_its_accuracy_and_the_saved_model_has_it(tmp_path, capsys):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    assert main(["digits", "--out", str(tmp_path)]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    printed = float(shown["accuracy"].split("%")[0]) / 100
+    assert printed >= 0.97
+    assert "device" in shown and "threads" in shown and "per" in shown
+
+    model = digits.build(256)
+    model.load_state_dict(ng.load(tmp_path / "model.safetensors"))
+    _, test = digits.load_split(0)
+    assert digits.held_out_accuracy(model, test) == pytest.approx(printed, abs=1e-4)
+    assert (tmp_path / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_cache_shows_and_clears_only_compiled_kernels(tmp_path):
+    folder = tmp_path / "numbagrad"
+    folder.mkdir()
+    (folder / "add-0123.nbc").write_bytes(b"x" * 2**20)
+    (folder / "notes.txt").write_text("mine")
+    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    shown = command("cache", **where)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.strip() == f"{folder}: 1 files, 1.0 MiB"
+    cleared = command("cache", "--clear", **where)
+    assert cleared.returncode == 0, cleared.stderr
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_importing_numbagrad_imports_no_heavy_library():
+    code = "import sys, json, numbagrad; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    heavy = {"torch", "matplotlib", "sklearn", "tqdm", "numba.cuda"}
+    assert heavy & set(json.loads(run.stdout)) == set()

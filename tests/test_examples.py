@@ -1,0 +1,41 @@
+"""The examples and the README's Python run as they stand."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_digits_script_learns(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "digits.py"))
+    assert script["main"](epochs=5) > 0.9
+    assert (tmp_path / "digits.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_the_digits_script_reaches_its_accuracy(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    monkeypatch.chdir(tmp_path)
+    assert runpy.run_path(str(ROOT / "examples" / "digits.py"))["main"]() >= 0.97
+
+
+def test_the_readme_runs(tmp_path, monkeypatch):
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) >= 3
+    # @ng.elementwise and @njit read the source of what they compile, so it must be in a file.
+    script = tmp_path / "readme.py"
+    script.write_text("\n\n".join(blocks))
+    runpy.run_path(str(script))
+
+
+def test_the_readme_links_to_what_exists():
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target
