@@ -1,0 +1,78 @@
+"""``python -m benchmarks [suite ...]``: measure, print one table, keep it in benchmarks/results."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import json
+from types import ModuleType
+
+from . import first_step, imports, layers, linear, memory, op_cost, report, training
+from .case import Case, Row, check_equal, load_peer, timed_row
+from .measure import interleave
+from .processes import python
+
+CASES = {"op_cost": op_cost, "linear": linear, "layers": layers, "training": training}
+PROCESSES = {"imports": imports, "first_step": first_step, "memory": memory}
+
+
+def main() -> None:
+    """Measure the suites named on the command line, by default all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(CASES | PROCESSES))
+    parser.add_argument("--rounds", type=int, default=31, help="rounds of each case")
+    parser.add_argument("--dry", action="store_true", help="leave benchmarks/results as it is")
+    parser.add_argument("--worker", type=int, metavar="THREADS", help=argparse.SUPPRESS)
+    parsed = parser.parse_args()
+    unknown = set(parsed.suites) - set(CASES | PROCESSES)
+    if unknown:
+        parser.error(f"no suite {sorted(unknown)}; there are {', '.join(CASES | PROCESSES)}")
+    if parsed.worker:
+        print(json.dumps(measure_here(parsed.suites[0], parsed.worker, parsed.rounds)))
+        return
+    everything: list[Row] = []
+    for suite in parsed.suites or [*CASES, *PROCESSES]:
+        about = report.machine()
+        rows = PROCESSES[suite].measure() if suite in PROCESSES else measure(suite, parsed.rounds)
+        if not parsed.dry:
+            report.write(suite, rows, about)
+        everything += rows
+    print(report.table(everything))
+
+
+def measure(suite: str, rounds: int) -> list[Row]:
+    """The rows of ``suite``: one process for each number of threads, both libraries in it."""
+    rows = []
+    for threads in sorted({n for case in CASES[suite].CASES for n in case.threads}):
+        worker = ("-m", "benchmarks", suite, "--worker", str(threads), "--rounds", str(rounds))
+        rows += [Row(**record) for record in python(*worker, threads=threads)]
+    order = [case.name for case in CASES[suite].CASES]
+    return sorted(rows, key=lambda row: (order.index(row.name), row.threads))
+
+
+def measure_here(suite: str, threads: int, rounds: int) -> list[dict[str, object]]:
+    """Time the cases of ``suite`` that ask for ``threads``, in this process."""
+    ours, peer = importlib.import_module("numbagrad"), load_peer()
+    if peer is not None:
+        peer.set_num_threads(threads)
+    cases = [case for case in CASES[suite].CASES if threads in case.threads]
+    return [dataclasses.asdict(time_case(suite, c, ours, peer, threads, rounds)) for c in cases]
+
+
+def time_case(
+    suite: str, case: Case, ours: ModuleType, peer: ModuleType | None, threads: int, rounds: int
+) -> Row:
+    """One row, after both sides have shown the same results."""
+    calls = [case.build(ours)]
+    if peer is not None:
+        calls.append(case.build(peer))
+        check_equal(case, *calls)
+    mine, *theirs = interleave(calls, rounds)
+    return timed_row(
+        suite, case.name, mine, theirs[0] if theirs else None, threads=threads, asked=case.at_most
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Reductions, softmax, layer norm, cross entropy and activations; no figure is asked for these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .case import Case, Run, uniform
+
+
+def _sum(*shape: int, dim: int | None = None) -> Any:
+    def build(lib: Any) -> Run:
+        x = lib.tensor(uniform(*shape))
+        return (lambda: (x.sum(),)) if dim is None else (lambda: (x.sum(dim),))
+
+    return build
+
+
+def _forward_backward(name: str, *shape: int, **options: Any) -> Any:
+    """``lib.nn.functional.<name>(x, **options)`` and the gradient of x."""
+
+    def build(lib: Any) -> Run:
+        function = getattr(lib.nn.functional, name)
+        x = lib.tensor(uniform(*shape), requires_grad=True)
+        g = lib.tensor(uniform(*shape))
+
+        def run() -> tuple[Any, ...]:
+            x.grad = None
+            y = function(x, **options)
+            y.backward(g)
+            return y, x.grad
+
+        return run
+
+    return build
+
+
+def _layer_norm(n: int, m: int) -> Any:
+    def build(lib: Any) -> Run:
+        x = lib.tensor(uniform(n, m), requires_grad=True)
+        weight = lib.tensor(uniform(m), requires_grad=True)
+        bias = lib.tensor(uniform(m) / 2, requires_grad=True)
+        g = lib.tensor(uniform(n, m))
+
+        def run() -> tuple[Any, ...]:
+            x.grad = weight.grad = bias.grad = None
+            y = lib.nn.functional.layer_norm(x, (m,), weight, bias)
+            y.backward(g)
+            return y, x.grad, weight.grad, bias.grad
+
+        return run
+
+    return build
+
+
+def _cross_entropy(n: int, classes: int) -> Any:
+    def build(lib: Any) -> Run:
+        x = lib.tensor(uniform(n, classes), requires_grad=True)
+        labels = lib.tensor(np.random.default_rng(0).integers(0, classes, n))
+
+        def run() -> tuple[Any, ...]:
+            x.grad = None
+            loss = lib.nn.functional.cross_entropy(x, labels)
+            loss.backward()
+            return loss, x.grad
+
+        return run
+
+    return build
+
+
+BOTH = (1, 2)
+CASES = [
+    Case("sum of 10^6", _sum(1_000_000), threads=BOTH, rtol=1e-4),
+    Case("sum (1024, 1024) over 0", _sum(1024, 1024, dim=0), threads=BOTH, rtol=1e-4, atol=1e-4),
+    Case("sum (1024, 1024) over 1", _sum(1024, 1024, dim=1), threads=BOTH, rtol=1e-4, atol=1e-4),
+    Case("softmax (32, 10)", _forward_backward("softmax", 32, 10, dim=-1)),
+    Case("softmax (1024, 1024)", _forward_backward("softmax", 1024, 1024, dim=-1), threads=BOTH),
+    Case("gelu (1024, 1024)", _forward_backward("gelu", 1024, 1024), threads=BOTH, rtol=1e-4),
+    Case("relu (1024, 1024)", _forward_backward("relu", 1024, 1024), threads=BOTH),
+    Case("layer_norm (32, 64)", _layer_norm(32, 64), rtol=1e-4, atol=1e-5),
+    Case("layer_norm (1024, 768)", _layer_norm(1024, 768), threads=BOTH, rtol=1e-3, atol=1e-4),
+    Case("cross_entropy (128, 10)", _cross_entropy(128, 10)),
+    Case("cross_entropy (1024, 1000)", _cross_entropy(1024, 1000), threads=BOTH),
+]

@@ -1,0 +1,61 @@
+"""Time two calls in interleaved rounds, so that a change of the machine's speed meets both."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per call: the median over rounds, the distance of the quartiles, the least."""
+
+    median: float
+    spread: float
+    best: float
+
+
+def interleave(
+    calls: list[Callable[[], Any]], rounds: int = 31, round_seconds: float = 0.01
+) -> list[Timing]:
+    """Time each of ``calls`` in every round, in turn from the front and from the back.
+
+    A round repeats its call for about ``round_seconds``; one call before the clock starts warms
+    what the other side has pushed out of the caches. The garbage collector runs as it would.
+    """
+    numbers = [_repeats(call, round_seconds) for call in calls]
+    seconds: list[list[float]] = [[] for _ in calls]
+    for i in range(rounds):
+        order = range(len(calls)) if i % 2 == 0 else reversed(range(len(calls)))
+        for j in order:
+            calls[j]()
+            seconds[j].append(_batch(calls[j], numbers[j]))
+    return [summary(values) for values in seconds]
+
+
+def summary(values: list[float]) -> Timing:
+    """Median and quartile distance of ``values``."""
+    if len(values) < 2:
+        return Timing(values[0], 0.0, values[0])
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Timing(middle, high - low, min(values))
+
+
+def _repeats(call: Callable[[], Any], round_seconds: float) -> int:
+    for _ in range(3):
+        call()
+    number = 1
+    while (elapsed := _batch(call, number) * number) < round_seconds / 4:
+        number *= 4
+    return max(1, round(number * round_seconds / elapsed))
+
+
+def _batch(call: Callable[[], Any], number: int) -> float:
+    start = time.perf_counter()
+    for _ in repeat(None, number):
+        call()
+    return (time.perf_counter() - start) / number
