@@ -1,0 +1,530 @@
+"""Reductions along the middle axis of ``x (outer, n, inner)``; start reading at ``_fold``.
+
+One form serves every case: a full reduction is (1, n, 1), a row (outer, n, 1), a column
+(1, n, inner). ``out`` is (outer, pieces, inner): piece ``c`` holds the reduction of the c-th of
+``pieces`` nearly equal parts of the middle axis, so that a long axis can be shared by threads;
+reducing the pieces again gives the result. ``pieces`` depends on the shape alone, hence so do the
+bits of the result. float32 is accumulated in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+from numba import prange, types
+from numba.extending import overload
+
+from ..intrinsics import load, store
+from ..machine import kernel
+from ..order import falling, from_falling, from_rising, lowest, rising
+
+__all__ = [
+    "abs_amax",
+    "abs_amin",
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "mean",
+    "norm",
+    "norm1",
+    "norm2",
+    "pick",
+    "pieces",
+    "prod",
+    "squares",
+    "sum",
+]
+
+GRAIN = 1 << 17
+"""Elements from which threads pay (benchmarks: two threads gain from about 100,000 float32)."""
+
+PIECE = 1 << 15
+"""Elements of a piece: large against a task's cost, small against the last-level cache."""
+
+LANES = 1024
+"""Most accumulators side by side when inner > 1: 8 KB of float64."""
+
+GROUP = 256
+"""Narrow rows are taken together up to this many accumulators."""
+
+SHORT = 32
+"""Up to this length a row is searched element by element."""
+
+PARTS = 64
+"""Most tasks of one parallel loop."""
+
+inlined = numba.njit(
+    forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"}
+)
+"""For the parts of a reduction; reordering sums is what lets LLVM vectorise them."""
+
+
+def pieces(outer: int, n: int, inner: int) -> int:
+    """Into how many parts to cut the middle axis of (outer, n, inner); 1 unless threads gain."""
+    if outer * n * inner < GRAIN:
+        return 1
+    tasks = outer * -(-inner // LANES)
+    if tasks >= PARTS:
+        return 1
+    return max(1, min(n, n * min(inner, LANES) // PIECE))
+
+
+def _wide(value):
+    return np.float64(value) if isinstance(value, np.floating) else np.int64(value)
+
+
+@overload(_wide)
+def _wide_overload(value):
+    if isinstance(value, types.Float):
+        return lambda value: np.float64(value)
+    return lambda value: np.int64(value)
+
+
+@inlined
+def _rows(piece, n, k):
+    """First and last row of ``piece``, counted over all of x (outer, n, inner)."""
+    if k == 1:
+        return piece * n, piece * n + n
+    o, c = piece // k, piece % k
+    return o * n + c * n // k, o * n + (c + 1) * n // k
+
+
+@inlined
+def _parts(out):
+    outer, k, inner = out.shape
+    return min(outer * k * -(-inner // LANES), PARTS)
+
+
+@inlined
+def _fold(out, x, part, start, step, merge, finish, p):
+    """Do one of ``_parts(out)`` shares of the reduction.
+
+    start(x): a neutral accumulator. step(acc, value, p): take in an element. merge(acc, other).
+    finish(acc, x, p): the value to store.
+    """
+    outer, k, inner = out.shape
+    n = x.shape[1]
+    tiles = -(-inner // LANES)
+    tasks, parts = outer * k * tiles, _parts(out)
+    todo = range(tasks * part // parts, tasks * (part + 1) // parts)
+    if inner == 1:
+        for task in todo:
+            begin, end = _rows(task, n, k)
+            acc = start(x)
+            for i in range(begin, end):
+                acc = step(acc, load(x, i), p)
+            store(out, task, finish(acc, x, p))
+        return
+    # A narrow row is taken several rows at a time: the accumulators repeat it ``group`` times.
+    group = max(1, GROUP // inner)
+    lanes = np.full(min(LANES, group * inner), start(x))
+    for task in todo:
+        first, last, piece = 0, inner, task
+        if tiles > 1:
+            tile, piece = task % tiles, task // tiles
+            first, last = inner * tile // tiles, inner * (tile + 1) // tiles
+        row, end = _rows(piece, n, k)
+        used = min(group, end - row)
+        width = (last - first) * used
+        for lane in range(width):
+            lanes[lane] = start(x)
+        while row + used <= end and used > 0:
+            base = row * inner + first
+            for lane in range(width):
+                lanes[lane] = step(lanes[lane], load(x, base + lane), p)
+            row += used
+        base = row * inner
+        for lane in range((end - row) * inner):
+            lanes[lane] = step(lanes[lane], load(x, base + lane), p)
+        for repeat in range(1, used):
+            for lane in range(inner):
+                lanes[lane] = merge(lanes[lane], lanes[repeat * inner + lane])
+        base = piece * inner + first
+        for lane in range(last - first):
+            store(out, base + lane, finish(lanes[lane], x, p))
+
+
+@inlined
+def _same(acc, x, p):
+    return acc
+
+
+@inlined
+def _zero(x):
+    return _wide(x.dtype.type(0))
+
+
+@inlined
+def _one(x):
+    return _wide(x.dtype.type(1))
+
+
+@inlined
+def _add(acc, value, p):
+    return acc + _wide(value)
+
+
+@inlined
+def _plus(acc, other):
+    return acc + other
+
+
+@inlined
+def _over(acc, x, p):
+    return acc / p
+
+
+@kernel(grain=GRAIN)
+def sum(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _zero, _add, _plus, _same, 0)
+
+
+@kernel(grain=GRAIN)
+def mean(out, x, count):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _zero, _add, _plus, _over, count)
+
+
+@inlined
+def _multiply(acc, value, p):
+    return acc * _wide(value)
+
+
+@inlined
+def _times(acc, other):
+    return acc * other
+
+
+@kernel(grain=GRAIN)
+def prod(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _one, _multiply, _times, _same, 0)
+
+
+@inlined
+def _truth(value):
+    return np.uint8(1 if value else 0)
+
+
+@inlined
+def _false(x):
+    return np.uint8(0)
+
+
+@inlined
+def _true(x):
+    return np.uint8(1)
+
+
+@inlined
+def _or(acc, value, p):
+    return np.uint8(acc | _truth(value))
+
+
+@inlined
+def _either(acc, other):
+    return np.uint8(acc | other)
+
+
+@inlined
+def _and(acc, value, p):
+    return np.uint8(acc & _truth(value))
+
+
+@inlined
+def _both(acc, other):
+    return np.uint8(acc & other)
+
+
+@inlined
+def _count(acc, value, p):
+    return acc + np.int64(_truth(value))
+
+
+@inlined
+def _none(x):
+    return np.int64(0)
+
+
+@inlined
+def _is_set(acc, x, p):
+    return acc != 0
+
+
+@kernel(grain=GRAIN)
+def any(out, x):
+    """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _false, _or, _either, _is_set, 0)
+
+
+@kernel(grain=GRAIN)
+def all(out, x):
+    """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _true, _and, _both, _is_set, 0)
+
+
+@kernel(grain=GRAIN)
+def count_nonzero(out, x):
+    """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _none, _count, _plus, _same, 0)
+
+
+@inlined
+def _lowest(x):
+    return lowest(x)
+
+
+@inlined
+def _up(value):
+    return rising(value)
+
+
+@inlined
+def _down(value):
+    return falling(value)
+
+
+@inlined
+def _higher(acc, other):
+    return other if other > acc else acc
+
+
+@inlined
+def _keep_high(acc, value, p):
+    return _higher(acc, rising(value))
+
+
+@inlined
+def _keep_low(acc, value, p):
+    return _higher(acc, falling(value))
+
+
+@inlined
+def _keep_far(acc, value, p):
+    return _higher(acc, rising(abs(value)))
+
+
+@inlined
+def _keep_near(acc, value, p):
+    return _higher(acc, falling(abs(value)))
+
+
+@inlined
+def _high(acc, x, p):
+    return from_rising(acc, x)
+
+
+@inlined
+def _low(acc, x, p):
+    return from_falling(acc, x)
+
+
+@kernel(grain=GRAIN)
+def amax(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _lowest, _keep_high, _higher, _high, 0)
+
+
+@kernel(grain=GRAIN)
+def amin(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _lowest, _keep_low, _higher, _low, 0)
+
+
+@kernel(grain=GRAIN)
+def abs_amax(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _lowest, _keep_far, _higher, _high, 0)
+
+
+@kernel(grain=GRAIN)
+def abs_amin(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _lowest, _keep_near, _higher, _low, 0)
+
+
+@inlined
+def _add_size(acc, value, p):
+    return acc + abs(_wide(value))
+
+
+@inlined
+def _add_square(acc, value, p):
+    return acc + _wide(value) * _wide(value)
+
+
+@inlined
+def _add_power(acc, value, p):
+    return acc + abs(_wide(value)) ** p
+
+
+@inlined
+def _square_root(acc, x, p):
+    return math.sqrt(acc)
+
+
+@inlined
+def _root(acc, x, p):
+    return acc ** (1.0 / p)
+
+
+@kernel(grain=GRAIN)
+def norm1(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _zero, _add_size, _plus, _same, 0)
+
+
+@kernel(grain=GRAIN)
+def norm2(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _zero, _add_square, _plus, _square_root, 0)
+
+
+@kernel(grain=GRAIN)
+def norm(out, x, p):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
+    for part in prange(_parts(out)):
+        _fold(out, x, part, _zero, _add_power, _plus, _root, p)
+
+
+@inlined
+def _fold_squares(out, x, center, divisor, part):
+    outer, k, inner = out.shape
+    n = x.shape[1]
+    tiles = -(-inner // LANES)
+    tasks, parts = outer * k * tiles, _parts(out)
+    lanes = np.empty(min(LANES, inner), np.float64)
+    for task in range(tasks * part // parts, tasks * (part + 1) // parts):
+        tile, piece = task % tiles, task // tiles
+        first, last = inner * tile // tiles, inner * (tile + 1) // tiles
+        row, end = _rows(piece, n, k)
+        middle = (piece // k) * inner + first
+        if inner == 1:
+            acc, c = 0.0, load(center, middle)
+            for i in range(row, end):
+                d = np.float64(load(x, i)) - c
+                acc += d * d
+            store(out, piece, acc / divisor)
+            continue
+        lanes[: last - first] = 0.0
+        for j in range(row, end):
+            base = j * inner + first
+            for lane in range(last - first):
+                d = np.float64(load(x, base + lane)) - load(center, middle + lane)
+                lanes[lane] += d * d
+        base = piece * inner + first
+        for lane in range(last - first):
+            store(out, base + lane, lanes[lane] / divisor)
+
+
+@kernel(grain=GRAIN)
+def squares(out, x, center, divisor):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C; center (outer, 1, inner) C.
+
+    The sum of (x - center)**2, divided by ``divisor``.
+    """
+    for part in prange(_parts(out)):
+        _fold_squares(out, x, center, divisor, part)
+
+
+@inlined
+def _find(values, indices, x, part, key):
+    """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
+    outer, k, inner = values.shape
+    n = x.shape[1]
+    tiles = -(-inner // LANES)
+    tasks, parts = outer * k * tiles, _parts(values)
+    lanes = np.full(min(LANES, inner), lowest(x))
+    places = np.empty(min(LANES, inner), np.int64)
+    for task in range(tasks * part // parts, tasks * (part + 1) // parts):
+        tile, piece = task % tiles, task // tiles
+        first, last = inner * tile // tiles, inner * (tile + 1) // tiles
+        row, end = _rows(piece, n, k)
+        start = (piece // k) * n
+        if inner == 1:
+            at = _find_in_row(x, row, end, key)
+            store(values, piece, load(x, at))
+            store(indices, piece, at - start)
+            continue
+        for lane in range(last - first):
+            lanes[lane] = key(load(x, row * inner + first + lane))
+            places[lane] = row - start
+        for j in range(row + 1, end):
+            base = j * inner + first
+            for lane in range(last - first):
+                other = key(load(x, base + lane))
+                places[lane] = j - start if other > lanes[lane] else places[lane]
+                lanes[lane] = _higher(lanes[lane], other)
+        base = piece * inner + first
+        for lane in range(last - first):
+            store(values, base + lane, load(x, (start + places[lane]) * inner + first + lane))
+            store(indices, base + lane, places[lane])
+
+
+@inlined
+def _find_in_row(x, begin, end, key):
+    """Position of the first highest key: find the block that holds it, then search that block."""
+    best, at = lowest(x), begin
+    if end - begin <= SHORT:
+        for i in range(begin, end):
+            this = key(load(x, i))
+            at = i if this > best else at
+            best = _higher(best, this)
+        return at
+    for block in range(begin, end, GROUP):
+        high = lowest(x)
+        for i in range(block, min(block + GROUP, end)):
+            high = _higher(high, key(load(x, i)))
+        if high > best:
+            best, at = high, block
+    while key(load(x, at)) != best:
+        at += 1
+    return at
+
+
+@kernel(grain=GRAIN, outputs=2)
+def argmax(values, indices, x):
+    """values, indices (outer, pieces, inner) C; x (outer, n, inner) C, n > 0.
+
+    The first of equals; the first NaN before all. Indices count along the whole middle axis.
+    """
+    for part in prange(_parts(values)):
+        _find(values, indices, x, part, _up)
+
+
+@kernel(grain=GRAIN, outputs=2)
+def argmin(values, indices, x):
+    """values, indices (outer, pieces, inner) C; x (outer, n, inner) C, n > 0.
+
+    The first of equals; the first NaN before all. Indices count along the whole middle axis.
+    """
+    for part in prange(_parts(values)):
+        _find(values, indices, x, part, _down)
+
+
+@kernel
+def pick(out, table, which):
+    """out, which (outer, 1, inner) C; table (outer, n, inner) C: out = table[o, which[o, i], i]."""
+    outer, _, inner = table.shape
+    for o in range(outer):
+        for i in range(inner):
+            out[o, 0, i] = table[o, which[o, 0, i], i]

@@ -1,0 +1,172 @@
+"""Sorting of rows: an insertion sort for short ones, else a radix sort; both are stable.
+
+Values become unsigned keys of the same order (``kernels/order.py``), NaN the greatest as in
+PyTorch; a radix sort then moves (key, index) pairs once for each byte of the dtype, whatever the
+data. ``topk`` keeps the best k of a row in a heap.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import prange
+
+from ..intrinsics import load, store
+from ..machine import kernel
+from ..order import lowest, opposite, rising
+
+__all__ = ["sort", "topk"]
+
+GRAIN = 1 << 14
+SHORT = 32
+"""Up to this length insertion beats the radix sort's counting."""
+
+BLOCK = 256
+"""Elements of which ``topk`` first compares only the greatest with its heap."""
+
+PARTS = 64
+"""Most tasks of one parallel loop; each has its own buffers."""
+
+inlined = numba.njit(forceinline=True, error_model="numpy")
+
+
+@inlined
+def _key(x, i, descending):
+    """Key of element i, from 0 to 2**(bits of the dtype) - 1 as uint64."""
+    key = np.uint64(np.int64(rising(load(x, i)))) - np.uint64(np.int64(lowest(x)))
+    if descending:
+        key = (~np.uint64(0) >> np.uint64(64 - 8 * x.itemsize)) - key
+    return key
+
+
+@numba.njit(error_model="numpy", nogil=True)
+def _sort_row(x, base, n, descending, keys, places, counts):
+    """Sort n elements from ``base`` on; returns which half of keys and places (2, n) holds them."""
+    for i in range(n):
+        keys[0, i] = _key(x, base + i, descending)
+        places[0, i] = i
+    if n <= SHORT:
+        for i in range(1, n):
+            key, j = keys[0, i], i
+            while j > 0 and keys[0, j - 1] > key:
+                keys[0, j], places[0, j] = keys[0, j - 1], places[0, j - 1]
+                j -= 1
+            keys[0, j], places[0, j] = key, i
+        return 0
+    width = x.itemsize
+    counts[:width] = 0
+    for i in range(n):
+        for digit in range(width):
+            counts[digit, (keys[0, i] >> np.uint64(8 * digit)) & np.uint64(255)] += 1
+    half = 0
+    for digit in range(width):
+        shift = np.uint64(8 * digit)
+        count = counts[digit]
+        if count[(keys[half, 0] >> shift) & np.uint64(255)] == n:
+            continue  # all agree in this byte
+        total = 0
+        for value in range(256):
+            count[value], total = total, total + count[value]
+        for i in range(n):
+            key = keys[half, i]
+            byte = (key >> shift) & np.uint64(255)
+            to = count[byte]
+            count[byte] = to + 1
+            keys[1 - half, to] = key
+            places[1 - half, to] = places[half, i]
+        half = 1 - half
+    return half
+
+
+@inlined
+def _sort_rows(values, indices, x, descending, part, parts):
+    rows, n = x.shape
+    k = values.shape[1]
+    keys = np.empty((2, n), np.uint64)
+    places = np.empty((2, n), np.int64)
+    counts = np.empty((8, 256), np.int64)
+    for row in range(rows * part // parts, rows * (part + 1) // parts):
+        half = _sort_row(x, row * n, n, descending, keys, places, counts)
+        for i in range(k):
+            place = places[half, i]
+            store(indices, row * k + i, place)
+            store(values, row * k + i, load(x, row * n + place))
+
+
+@kernel(grain=GRAIN, outputs=2)
+def sort(values, indices, x, descending):
+    """values, indices (m, k) C; x (m, n) C, k <= n: the first k of each sorted row. Stable."""
+    parts = min(x.shape[0], PARTS)
+    for part in prange(parts):
+        _sort_rows(values, indices, x, descending, part, parts)
+
+
+@inlined
+def _sink(keys, places, key, place, k):
+    """Put (key, place) at the root of a heap of k whose root is the lowest key, latest place."""
+    at = 0
+    while 2 * at + 1 < k:
+        child = 2 * at + 1
+        other = child + 1
+        if other < k and _worse(keys[other], places[other], keys[child], places[child]):
+            child = other
+        if not _worse(keys[child], places[child], key, place):
+            break
+        keys[at], places[at] = keys[child], places[child]
+        at = child
+    keys[at], places[at] = key, place
+
+
+@inlined
+def _worse(key, place, other_key, other_place):
+    return key < other_key or (key == other_key and place > other_place)
+
+
+@inlined
+def _rising(value):
+    return rising(value)
+
+
+@inlined
+def _opposite(value):
+    return opposite(rising(value))
+
+
+@inlined
+def _top_rows(values, indices, x, part, parts, key_of):
+    rows, n = x.shape
+    k = values.shape[1]
+    keys = np.full(k, lowest(x))
+    places = np.empty(k, np.int64)
+    for row in range(rows * part // parts, rows * (part + 1) // parts):
+        base = row * n
+        keys[:] = lowest(x)
+        places[:] = n
+        for block in range(0, n, BLOCK):
+            end = min(block + BLOCK, n)
+            high = lowest(x)
+            for i in range(block, end):
+                key = key_of(load(x, base + i))
+                high = key if key > high else high
+            if not _worse(keys[0], places[0], high, block):
+                continue
+            for i in range(block, end):
+                key = key_of(load(x, base + i))
+                if _worse(keys[0], places[0], key, i):
+                    _sink(keys, places, key, i, k)
+        for last in range(k - 1, -1, -1):  # the root is the worst: it goes last
+            place = places[0]
+            store(indices, row * k + last, place)
+            store(values, row * k + last, load(x, base + place))
+            _sink(keys, places, keys[last], places[last], last)
+
+
+@kernel(grain=GRAIN, outputs=2)
+def topk(values, indices, x, smallest):
+    """values, indices (m, k) C; x (m, n) C, 0 < k <= n: the best k of each row, best first."""
+    parts = min(x.shape[0], PARTS)
+    for part in prange(parts):
+        if smallest:
+            _top_rows(values, indices, x, part, parts, _opposite)
+        else:
+            _top_rows(values, indices, x, part, parts, _rising)
