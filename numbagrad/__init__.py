@@ -1,0 +1,59 @@
+"""numbagrad: a PyTorch-shaped autograd whose every kernel is Python compiled by Numba."""
+
+from __future__ import annotations
+
+from . import autograd, errors, kernels
+from . import dtype as _dtype
+from . import tape as _tape
+from .autograd import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from .device import Device
+from .dtype import (
+    DType,
+)
+from .dtype import (
+    bool_ as bool,
+)
+from .dtype import (
+    finfo,
+    float32,
+    float64,
+    get_default_dtype,
+    iinfo,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote_types,
+    set_default_dtype,
+    uint8,
+)
+from .kernels.machine import kernel
+from .kernels.machine import set_threads as set_num_threads
+from .kernels.machine import threads as get_num_threads
+from .ops import base as _base
+from .ops.base import launch
+from .ops.elementwise import *  # noqa: F403
+from .ops.methods import install as _install
+from .printing import set_printoptions
+from .tensor import Size, Tensor, is_tensor
+
+float = float32
+double = float64
+long = int64
+int = int32
+short = int16
+
+__version__ = "0.1.0"
+
+_install()
+# Last: inside the package these two names are the submodules until everything is imported.
+device, dtype = Device, DType
+_tape.register_files()

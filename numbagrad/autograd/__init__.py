@@ -1,0 +1,28 @@
+"""Automatic differentiation for users: ``Function``, ``grad``, grad modes, ``gradcheck``."""
+
+from ..tensor import gradients as grad
+from .function import Function, FunctionCtx, once_differentiable
+from .modes import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+
+__all__ = [
+    "Function",
+    "FunctionCtx",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "grad",
+    "inference_mode",
+    "is_grad_enabled",
+    "is_inference_mode_enabled",
+    "no_grad",
+    "once_differentiable",
+    "set_grad_enabled",
+]

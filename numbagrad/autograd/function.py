@@ -1,0 +1,446 @@
+"""User-defined operations: ``Function``, its ``ctx``, and what makes a forward's result a node.
+
+``Recorded`` holds what public Functions and built-in ops share: deciding whether to record,
+finding saved inputs and outputs, giving the outputs their edges. Start reading at
+``Function.apply``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..errors import DTypeError, GradError, ShapeError
+from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence
+from ..tensor import Tensor
+
+__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+
+_new = object.__new__
+
+
+class Recorded(Node):
+    """A node whose gradient is a Python function of tensors."""
+
+    needs_input_grad: tuple[bool, ...] = ()
+    _output_meta: Sequence[Any] = ()
+
+    def _attach(self, outputs: Sequence[Any], edges: tuple[Any, ...], skip: Any = ()) -> None:
+        """Make this node the origin of the floating tensors among ``outputs``."""
+        self.edges = edges
+        self.sequence = next_sequence()
+        self.outputs = len(outputs)
+        single = self.outputs == 1
+        for index, output in enumerate(outputs):
+            if (
+                isinstance(output, Tensor)
+                and output._dtype.is_floating_point
+                and not any(output is s for s in skip)
+            ):
+                output._edge = self if single else Edge(self, index)
+        self._output_meta = [
+            (o._array.shape, o._dtype, o._device) if isinstance(o, Tensor) else None
+            for o in outputs
+        ]
+
+    def _materialised(self, grads: list[Any]) -> list[Any]:
+        """``grads`` with zeros for the tensor outputs that nothing used."""
+        if None not in grads:
+            return grads
+        from ..ops.base import full
+
+        return [
+            full(meta[0], 0, meta[1], meta[2])
+            if g is None and meta is not None and meta[1].is_floating_point
+            else g
+            for g, meta in zip(grads, self._output_meta, strict=True)
+        ]
+
+
+class _Intermediate:
+    """A tensor computed inside forward and saved: its gradient path is not on the tape."""
+
+    __slots__ = ("_counter", "tensor")
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+        self._counter = tensor._version_counter()
+
+    @property
+    def shape(self) -> Any:
+        return self.tensor.shape
+
+
+class _Refusal(Node):
+    """Raises when a gradient is asked for through something that has none on the tape."""
+
+    def __init__(self, message: str, edges: tuple[Any, ...], label: str):
+        self.message, self.edges, self.label = message, edges, label
+        self.sequence = next_sequence()
+
+    def name(self) -> str:
+        return self.label
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        raise GradError(self.message)
+
+
+class FunctionCtx(Recorded):
+    """What forward hands to backward; it is also the node, ``y.grad_fn``.
+
+    Any attribute may be set on it. Tensors that backward needs go through ``save_for_backward``.
+    """
+
+    num_inputs: int = 0
+    num_outputs: int = 0
+    _to_save: tuple[Any, ...] | None = None
+    _dirty: tuple[Tensor, ...] = ()
+    _non_differentiable: tuple[Any, ...] = ()
+    _materialize: bool = True
+    _function: type[Function]
+    _input_meta: Sequence[Any] = ()
+    _finished: bool = False
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors (inputs, outputs, intermediates; or None) for backward; call it once."""
+        for position, tensor in enumerate(tensors):
+            if tensor is not None and not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"{self.name()}: save_for_backward can only save Tensors or None, but "
+                    f"argument {position} is of type {type(tensor).__name__}. Keep other values "
+                    f"as attributes of ctx."
+                )
+        if self._to_save is not None or self._finished:
+            raise GradError(
+                f"{self.name()}: save_for_backward was called twice. Save all tensors in one call."
+            )
+        self._to_save = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """The saved tensors in order: inputs with their history, outputs made by this node."""
+        if not self._finished:
+            return self._to_save or ()
+        values = []
+        for value in self.unpack():
+            if type(value) is _Intermediate:
+                value = self._restore_intermediate(value.tensor)
+            values.append(value)
+        return tuple(values)
+
+    def _restore_intermediate(self, tensor: Tensor) -> Tensor:
+        if not grad_mode.enabled:
+            return tensor
+        alias = tensor._bare_alias()
+        alias._edge = _Refusal(
+            f"{self.name()}: the second derivative reached a tensor of shape "
+            f"{list(tensor.shape)} that forward computed and saved. The tape does not know how it "
+            f"depends on the inputs. Return it from forward as a further output, compute it "
+            f"again in backward, or call ctx.mark_non_differentiable on it if it is a constant.",
+            self.edges,
+            "SavedIntermediate",
+        )
+        return alias
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Declare inputs that forward changed in place; they must be returned."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Declare outputs (or saved intermediates) through which no gradient flows."""
+        self._non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether backward gets zeros (True, the default) or None for an unused output."""
+        self._materialize = value
+
+    def name(self) -> str:
+        """The class name followed by Backward."""
+        return type(self).__name__
+
+    # -- the end of forward ----------------------------------------------------------------------
+
+    def _finish(self, args: tuple, edges: tuple, result: Any, tracked: bool) -> Any:
+        """Give the outputs their history; returns what ``apply`` returns."""
+        if isinstance(result, Tensor):
+            outputs, wrap = [result], lambda values: values[0]
+        elif isinstance(result, tuple):
+            outputs = list(result)
+            named = hasattr(result, "_fields")
+            wrap = (lambda v: type(result)(*v)) if named else tuple
+        else:
+            self._finished = True
+            return result
+        self.num_outputs = sum(isinstance(o, Tensor) for o in outputs)
+        self._check_dirty(args, outputs)
+        for i, output in enumerate(outputs):
+            if isinstance(output, Tensor) and not _among(output, self._dirty):
+                is_input = _among(output, args)
+                if is_input or (output._edge is not None):
+                    # An input handed back (or a tensor with a history of its own) must not have
+                    # its history replaced: the output is another tensor on the same memory.
+                    output._version_counter()
+                    outputs[i] = output._bare_alias()
+                output = outputs[i]
+                output._base = None
+        if tracked:
+            self._record(args, edges, outputs)
+        self._finished = True
+        return wrap(outputs)
+
+    def _check_dirty(self, args: tuple, outputs: list) -> None:
+        for tensor in self._dirty:
+            if not _among(tensor, args):
+                raise GradError(f"{self.name()}: mark_dirty got a tensor that is not an input.")
+            if not _among(tensor, outputs):
+                raise GradError(
+                    f"{self.name()}: Some elements marked as dirty during the forward method were "
+                    f"not returned as output. The inputs that are modified inplace must all be "
+                    f"outputs of the Function."
+                )
+        for tensor in self._dirty:
+            check_in_place(tensor, self.name())
+            tensor._bump_version()
+
+    def _record(self, args: tuple, edges: tuple, outputs: list) -> None:
+        dirty = [o for o in outputs if isinstance(o, Tensor) and _among(o, self._dirty)]
+        views = [o for o in dirty if o._base is not None]
+        if views:
+            raise GradError(
+                f"{self.name()}: a Function cannot change a view in place. Pass the base tensor "
+                f"or a clone."
+            )
+        self._attach(outputs, edges, self._non_differentiable)
+        saved = self._to_save
+        if saved:
+            self.save(tuple([self._keep(t, args, outputs) for t in saved]))
+        self._to_save = None
+        self._input_meta = [
+            (a._array.shape, a._dtype) if isinstance(a, Tensor) else None for a in args
+        ]
+
+    def _keep(self, tensor: Tensor | None, args: tuple, outputs: list) -> Any:
+        if tensor is None:
+            return None
+        for index, output in enumerate(outputs):
+            if tensor is output or (
+                isinstance(output, Tensor) and output._array is tensor._array
+                and not _among(tensor, args)
+            ):
+                tracked = output._edge is not None
+                return SavedOutput(output, index if tracked else -1)
+        if _among(tensor, args) or tensor._edge is not None:
+            return tensor
+        if not tensor._dtype.is_floating_point or _among(tensor, self._non_differentiable):
+            return tensor
+        return _Intermediate(tensor)
+
+    # -- backward --------------------------------------------------------------------------------
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        """Call backward and check what it returns."""
+        function = self._function
+        if function.backward is Function.backward:
+            raise NotImplementedError(
+                f"{function.__name__}: you must implement the backward method of your custom "
+                f"autograd.Function to use it with backward mode."
+            )
+        if self._materialize:
+            grads = self._materialised(grads)
+        result = function.backward(self, *grads)
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        expected = self.num_inputs
+        extra = results[expected:]
+        if len(results) < expected or any(g is not None for g in extra):
+            raise GradError(
+                f"{self.name()}: function {function.__name__} returned an incorrect number of "
+                f"gradients (expected {expected}, got {len(results)}). Return one value per "
+                f"argument of forward, None where there is no gradient."
+            )
+        return [self._checked(i, g) for i, g in enumerate(results[:expected])]
+
+    def _checked(self, index: int, grad: Any) -> Any:
+        meta = self._input_meta[index]
+        if grad is None:
+            return None
+        if meta is None:
+            raise GradError(
+                f"{self.name()}: function {self._function.__name__} returned a gradient different "
+                f"from None at position {index}, but the corresponding forward input was not a "
+                f"Tensor. Return None there."
+            )
+        if self.edges[index] is None:
+            return None
+        if not isinstance(grad, Tensor):
+            raise TypeError(
+                f"{self.name()}: expected a Tensor or None as gradient {index}, got "
+                f"{type(grad).__name__}."
+            )
+        return fit_gradient(grad, meta[0], meta[1], index, self.name())
+
+
+def fit_gradient(grad: Tensor, shape: tuple, dtype: Any, index: int, name: str) -> Tensor:
+    """``grad`` summed to ``shape`` and cast to ``dtype``; an error if it cannot be."""
+    got = grad._array.shape
+    if got != shape:
+        missing = len(got) - len(shape)
+        fits = missing >= 0 and all(
+            n in (1, m) for n, m in zip(shape, got[missing:], strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                f"{name}: Function returned an invalid gradient at index {index} - got "
+                f"{list(got)} but expected shape compatible with {list(shape)}."
+            )
+        from ..ops.base import sum_to_shape
+
+        grad = sum_to_shape(grad, shape)
+    if grad._dtype is not dtype:
+        if not grad._dtype.is_floating_point:
+            raise DTypeError(
+                f"{name}: the gradient at index {index} is {grad._dtype}; expected {dtype}."
+            )
+        grad = grad.to(dtype)
+    return grad
+
+
+def check_in_place(tensor: Tensor, name: str) -> None:
+    """Raise if ``tensor`` may not be changed in place now."""
+    if not grad_mode.enabled:
+        return
+    if tensor._edge is not None and tensor.is_leaf:
+        raise GradError(
+            f"{name}: a leaf Variable that requires grad is being used in an in-place operation. "
+            f"Do it under ng.no_grad(), on x.data, or on a clone."
+        )
+    base = tensor._base
+    if base is not None and base._edge is not None and base.is_leaf:
+        raise GradError(
+            f"{name}: a view of a leaf Variable that requires grad is being used in an in-place "
+            f"operation. Do it under ng.no_grad(), or on a clone."
+        )
+
+
+def _among(value: Any, values: Any) -> bool:
+    return any(value is v for v in values)
+
+
+class Function:
+    """A differentiable operation: subclass it with static ``forward`` and ``backward``.
+
+    ``forward(ctx, *args)`` computes the result; with ``setup_context(ctx, inputs, output)``
+    defined, ``forward(*args)`` has no ctx. ``backward(ctx, *grad_outputs)`` returns one gradient
+    (or None) per argument. Call it with ``Op.apply(...)``.
+
+    >>> class Double(Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    """
+
+    _node_type: type[FunctionCtx]
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise GradError(
+            f"{type(self).__name__}: Functions hold no state and are not instantiated. Call "
+            f"{type(self).__name__}.apply(...), with forward and backward static methods that "
+            f"take ctx."
+        )
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the result; override it."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple, output: Any) -> None:
+        """Fill ``ctx`` after a forward without ctx; override it."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
+        """Gradients of the arguments; override it."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Run forward and record it. Tensors among the arguments are tracked."""
+        keywords: dict[str, Any] = {}
+        if kwargs:
+            args, keywords = _bind(cls, args, kwargs)
+        node_type = cls.__dict__.get("_node_type")
+        if node_type is None:
+            node_type = _node_type_of(cls)
+        ctx = _new(node_type)
+        edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
+        ctx.num_inputs = len(args)
+        ctx.needs_input_grad = tuple([e is not None for e in edges])
+        recording = grad_mode.enabled
+        grad_mode.enabled = False
+        try:
+            if cls.setup_context is Function.setup_context:
+                result = cls.forward(ctx, *args, **keywords)
+            else:
+                result = cls.forward(*args, **keywords)
+                cls.setup_context(ctx, args, result)
+        finally:
+            grad_mode.enabled = recording
+        return ctx._finish(args, edges, result, recording and any(ctx.needs_input_grad))
+
+
+def _node_type_of(cls: type[Function]) -> type[FunctionCtx]:
+    cls._node_type = type(f"{cls.__name__}Backward", (FunctionCtx,), {"_function": cls})
+    return cls._node_type
+
+
+def _bind(cls: type[Function], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """Arguments given by keyword, put at their position."""
+    with_ctx = cls.setup_context is Function.setup_context
+    bound = inspect.signature(cls.forward).bind(*([None] if with_ctx else []), *args, **kwargs)
+    bound.apply_defaults()
+    for name, value in bound.kwargs.items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise TypeError(
+                f"{cls.__name__}: the keyword-only argument {name} is a Tensor that requires "
+                f"grad; only positional parameters are tracked."
+            )
+    return bound.args[1:] if with_ctx else bound.args, bound.kwargs
+
+
+def once_differentiable(backward: Callable) -> Callable:
+    """Decorator of a ``backward`` made of code that is not recorded: no second derivative."""
+
+    @functools.wraps(backward)
+    def wrapper(ctx: FunctionCtx, *grads: Any) -> Any:
+        recording = grad_mode.enabled
+        grad_mode.enabled = False
+        try:
+            results = backward(ctx, *grads)
+        finally:
+            grad_mode.enabled = recording
+        tracked = [g for g in grads if isinstance(g, Tensor) and g._edge is not None]
+        if not recording or not (tracked or any(ctx.needs_input_grad)):
+            return results
+        refusal = _Refusal(
+            f"{ctx.name()}: trying to differentiate twice a function that was marked with "
+            f"@once_differentiable.",
+            tuple(g._edge for g in tracked) + ctx.edges,
+            "OnceDifferentiable",
+        )
+        many = isinstance(results, tuple)
+        refused = []
+        for result in results if many else (results,):
+            if isinstance(result, Tensor) and result._dtype.is_floating_point:
+                result = result._bare_alias()
+                result._edge = refusal
+            refused.append(result)
+        return tuple(refused) if many else refused[0]
+
+    return wrapper

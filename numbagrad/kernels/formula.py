@@ -1,0 +1,571 @@
+"""A scalar Python function, read from its source and kept as a graph of expressions.
+
+``Formula.from_function`` runs the function's syntax tree on symbols: assignments, ``if``,
+``return``, arithmetic, comparisons, ``a if c else b``, the functions of ``math`` and calls of
+other plain Python functions are understood; anything else is a ``FormulaError`` that shows the
+line. Equal expressions are one object, so common parts are computed once.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import math
+import textwrap
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..errors import FormulaError
+
+ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+LOGICAL = {"and": "and", "or": "or"}
+BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
+FUNCTIONS = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh "
+    "asinh acosh atanh erf erfc floor ceil trunc rint abs sign max min copysign hypot "
+    "isnan isinf isfinite lgamma sigmoid".split()
+)
+BOOLEAN = frozenset([*COMPARISONS, *LOGICAL, "not", "isnan", "isinf", "isfinite"])
+
+
+class Expr:
+    """A node of the expression graph: an operation on other nodes, an input, or a constant.
+
+    op: "input", "const", "neg", "not", "pow", "where", or a name of the tables above.
+    """
+
+    __slots__ = ("__weakref__", "args", "op", "value")
+    op: str
+    args: tuple[Expr, ...]
+    value: Any
+
+    @property
+    def is_bool(self) -> bool:
+        """Whether the expression is a truth value."""
+        if self.op == "where":
+            return self.args[1].is_bool and self.args[2].is_bool
+        return self.op in BOOLEAN or (self.op == "const" and isinstance(self.value, bool))
+
+    def __repr__(self) -> str:
+        return to_text(self)
+
+
+_known: weakref.WeakValueDictionary[tuple, Expr] = weakref.WeakValueDictionary()
+
+
+def expr(op: str, *args: Expr, value: Any = None) -> Expr:
+    """The one Expr of this operation on these arguments."""
+    key = (op, tuple(map(id, args)), type(value), repr(value))
+    found = _known.get(key)
+    if found is None:
+        found = Expr()
+        found.op, found.args, found.value = op, args, value
+        _known[key] = found
+    return found
+
+
+def constant(value: float | int | bool) -> Expr:
+    """A literal."""
+    return expr("const", value=value)
+
+
+def symbol(name: str) -> Expr:
+    """An input, by its parameter name."""
+    return expr("input", value=name)
+
+
+ZERO, ONE = constant(0), constant(1)
+
+
+def is_constant(x: Expr, value: float | None = None) -> bool:
+    """Whether ``x`` is a literal (equal to ``value`` if given)."""
+    return x.op == "const" and (value is None or x.value == value)
+
+
+def add(x: Expr, y: Expr) -> Expr:
+    """x + y, without adding zeros."""
+    if is_constant(x, 0):
+        return y
+    if is_constant(y, 0):
+        return x
+    if y.op == "neg":
+        return sub(x, y.args[0])
+    return _fold("add", x, y)
+
+
+def sub(x: Expr, y: Expr) -> Expr:
+    """x - y, without subtracting zeros."""
+    if is_constant(y, 0):
+        return x
+    if is_constant(x, 0):
+        return neg(y)
+    if y.op == "neg":
+        return add(x, y.args[0])
+    return _fold("sub", x, y)
+
+
+def neg(x: Expr) -> Expr:
+    """-x."""
+    if x.op == "neg":
+        return x.args[0]
+    if x.op == "const" and not isinstance(x.value, bool):
+        return constant(-x.value)
+    return expr("neg", x)
+
+
+def mul(x: Expr, y: Expr) -> Expr:
+    """x * y, without multiplying by zero or one."""
+    for a, b in ((x, y), (y, x)):
+        if is_constant(a, 0) and not isinstance(a.value, bool):
+            return ZERO
+        if is_constant(a, 1) and not isinstance(a.value, bool):
+            return b
+        if is_constant(a, -1):
+            return neg(b)
+        if a.op == "neg" and b.op != "const":
+            return neg(mul(a.args[0], b))
+    return _fold("mul", x, y)
+
+
+def div(x: Expr, y: Expr) -> Expr:
+    """x / y."""
+    if is_constant(x, 0) and not is_constant(y):
+        return ZERO
+    if is_constant(y, 1):
+        return x
+    if x.op == "neg":
+        return neg(div(x.args[0], y))
+    return _fold("div", x, y)
+
+
+def power(x: Expr, y: Expr) -> Expr:
+    """x ** y."""
+    if is_constant(y, 1):
+        return x
+    if is_constant(y, 0):
+        return ONE
+    return expr("pow", x, y)
+
+
+def where(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """x if condition else y."""
+    if condition.op == "const":
+        return x if condition.value else y
+    return x if x is y else expr("where", condition, x, y)
+
+
+def call(name: str, *args: Expr) -> Expr:
+    """A function of ``FUNCTIONS``."""
+    return expr(name, *args)
+
+
+_EVALUATE: dict[str, Callable] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+}
+_BUILD = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "pow": power, "where": where}
+
+
+def _fold(op: str, x: Expr, y: Expr) -> Expr:
+    if x.op == "const" and y.op == "const":
+        try:
+            return constant(_EVALUATE[op](x.value, y.value))
+        except ZeroDivisionError:
+            pass
+    return expr(op, x, y)
+
+
+def build(op: str, *args: Expr) -> Expr:
+    """``op`` on ``args``, simplified where that is exact."""
+    maker = _BUILD.get(op)
+    return maker(*args) if maker else expr(op, *args)
+
+
+def substitute(root: Expr, inputs: dict[str, Expr]) -> Expr:
+    """``root`` with inputs replaced by expressions."""
+    done: dict[Expr, Expr] = {}
+    for node in topological([root]):
+        if node.op == "input":
+            done[node] = inputs.get(node.value, node)
+        elif node.args:
+            args = [done[a] for a in node.args]
+            unchanged = all(a is b for a, b in zip(args, node.args, strict=True))
+            done[node] = node if unchanged else expr(node.op, *args)
+        else:
+            done[node] = node
+    return done[root]
+
+
+def topological(roots: list[Expr]) -> list[Expr]:
+    """Every node below ``roots``, arguments before their users."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, finished = stack.pop()
+        if finished:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+    return order
+
+
+def inputs_of(root: Expr) -> set[str]:
+    """Names of the inputs that ``root`` reads."""
+    return {node.value for node in topological([root]) if node.op == "input"}
+
+
+def to_text(node: Expr) -> str:
+    """Python-like text of an expression, for people."""
+    if node.op == "input":
+        return str(node.value)
+    if node.op == "const":
+        return repr(node.value)
+    texts = [to_text(a) for a in node.args]
+    infix = ARITHMETIC | COMPARISONS | LOGICAL | BITWISE | {"pow": "**"}
+    if node.op in infix:
+        return f"({texts[0]} {infix[node.op]} {texts[1]})"
+    if node.op == "neg":
+        return f"(-{texts[0]})"
+    if node.op == "not":
+        return f"(not {texts[0]})"
+    if node.op == "where":
+        return f"({texts[1]} if {texts[0]} else {texts[2]})"
+    return f"{node.op}({', '.join(texts)})"
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A named scalar function: its inputs in order and the expression of its result."""
+
+    name: str
+    inputs: tuple[str, ...]
+    body: Expr
+
+    @staticmethod
+    def from_function(function: Callable, name: str | None = None) -> Formula:
+        """Read ``function``, a plain scalar Python function or lambda."""
+        reader = _Reader(function)
+        inputs = reader.parameters
+        body = reader.run({p: symbol(p) for p in inputs})
+        return Formula(name or function.__name__, inputs, body)
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.inputs)}) = {to_text(self.body)}"
+
+
+_NAMES: dict[Any, str] = {
+    abs: "abs", max: "max", min: "min", round: "rint", math.fabs: "abs", np.abs: "abs",
+    math.pow: "pow", np.sign: "sign", np.maximum: "max", np.minimum: "min", np.power: "pow",
+    np.where: "where", np.rint: "rint", np.arctan2: "atan2", np.arcsin: "asin",
+    np.arccos: "acos", np.arctan: "atan", np.arcsinh: "asinh", np.arccosh: "acosh",
+    np.arctanh: "atanh", float: "float", bool: "bool", int: "trunc",
+}  # fmt: skip
+for _name in FUNCTIONS:
+    for _module in (math, np):
+        if hasattr(_module, _name):
+            _NAMES.setdefault(getattr(_module, _name), _name)
+_ARITY = {"pow": 2, "where": 3, "atan2": 2, "copysign": 2, "hypot": 2, "float": 1, "bool": 1}
+
+_BINARY = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.BitAnd: "bitand", ast.BitOr: "bitor",
+    ast.BitXor: "bitxor",
+}  # fmt: skip
+_COMPARE = {
+    ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",
+}  # fmt: skip
+
+
+def sigmoid(x: float) -> float:
+    """Logistic function, usable in formulas: 1 / (1 + exp(-x))."""
+    return 1 / (1 + math.exp(-x))
+
+
+def rint(x: float) -> float:
+    """The nearest integer, ties to even, usable in formulas."""
+    return float(round(x))
+
+
+def sign(x: float) -> float:
+    """-1, 0 or 1, usable in formulas."""
+    return (x > 0) - (x < 0)
+
+
+_NAMES.update({sigmoid: "sigmoid", rint: "rint", sign: "sign"})
+
+
+class _Reader:
+    """Runs one function's syntax tree on expressions."""
+
+    def __init__(self, function: Callable):
+        function = getattr(function, "py_func", function)  # a jitted function by its Python
+        while hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        if not isinstance(function, FunctionType):
+            raise FormulaError(f"formula: expected a plain Python function, got {function!r}.")
+        self.function = function
+        self.filename = function.__code__.co_filename
+        self.tree = self._parse()
+        arguments = self.tree.args
+        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+            self.fail(self.tree, "takes *args, ** or keyword-only parameters; name each input")
+        self.parameters = tuple(a.arg for a in arguments.posonlyargs + arguments.args)
+        closure = inspect.getclosurevars(function)
+        self.names = {**vars(builtins), **closure.builtins, **closure.globals, **closure.nonlocals}
+
+    def _parse(self) -> Any:
+        try:
+            lines, first = inspect.getsourcelines(self.function)
+        except (OSError, TypeError):
+            raise FormulaError(
+                f"formula: the source of {self.function.__name__} cannot be read. Define it in a "
+                f"file or a notebook cell, not at the interactive prompt or with exec."
+            ) from None
+        self.first = first - 1
+        text = textwrap.dedent("".join(lines))
+        wanted = self.function.__name__
+        try:
+            nodes = list(ast.walk(ast.parse(text)))
+        except SyntaxError:  # a lambda in the middle of a call that spans lines
+            nodes = self._parse_fragment(text)
+        found = [
+            node
+            for node in nodes
+            if (isinstance(node, ast.FunctionDef) and node.name == wanted)
+            or (isinstance(node, ast.Lambda) and wanted == "<lambda>")
+        ]
+        found = [n for n in found if self._same_parameters(n)]
+        if len(found) > 1:
+            column = self._column()
+            found = [n for n in found if n.body.col_offset == column] or found
+        if len(found) != 1:
+            raise FormulaError(
+                f"formula: {len(found)} candidates for {wanted} in {self.filename}:{first}. Write "
+                f"each formula as a def, or one lambda per line."
+            )
+        return found[0]
+
+    def _parse_fragment(self, text: str) -> list:
+        start = text.find("lambda")
+        for end in range(len(text), start, -1):
+            try:
+                return list(ast.walk(ast.parse(text[start:end].strip())))
+            except SyntaxError:
+                continue
+        return []
+
+    def _same_parameters(self, node: Any) -> bool:
+        code = self.function.__code__
+        names = [a.arg for a in node.args.posonlyargs + node.args.args]
+        return tuple(names) == code.co_varnames[: code.co_argcount]
+
+    def _column(self) -> int | None:
+        positions = [p for p in self.function.__code__.co_positions() if p[2]]
+        return min((p[2] for p in positions if p[2] is not None), default=None)
+
+    def fail(self, node: ast.AST, why: str) -> Any:
+        line = self.first + getattr(node, "lineno", 1)
+        raise FormulaError(
+            f"formula {self.function.__name__}: {self.filename}:{line} {why}. A formula is plain "
+            f"scalar Python: arithmetic, comparisons, math functions, if, assignments, return."
+        )
+
+    def run(self, env: dict[str, Expr]) -> Expr:
+        if isinstance(self.tree, ast.Lambda):
+            return self.value(self.tree.body, env)
+        result = self.block(self.tree.body, env)
+        if result is None:
+            self.fail(self.tree, "can end without a return")
+        return result
+
+    def block(self, statements: list, env: dict[str, Expr]) -> Expr | None:
+        """Run ``statements``; the returned expression, or None if the end is reached."""
+        for position, statement in enumerate(statements):
+            match statement:
+                case ast.Return(value=None):
+                    self.fail(statement, "returns nothing")
+                case ast.Return(value=value):
+                    return self.value(value, env)
+                case ast.Assign(targets=[target], value=value):
+                    self.assign(target, value, env)
+                case ast.AnnAssign(target=target, value=value) if value is not None:
+                    self.assign(target, value, env)
+                case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                    left = self.lookup(statement.target, name, env)
+                    env[name] = self.binary(statement, op, left, self.value(value, env))
+                case ast.If():
+                    result = self.branch(statement, statements[position + 1 :], env)
+                    if result is not None:
+                        return result
+                case ast.Expr(value=ast.Constant(value=str())) | ast.Pass():
+                    pass
+                case ast.For() | ast.While():
+                    self.fail(statement, "has a loop")
+                case _:
+                    self.fail(statement, f"uses {type(statement).__name__}")
+        return None
+
+    def branch(self, statement: ast.If, rest: list, env: dict[str, Expr]) -> Expr | None:
+        condition = self.truth(statement.test, env)
+        if not any(isinstance(n, ast.Return) for n in ast.walk(statement)):
+            then, other = dict(env), dict(env)
+            self.block(statement.body, then)
+            self.block(statement.orelse, other)
+            for name in then.keys() | other.keys():
+                if name in then and name in other:
+                    env[name] = where(condition, then[name], other[name])
+            return None
+        then_result = self.block(statement.body + rest, dict(env))
+        other_result = self.block(statement.orelse + rest, dict(env))
+        if then_result is None or other_result is None:
+            self.fail(statement, "can end without a return")
+        return where(condition, then_result, other_result)
+
+    def assign(self, target: ast.AST, value: ast.AST, env: dict[str, Expr]) -> None:
+        match target, value:
+            case ast.Name(id=name), _:
+                env[name] = self.value(value, env)
+            case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
+                results = [self.value(v, env) for v in values]
+                for element, result in zip(names, results, strict=True):
+                    if not isinstance(element, ast.Name):
+                        self.fail(target, "assigns to something that is not a name")
+                    env[element.id] = result
+            case _:
+                self.fail(target, "assigns to something that is not a name")
+
+    def value(self, node: ast.AST, env: dict[str, Expr]) -> Expr:
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                return constant(value)
+            case ast.Name(id=name):
+                return self.lookup(node, name, env)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.binary(node, op, self.value(left, env), self.value(right, env))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return neg(self.value(operand, env))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.value(operand, env)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return expr("not", self.truth(operand, env))
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return self.comparison(node, left, ops, comparators, env)
+            case ast.BoolOp(op=op, values=values):
+                name = "and" if isinstance(op, ast.And) else "or"
+                result = self.truth(values[0], env)
+                for value in values[1:]:
+                    result = expr(name, result, self.truth(value, env))
+                return result
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition = self.truth(test, env)
+                return where(condition, self.value(body, env), self.value(orelse, env))
+            case ast.Call(func=func, args=args, keywords=[]):
+                return self.calling(node, func, args, env)
+            case ast.Attribute():
+                return self.literal(node, self.resolve(node, env))
+        return self.fail(node, f"uses {type(node).__name__}")
+
+    def comparison(self, node: ast.AST, left: Any, ops: list, rights: list, env: dict) -> Expr:
+        result = None
+        x = self.value(left, env)
+        for op, right in zip(ops, rights, strict=True):
+            if type(op) not in _COMPARE:
+                self.fail(node, f"compares with {type(op).__name__}")
+            y = self.value(right, env)
+            link = expr(_COMPARE[type(op)], x, y)
+            result = link if result is None else expr("and", result, link)
+            x = y
+        assert result is not None
+        return result
+
+    def truth(self, node: ast.AST, env: dict[str, Expr]) -> Expr:
+        return as_truth(self.value(node, env))
+
+    def binary(self, node: ast.AST, op: ast.operator, x: Expr, y: Expr) -> Expr:
+        if type(op) not in _BINARY:
+            self.fail(node, f"uses the operator {type(op).__name__}")
+        name = _BINARY[type(op)]
+        # As written: 0 * x must stay NaN where x is inf.
+        return _fold(name, x, y) if name in _EVALUATE else build(name, x, y)
+
+    def lookup(self, node: ast.AST, name: str, env: dict[str, Expr]) -> Expr:
+        if name in env:
+            return env[name]
+        if name in self.names:
+            return self.literal(node, self.names[name])
+        return self.fail(node, f"reads {name}, which has no value on every path")
+
+    def literal(self, node: ast.AST, value: Any) -> Expr:
+        if isinstance(value, (np.floating, np.integer, np.bool_)):
+            value = value.item()
+        if not isinstance(value, (bool, int, float)):
+            self.fail(node, f"reads {ast.unparse(node)}, which is {type(value).__name__}")
+        return constant(value)
+
+    def resolve(self, node: ast.AST, env: dict[str, Expr]) -> Any:
+        """The Python object that a dotted name outside the formula stands for."""
+        match node:
+            case ast.Name(id=name) if name not in env and name in self.names:
+                return self.names[name]
+            case ast.Attribute(value=owner, attr=attribute):
+                found = getattr(self.resolve(owner, env), attribute, None)
+                if found is not None:
+                    return found
+        return self.fail(node, f"does not know {ast.unparse(node)}")
+
+    def calling(self, node: ast.Call, func: ast.AST, args: list, env: dict) -> Expr:
+        target = self.resolve(func, env)
+        values = [self.value(a, env) for a in args]
+        try:
+            name = _NAMES.get(target)
+        except TypeError:
+            name = None
+        if name is not None:
+            return self.known(node, name, values)
+        op = getattr(target, "op", None)  # a function of an elementwise op stands for its formula
+        if hasattr(op, "formula"):
+            if len(values) != len(op.formula.inputs):
+                self.fail(node, f"calls {op.name} with {len(values)} arguments")
+            return substitute(op.formula.body, dict(zip(op.formula.inputs, values, strict=True)))
+        inner = getattr(target, "py_func", target)
+        if isinstance(inner, FunctionType):
+            reader = _Reader(inner)
+            if len(values) != len(reader.parameters):
+                self.fail(node, f"calls {inner.__name__} with {len(values)} arguments")
+            return reader.run(dict(zip(reader.parameters, values, strict=True)))
+        return self.fail(node, f"calls {ast.unparse(func)}, which has no formula")
+
+    def known(self, node: ast.AST, name: str, values: list[Expr]) -> Expr:
+        if name in ("max", "min") and len(values) >= 2:
+            result = values[0]
+            for value in values[1:]:
+                result = expr(name, result, value)
+            return result
+        if len(values) != _ARITY.get(name, 1) and not (name == "log" and len(values) == 2):
+            self.fail(node, f"calls {name} with {len(values)} arguments")
+        if name == "log" and len(values) == 2:
+            return div(expr("log", values[0]), expr("log", values[1]))
+        if name == "float":
+            return values[0] if not values[0].is_bool else where(values[0], ONE, ZERO)
+        if name == "bool":
+            return as_truth(values[0])
+        if name == "where":
+            return where(as_truth(values[0]), values[1], values[2])
+        return build(name, *values)
+
+
+def as_truth(x: Expr) -> Expr:
+    """``x`` as a condition: itself if it is one, else ``x != 0``."""
+    return x if x.is_bool else expr("ne", x, ZERO)

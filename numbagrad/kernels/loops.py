@@ -1,0 +1,422 @@
+"""Formulas to loops: the source text of the kernels that apply scalar formulas to arrays.
+
+Two forms. *flat*: every array is C-contiguous and of one shape, one loop over the elements.
+*strided*: any strides and broadcasting, rows found by counting through the outer dimensions, the
+innermost dimension a plain loop whose strides of 0 and 1 are written into the text so that LLVM
+can vectorise it. Start reading at ``ElementwiseKernel``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from . import machine, store
+from .formula import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    LOGICAL,
+    Expr,
+    Formula,
+    substitute,
+    symbol,
+    topological,
+)
+from .intrinsics import FLAT_RANK
+
+CHEAP_GRAIN = 1 << 17
+"""Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
+COSTLY_GRAIN = 1 << 14
+"""The same where the formula calls a function such as exp."""
+
+_COSTLY = frozenset(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
+    "acosh atanh erf erfc lgamma sigmoid pow hypot".split()
+)
+
+# Functions that Numba lacks, or that lose the width of float32, in the terms of those it has.
+_HELPERS = {
+    "sigmoid": """
+def sigmoid(x):
+    # exp never overflows: its argument is never positive
+    e = math.exp(-abs(x))
+    return T(1) / (T(1) + e) if x >= T(0) else e / (T(1) + e)
+""",
+    "sign": """
+def sign(x):
+    return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
+""",
+    "max": """
+def maximum(x, y):
+    return x if x > y or x != x else y
+""",
+    "min": """
+def minimum(x, y):
+    return x if x < y or x != x else y
+""",
+    "floordiv": """
+def floordiv(x, y):
+    return T(x // y)
+""",
+}
+_CALLS = {
+    "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
+    "exp2": "np.exp2", "log2": "math.log2", "max": "maximum", "min": "minimum",
+    "sigmoid": "sigmoid", "sign": "sign", "floordiv": "floordiv",
+}  # fmt: skip
+_ROUNDING = frozenset("floor ceil trunc rint".split())
+
+
+def _literal(value: Any, t: str) -> str:
+    if isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, float) and (value != value or value in (np.inf, -np.inf)):
+        return f"{t}({'np.nan' if value != value else 'np.inf' if value > 0 else '-np.inf'})"
+    return f"{t}({value!r})"
+
+
+class _Writer:
+    """Writes the statements that compute expressions from loaded inputs."""
+
+    def __init__(self, bodies: Sequence[Expr], integer: bool):
+        self.order = topological(list(bodies))
+        self.integer = integer
+        self.uses: dict[Expr, int] = dict.fromkeys(bodies, 1)
+        for node in self.order:
+            for argument in node.args:
+                self.uses[argument] = self.uses.get(argument, 0) + 1
+        self.names: dict[Expr, str] = {}
+        self.lines: list[str] = []
+        self.helpers: dict[str, None] = {}
+        for node in self.order:
+            self.names[node] = self._write(node)
+
+    def _write(self, node: Expr) -> str:
+        if node.op == "input":
+            return f"{node.value}_i"
+        if node.op == "const":
+            return _literal(node.value, "T")
+        text = self._text(node)
+        if self.uses.get(node, 0) > 1:
+            name = f"t{len(self.lines)}"
+            self.lines.append(f"{name} = {text}")
+            return name
+        return f"({text})"
+
+    def number(self, node: Expr) -> str:
+        """The text of ``node`` as a number, also if it is a truth value."""
+        text = self.names[node]
+        return f"(T(1) if {text} else T(0))" if node.is_bool else text
+
+    def _text(self, node: Expr) -> str:
+        op, args = node.op, node.args
+        if op == "where":
+            pick = self.names.__getitem__ if node.is_bool else self.number
+            return f"{pick(args[1])} if {self.truth(args[0])} else {pick(args[2])}"
+        if op in LOGICAL:
+            return f" {LOGICAL[op]} ".join(self.truth(a) for a in args)
+        if op == "not":
+            return f"not {self.truth(args[0])}"
+        values = [self.number(a) for a in args]
+        if op in COMPARISONS:
+            return f"{values[0]} {COMPARISONS[op]} {values[1]}"
+        if op == "neg":
+            return f"-{values[0]}"
+        if op == "pow":
+            return self._power(values[0], args[1], values[1])
+        if op == "floordiv":
+            self.helpers[op] = None
+            return f"floordiv({values[0]}, {values[1]})"
+        if op in ARITHMETIC:
+            return f"{values[0]} {ARITHMETIC[op]} {values[1]}"
+        if op in BITWISE:
+            return f"{values[0]} {BITWISE[op]} {values[1]}"
+        if self.integer and op in _ROUNDING:
+            return values[0]
+        if op in ("isnan", "isinf", "isfinite"):
+            return self._classify(op, values[0])
+        if op in _HELPERS:
+            self.helpers[op] = None
+        return f"{_CALLS.get(op, 'math.' + op)}({', '.join(values)})"
+
+    def _classify(self, op: str, x: str) -> str:
+        if self.integer:
+            return "True" if op == "isfinite" else "False"
+        return {
+            "isnan": f"{x} != {x}",
+            "isinf": f"abs({x}) == T(np.inf)",
+            "isfinite": f"abs({x}) < T(np.inf)",
+        }[op]
+
+    def _power(self, base: str, exponent: Expr, text: str) -> str:
+        if exponent.op == "const":
+            value = exponent.value
+            if value in (2, 3, 4):
+                return " * ".join([base] * int(value))
+            if value == 0.5:
+                return f"math.sqrt({base})"
+            if value == -1:
+                return f"T(1) / {base}"
+            if value == -2:
+                return f"T(1) / ({base} * {base})"
+        return f"{base} ** {text}"
+
+    def truth(self, node: Expr) -> str:
+        text = self.names[node]
+        return text if node.is_bool else f"({text} != T(0))"
+
+
+def _cast(text: str, is_bool: bool, to: str, t: str) -> str:
+    if to == "boolean":
+        return text if is_bool else f"{text} != {t}(0)"
+    if is_bool:
+        return f"{to}(1) if {text} else {to}(0)"
+    return text if to == t else f"{to}({text})"
+
+
+def numba_name(dtype: np.dtype) -> str:
+    """Numba's name of a dtype."""
+    return "boolean" if dtype == np.bool_ else str(dtype)
+
+
+def emit(
+    formulas: Sequence[Formula],
+    pattern: str | None,
+    scalars: frozenset[str],
+    compute: str,
+    outs: Sequence[str],
+    bools: frozenset[str] = frozenset(),
+) -> tuple[str, str]:
+    """Source text and function name of a CPU kernel.
+
+    pattern: None for the flat form, else the inner stride of each array, outputs first: "0", "1",
+    or "s" for one that is read from the plan. scalars: inputs passed by value. compute: the type
+    of the arithmetic; outs: the element types of the outputs.
+    """
+    renamed = {p: _safe(p) for p in formulas[0].inputs}
+    inputs = list(renamed.values())
+    scalars, bools = (frozenset(renamed[p] for p in group) for group in (scalars, bools))
+    symbols = {p: symbol(q) for p, q in renamed.items()}
+    bodies = [substitute(f.body, symbols) for f in formulas]
+    arrays = [p for p in inputs if p not in scalars]
+    out_names = ["out"] if len(formulas) == 1 else [f"out_{k}" for k in range(len(formulas))]
+    writer = _Writer(bodies, compute == "int64")
+    lines = ["import math", "", "import numpy as np", f"from numba import {_imports(compute, outs)}"]
+    lines += ["", "from numbagrad.kernels.intrinsics import count, load, store", ""]
+    lines += [f"T = {compute}", ""]
+    if writer.helpers:
+        lines += ["from numba import njit", ""]
+        for helper in writer.helpers:
+            lines += ["", "@njit(error_model='numpy')", _HELPERS[helper].strip(), ""]
+    lines += [""]
+    form = "flat" if pattern is None else "strided"
+    plan = [] if pattern is None else ["plan"]
+    lines += [f"def NAME({', '.join([*plan, *out_names, *inputs])}):"]
+    lines += [f'    """{form}: {"; ".join(map(str, formulas))}"""']
+    lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
+    if pattern is None:
+        lines += [f"    for i in prange(count({out_names[0]})):"]
+        indent, index = " " * 8, {name: "i" for name in [*out_names, *arrays]}
+    else:
+        indent, index = _strided_header(lines, pattern, [*out_names, *arrays])
+    for p in arrays:
+        value = f"load({p}, {index[p]})"
+        lines += [f"{indent}{p}_i = {value}" if p in bools else f"{indent}{p}_i = T({value})"]
+    lines += [indent + line for line in writer.lines]
+    for name, body, to in zip(out_names, bodies, outs, strict=True):
+        result = _cast(writer.names[body], body.is_bool, to, compute)
+        lines += [f"{indent}store({name}, {index[name]}, {result})"]
+    text = "\n".join(lines) + "\n"
+    name = store.content_name(f"{formulas[0].name}_{form}", text)
+    return text.replace("NAME", name, 1), name
+
+
+_RESERVED = frozenset(
+    "out plan row rows rest i j d at n dims T math np load store count prange njit abs sigmoid "
+    "sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
+)
+
+
+def _safe(name: str) -> str:
+    """An input's name that cannot meet a name of the generated text."""
+    clash = name in _RESERVED or name[:1] in ("t", "o") or name.endswith(("_i", "_at", "_step"))
+    return f"in_{name}" if clash else name
+
+
+def _imports(compute: str, outs: Sequence[str]) -> str:
+    return ", ".join(sorted({compute, *outs, "prange"}))
+
+
+def _strided_header(
+    lines: list[str], pattern: str, arrays: list[str]
+) -> tuple[str, dict[str, str]]:
+    """Append the loops over rows; the indent of the body and each array's position text."""
+    lines += ["    rows = plan[0]", "    n = plan[1]", "    dims = plan[2]"]
+    for k, name in enumerate(arrays):
+        if pattern[k] == "s":
+            lines += [f"    {name}_step = plan[{3 + k}]"]
+    lines += ["    for row in prange(rows):", "        rest = row"]
+    lines += [f"        {name}_at = 0" for name in arrays]
+    lines += ["        for d in range(dims):"]
+    base = 3 + len(arrays)
+    lines += [f"            at = {base} + d * {1 + len(arrays)}"]
+    lines += ["            j = rest % plan[at]", "            rest = rest // plan[at]"]
+    lines += [f"            {name}_at += j * plan[at + {1 + k}]" for k, name in enumerate(arrays)]
+    lines += ["        for i in range(n):"]
+    texts = {"0": "{0}_at", "1": "{0}_at + i", "s": "{0}_at + i * {0}_step"}
+    index = {name: texts[pattern[k]].format(name) for k, name in enumerate(arrays)}
+    return " " * 12, index
+
+
+@functools.lru_cache(maxsize=4096)
+def _plan(
+    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
+) -> tuple[np.ndarray, str, int]:
+    """The loop nest over ``shape``: the plan array, the inner pattern, the number of rows.
+
+    strides: per array, in elements, 0 where it is broadcast. Neighbouring dimensions that every
+    array walks as one are merged.
+    """
+    dims: list[list[int]] = []  # [size, stride of each array], innermost last
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [s[d] for s in strides]
+        if dims and all(o == s * size for o, s in zip(dims[-1][1:], steps, strict=True)):
+            dims[-1] = [dims[-1][0] * size, *steps]
+        else:
+            dims.append([size, *steps])
+    inner = dims.pop() if dims else [1] + [1] * len(strides)
+    if dims and inner[0] < 8:  # a long inner loop is worth a strided one
+        longest = max(range(len(dims)), key=lambda d: dims[d][0])
+        if dims[longest][0] > 8 * inner[0]:
+            dims.append(inner)
+            inner = dims.pop(longest)
+    steps = inner[1:]
+    pattern = "".join(str(s) if s in (0, 1) else "s" for s in steps)
+    if "s" in pattern or pattern[0] == "0":
+        pattern = "s" * len(pattern)
+    rows = 1
+    for dim in dims:
+        rows *= dim[0]
+    flat = [rows, inner[0], len(dims), *steps]
+    for dim in reversed(dims):
+        flat += dim
+    return np.array(flat, np.int64), pattern, rows
+
+
+_FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+_INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
+
+
+def compute_type(outs: Sequence[np.dtype], operands: Sequence[Any]) -> str:
+    """The type of the arithmetic for output dtypes and operands (dtypes, or Python types)."""
+    out = max(outs, key=lambda d: (d.kind == "f", d.itemsize))
+    floats = [d for d in operands if d in _FLOATS]
+    if out.kind == "f":
+        return str(out)
+    if floats:
+        return str(max(floats, key=lambda d: d.itemsize))
+    return "float64" if float in operands else "int64"
+
+
+class ElementwiseKernel:
+    """Formulas of the same inputs, applied to arrays: ``kernel(out, x, y)``.
+
+    Operands are arrays that broadcast to the shape of ``out``, or Python numbers. Variants are
+    compiled on first use for dtypes, numbers and the pattern of inner strides.
+    """
+
+    def __init__(self, *formulas: Formula):
+        self.formulas = formulas
+        self.outputs = len(formulas)
+        self.__name__ = formulas[0].name
+        self.__doc__ = "; ".join(map(str, formulas))
+        nodes = topological([f.body for f in formulas])
+        costly = any(node.op in _COSTLY for node in nodes)
+        self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
+        self._entries: dict[Any, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"<elementwise {self.__doc__}>"
+
+    def entry(self, dtypes: tuple[Any, ...], pattern: str | None, parallel: bool) -> Any:
+        """The compiled variant. dtypes: of outputs then operands; ``float`` or ``int`` or
+        ``bool`` for a Python number. The caller vouches for dtypes and layout."""
+        key = (dtypes, pattern, parallel)
+        found = self._entries.get(key)
+        if found is None:
+            found = self._entries[key] = self._compile(dtypes, pattern, parallel)
+        return found
+
+    def source(self, dtypes: tuple[Any, ...], pattern: str | None = None) -> tuple[str, str]:
+        """Text and name of the generated function."""
+        outs, operands = dtypes[: self.outputs], dtypes[self.outputs :]
+        inputs = self.formulas[0].inputs
+        pairs = list(zip(inputs, operands, strict=True))
+        scalars = frozenset(p for p, d in pairs if isinstance(d, type))
+        compute = compute_type(outs, operands)
+        names = [numba_name(d) for d in outs]
+        return emit(self.formulas, pattern, scalars, compute, names)
+
+    def _compile(self, dtypes: tuple[Any, ...], pattern: str | None, parallel: bool) -> Any:
+        text, name = self.source(dtypes, pattern)
+        if parallel:
+            machine.threads()
+        dispatcher = store.compile_source(text, name, parallel=parallel)
+        if numba.config.DISABLE_JIT:
+            return dispatcher
+        numbers = {float: types.float64, int: types.int64, bool: types.boolean}
+        layout = "C" if pattern is None else "A"
+        arguments = [] if pattern is None else [types.Array(types.int64, 1, "C")]
+        for d in dtypes:
+            if isinstance(d, type):
+                arguments.append(numbers[d])
+            else:
+                element = getattr(types, numba_name(d))
+                arguments.append(types.Array(element, FLAT_RANK, layout))
+        dispatcher.compile(types.void(*arguments))
+        (result,) = dispatcher.overloads.values()
+        return result.entry_point
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays of any strides: outputs, then operands."""
+        out = args[0]
+        size = out.size
+        if size == 0:
+            return
+        dtypes = tuple([a.dtype if isinstance(a, np.ndarray) else type(a) for a in args])
+        arrays = [a for a in args if type(a) is np.ndarray]
+        shape = out.shape
+        parallel = size >= self.grain and machine.threads() > 1
+        if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
+            if len(shape) > FLAT_RANK:
+                args = tuple([a.reshape(-1) if type(a) is np.ndarray else a for a in args])
+            self.entry(dtypes, None, parallel)(*args)
+            return
+        strides = tuple([_broadcast_strides(a, shape) for a in arrays])
+        plan, pattern, rows = _plan(shape, strides)
+        if len(shape) > FLAT_RANK:
+            args = tuple([_first(a) if type(a) is np.ndarray else a for a in args])
+        self.entry(dtypes, pattern, parallel and rows > 1)(plan, *args)
+
+
+def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
+    step = array.itemsize
+    missing = len(shape) - array.ndim
+    strides = [
+        0 if n == 1 else s // step for n, s in zip(array.shape, array.strides, strict=True)
+    ]
+    return (0,) * missing + tuple(strides)
+
+
+def _first(array: np.ndarray) -> np.ndarray:
+    """An array of a rank that kernels take, whose data starts where ``array``'s does."""
+    drop = array.ndim - FLAT_RANK
+    return array[(0,) * drop] if drop > 0 else array

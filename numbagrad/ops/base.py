@@ -1,0 +1,280 @@
+"""What every built-in op stands on: ``Op``, allocation, views, dimension checks.
+
+``Op`` is ``Function`` without the checks that only foreign code needs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from .. import device as devices
+from ..autograd.function import Recorded
+from ..dtype import DType
+from ..errors import DeviceError, DimError, ShapeError
+from ..kernels import machine
+from ..kernels.formula import Formula, symbol
+from ..kernels.intrinsics import FLAT_RANK
+from ..kernels.loops import ElementwiseKernel
+from ..tape import SavedOutput, grad_mode
+from ..tensor import Tensor, wrap
+
+_new = object.__new__
+
+copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
+fill_kernel = ElementwiseKernel(Formula("fill", ("value",), symbol("value")))
+
+
+class OpNode(Recorded):
+    """The node and ctx of an ``Op``."""
+
+    _op: type[Op]
+    _to_save: tuple[Any, ...] = ()
+
+    def save(self, *tensors: Any) -> None:  # type: ignore[override]
+        """Keep inputs, outputs or None for backward; call it once."""
+        self._to_save = tensors
+
+    @property
+    def saved_tensors(self) -> list[Any]:
+        """What ``save`` kept, in order."""
+        return self.unpack()
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        """The op's backward on gradients of all outputs."""
+        result = self._op.backward(self, *self._materialised(grads))
+        return result if type(result) is tuple else (result,)
+
+
+class Op:
+    """A built-in differentiable operation: static ``forward(ctx, *args)`` and ``backward``.
+
+    forward gets Tensors with grad mode off and returns a fresh Tensor or a tuple of them; backward
+    gets a gradient for each floating output and returns one per argument, trailing Nones left out.
+    It is made of differentiable functions, so every order exists.
+    """
+
+    _node_type: type[OpNode]
+
+    def __init_subclass__(cls) -> None:
+        cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        """Compute; override it."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Differentiate; override it."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Run forward; record it when a Tensor among ``args`` needs a gradient."""
+        ctx = _new(cls._node_type)
+        edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
+        needs = ctx.needs_input_grad = tuple([e is not None for e in edges])
+        if True in needs and grad_mode.enabled:
+            grad_mode.enabled = False
+            try:
+                result = cls.forward(ctx, *args)
+            finally:
+                grad_mode.enabled = True
+            outputs = (result,) if isinstance(result, Tensor) else result
+            ctx._attach(outputs, edges)
+            kept = ctx._to_save
+            if kept:
+                values = []
+                for value in kept:
+                    for index, output in enumerate(outputs):
+                        if value is output:
+                            value = SavedOutput(output, index if output._edge is not None else -1)
+                            break
+                    values.append(value)
+                Recorded.save(ctx, tuple(values))
+                ctx._to_save = ()
+            return result
+        recording = grad_mode.enabled
+        grad_mode.enabled = False
+        try:
+            return cls.forward(ctx, *args)
+        finally:
+            grad_mode.enabled = recording
+
+
+# -- allocation and launches -----------------------------------------------------------------------
+
+
+def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> Tensor:
+    """An uninitialised tensor."""
+    return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
+
+
+def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
+    """A tensor filled with ``value``."""
+    out = new_empty(shape, dtype, device)
+    machine.launch(fill_kernel, out._array, value)
+    return out
+
+
+def zeros_like(x: Tensor) -> Tensor:
+    """Zeros of the shape, dtype and device of ``x``."""
+    return full(x._array.shape, 0, x._dtype, x._device)
+
+
+def ones_like(x: Tensor) -> Tensor:
+    """Ones of the shape, dtype and device of ``x``."""
+    return full(x._array.shape, 1, x._dtype, x._device)
+
+
+def launch(kernel: Any, *args: Any, outputs: int | None = None) -> None:
+    """Run ``kernel`` on Tensors, arrays and numbers: outputs first, then inputs, then scalars.
+
+    kernel: ``ng.kernel``, or any function on arrays, such as your own ``@njit``. Allocate the
+    outputs first, ``ng.empty_like(x)`` say.
+    """
+    machine.launch(kernel, *[a._array if isinstance(a, Tensor) else a for a in args])
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """The elements of ``x`` in row-major order without gaps; ``x`` itself if they are so."""
+    if x._flat or x._array.flags.c_contiguous:
+        return x
+    out = new_empty(x._array.shape, x._dtype, x._device)
+    machine.launch(copy_kernel, out._array, x._array)
+    return out
+
+
+def reshaped(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """A contiguous ``x`` seen with another shape of as many elements; no history."""
+    return wrap(x._array.reshape(shape), x._dtype)
+
+
+def make_view(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> Tensor:
+    """A tensor on the memory of ``x``; strides and offset in elements, from its first element.
+
+    It shares the version of ``x`` and follows it when its base is changed in place.
+    """
+    array = machine.view(x._array, tuple(shape), tuple(strides), offset)
+    out = _new(Tensor)
+    out._array = array
+    out._dtype = x._dtype
+    out._flat = len(array.shape) <= FLAT_RANK and array.flags.c_contiguous
+    if x._device is not devices.cpu:
+        out._device = x._device
+    counter = x._counter
+    out._counter = x._version_counter() if counter is None else counter
+    base = x if x._base is None else x._base
+    out._base = base
+    if base._edge is None or not base.is_leaf:
+        _remember_view(base, out)
+    return out
+
+
+def _remember_view(base: Tensor, out: Tensor) -> None:
+    """Let ``base`` find its living views, whose history changes with its own."""
+    views = base._views
+    if views is None:
+        base._views = views = []
+    elif len(views) >= 16 and len(views) & (len(views) - 1) == 0:
+        views[:] = [v for v in views if v() is not None]
+    views.append(weakref.ref(out))
+
+
+# -- dimensions ------------------------------------------------------------------------------------
+
+
+def normalize_dim(name: str, dim: int, ndim: int) -> int:
+    """``dim`` counted from the front; a 0-d tensor takes 0 and -1."""
+    rank = ndim or 1
+    if not isinstance(dim, int):
+        try:
+            dim = dim.__index__()
+        except AttributeError:
+            raise TypeError(
+                f"{name}: dim must be an int, got {type(dim).__name__} {dim!r}."
+            ) from None
+    if not -rank <= dim < rank:
+        raise DimError(
+            f"{name}: Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], "
+            f"but got {dim})."
+        )
+    return dim + rank if dim < 0 else dim
+
+
+def normalize_dims(name: str, dims: Any, ndim: int) -> tuple[int, ...]:
+    """Several dims (an int, a sequence, or None for all), sorted, each once."""
+    if dims is None:
+        return tuple(range(ndim))
+    if isinstance(dims, int):
+        dims = (dims,)
+    found = [normalize_dim(name, d, ndim) for d in dims]
+    if len(set(found)) != len(found):
+        raise DimError(f"{name}: dim appears multiple times in the list of dims {tuple(dims)}.")
+    return tuple(sorted(found))
+
+
+def broadcast_shape(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all broadcast to."""
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for i in range(1, len(shape) + 1):
+            n, held = shape[-i], result[-i]
+            if n != held and n != 1:
+                if held != 1:
+                    raise ShapeError(
+                        f"{name}: The size of tensor a ({held}) must match the size of tensor b "
+                        f"({n}) at non-singleton dimension {rank - i}. Received shapes "
+                        f"{' and '.join(str(list(s)) for s in shapes)}; reshape one so that they "
+                        f"broadcast."
+                    )
+                result[-i] = n
+    return tuple(result)
+
+
+def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Sum the dimensions of ``x`` along which ``shape`` was broadcast; differentiable."""
+    got = x._array.shape
+    shape = tuple(shape)
+    if got == shape:
+        return x
+    extra = len(got) - len(shape)
+    dims = list(range(extra))
+    dims += [extra + i for i, n in enumerate(shape) if n == 1 and got[extra + i] != 1]
+    from .reduce import sum as sum_
+
+    if dims:
+        x = sum_(x, tuple(dims), keepdim=True)
+    return x if x._array.shape == shape else x.reshape(shape)
+
+
+def same_device(name: str, tensors: Sequence[Tensor]) -> Any:
+    """The device of all ``tensors``; an error if they stand on several."""
+    device = tensors[0]._device
+    for tensor in tensors:
+        if tensor._device is not device and tensor._device != device:
+            raise DeviceError(
+                f"{name}: expected all tensors to be on the same device, but found at least two, "
+                f"{device} and {tensor._device}. Move them with .to(device)."
+            )
+    return device
+
+
+def as_operand(name: str, value: Any, position: int = 0) -> Tensor:
+    """``value`` if it is a Tensor; an error otherwise."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name}(): argument {position + 1} must be Tensor, not {type(value).__name__}. "
+            f"Convert it with ng.tensor(...)."
+        )
+    return value
+
+
+def check_tensor(name: str, value: Any) -> Tensor:
+    """``as_operand`` for the first argument."""
+    return as_operand(name, value)
+
+

@@ -1,0 +1,401 @@
+"""The elementwise functions users call: PyTorch's names and arguments over ``formulas.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import device as devices
+from .. import dtype as dtypes
+from ..device import Device
+from ..dtype import DType
+from ..errors import DTypeError
+from ..kernels import machine
+from ..tensor import Tensor
+from . import formulas as f
+from .base import Op, as_operand, copy_kernel, new_empty
+from .pointwise import elementwise
+
+# -- conversions and copies ------------------------------------------------------------------------
+
+
+class Clone(Op):
+    """A contiguous copy, with its history."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        machine.launch(copy_kernel, out._array, x._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
+
+
+class Cast(Op):
+    """The elements in another dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dtype: DType) -> Tensor:
+        ctx.dtype = x._dtype
+        out = new_empty(x._array.shape, dtype, x._device)
+        machine.launch(copy_kernel, out._array, x._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return cast(g, ctx.dtype)
+
+
+def clone(x: Tensor) -> Tensor:
+    """A copy with its own memory; the gradient passes through."""
+    return Clone.apply(as_operand("clone", x))
+
+
+def contiguous_copy(x: Tensor) -> Tensor:
+    """``x`` itself if it is contiguous, else a contiguous copy with history."""
+    return x if x._flat or x.is_contiguous() else Clone.apply(x)
+
+
+def cast(x: Tensor, dtype: DType) -> Tensor:
+    """``x`` in ``dtype``; ``x`` itself if it already is."""
+    return x if x._dtype is dtype else Cast.apply(x, dtype)
+
+
+def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+    """``x.to(dtype)``, ``x.to(device)``, ``x.to(other)``: converted; ``x`` if nothing changes."""
+    for arg in args:
+        if isinstance(arg, Tensor):
+            dtype, device = arg._dtype, arg._device
+        elif isinstance(arg, (str, Device)):
+            device = arg
+        elif isinstance(arg, bool):
+            pass  # non_blocking
+        elif arg is not None:
+            dtype = arg
+    if device is not None:
+        devices.to_device(device)
+    out = x if dtype is None else cast(x, dtypes.to_dtype(dtype))
+    return clone(out) if copy and out is x else out
+
+
+def type_as(x: Tensor, other: Tensor) -> Tensor:
+    """``x`` in the dtype of ``other``."""
+    return cast(x, other._dtype)
+
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+    """x + alpha * y."""
+    return f.Add.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, alpha)
+
+
+def sub(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+    """x - alpha * y. Raises DTypeError for bools: use logical_xor."""
+    for operand in (x, y):
+        if isinstance(operand, Tensor) and operand._dtype is dtypes.bool_:
+            raise DTypeError(
+                "sub: Subtraction, the `-` operator, with a bool tensor is not supported. Use "
+                "ng.logical_xor, or convert with .int()."
+            )
+    return f.Sub.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, -alpha)
+
+
+def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """x / y; rounding_mode "floor" or "trunc" rounds the quotient and keeps integers."""
+    if rounding_mode is None:
+        return f.Div.op.binary(x, y)
+    if rounding_mode == "floor":
+        return f.FloorDivide.op.binary(x, y)
+    if rounding_mode != "trunc":
+        raise ValueError(
+            f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}."
+        )
+    dtype = f.Add.op.result_dtype((x, y))
+    out = f.Trunc.op(f.Div.op.binary(x, y))
+    return out if dtype.is_floating_point else cast(out, dtype)
+
+
+def pow(x: Any, exponent: Any) -> Tensor:
+    """x ** exponent. Raises ValueError for an integer tensor with a negative exponent."""
+    integer = isinstance(x, Tensor) and not x._dtype.is_floating_point
+    if integer and isinstance(exponent, int) and exponent < 0:
+        raise ValueError("pow: Integers to negative integer powers are not allowed; use .float().")
+    if type(exponent) in (int, float):
+        if exponent == 2:
+            return f.Square.op(x)
+        if exponent == 0.5:
+            return f.Sqrt.op(x)
+    return f.Pow.op.binary(x, exponent)
+
+
+def neg(x: Tensor) -> Tensor:
+    """-x. Raises DTypeError for bools."""
+    if x._dtype is dtypes.bool_:
+        raise DTypeError(
+            "neg: Negation, the `-` operator, on a bool tensor is not supported. Use "
+            "ng.logical_not."
+        )
+    return f.Neg.op.unary(x)
+
+
+def round(x: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest integer, ties to even; or rounded to ``decimals`` digits."""
+    if decimals == 0:
+        return f.Round.op.unary(x)
+    scale = 10.0**decimals
+    return f.Round.op.unary(x * scale) / scale
+
+
+def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """x limited to [min, max]; either may be None, a number or a tensor."""
+    if min is None and max is None:
+        raise ValueError("clamp: At least one of 'min' or 'max' must not be None.")
+    if max is None:
+        return f.ClampMin.op(x, min)
+    return f.ClampMax.op(x, max) if min is None else f.Clamp.op(x, min, max)
+
+
+def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
+    """x where condition holds, else y; with the condition alone, the indices where it holds."""
+    if x is None and y is None:
+        from .index import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    as_operand("where", condition)
+    if condition._dtype is not dtypes.bool_:
+        raise DTypeError(
+            f"where: expected condition to be a boolean tensor, but got {condition._dtype}. "
+            f"Compare it, condition != 0 say."
+        )
+    return _Select.op(condition, x, y)
+
+
+class _SelectOp(type(f.Where.op)):  # type: ignore[misc]
+    """Where: the condition does not take part in promotion."""
+
+    def result_dtype(self, args: tuple) -> DType:
+        return super().result_dtype(args[1:])
+
+
+class _Select:
+    op = _SelectOp("where", f.Where.__dict__["formula"], {}, "same", f.Where.__doc__)
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """x with value where mask holds. Raises DTypeError unless mask is bool."""
+    if not isinstance(mask, Tensor) or mask._dtype is not dtypes.bool_:
+        got = mask._dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise DTypeError(f"masked_fill: only supports boolean masks, but got {got}.")
+    if not isinstance(value, Tensor):
+        kind = dtypes.of_number(value)
+        if kind.category > x._dtype.category:
+            raise DTypeError(
+                f"masked_fill: value {value!r} cannot be converted to {x._dtype} without overflow "
+                f"or loss. Convert x first."
+            )
+    return _Fill.op(x, mask, value)
+
+
+class _MaskedFillOp(type(f.Where.op)):  # type: ignore[misc]
+    """MaskedFill: the result has the dtype of x."""
+
+    def result_dtype(self, args: tuple) -> DType:
+        return args[0]._dtype
+
+
+class _Fill:
+    op = _MaskedFillOp("masked_fill", f.MaskedFill.__dict__["formula"], {}, "same", "")
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    """x times the normal distribution function of x; approximate="tanh" is the faster form."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate argument must be 'none' or 'tanh', got {approximate}.")
+    return f.GeluTanh.op(x) if approximate == "tanh" else f.Gelu.op(x)
+
+
+def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
+    """x with NaN, inf and -inf replaced; by default with 0 and the largest finite numbers."""
+    if not x._dtype.is_floating_point:
+        return clone(x)
+    limits = dtypes.finfo(x._dtype)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    return f.NanToNum.op(x, nan, high, low)
+
+
+def _same_kind(name: str, x: Any, y: Any) -> None:
+    for operand in (x, y):
+        floating = isinstance(operand, float) or (
+            isinstance(operand, Tensor) and operand._dtype.is_floating_point
+        )
+        if floating:
+            raise DTypeError(f"{name}: not implemented for floating dtypes; use logical_{name}.")
+
+
+def bitwise_and(x: Any, y: Any) -> Tensor:
+    """x & y of integers or bools."""
+    _same_kind("and", x, y)
+    return f.BitwiseAnd.op.binary(x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Tensor:
+    """x | y of integers or bools."""
+    _same_kind("or", x, y)
+    return f.BitwiseOr.op.binary(x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Tensor:
+    """x ^ y of integers or bools."""
+    _same_kind("xor", x, y)
+    return f.BitwiseXor.op.binary(x, y)
+
+
+def bitwise_not(x: Tensor) -> Tensor:
+    """~x of integers or bools."""
+    if x._dtype is dtypes.bool_:
+        return f.LogicalNot.op.unary(x)
+    _same_kind("not", x, 0)
+    return f.Sub.op.binary(f.Neg.op.unary(x), 1)
+
+
+mul = multiply = f.Mul.function
+subtract = sub
+divide = true_divide = div
+floor_divide = f.FloorDivide.function
+remainder = f.Remainder.function
+negative = neg
+square = f.Square.function
+reciprocal = f.Reciprocal.function
+abs = absolute = f.Abs.function
+sign = f.Sign.function
+maximum = f.Maximum.function
+minimum = f.Minimum.function
+lerp = f.Lerp.function
+addcmul = f.Addcmul.function
+addcdiv = f.Addcdiv.function
+exp = f.Exp.function
+expm1 = f.Expm1.function
+log = f.Log.function
+log2 = f.Log2.function
+log10 = f.Log10.function
+log1p = f.Log1p.function
+sqrt = f.Sqrt.function
+rsqrt = f.Rsqrt.function
+sin = f.Sin.function
+cos = f.Cos.function
+tan = f.Tan.function
+asin = arcsin = f.Asin.function
+acos = arccos = f.Acos.function
+atan = arctan = f.Atan.function
+atan2 = arctan2 = f.Atan2.function
+sinh = f.Sinh.function
+cosh = f.Cosh.function
+tanh = f.Tanh.function
+erf = f.Erf.function
+sigmoid = f.Sigmoid.function
+floor = f.Floor.function
+ceil = f.Ceil.function
+trunc = f.Trunc.function
+relu = f.Relu.function
+leaky_relu = f.LeakyRelu.function
+elu = f.Elu.function
+silu = f.Silu.function
+softplus = f.Softplus.function
+logsigmoid = f.LogSigmoid.function
+eq = f.Eq.function
+ne = not_equal = f.Ne.function
+lt = less = f.Lt.function
+le = less_equal = f.Le.function
+gt = greater = f.Gt.function
+ge = greater_equal = f.Ge.function
+logical_and = f.LogicalAnd.function
+logical_or = f.LogicalOr.function
+logical_xor = f.LogicalXor.function
+logical_not = f.LogicalNot.function
+isnan = f.Isnan.function
+isinf = f.Isinf.function
+isfinite = f.Isfinite.function
+clip = clamp
+
+_PUBLIC = """
+    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 bitwise_and
+    bitwise_not bitwise_or bitwise_xor ceil clamp clip clone cos cosh div divide eq erf exp expm1
+    floor floor_divide ge greater greater_equal gt isfinite isinf isnan le lerp less less_equal log
+    log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum
+    mul multiply nan_to_num ne neg negative not_equal pow reciprocal relu remainder round rsqrt
+    sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc where
+""".split()
+__all__ = [*_PUBLIC, "elementwise"]  # noqa: PLE0604
+
+
+def _dtype_method(dtype: DType) -> Any:
+    def method(x: Tensor) -> Tensor:
+        return cast(x, dtype)
+
+    method.__doc__ = f"The elements as {dtype}."
+    return method
+
+
+METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC if name != "where"}
+METHODS |= {
+    "to": to,
+    "type_as": type_as,
+    "where": lambda x, condition, y: where(condition, x, y),
+    "float": _dtype_method(dtypes.float32),
+    "double": _dtype_method(dtypes.float64),
+    "long": _dtype_method(dtypes.int64),
+    "int": _dtype_method(dtypes.int32),
+    "short": _dtype_method(dtypes.int16),
+    "char": _dtype_method(dtypes.int8),
+    "byte": _dtype_method(dtypes.uint8),
+    "bool": _dtype_method(dtypes.bool_),
+}
+
+_IN_PLACE = """
+    abs add addcdiv addcmul ceil clamp clip cos div divide exp expm1 floor floor_divide lerp log
+    log10 log1p log2 masked_fill mul multiply nan_to_num neg pow reciprocal relu remainder round
+    rsqrt sigmoid sign sin sqrt square sub subtract tan tanh trunc erf
+""".split()
+INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
+
+
+def _reflected(op: Any) -> Any:
+    return lambda x, y: op(y, x)
+
+
+def _mod(x: Tensor, y: Any) -> Tensor:
+    return f.Remainder.op.binary(x, y)
+
+
+OPERATORS: dict[str, Any] = {
+    "__add__": f.Add.op.binary,
+    "__radd__": f.Add.op.binary,
+    "__sub__": sub,
+    "__rsub__": _reflected(sub),
+    "__mul__": f.Mul.op.binary,
+    "__rmul__": f.Mul.op.binary,
+    "__truediv__": f.Div.op.binary,
+    "__rtruediv__": _reflected(f.Div.op.binary),
+    "__floordiv__": f.FloorDivide.op.binary,
+    "__rfloordiv__": _reflected(f.FloorDivide.op.binary),
+    "__mod__": _mod,
+    "__rmod__": _reflected(_mod),
+    "__pow__": pow,
+    "__rpow__": _reflected(f.Pow.op.binary),
+    "__neg__": neg,
+    "__abs__": abs,
+    "__eq__": f.Eq.op.binary,
+    "__ne__": f.Ne.op.binary,
+    "__lt__": f.Lt.op.binary,
+    "__le__": f.Le.op.binary,
+    "__gt__": f.Gt.op.binary,
+    "__ge__": f.Ge.op.binary,
+    "__and__": bitwise_and,
+    "__or__": bitwise_or,
+    "__xor__": bitwise_xor,
+    "__invert__": bitwise_not,
+}

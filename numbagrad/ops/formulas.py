@@ -1,0 +1,701 @@
+"""The elementwise operations: each a scalar formula with, where it is better, its gradient.
+
+``g`` is the incoming gradient and ``out`` the result; the names a gradient uses decide what is
+saved. A gradient that is not written is derived. The functions that users call are in
+``elementwise.py``.
+"""
+
+from __future__ import annotations
+
+import math
+from ..kernels import formula as scalar
+from .pointwise import Elementwise
+
+# -- arithmetic ------------------------------------------------------------------------------------
+
+
+class Add(Elementwise):
+    """x + y."""
+
+    def formula(x, y):
+        return x + y
+
+
+class AddScaled(Elementwise):
+    """x + alpha * y."""
+
+    def formula(x, y, alpha):
+        return x + alpha * y
+
+
+class Sub(Elementwise):
+    """x - y."""
+
+    def formula(x, y):
+        return x - y
+
+
+class Mul(Elementwise):
+    """x * y."""
+
+    def formula(x, y):
+        return x * y
+
+
+class Div(Elementwise):
+    """x / y; integers divide to the default float."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x, y):
+        return x / y
+
+
+class FloorDivide(Elementwise):
+    """The largest integer not above x / y."""
+
+    domain = (0.5, 2.0)
+
+    def formula(x, y):
+        return x // y
+
+
+class Remainder(Elementwise):
+    """x - y * floor(x / y), with the sign of y."""
+
+    domain = (0.5, 2.0)
+
+    def formula(x, y):
+        return x % y
+
+
+class Neg(Elementwise):
+    """-x."""
+
+    def formula(x):
+        return -x
+
+
+class Pow(Elementwise):
+    """x ** y."""
+
+    domain = (0.5, 2.0)
+
+    def formula(x, y):
+        return x**y
+
+
+class Square(Elementwise):
+    """x * x."""
+
+    def formula(x):
+        return x * x
+
+
+class Reciprocal(Elementwise):
+    """1 / x."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return 1 / x
+
+    def grad_x(g, out):
+        return -g * out * out
+
+
+class Abs(Elementwise):
+    """Absolute value; gradient 0 at 0."""
+
+    def formula(x):
+        return abs(x)
+
+
+class Sign(Elementwise):
+    """-1, 0 or 1."""
+
+    def formula(x):
+        return scalar.sign(x)
+
+
+class Maximum(Elementwise):
+    """The larger one; NaN if either is; ties share the gradient."""
+
+    def formula(x, y):
+        return max(x, y)
+
+
+class Minimum(Elementwise):
+    """The smaller one; NaN if either is; ties share the gradient."""
+
+    def formula(x, y):
+        return min(x, y)
+
+
+class Lerp(Elementwise):
+    """x + weight * (y - x)."""
+
+    def formula(x, y, weight):
+        return x + weight * (y - x)
+
+
+class Addcmul(Elementwise):
+    """x + value * y * z."""
+
+    def formula(x, y, z, value=1):
+        return x + value * y * z
+
+
+class Addcdiv(Elementwise):
+    """x + value * y / z."""
+
+    domain = (0.5, 2.0)
+
+    def formula(x, y, z, value=1):
+        return x + value * y / z
+
+
+# -- exponentials, logarithms, roots ---------------------------------------------------------------
+
+
+class Exp(Elementwise):
+    """e ** x."""
+
+    result = "float"
+
+    def formula(x):
+        return math.exp(x)
+
+    def grad_x(g, out):
+        return g * out
+
+
+class Expm1(Elementwise):
+    """e ** x - 1, accurate near 0."""
+
+    result = "float"
+
+    def formula(x):
+        return math.expm1(x)
+
+    def grad_x(g, out):
+        return g * (out + 1)
+
+
+class Log(Elementwise):
+    """Natural logarithm."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return math.log(x)
+
+
+class Log2(Elementwise):
+    """Logarithm to base 2."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return math.log2(x)
+
+
+class Log10(Elementwise):
+    """Logarithm to base 10."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return math.log10(x)
+
+
+class Log1p(Elementwise):
+    """log(1 + x), accurate near 0."""
+
+    result = "float"
+    domain = (-0.5, 2.0)
+
+    def formula(x):
+        return math.log1p(x)
+
+
+class Sqrt(Elementwise):
+    """Square root; gradient inf at 0."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return math.sqrt(x)
+
+    def grad_x(g, out):
+        return g / (2 * out)
+
+
+class Rsqrt(Elementwise):
+    """1 / sqrt(x)."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x):
+        return 1 / math.sqrt(x)
+
+    def grad_x(g, out):
+        return -0.5 * g * out * out * out
+
+
+# -- trigonometry ----------------------------------------------------------------------------------
+
+
+class Sin(Elementwise):
+    """Sine of an angle in radians."""
+
+    result = "float"
+
+    def formula(x):
+        return math.sin(x)
+
+
+class Cos(Elementwise):
+    """Cosine of an angle in radians."""
+
+    result = "float"
+
+    def formula(x):
+        return math.cos(x)
+
+
+class Tan(Elementwise):
+    """Tangent of an angle in radians."""
+
+    result = "float"
+    domain = (-1.0, 1.0)
+
+    def formula(x):
+        return math.tan(x)
+
+    def grad_x(g, out):
+        return g * (1 + out * out)
+
+
+class Asin(Elementwise):
+    """Inverse sine, in radians."""
+
+    result = "float"
+    domain = (-0.9, 0.9)
+
+    def formula(x):
+        return math.asin(x)
+
+
+class Acos(Elementwise):
+    """Inverse cosine, in radians."""
+
+    result = "float"
+    domain = (-0.9, 0.9)
+
+    def formula(x):
+        return math.acos(x)
+
+
+class Atan(Elementwise):
+    """Inverse tangent, in radians."""
+
+    result = "float"
+
+    def formula(x):
+        return math.atan(x)
+
+
+class Atan2(Elementwise):
+    """The angle of the point (y, x), in radians."""
+
+    result = "float"
+    domain = (0.5, 2.0)
+
+    def formula(x, y):
+        return math.atan2(x, y)
+
+
+class Sinh(Elementwise):
+    """Hyperbolic sine."""
+
+    result = "float"
+
+    def formula(x):
+        return math.sinh(x)
+
+
+class Cosh(Elementwise):
+    """Hyperbolic cosine."""
+
+    result = "float"
+
+    def formula(x):
+        return math.cosh(x)
+
+
+class Tanh(Elementwise):
+    """Hyperbolic tangent."""
+
+    result = "float"
+
+    def formula(x):
+        return math.tanh(x)
+
+    def grad_x(g, out):
+        return g * (1 - out * out)
+
+
+class Erf(Elementwise):
+    """Error function."""
+
+    result = "float"
+
+    def formula(x):
+        return math.erf(x)
+
+
+class Sigmoid(Elementwise):
+    """1 / (1 + exp(-x)), stable for every x."""
+
+    result = "float"
+
+    def formula(x):
+        return scalar.sigmoid(x)
+
+    def grad_x(g, out):
+        return g * out * (1 - out)
+
+
+# -- rounding --------------------------------------------------------------------------------------
+
+
+class Floor(Elementwise):
+    """The largest integer not above x."""
+
+    def formula(x):
+        return math.floor(x)
+
+
+class Ceil(Elementwise):
+    """The smallest integer not below x."""
+
+    def formula(x):
+        return math.ceil(x)
+
+
+class Trunc(Elementwise):
+    """x without its fraction."""
+
+    def formula(x):
+        return math.trunc(x)
+
+
+class Round(Elementwise):
+    """The nearest integer, ties to even."""
+
+    def formula(x):
+        return scalar.rint(x)
+
+
+# -- activations -----------------------------------------------------------------------------------
+
+
+class Relu(Elementwise):
+    """max(x, 0); gradient 0 at 0."""
+
+    def formula(x):
+        return x if x > 0 or x != x else 0
+
+    def grad_x(g, out):
+        return g if out > 0 else 0
+
+
+class LeakyRelu(Elementwise):
+    """x where positive, else negative_slope * x."""
+
+    def formula(x, negative_slope=0.01):
+        return x if x > 0 else negative_slope * x
+
+
+class Elu(Elementwise):
+    """x where positive, else alpha * (exp(x) - 1)."""
+
+    def formula(x, alpha=1.0):
+        return x if x > 0 else alpha * math.expm1(x)
+
+
+class Gelu(Elementwise):
+    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
+
+    def formula(x):
+        return 0.5 * x * (1 + math.erf(x * 0.7071067811865476))
+
+    def grad_x(g, x):
+        cdf = 0.5 * (1 + math.erf(x * 0.7071067811865476))
+        pdf = 0.3989422804014327 * math.exp(-0.5 * x * x)
+        return g * (cdf + x * pdf)
+
+
+class GeluTanh(Elementwise):
+    """The tanh approximation of gelu."""
+
+    def formula(x):
+        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+        return 0.5 * x * (1 + math.tanh(inner))
+
+
+class Silu(Elementwise):
+    """x * sigmoid(x)."""
+
+    def formula(x):
+        return x * scalar.sigmoid(x)
+
+    def grad_x(g, x):
+        s = scalar.sigmoid(x)
+        return g * s * (1 + x * (1 - s))
+
+
+class Softplus(Elementwise):
+    """log(1 + exp(beta * x)) / beta, linear where beta * x is above threshold."""
+
+    def formula(x, beta=1.0, threshold=20.0):
+        z = beta * x
+        return x if z > threshold else (max(z, 0) + math.log1p(math.exp(-abs(z)))) / beta
+
+    def grad_x(g, x, beta, threshold):
+        z = beta * x
+        return g if z > threshold else g * scalar.sigmoid(z)
+
+
+class LogSigmoid(Elementwise):
+    """log(sigmoid(x)), stable for every x."""
+
+    name = "logsigmoid"
+
+    def formula(x):
+        return min(x, 0) - math.log1p(math.exp(-abs(x)))
+
+    def grad_x(g, x):
+        return g * scalar.sigmoid(-x)
+
+
+# -- selection -------------------------------------------------------------------------------------
+
+
+class Where(Elementwise):
+    """x where condition holds, else y."""
+
+    def formula(condition, x, y):
+        return x if condition else y
+
+
+class Clamp(Elementwise):
+    """x limited to [low, high]; gradient 1 at the limits; NaN stays."""
+
+    def formula(x, low, high):
+        return high if x > high else (low if x < low else x)
+
+    def grad_x(g, x, low, high):
+        return g if x >= low and x <= high else 0
+
+    def grad_low(g, x, low, high):
+        return g if x < low and low < high else 0
+
+    def grad_high(g, x, low, high):
+        return g if x > high or low > high else 0
+
+
+class ClampMin(Elementwise):
+    """x, at least low."""
+
+    def formula(x, low):
+        return low if x < low else x
+
+    def grad_x(g, x, low):
+        return g if x >= low else 0
+
+    def grad_low(g, x, low):
+        return g if x < low else 0
+
+
+class ClampMax(Elementwise):
+    """x, at most high."""
+
+    def formula(x, high):
+        return high if x > high else x
+
+    def grad_x(g, x, high):
+        return g if x <= high else 0
+
+    def grad_high(g, x, high):
+        return g if x > high else 0
+
+
+class MaskedFill(Elementwise):
+    """value where mask holds, else x."""
+
+    def formula(x, mask, value):
+        return value if mask else x
+
+
+class Fill(Elementwise):
+    """value everywhere; what fill_ records."""
+
+    def formula(x, value):
+        return value
+
+
+class NanToNum(Elementwise):
+    """x with NaN, inf and -inf replaced."""
+
+    def formula(x, nan, posinf, neginf):
+        return nan if math.isnan(x) else (x if abs(x) < math.inf else (posinf if x > 0 else neginf))
+
+
+# -- comparisons and logic -------------------------------------------------------------------------
+
+
+class Eq(Elementwise):
+    """x == y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x == y
+
+
+class Ne(Elementwise):
+    """x != y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x != y
+
+
+class Lt(Elementwise):
+    """x < y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x < y
+
+
+class Le(Elementwise):
+    """x <= y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x <= y
+
+
+class Gt(Elementwise):
+    """x > y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x > y
+
+
+class Ge(Elementwise):
+    """x >= y."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x >= y
+
+
+class LogicalAnd(Elementwise):
+    """Whether both are non-zero."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x != 0 and y != 0
+
+
+class LogicalOr(Elementwise):
+    """Whether either is non-zero."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return x != 0 or y != 0
+
+
+class LogicalXor(Elementwise):
+    """Whether exactly one is non-zero."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return bool(x) != bool(y)
+
+
+class LogicalNot(Elementwise):
+    """Whether x is zero."""
+
+    result = "bool"
+
+    def formula(x):
+        return x == 0
+
+
+class Isnan(Elementwise):
+    """Whether x is NaN."""
+
+    result = "bool"
+
+    def formula(x):
+        return math.isnan(x)
+
+
+class Isinf(Elementwise):
+    """Whether x is infinite."""
+
+    result = "bool"
+
+    def formula(x):
+        return math.isinf(x)
+
+
+class Isfinite(Elementwise):
+    """Whether x is neither NaN nor infinite."""
+
+    result = "bool"
+
+    def formula(x):
+        return math.isfinite(x)
+
+
+class BitwiseAnd(Elementwise):
+    """Bits set in both; logical and of bools."""
+
+    def formula(x, y):
+        return x & y
+
+
+class BitwiseOr(Elementwise):
+    """Bits set in either; logical or of bools."""
+
+    def formula(x, y):
+        return x | y
+
+
+class BitwiseXor(Elementwise):
+    """Bits set in exactly one."""
+
+    def formula(x, y):
+        return x ^ y

@@ -1,0 +1,174 @@
+"""In-place operations under the tape's rules: who may be changed, and whose history follows.
+
+An in-place op computes its result out of place and writes it into the tensor. On the tape the
+tensor then continues from the result: its edge is the result's. If the tensor is a view, its base
+gets a node that replaces the viewed region, and every living view of the base is given a new
+history, read from the base. Start reading at ``assign``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.function import check_in_place
+from ..errors import DTypeError, GradError, ShapeError
+from ..kernels import machine
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .base import Op, copy_kernel, full, make_view, new_empty
+
+
+class ViewRegion(Op):
+    """The elements of ``x`` at ``offset + index . strides``, as a view."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+        ctx.region = (shape, strides, offset)
+        ctx.base_shape = x._array.shape
+        return make_view(x, shape, strides, offset)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        zeros = full(ctx.base_shape, 0, g._dtype, g._device)
+        return PlaceRegion.apply(zeros, g, *ctx.region)
+
+
+class PlaceRegion(Op):
+    """A copy of ``x`` with ``y`` written at a region."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+        ctx.region = (shape, strides, offset)
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        machine.launch(copy_kernel, out._array, x._array)
+        machine.launch(copy_kernel, machine.view(out._array, *ctx.region), y._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        from .elementwise import contiguous_copy
+
+        g = contiguous_copy(g)
+        gx = gy = None
+        if ctx.needs_input_grad[1]:
+            gy = ViewRegion.apply(g, *ctx.region)
+        if ctx.needs_input_grad[0]:
+            hole = full(ctx.region[0], 0, g._dtype, g._device)
+            gx = PlaceRegion.apply(g, hole, *ctx.region)
+        return gx, gy
+
+
+def region_of(view: Tensor) -> tuple[tuple, tuple, int]:
+    """Shape, strides and offset of ``view`` in the memory of its base."""
+    return tuple(view._array.shape), view.stride(), view.storage_offset()
+
+
+def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
+    """Write ``value`` (any history) into ``x``, move its version, and carry on its history."""
+    recording = grad_mode.enabled and (
+        value._edge is not None
+        or x._edge is not None
+        or (x._base is not None and x._base._edge is not None)
+    )
+    if recording:
+        check_in_place(x, name)
+    if x._array.size and 0 in [s for s, n in zip(x.stride(), x._array.shape, strict=True) if n > 1]:
+        raise GradError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor "
+            f"refers to a single memory location. Please clone() the tensor before performing "
+            f"the operation."
+        )
+    machine.launch(copy_kernel, x._array, value._array)
+    x._bump_version()
+    if recording:
+        _rebase(x, value)
+    return x
+
+
+def _rebase(x: Tensor, value: Tensor) -> None:
+    edge = value._edge
+    base = x._base
+    if edge is not None and value._dtype is not x._dtype:
+        edge = value.to(x._dtype)._edge
+    if base is None:
+        x._edge = edge
+        x.__dict__.pop("_retain", None)
+        _refresh_views(x)
+        return
+    if base._dtype is not x._dtype or not base.is_contiguous():
+        raise GradError(
+            f"in-place: the base of this view, {list(base.shape)} of {base._dtype}, cannot be "
+            f"followed by the tape. Clone the view first."
+        )
+    region = region_of(x)
+    carrier = value.to(x._dtype) if value._dtype is not x._dtype else value
+    if carrier._array.shape != x._array.shape:
+        carrier = carrier.expand(x._array.shape)
+    _connect(PlaceRegion, base, (base._edge, carrier._edge), region)
+    _refresh_views(base)
+
+
+def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
+    """Make ``output`` the result of ``op`` without computing it: its memory is right already."""
+    node = object.__new__(op._node_type)
+    node.region = region
+    node.needs_input_grad = tuple([e is not None for e in edges])
+    node._attach([output], edges)
+
+
+def _refresh_views(base: Tensor) -> None:
+    """Give every living view of ``base`` a history that reads from ``base`` as it is now."""
+    for reference in list(base._views or ()):
+        view = reference()
+        if view is None or view._base is not base:
+            continue
+        if base._edge is None:
+            view._edge = None
+            continue
+        if 0 in view.stride() and view._array.size > 1:
+            view._edge = _Overlapping.apply(base)._edge
+            continue
+        _connect(ViewRegion, view, (base._edge,), region_of(view))
+        view._edge.base_shape = base._array.shape
+
+
+class _Overlapping(Op):
+    """Stands for an expanded view whose base was changed in place after it was made."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return new_empty((), x._dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        raise GradError(
+            "in-place: the base of an expanded view was changed in place after the view was made. "
+            "Make the view again after the change, or clone it before."
+        )
+
+
+def in_place(name: str, function: Callable) -> Callable:
+    """The in-place form of ``function``: ``x.name(...)`` writes ``function(x, ...)`` into x."""
+
+    @functools.wraps(function)
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if grad_mode.enabled:
+            check_in_place(x, name)
+        out = function(x, *args, **kwargs)
+        if out._array.shape != x._array.shape:
+            raise ShapeError(
+                f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape "
+                f"{list(out.shape)}. An in-place op cannot grow its tensor; use the op without _."
+            )
+        if out._dtype is not x._dtype and out._dtype.category > x._dtype.category:
+            raise DTypeError(
+                f"{name}: result type {out._dtype} can't be cast to the desired output type "
+                f"{x._dtype}. Use the op without _, or convert x first."
+            )
+        return assign(x, out, name)
+
+    method.__name__ = name
+    method.__doc__ = f"In-place form of ``{function.__name__}``."
+    return method

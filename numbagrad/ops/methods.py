@@ -1,0 +1,57 @@
+"""Installs the operations on Tensor: methods, in-place forms, operators."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ..tensor import Tensor
+from .inplace import in_place
+
+FAMILIES = ("elementwise", "create", "shape", "reduce", "index", "linalg", "norm", "loss", "sort")
+
+
+def _modules() -> list[ModuleType]:
+    return [importlib.import_module(f"{__package__}.{name}") for name in FAMILIES]
+
+
+def install() -> list[ModuleType]:
+    """Put every family's methods on Tensor; returns the modules, lowest first."""
+    modules = []
+    for name in FAMILIES:
+        try:
+            modules.append(importlib.import_module(f"{__package__}.{name}"))
+        except ModuleNotFoundError:
+            continue
+    for module in modules:
+        for name, function in getattr(module, "METHODS", {}).items():
+            setattr(Tensor, name, function)
+        for name, function in getattr(module, "INPLACE", {}).items():
+            setattr(Tensor, name, in_place(name, function))
+        for name, function in getattr(module, "OPERATORS", {}).items():
+            setattr(Tensor, name, _operator(name, function))
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+        method = {"truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_"}
+        target = getattr(Tensor, method.get(name, f"{name}_"), None)
+        if target is not None:
+            setattr(Tensor, f"__i{name}__", target)
+    return modules
+
+
+def _operator(name: str, function: object) -> object:
+    """``function`` as an operator: foreign operands are handed back to Python."""
+    if name in ("__neg__", "__abs__", "__invert__"):
+        return lambda x: function(x)  # type: ignore[operator]
+
+    def operator(x: Tensor, y: object) -> object:
+        try:
+            return function(x, y)  # type: ignore[operator]
+        except TypeError:
+            if isinstance(y, (Tensor, float, int, bool)) or hasattr(y, "__array__"):
+                raise
+            return NotImplemented
+
+    operator.__name__ = name
+    return operator
+
+

@@ -1,0 +1,446 @@
+"""The tape: nodes with creation numbers, the grad mode, and the walk from newest to oldest.
+
+A tensor that needs a gradient holds an *edge*: the node that made it, or, for one output of
+several, an ``Edge`` with the output's number. A leaf's edge is its ``AccumulateGrad``. Nodes hold
+the edges of their inputs, never the other way round, so a graph dies when its last tensor does.
+
+Start reading at ``run_backward``. This module knows no tensor class; gradients are anything with
+``+``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
+
+from .errors import GradError, GraphFreedError, VersionError
+
+
+class _GradMode(threading.local):
+    enabled = True
+    inference = False
+    anomaly = False
+
+
+grad_mode = _GradMode()
+"""Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly``."""
+
+next_sequence = itertools.count(1).__next__
+
+OUR_FILES: set[str] = set()
+"""Source files of this package; the user's line is the first frame outside of them."""
+
+Location = tuple[Any, int]
+
+
+def register_files() -> None:
+    """Note which source files are ours; called once when the package is imported."""
+    package = __name__.partition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(package + "."):
+            file = getattr(module, "__file__", None)
+            if file:
+                OUR_FILES.add(file)
+
+
+def user_location(depth: int = 1) -> Location | None:
+    """The innermost frame outside this package, as a code object and an instruction."""
+    frame: FrameType | None = sys._getframe(depth)
+    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+def show_location(location: Location | None) -> str:
+    """``file:line`` of a location."""
+    if location is None:
+        return "an unknown line"
+    code, instruction = location
+    for start, stop, line in code.co_lines():
+        if start <= instruction < stop and line is not None:
+            return f"{code.co_filename}:{line}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+class Counter:
+    """The version of a piece of memory, shared by every tensor that views it."""
+
+    __slots__ = ("value", "where")
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.where: Location | None = None
+
+    def bump(self) -> None:
+        """Note a change made now, at the user's current line."""
+        self.value += 1
+        self.where = user_location(2)
+
+
+class Edge:
+    """One output, not the only one, of a node."""
+
+    __slots__ = ("index", "node")
+
+    def __init__(self, node: Node, index: int):
+        self.node = node
+        self.index = index
+
+
+class Node:
+    """A recorded operation: where its inputs came from and what its gradient needs.
+
+    edges: per input None, a Node (its only output) or an Edge. saved: tensors, numbers and saved
+    outputs; None once the graph is freed.
+    """
+
+    edges: tuple[Any, ...] = ()
+    sequence: int = 0
+    outputs: int = 1
+    saved: tuple[Any, ...] | None = ()
+    versions: tuple[int, ...] | None = None
+    where: Location | None = None
+    tensor_hooks: dict[int, dict[int, Callable]] | None = None
+    pre_hooks: dict[int, Callable] | None = None
+    post_hooks: dict[int, Callable] | None = None
+    retained: dict[int, Any] | None = None
+
+    def run(self, grads: list[Any]) -> Sequence[Any]:
+        """Gradients of the inputs, one per edge (None allowed), from those of the outputs."""
+        raise NotImplementedError
+
+    def name(self) -> str:
+        """The name shown in ``grad_fn=<...>``."""
+        return type(self).__name__
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that the inputs came from, with the number of their output."""
+        return tuple((None, 0) if e is None else split_edge(e) for e in self.edges)
+
+    def save(self, values: tuple[Any, ...]) -> None:
+        """Keep ``values`` for backward, with the versions that tensors among them have now."""
+        self.saved = values
+        versions = [0] * len(values)
+        moved = False
+        for i, value in enumerate(values):
+            counter = getattr(value, "_counter", None)
+            if counter is not None:
+                versions[i] = counter.value
+                moved = True
+        self.versions = tuple(versions) if moved else None
+        self.where = user_location(2)
+
+    def unpack(self) -> list[Any]:
+        """The saved values, after checking that none was changed or freed."""
+        saved = self.saved
+        if saved is None:
+            raise GraphFreedError(
+                f"{self.name()}: Trying to backward through the graph a second time (or to read "
+                f"saved tensors after they were freed). Pass retain_graph=True to the first "
+                f"backward, or compute the graph again."
+            )
+        values = []
+        for i, value in enumerate(saved):
+            counter = getattr(value, "_counter", None)
+            if counter is not None:
+                expected = 0 if self.versions is None else self.versions[i]
+                if counter.value != expected:
+                    self._fail_version(value, counter, expected)
+            values.append(value.restore(self) if type(value) is SavedOutput else value)
+        return values
+
+    def _fail_version(self, value: Any, counter: Counter, expected: int) -> None:
+        raise VersionError(
+            f"{self.name()}: one of the variables needed for gradient computation has been "
+            f"modified by an inplace operation: a tensor of shape {list(value.shape)} is at "
+            f"version {counter.value}; expected version {expected}. It was saved by {self.name()} "
+            f"at {show_location(self.where)} and changed at {show_location(counter.where)}. Change "
+            f"a clone instead, or change it after backward."
+        )
+
+    def release(self) -> None:
+        """Let go of the saved values."""
+        if self.saved:
+            self.saved = None
+
+    def register_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad_inputs, grad_outputs)`` after this node; it may return new ones."""
+        if self.post_hooks is None:
+            self.post_hooks = {}
+        return RemovableHandle(self.post_hooks, hook)
+
+    def register_prehook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad_outputs)`` before this node; it may return new ones."""
+        if self.pre_hooks is None:
+            self.pre_hooks = {}
+        return RemovableHandle(self.pre_hooks, hook)
+
+    def add_tensor_hook(self, index: int, hook: Callable) -> RemovableHandle:
+        """Call ``hook(grad)`` with the gradient of output ``index``; it may return a new one."""
+        if self.tensor_hooks is None:
+            self.tensor_hooks = {}
+        return RemovableHandle(self.tensor_hooks.setdefault(index, {}), hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+class SavedOutput:
+    """What a node keeps of its own output: the array, not the tensor, which refers to the node."""
+
+    __slots__ = ("_counter", "index", "template")
+
+    def __init__(self, output: Any, index: int):
+        if output._counter is None:
+            output._counter = Counter()
+        self._counter = output._counter
+        self.template = output._bare_alias()
+        self.index = index
+
+    @property
+    def shape(self) -> Any:
+        """Shape of the output."""
+        return self.template.shape
+
+    def restore(self, node: Node) -> Any:
+        """The output again, as a tensor made by ``node``."""
+        output = self.template._bare_alias()
+        if self.index >= 0:
+            output._edge = node if node.outputs == 1 else Edge(node, self.index)
+        return output
+
+
+class AccumulateGrad(Node):
+    """The end of the tape at a leaf: adds the gradient to ``leaf.grad``."""
+
+    def __init__(self, leaf: Any):
+        self.sequence = next_sequence()
+        self._leaf = weakref.ref(leaf)
+
+    @property
+    def variable(self) -> Any:
+        """The leaf, or None if it is gone."""
+        return self._leaf()
+
+    def accumulate(self, grads: list[Any]) -> None:
+        """Add ``grads[0]`` to the leaf's gradient; take it over when nobody else holds it."""
+        leaf = self._leaf()
+        if leaf is None:
+            return
+        held = leaf._grad
+        if held is None:
+            sole = not grad_mode.enabled and _is_sole(grads) and _is_sole_array(grads)
+            leaf._grad = grads[0] if sole else grads[0].clone()
+        elif grad_mode.enabled:
+            leaf._grad = held + grads[0]
+        else:
+            held.add_(grads[0])
+        for hook in list((self.post_hooks or {}).values()):
+            hook(leaf)
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self._array = object()
+
+
+def _references(holder: list[Any]) -> int:
+    return sys.getrefcount(holder[0])
+
+
+def _array_references(holder: list[Any]) -> int:
+    return sys.getrefcount(holder[0]._array)
+
+
+# What the two counts are when the list is the only owner; differs between Python versions.
+_SOLE, _SOLE_ARRAY = _references([_Probe()]), _array_references([_Probe()])
+
+
+def _is_sole(holder: list[Any]) -> bool:
+    return _references(holder) == _SOLE
+
+
+def _is_sole_array(holder: list[Any]) -> bool:
+    """Whether no view, alias or user shares the memory of the tensor in ``holder``."""
+    base = getattr(holder[0]._array, "base", None)
+    return base is None and _array_references(holder) == _SOLE_ARRAY
+
+
+class RemovableHandle:
+    """What registering a hook returns; ``remove()`` takes the hook away again."""
+
+    _next = itertools.count().__next__
+
+    def __init__(self, hooks: dict[int, Callable], hook: Callable, first: bool = False):
+        self.id = RemovableHandle._next()
+        self._hooks = hooks
+        if first:
+            rest = dict(hooks)
+            hooks.clear()
+            hooks[self.id] = hook
+            hooks.update(rest)
+        else:
+            hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self.remove()
+
+
+def split_edge(edge: Any) -> tuple[Node, int]:
+    """The node and output number of an edge."""
+    return (edge.node, edge.index) if type(edge) is Edge else (edge, 0)
+
+
+def _reachable(roots: list[Node]) -> list[Node]:
+    """Every node below ``roots``, newest first."""
+    seen = set(roots)
+    stack = list(seen)
+    while stack:
+        for edge in stack.pop().edges:
+            if edge is not None:
+                node = edge.node if type(edge) is Edge else edge
+                if node not in seen:
+                    seen.add(node)
+                    stack.append(node)
+    return sorted(seen, key=_by_sequence, reverse=True)
+
+
+def _by_sequence(node: Node) -> int:
+    return node.sequence
+
+
+def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
+    """The nodes of ``order`` from which a target can be reached."""
+    needed: set[Node] = set()
+    for node in reversed(order):
+        if node in targets or any(
+            (e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None
+        ):
+            needed.add(node)
+    return needed
+
+
+def run_backward(
+    roots: list[tuple[Any, Any]],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    targets: list[Any] | None = None,
+    accumulate: bool = True,
+) -> list[Any] | None:
+    """Walk the graph from ``roots``, pairs of an edge and its gradient, newest node first.
+
+    targets: edges whose gradients to return; only nodes on a path to one of them run. accumulate:
+    whether leaves (those among the targets, if there are any) add to their ``.grad``.
+    """
+    order = _reachable([split_edge(edge)[0] for edge, _ in roots])
+    wanted: dict[Node, dict[int, Any]] = {}
+    needed = None
+    if targets is not None:
+        for node, index in map(split_edge, targets):
+            wanted.setdefault(node, {})[index] = None
+        needed = _leading_to(order, set(wanted))
+    pending: dict[Node, Any] = {}
+    for edge, grad in roots:
+        _give(pending, edge, grad)
+    previous = grad_mode.enabled
+    grad_mode.enabled = create_graph
+    try:
+        for node in order:
+            held = pending.pop(node, None)
+            if held is None or (needed is not None and node not in needed):
+                continue
+            grads = held if node.outputs > 1 else [held]
+            held = grad = None
+            if node.tensor_hooks or node.pre_hooks or node.retained or node in wanted:
+                grads = _before(node, grads, wanted.get(node))
+            if type(node) is AccumulateGrad:
+                if accumulate and grads[0] is not None:
+                    node.accumulate(grads)
+                continue
+            if needed is not None and not _continues(node, needed):
+                continue
+            results = node.run(grads)
+            if node.post_hooks:
+                results = _after(node, results, grads)
+            if not retain_graph:
+                node.release()
+            del grads
+            for edge, grad in zip(node.edges, results, strict=False):
+                if edge is not None and grad is not None:
+                    _give(pending, edge, grad)
+            grad = results = None
+    finally:
+        grad_mode.enabled = previous
+    if targets is None:
+        return None
+    return [wanted[node][index] for node, index in map(split_edge, targets)]
+
+
+def _continues(node: Node, needed: set[Node]) -> bool:
+    return any((e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None)
+
+
+def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
+    if type(edge) is Edge:
+        node, index = edge.node, edge.index
+        grads = pending.get(node)
+        if grads is None:
+            grads = pending[node] = [None] * node.outputs
+        grads[index] = grad if grads[index] is None else grads[index] + grad
+    else:
+        held = pending.get(edge)
+        pending[edge] = grad if held is None else held + grad
+
+
+def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:
+    """Run the hooks before a node; note the gradients that somebody asked for."""
+    for index, hooks in (node.tensor_hooks or {}).items():
+        for hook in list(hooks.values()):
+            if grads[index] is not None:
+                result = hook(grads[index])
+                if result is not None:
+                    grads[index] = _checked_hook(node, grads[index], result)
+    for index, reference in (node.retained or {}).items():
+        tensor = reference()
+        if tensor is not None and grads[index] is not None:
+            held = tensor._grad
+            tensor._grad = grads[index].clone() if held is None else held + grads[index]
+    if wanted is not None:
+        for index in wanted:
+            wanted[index] = grads[index]
+    for hook in list((node.pre_hooks or {}).values()):
+        result = hook(tuple(grads))
+        if result is not None:
+            grads = list(result) if isinstance(result, (tuple, list)) else [result]
+    return grads
+
+
+def _checked_hook(node: Node, grad: Any, result: Any) -> Any:
+    if getattr(result, "shape", None) != grad.shape:
+        raise GradError(
+            f"{node.name()}: a hook changed the shape of a gradient from {list(grad.shape)} to "
+            f"{list(getattr(result, 'shape', []))}. Return None or a tensor of the same shape."
+        )
+    return result
+
+
+def _after(node: Node, results: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
+    for hook in list((node.post_hooks or {}).values()):
+        changed = hook(tuple(results), tuple(grads))
+        if changed is not None:
+            results = changed if isinstance(changed, (tuple, list)) else (changed,)
+    return results

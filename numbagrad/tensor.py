@@ -1,0 +1,615 @@
+"""The Tensor: an array with a dtype, a gradient, an edge on the tape and a version; no maths.
+
+Operations are installed on the class by ``ops/methods.py``. Inside the package a tensor is made
+with ``wrap(array, dtype)``.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from . import device as devices
+from . import dtype as dtypes
+from . import printing
+from .dtype import DType
+from .errors import DTypeError, GradError, NotScalarError, ShapeError
+from .kernels.intrinsics import FLAT_RANK
+from .tape import (
+    AccumulateGrad,
+    Counter,
+    Node,
+    RemovableHandle,
+    grad_mode,
+    run_backward,
+    split_edge,
+)
+
+__all__ = ["Size", "Tensor", "is_tensor", "wrap"]
+
+
+class Size(tuple):
+    """A shape: a tuple of ints that prints as ``ng.Size([2, 3])``."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape."""
+        return math.prod(self)
+
+    def __repr__(self) -> str:
+        return f"ng.Size({list(self)})"
+
+    def __getitem__(self, key: Any) -> Any:
+        found = tuple.__getitem__(self, key)
+        return Size(found) if isinstance(key, slice) else found
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple(self) + tuple(other))
+
+    def __radd__(self, other: Any) -> Size:
+        return Size(tuple(other) + tuple(self))
+
+    def __mul__(self, times: Any) -> Size:
+        return Size(tuple(self) * times)
+
+    def __reduce__(self) -> Any:
+        return Size, (tuple(self),)
+
+
+class Tensor:
+    """An n-dimensional array that remembers how it was made, for gradients.
+
+    ``Tensor(3, 4)`` is uninitialised float32; ``Tensor([1, 2])`` converts data. Prefer
+    ``ng.tensor``, ``ng.empty``. Attributes: ``data grad grad_fn requires_grad is_leaf shape dtype
+    device``.
+    """
+
+    # Class-level defaults: an instance stores only what differs, which makes wrapping cheap.
+    _array: Any
+    _dtype: DType
+    _edge: Any = None
+    _grad: Tensor | None = None
+    _counter: Counter | None = None
+    _base: Tensor | None = None
+    _views: list[Any] | None = None
+    _flat: bool = True
+    _retain: bool = False
+    _device = devices.cpu
+    __array_priority__ = 1000
+
+    def __init__(self, *data: Any, device: Any = None):
+        default = dtypes.get_default_dtype()
+        if device is not None:
+            devices.to_device(device)
+        if len(data) == 1 and not isinstance(data[0], (int, Size)):
+            source = data[0]
+            if isinstance(source, Tensor):
+                self._share(source)
+                return
+            array = np.array(source, default.numpy)
+        else:
+            shape = data[0] if len(data) == 1 and isinstance(data[0], Size) else data
+            if data == ():
+                shape = (0,)
+            if not all(isinstance(n, int) and n >= 0 for n in shape):
+                raise ShapeError(f"Tensor: sizes must be non-negative ints, got {data}.")
+            array = np.empty(shape, default.numpy)
+        self._array = array
+        self._dtype = default
+        self._flat = array.ndim <= FLAT_RANK
+
+    # -- construction inside the package ---------------------------------------------------------
+
+    def _share(self, other: Tensor) -> None:
+        """Become another tensor object on the memory of ``other``, without its history."""
+        self._array = other._array
+        self._dtype = other._dtype
+        self._flat = other._flat
+        self._device = other._device
+
+    def _bare_alias(self) -> Tensor:
+        """The same memory and version, no history."""
+        alias = _new(Tensor)
+        alias._share(self)
+        alias._counter = self._counter
+        return alias
+
+    def _version_counter(self) -> Counter:
+        """The version counter, made on first need."""
+        counter = self._counter
+        if counter is None:
+            counter = self._counter = Counter()
+        return counter
+
+    def _bump_version(self) -> None:
+        """Note that the elements were changed in place."""
+        self._version_counter().bump()
+
+    @property
+    def _version(self) -> int:
+        """How many times the memory was changed in place."""
+        return 0 if self._counter is None else self._counter.value
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> Size:
+        """The size of each dimension."""
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def device(self) -> devices.Device:
+        """Where the elements are."""
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self._dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self._array.size * self._dtype.itemsize
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the elements are on a GPU."""
+        return self._device.type == "cuda"
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of dimension ``dim``."""
+        if dim is None:
+            return Size(self._array.shape)
+        shape = self._array.shape
+        if not -len(shape) <= dim < len(shape):
+            from .ops.base import normalize_dim
+
+            normalize_dim("size", dim, len(shape))
+        return shape[dim]
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self._array.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self._array.size
+
+    nelement = numel
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self._dtype.itemsize
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between neighbours along each dimension (or ``dim``), in elements."""
+        step = self._dtype.itemsize
+        strides = tuple(s // step for s in self._array.strides)
+        return strides if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the memory and the first element."""
+        if self._base is None:
+            return 0
+        from .kernels.machine import address_of
+
+        distance = address_of(self._array) - address_of(self._base._array)
+        return distance // self._dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        from .kernels.machine import address_of
+
+        return address_of(self._array)
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order without gaps."""
+        return self._array.flags.c_contiguous
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is float32 or float64."""
+        return self._dtype.is_floating_point
+
+    # -- history ---------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether backward computes a gradient for this tensor."""
+        return self._edge is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Turn the gradient of a leaf on or off, in place. Raises for integer dtypes."""
+        if requires_grad:
+            if self._edge is None:
+                if not self._dtype.is_floating_point:
+                    raise DTypeError(
+                        f"requires_grad_: only Tensors of floating point dtype can require "
+                        f"gradients; this one is {self._dtype}. Convert it with .float() first."
+                    )
+                self._edge = AccumulateGrad(self)
+        elif self._edge is not None:
+            if type(self._edge) is not AccumulateGrad:
+                raise GradError(
+                    "requires_grad_: you can only change requires_grad flags of leaf variables; "
+                    "this tensor was made by "
+                    f"{split_edge(self._edge)[0].name()}. Use .detach() for a tensor without it."
+                )
+            self._edge = None
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was made by the user rather than by a recorded operation."""
+        return self._edge is None or type(self._edge) is AccumulateGrad
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node that made this tensor, None for a leaf."""
+        return None if self.is_leaf else split_edge(self._edge)[0]
+
+    creator = grad_fn
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of ``grad_fn`` this tensor is."""
+        return 0 if self._edge is None else split_edge(self._edge)[1]
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward has accumulated, or None."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}.")
+            if value._array.shape != self._array.shape:
+                raise ShapeError(
+                    f"grad: assigned grad has shape {list(value.shape)}, the tensor "
+                    f"{list(self.shape)}; they must be equal."
+                )
+            if value._dtype is not self._dtype:
+                raise DTypeError(
+                    f"grad: assigned grad is {value._dtype}, the tensor {self._dtype}. Convert it "
+                    f"with .to({self._dtype})."
+                )
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory without history; writing through it does not move the version."""
+        alias = _new(Tensor)
+        alias._share(self)
+        return alias
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data: expected a Tensor, got {type(value).__name__}.")
+        if self._edge is not None and not value._dtype.is_floating_point:
+            raise DTypeError(f"data: {value._dtype} cannot replace a tensor that requires grad.")
+        self._share(value)
+
+    def detach(self) -> Tensor:
+        """The same memory and version without history."""
+        self._version_counter()
+        alias = self._bare_alias()
+        if not self.is_leaf or self._base is not None:
+            alias._base = self._base if self._base is not None else self
+        return alias
+
+    def detach_(self) -> Tensor:
+        """Forget how this tensor was made, in place."""
+        if self._base is not None and self._base._edge is not None:
+            raise GradError(
+                "detach_: can't detach views in-place; use detach() to get a tensor without "
+                "history."
+            )
+        self._edge = None
+        return self
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this non-leaf tensor in ``.grad`` during backward."""
+        if self._edge is None:
+            raise GradError(
+                "retain_grad: can't retain_grad on Tensor that has requires_grad=False."
+            )
+        if not self.is_leaf and not self._retain:
+            node, index = split_edge(self._edge)
+            if node.retained is None:
+                node.retained = {}
+            node.retained[index] = weakref.ref(self)
+            self._retain = True
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether a non-leaf keeps its gradient."""
+        return self._retain
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
+        """Call ``hook(grad)`` whenever the gradient is computed; it may return another one."""
+        if self._edge is None:
+            raise GradError(
+                "register_hook: cannot register a hook on a tensor that doesn't require gradient."
+            )
+        node, index = split_edge(self._edge)
+        return node.add_tensor_hook(index, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf."""
+        if type(self._edge) is not AccumulateGrad:
+            raise GradError("register_post_accumulate_grad_hook: the tensor must be a leaf.")
+        return self._edge.register_hook(hook)
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Accumulate the gradients of the leaves below this tensor into their ``.grad``.
+
+        gradient: of the shape of this tensor; may be left out for one element. inputs: only these
+        tensors get a gradient. retain_graph: keep saved tensors for another backward (default:
+        ``create_graph``). create_graph: record the backward itself, for higher orders.
+        """
+        if inputs is not None:
+            inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+            if not inputs:
+                raise GradError("backward: `inputs` argument to `backward` cannot be empty.")
+            for i, tensor in enumerate(inputs):
+                if tensor._edge is None:
+                    raise GradError(f"backward: inputs[{i}] does not require grad.")
+                if not tensor.is_leaf:
+                    tensor.retain_grad()
+        run_backward(
+            [root_of(self, gradient, "backward")],
+            retain_graph=create_graph if retain_graph is None else retain_graph,
+            create_graph=create_graph,
+            targets=None if inputs is None else [t._edge for t in inputs],
+        )
+
+    # -- conversions -----------------------------------------------------------------------------
+
+    def item(self) -> float | int | bool:
+        """The only element as a Python number."""
+        if self._array.size != 1:
+            raise GradError(
+                f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
+            )
+        return self._array.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._array.tolist()
+
+    def numpy(self, *, force: bool = False) -> np.ndarray:
+        """The elements as a NumPy array on the same memory. Raises if it requires grad."""
+        if self._edge is not None and not force:
+            raise GradError(
+                "numpy: Can't call numpy() on Tensor that requires grad. Use "
+                "tensor.detach().numpy() instead."
+            )
+        return self._array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def _number(self) -> Any:
+        return self.item()
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            raise GradError(
+                f"bool: Boolean value of Tensor with {self._array.size} values is ambiguous. Use "
+                f".any() or .all()."
+            )
+        return bool(self._array.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._dtype.is_floating_point or self._array.size != 1:
+            raise TypeError("only integer tensors of a single element can be converted to an index")
+        return int(self._array.item())
+
+    def __len__(self) -> int:
+        if self._array.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self._array.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self._array.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter([self[i] for i in range(self._array.shape[0])])
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value)._array.any())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
+
+    def __repr__(self) -> str:
+        parts = []
+        if self.is_leaf:
+            if self._edge is not None:
+                parts.append("requires_grad=True")
+        else:
+            parts.append(f"grad_fn=<{split_edge(self._edge)[0].name()}>")
+        return printing.tensor_repr(self._array, self._dtype, suffix_parts=parts)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __deepcopy__(self, memo: dict) -> Tensor:
+        if not self.is_leaf:
+            raise GradError(
+                "deepcopy: only leaf tensors (made by the user) support deepcopy; use "
+                ".detach().clone()."
+            )
+        copy = type(self).__new__(type(self))
+        memo[id(self)] = copy
+        copy.__dict__.update(
+            {k: v for k, v in self.__dict__.items() if not k.startswith("_")},
+        )
+        copy._array = self._array.copy()
+        copy._dtype, copy._device, copy._flat = self._dtype, self._device, True
+        if self._edge is not None:
+            copy.requires_grad_()
+        if self._grad is not None:
+            copy._grad = self._grad.__deepcopy__(memo)
+        return copy
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.is_leaf:
+            raise GradError("pickle: only leaf tensors can be pickled; use .detach().")
+        return _rebuild, (type(self), np.ascontiguousarray(self._array), self.requires_grad)
+
+
+_new = object.__new__
+
+
+def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
+    tensor = _new(cls)
+    tensor._array, tensor._dtype = array, dtypes.from_numpy(array.dtype)
+    tensor._flat = array.ndim <= FLAT_RANK
+    return tensor.requires_grad_(requires_grad)
+
+
+def wrap(array: Any, dtype: DType) -> Tensor:
+    """A tensor without history on a fresh C-contiguous array."""
+    tensor = _new(Tensor)
+    tensor._array = array
+    tensor._dtype = dtype
+    if len(array.shape) > FLAT_RANK:
+        tensor._flat = False
+    return tensor
+
+
+def wrap_any(array: np.ndarray) -> Tensor:
+    """A tensor without history on an array of any layout."""
+    tensor = wrap(array, dtypes.from_numpy(array.dtype))
+    tensor._flat = array.flags.c_contiguous and array.ndim <= FLAT_RANK
+    return tensor
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` is a Tensor."""
+    return isinstance(value, Tensor)
+
+
+def root_of(output: Tensor, gradient: Tensor | None, name: str) -> tuple[Any, Tensor]:
+    """The edge where backward starts and its gradient, checked."""
+    if not isinstance(output, Tensor):
+        raise TypeError(f"{name}: expected a Tensor, got {type(output).__name__}.")
+    if output._edge is None:
+        raise GradError(
+            f"{name}: element 0 of tensors does not require grad and does not have a grad_fn. "
+            f"Set requires_grad=True on an input, and compute outside no_grad."
+        )
+    if gradient is None:
+        if output._array.size != 1:
+            raise NotScalarError(
+                f"{name}: grad can be implicitly created only for scalar outputs; this one has "
+                f"shape {list(output.shape)}. Pass gradient=, or reduce it, with .sum() say."
+            )
+        from .ops.base import ones_like
+
+        return output._edge, ones_like(output)
+    if not isinstance(gradient, Tensor):
+        raise TypeError(f"{name}: gradient must be a Tensor, got {type(gradient).__name__}.")
+    if gradient._array.shape != output._array.shape:
+        raise ShapeError(
+            f"{name}: Mismatch in shape: grad_output has a shape of {list(gradient.shape)} and "
+            f"output has a shape of {list(output.shape)}."
+        )
+    if gradient._dtype is not output._dtype:
+        if not gradient._dtype.is_floating_point:
+            raise DTypeError(f"{name}: gradient must be floating, got {gradient._dtype}.")
+        gradient = gradient.to(output._dtype)
+    return output._edge, gradient
+
+
+def gradients(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The body of ``ng.autograd.grad``."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if not inputs:
+        raise GradError("grad: inputs cannot be empty.")
+    given: Iterable = grad_outputs if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
+    given = list(given)
+    if grad_outputs is None:
+        given = [None] * len(outputs)
+    if len(given) != len(outputs):
+        raise GradError(f"grad: got {len(outputs)} tensors and {len(given)} gradients.")
+    for tensor in inputs:
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"grad: inputs must be Tensors, got {type(tensor).__name__}.")
+        if tensor._edge is None:
+            raise GradError("grad: one of the differentiated Tensors does not require grad.")
+    found = run_backward(
+        [root_of(o, g, "grad") for o, g in zip(outputs, given, strict=True)],
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=[t._edge for t in inputs],
+        accumulate=False,
+    )
+    assert found is not None
+    if materialize_grads:
+        from .ops.base import zeros_like
+
+        found = [zeros_like(t) if g is None else g for t, g in zip(inputs, found, strict=True)]
+    elif not allow_unused and any(g is None for g in found):
+        raise GradError(
+            "grad: one of the differentiated Tensors appears to not have been used in the graph. "
+            "Set allow_unused=True if this is the desired behavior."
+        )
+    if not create_graph:  # an identity op hands the same object to several inputs
+        found = [g if g is None or g._edge is None else g.detach() for g in found]
+    return tuple(found)
+
+
+
