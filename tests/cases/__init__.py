@@ -1,0 +1,11 @@
+"""Rows of the op table by family; ``ALL`` is the whole table."""
+
+from __future__ import annotations
+
+from . import create, elementwise, index, linalg, loss, norm, reduce, shape, sort
+
+FAMILIES = {
+    module.__name__.rpartition(".")[2]: module.CASES
+    for module in (elementwise, reduce, shape, index, linalg, norm, loss, create, sort)
+}
+ALL = [case for cases in FAMILIES.values() for case in cases]

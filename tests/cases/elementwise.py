@@ -1,0 +1,534 @@
+"""Rows of the elementwise ops, and of the operators made of them."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import scipy.special
+from op_table import (
+    ANY,
+    EVERY,
+    FLOATS,
+    INTS_AND_BOOL,
+    NO_METHOD,
+    NUMBERS,
+    Case,
+    Draw,
+    DTypeName,
+    Sample,
+    binary,
+    boolean,
+    float32,
+    float64,
+    floating,
+    index,
+    same,
+    sample,
+    unary,
+    wrong,
+)
+
+
+def _gelu(x: Any, approximate: str = "none") -> Any:
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + scipy.special.erf(x / np.sqrt(2)))
+
+
+def _round(x: Any, decimals: int = 0) -> Any:
+    return np.round(x, decimals)
+
+
+FUNCTIONS = [
+    unary("abs", np.abs, result=same, avoid=(0.0,), inplace="abs_"),
+    unary("neg", np.negative, result=same, inplace="neg_"),
+    unary("exp", lambda x: np.exp(1.0 * x), dtypes=ANY, inplace="exp_"),
+    unary("expm1", np.expm1, inplace="expm1_"),
+    unary("exp2", np.exp2),
+    unary("log", np.log, domain=(0.2, 4), inplace="log_"),
+    unary("log2", np.log2, domain=(0.2, 4)),
+    unary("log10", np.log10, domain=(0.2, 4)),
+    unary("log1p", np.log1p, domain=(-0.7, 4)),
+    unary("sqrt", np.sqrt, domain=(0.2, 4), inplace="sqrt_"),
+    unary("rsqrt", lambda x: 1 / np.sqrt(x), domain=(0.2, 4)),
+    unary("square", np.square, result=same),
+    unary("reciprocal", np.reciprocal, domain=(0.5, 3), dtypes=FLOATS),
+    unary("sin", np.sin, inplace="sin_"),
+    unary("cos", np.cos, inplace="cos_"),
+    unary("tan", np.tan, domain=(-1.2, 1.2)),
+    unary("asin", np.arcsin, domain=(-0.9, 0.9)),
+    unary("acos", np.arccos, domain=(-0.9, 0.9)),
+    unary("atan", np.arctan),
+    unary("sinh", np.sinh),
+    unary("cosh", np.cosh),
+    unary("tanh", lambda x: np.tanh(1.0 * x), dtypes=ANY, inplace="tanh_"),
+    unary("asinh", np.arcsinh),
+    unary("acosh", np.arccosh, domain=(1.2, 4)),
+    unary("atanh", np.arctanh, domain=(-0.8, 0.8)),
+    unary("sigmoid", scipy.special.expit, inplace="sigmoid_"),
+    unary("relu", lambda x: np.where(x <= 0, 0, x), result=same, avoid=(0.0,), inplace="relu_"),
+    unary("erf", scipy.special.erf),
+    unary("erfc", scipy.special.erfc),
+    unary("floor", np.floor, result=same, avoid=(-2, -1, 0, 1, 2, 3), inplace="floor_"),
+    unary("ceil", np.ceil, result=same, avoid=(-2, -1, 0, 1, 2, 3)),
+    unary("trunc", np.trunc, result=same, avoid=(-2, -1, 0, 1, 2, 3)),
+    unary("round", _round, result=same, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5)),
+    unary("frac", lambda x: x - np.trunc(x), dtypes=FLOATS, special=False, avoid=(-1, 0, 1)),
+    unary("sign", np.sign, result=same, avoid=(0.0,), special=False),
+    unary("sgn", np.sign, result=same, avoid=(0.0,), special=False, orders=0),
+    unary("signbit", np.signbit, result=boolean, orders=0),
+    unary("sinc", np.sinc, avoid=(0.0,), special=False),
+    unary("isnan", np.isnan, result=boolean, orders=0),
+    unary("isinf", np.isinf, result=boolean, orders=0),
+    unary("isfinite", np.isfinite, result=boolean, orders=0),
+    unary("logical_not", np.logical_not, dtypes=ANY, result=boolean, orders=0),
+    unary(
+        "bitwise_not", np.bitwise_not, dtypes=INTS_AND_BOOL, result=same, orders=0, special=False
+    ),
+    unary("nan_to_num", lambda x: np.nan_to_num(x), dtypes=FLOATS, special=False),
+    unary("clone", np.copy, dtypes=EVERY, result=same),
+    unary("positive", np.positive, result=same),
+]
+
+PAIRS = [
+    binary("add", np.add, dtypes=ANY, inplace="add_"),
+    binary("sub", np.subtract, inplace="sub_"),
+    binary("mul", np.multiply, dtypes=ANY, inplace="mul_"),
+    binary("div", np.divide, second=(0.5, 3), result=floating, inplace="div_"),
+    binary("true_divide", np.divide, second=(0.5, 3), result=floating),
+    binary("floor_divide", np.floor_divide, second=(1, 3), special=False, orders=0),
+    binary("remainder", np.mod, second=(1, 3), special=False),
+    binary("fmod", np.fmod, second=(1, 3), special=False),
+    binary("pow", np.power, domain=(0.2, 3), second=(0, 2), inplace="pow_"),
+    binary("maximum", np.maximum, dtypes=ANY, numbers=False),
+    binary("minimum", np.minimum, dtypes=ANY, numbers=False),
+    binary("atan2", np.arctan2, second=(0.5, 3), result=floating, numbers=False),
+    binary("hypot", np.hypot, dtypes=FLOATS, numbers=False, special=False),
+    binary("logaddexp", np.logaddexp, dtypes=FLOATS, numbers=False),
+    binary("xlogy", scipy.special.xlogy, second=(0.3, 3), result=floating, special=False),
+    binary("heaviside", np.heaviside, avoid=(0.0,), numbers=False, orders=0, special=False),
+    binary("copysign", np.copysign, avoid=(0.0,), dtypes=FLOATS, special=False),
+    binary("eq", np.equal, dtypes=ANY, result=boolean, orders=0),
+    binary("ne", np.not_equal, dtypes=ANY, result=boolean, orders=0),
+    binary("lt", np.less, dtypes=ANY, result=boolean, orders=0),
+    binary("le", np.less_equal, dtypes=ANY, result=boolean, orders=0),
+    binary("gt", np.greater, dtypes=ANY, result=boolean, orders=0),
+    binary("ge", np.greater_equal, dtypes=ANY, result=boolean, orders=0),
+    binary("logical_and", np.logical_and, dtypes=ANY, result=boolean, orders=0, numbers=False),
+    binary("logical_or", np.logical_or, dtypes=ANY, result=boolean, orders=0, numbers=False),
+    binary("logical_xor", np.logical_xor, dtypes=ANY, result=boolean, orders=0, numbers=False),
+    binary("bitwise_and", np.bitwise_and, dtypes=INTS_AND_BOOL, orders=0),
+    binary("bitwise_or", np.bitwise_or, dtypes=INTS_AND_BOOL, orders=0),
+    binary("bitwise_xor", np.bitwise_xor, dtypes=INTS_AND_BOOL, orders=0),
+]
+
+
+def _alpha(draw: Draw) -> list[Sample]:
+    return [sample(draw(2, 3), draw(3), alpha=3), sample(draw(2, 3), 2, alpha=3)]
+
+
+def _rounding(draw: Draw) -> list[Sample]:
+    other = Draw(draw.dtype, (1, 3))
+    calls = [sample(draw(2, 3), other(2, 3), rounding_mode=mode) for mode in ("floor", "trunc")]
+    return [*calls, sample(draw(2, 3), 2, rounding_mode="floor")]
+
+
+def _divide_rounded(x: Any, y: Any, rounding_mode: str) -> Any:
+    return np.floor(x / y) if rounding_mode == "floor" else np.trunc(x / y)
+
+
+def _clamp(draw: Draw) -> list[Sample]:
+    return [
+        sample(draw(2, 3), -1, 2),
+        sample(draw(2, 3), min=-1),
+        sample(draw(2, 3), max=1),
+        sample(draw(), -1, 2, kind="scalar"),
+        sample(draw(0, 3), -1, 2, kind="empty"),
+    ]
+
+
+def _clamp_tensors(draw: Draw) -> list[Sample]:
+    low, high = draw(2, 3) - 2, draw(3) + 2
+    return [sample(draw(2, 3), low.astype(draw.dtype), high.astype(draw.dtype))]
+
+
+def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
+    return np.clip(x, min, max)
+
+
+def _where(draw: Draw) -> list[Sample]:
+    numbers = [sample(draw.mask(2, 3), draw(2, 3), 0, kind="broadcast")]
+    return [
+        *(numbers if draw.dtype != "bool" else []),
+        sample(draw.mask(2, 3), draw(2, 3), draw(2, 3)),
+        sample(draw.mask(2, 1), draw(3), draw(), kind="broadcast"),
+        sample(draw.mask(), draw(), draw(), kind="scalar"),
+        sample(draw.mask(0, 3), draw(0, 3), draw(3), kind="empty"),
+    ]
+
+
+def _three(draw: Draw) -> list[Sample]:
+    other = Draw(draw.dtype, (0.5, 2))
+    return [
+        sample(draw(2, 3), draw(2, 3), other(2, 3)),
+        sample(draw(2, 3), draw(3), other(2, 1), kind="broadcast"),
+        sample(draw(0, 3), draw(3), other(0, 3), kind="empty"),
+    ]
+
+
+def _three_value(draw: Draw) -> list[Sample]:
+    return [*_three(draw), sample(draw(2, 3), draw(2, 3), draw(3) + 4, value=2)]
+
+
+def _activation(draw: Draw, *args: Any, **kwargs: Any) -> list[Sample]:
+    return [
+        sample(draw(2, 3), *args, **kwargs),
+        sample(draw(), *args, kind="scalar", **kwargs),
+        sample(draw(0, 3), *args, kind="empty", **kwargs),
+    ]
+
+
+FORMS = [
+    Case("add-alpha", _alpha, lambda x, y, alpha: x + alpha * y, dtypes=NUMBERS, inplace="add_"),
+    Case("sub-alpha", _alpha, lambda x, y, alpha: x - alpha * y, dtypes=NUMBERS, inplace="sub_"),
+    Case("div-rounding", _rounding, _divide_rounded, dtypes=NUMBERS, orders=0),
+    Case(
+        "pow-number",
+        lambda d: [sample(d(2, 3), p) for p in (2, 3, 1, 0, 4)],
+        lambda x, p: x**p,
+        dtypes=NUMBERS,
+        inplace="pow_",
+    ),
+    Case(
+        "pow-float",
+        lambda d: [sample(d(2, 3), p) for p in (0.5, -0.5, 2.5, -1.0)],
+        lambda x, p: x**p,
+        domain=(0.3, 3),
+        inplace="pow_",
+    ),
+    Case(
+        "pow-base",
+        lambda d: [sample(2.0, d(2, 3)), sample(0.5, d())],
+        lambda b, x: b**x,
+        method=NO_METHOD,
+    ),
+    Case(
+        "round-decimals",
+        lambda d: [sample(d(2, 3), decimals=2)],
+        _round,
+        orders=0,
+    ),
+    Case(
+        "clamp",
+        _clamp,
+        _clip,
+        dtypes=(*FLOATS, "int64"),
+        avoid=(-1, 1, 2),
+        inplace="clamp_",
+        errors=(
+            wrong(
+                np.ones(3, "float32"), raises=RuntimeError, words="At least one of 'min' or 'max'"
+            ),
+        ),
+    ),
+    Case("clip", _clamp, _clip, dtypes=(*FLOATS, "int64"), avoid=(-1, 1, 2)),
+    Case("clamp-tensors", _clamp_tensors, _clip, domain=(-1.5, 1.5)),
+    Case("where", _where, np.where, dtypes=ANY, method=NO_METHOD),
+    Case(
+        "where-method",
+        _where,
+        np.where,
+        call=lambda mask, x, y: x.where(mask, y),
+        dtypes=NUMBERS,
+    ),
+    Case(
+        "masked_fill",
+        lambda d: [
+            sample(d(2, 3), d.mask(2, 3), 2),
+            sample(d(2, 3), d.mask(3), 0, kind="broadcast"),
+            sample(d(2, 3), d.mask(2, 3), d()),
+            sample(d(0, 3), d.mask(3), 1, kind="empty"),
+        ],
+        lambda x, mask, value: np.where(mask, value, x),
+        dtypes=NUMBERS,
+        inplace="masked_fill_",
+        errors=(
+            wrong(
+                np.ones((2, 3), "float32"),
+                np.ones((2, 3), "float32"),
+                1.0,
+                raises=RuntimeError,
+                words="bool",
+            ),
+        ),
+    ),
+    Case("addcmul", _three_value, lambda x, y, z, value=1: x + value * y * z),
+    Case("addcdiv", _three_value, lambda x, y, z, value=1: x + value * y / z),
+    Case(
+        "lerp",
+        lambda d: [sample(d(2, 3), d(2, 3), 0.25), *_three(d)],
+        lambda x, y, w: x + w * (y - x),
+    ),
+    Case(
+        "allclose",
+        lambda d: [sample(np.ones(3, d.dtype), np.ones(3, d.dtype)), sample(d(3), d(3) + 1)],
+        np.allclose,
+        result=None,
+        orders=0,
+    ),
+    Case(
+        "equal",
+        lambda d: [sample(np.ones(3, d.dtype), np.ones(3, d.dtype)), sample(d(3), d(4))],
+        np.array_equal,
+        result=None,
+        orders=0,
+        dtypes=NUMBERS,
+    ),
+    Case(
+        "isclose",
+        lambda d: [sample(np.ones(3, d.dtype), np.array([1, 1.1, 1 + 1e-9], d.dtype))],
+        np.isclose,
+        result=boolean,
+        orders=0,
+    ),
+]
+
+_functional = "nn.functional."
+
+ACTIVATIONS = [
+    Case(
+        "gelu",
+        lambda d: [*_activation(d), *_activation(d, approximate="tanh")],
+        _gelu,
+        function=_functional + "gelu",
+        method=NO_METHOD,
+    ),
+    Case(
+        "silu",
+        _activation,
+        lambda x: x * scipy.special.expit(x),
+        function=_functional + "silu",
+        method=NO_METHOD,
+    ),
+    Case(
+        "leaky_relu",
+        lambda d: [*_activation(d), *_activation(d, 0.2)],
+        lambda x, slope=0.01: np.where(x > 0, x, slope * x),
+        function=_functional + "leaky_relu",
+        method=NO_METHOD,
+        avoid=(0.0,),
+    ),
+    Case(
+        "elu",
+        lambda d: [*_activation(d), *_activation(d, 0.7)],
+        lambda x, alpha=1.0: np.where(x > 0, x, alpha * np.expm1(x)),
+        function=_functional + "elu",
+        method=NO_METHOD,
+        avoid=(0.0,),
+    ),
+    Case(
+        "softplus",
+        _activation,
+        lambda x: np.log1p(np.exp(x)),
+        function=_functional + "softplus",
+        method=NO_METHOD,
+    ),
+    Case(
+        "logsigmoid",
+        _activation,
+        lambda x: -np.log1p(np.exp(-x)),
+        function=_functional + "logsigmoid",
+        method=NO_METHOD,
+    ),
+    Case(
+        "relu-functional",
+        _activation,
+        lambda x: np.maximum(x, 0),
+        function=_functional + "relu",
+        method=NO_METHOD,
+        avoid=(0.0,),
+    ),
+    Case(
+        "tanh-functional",
+        _activation,
+        np.tanh,
+        function=_functional + "tanh",
+        method=NO_METHOD,
+    ),
+    Case(
+        "sigmoid-functional",
+        _activation,
+        scipy.special.expit,
+        function=_functional + "sigmoid",
+        method=NO_METHOD,
+    ),
+]
+
+
+def _augmented(operation: Any) -> Any:
+    def call(x: Any, y: Any) -> Any:
+        x = x.clone()
+        return operation(x, y)
+
+    return call
+
+
+def _operator(name: str, oracle: Any, **options: Any) -> Case:
+    function = getattr(operator, name.split("-")[0])
+    return binary(f"operator-{name}", oracle, call=function, special=False, **options)
+
+
+def _reflected(name: str, function: Any, **options: Any) -> Case:
+    def samples(draw: Draw) -> list[Sample]:
+        return [sample(draw(2, 3), 2), sample(draw(), 3, kind="scalar")]
+
+    def swapped(x: Any, y: Any) -> Any:
+        return function(y, x)
+
+    options.setdefault("dtypes", NUMBERS)
+    return Case(f"operator-{name}", samples, swapped, call=swapped, **options)
+
+
+def _in_place_operator(name: str, oracle: Any, **options: Any) -> Case:
+    def samples(draw: Draw) -> list[Sample]:
+        other = Draw(draw.dtype, (1, 3))
+        return [
+            sample(draw(2, 3), other(2, 3)),
+            sample(draw(2, 3), other(3), kind="broadcast"),
+            sample(draw(2, 3), 2),
+        ]
+
+    call = _augmented(getattr(operator, name))
+    small, large = np.ones(3, "float32"), np.ones((2, 3), "float32")
+    grows = wrong(small, large, raises=RuntimeError, words="broadcast")
+    return Case(f"operator-{name}", samples, oracle, call=call, errors=(grows,), **options)
+
+
+OPERATORS = [
+    _operator("add", np.add, dtypes=ANY),
+    _operator("sub", np.subtract),
+    _operator("mul", np.multiply, dtypes=ANY),
+    _operator("truediv", np.divide, second=(0.5, 3), result=floating),
+    _operator("floordiv", np.floor_divide, second=(1, 3), orders=0),
+    _operator("mod", np.mod, second=(1, 3)),
+    _operator("pow", np.power, domain=(0.2, 3), second=(0, 2)),
+    _operator("eq", np.equal, dtypes=ANY, result=boolean, orders=0),
+    _operator("ne", np.not_equal, dtypes=ANY, result=boolean, orders=0),
+    _operator("lt", np.less, result=boolean, orders=0),
+    _operator("le", np.less_equal, result=boolean, orders=0),
+    _operator("gt", np.greater, result=boolean, orders=0),
+    _operator("ge", np.greater_equal, result=boolean, orders=0),
+    _operator("and_", np.bitwise_and, dtypes=INTS_AND_BOOL, orders=0),
+    _operator("or_", np.bitwise_or, dtypes=INTS_AND_BOOL, orders=0),
+    _operator("xor", np.bitwise_xor, dtypes=INTS_AND_BOOL, orders=0),
+    _reflected("radd", operator.add),
+    _reflected("rsub", operator.sub),
+    _reflected("rmul", operator.mul),
+    _reflected("rtruediv", operator.truediv, domain=(0.5, 3), result=floating),
+    _reflected("rfloordiv", operator.floordiv, domain=(1, 3), orders=0),
+    _reflected("rpow", operator.pow, dtypes=FLOATS),
+    _reflected("rmod", operator.mod, domain=(1.1, 3), orders=0),
+    unary("operator-neg", np.negative, call=operator.neg, result=same, special=False),
+    unary("operator-pos", np.positive, call=operator.pos, result=same, special=False),
+    unary("operator-abs", np.abs, call=abs, result=same, avoid=(0.0,), special=False),
+    unary(
+        "operator-invert",
+        np.bitwise_not,
+        call=operator.invert,
+        dtypes=INTS_AND_BOOL,
+        result=same,
+        orders=0,
+    ),
+    _in_place_operator("iadd", np.add, dtypes=NUMBERS),
+    _in_place_operator("isub", np.subtract, dtypes=NUMBERS),
+    _in_place_operator("imul", np.multiply, dtypes=NUMBERS),
+    _in_place_operator("itruediv", np.divide),
+    _in_place_operator("ipow", np.power, domain=(0.3, 3)),
+]
+
+
+def _conversion(name: str, dtype: str, result: Any) -> Case:
+    return unary(
+        name,
+        lambda x: x.astype(dtype),
+        call=lambda x: getattr(x, name)(),
+        dtypes=ANY,
+        result=result,
+        special=False,
+        orders=2 if dtype == "float64" else 0,
+    )
+
+
+CONVERSIONS = [
+    _conversion("float", "float32", float32),
+    _conversion("double", "float64", float64),
+    _conversion("long", "int64", index),
+    _conversion("int", "int32", lambda _: "int32"),
+    _conversion("bool", "bool", boolean),
+    Case(
+        "to",
+        lambda d: [sample(d(2, 3), DTypeName("float64")), sample(d(), DTypeName("float64"))],
+        lambda x, dtype: x.astype(dtype),
+        call=lambda x, dtype: x.to(dtype),
+        dtypes=EVERY,
+        result=float64,
+    ),
+    Case(
+        "to-int",
+        lambda d: [sample(d(2, 3), DTypeName("int64"))],
+        lambda x, dtype: x.astype(dtype),
+        call=lambda x, dtype: x.to(dtype=dtype),
+        dtypes=EVERY,
+        result=index,
+        orders=0,
+    ),
+    Case(
+        "type_as",
+        lambda d: [sample(d(2, 3), np.ones(1, "float64"))],
+        lambda x, _: x.astype("float64"),
+        call=lambda x, y: x.type_as(y),
+        dtypes=ANY,
+        result=float64,
+        orders=0,
+    ),
+    Case(
+        "bool-minus",
+        lambda d: [],
+        np.subtract,
+        call=operator.sub,
+        dtypes=(),
+        errors=(
+            wrong(np.ones(2, bool), np.ones(2, bool), raises=RuntimeError, words="with two bool"),
+        ),
+    ),
+    Case(
+        "neg-bool",
+        lambda d: [],
+        np.negative,
+        call=operator.neg,
+        dtypes=(),
+        errors=(wrong(np.ones(2, bool), raises=RuntimeError, words="bool"),),
+    ),
+    Case(
+        "int-pow-negative",
+        lambda d: [],
+        np.power,
+        call=operator.pow,
+        dtypes=(),
+        errors=(
+            wrong(np.ones(2, "int64"), -1, raises=RuntimeError, words="negative integer powers"),
+        ),
+    ),
+    Case(
+        "add-int-in-place",
+        lambda d: [],
+        np.add,
+        call=lambda x, y: x.add_(y),
+        dtypes=(),
+        errors=(wrong(np.ones(2, "int64"), 1.5, raises=RuntimeError, words="can't be cast"),),
+    ),
+]
+
+CASES = [*FUNCTIONS, *PAIRS, *FORMS, *ACTIVATIONS, *OPERATORS, *CONVERSIONS]

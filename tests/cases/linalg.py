@@ -1,0 +1,280 @@
+"""Rows of products of matrices and vectors, and of linalg."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+from op_table import FLOATS, NO_METHOD, Case, Draw, Sample, sample, wrong
+
+MATMUL_DTYPES = (*FLOATS, "int64")
+
+
+def _of(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+def _products(draw: Draw) -> list[Sample]:
+    return [
+        sample(draw(2, 3), draw(3, 4)),
+        sample(draw(3), draw(3)),
+        sample(draw(2, 3), draw(3)),
+        sample(draw(3), draw(3, 2)),
+        sample(draw(2, 2, 3), draw(2, 3, 2)),
+        sample(draw(2, 2, 3), draw(3, 2)),
+        sample(draw(2, 3), draw(2, 3, 2), kind="broadcast"),
+        sample(draw(2, 1, 2, 3), draw(3, 3, 1), kind="broadcast"),
+        sample(draw(2, 2, 3), draw(3)),
+        sample(draw(3), draw(2, 3, 2)),
+        sample(draw(0, 3), draw(3, 2), kind="empty"),
+        sample(draw(2, 0), draw(0, 3), kind="empty"),
+        sample(draw(0, 2, 3), draw(3, 2), kind="empty"),
+    ]
+
+
+_shapes = "cannot be multiplied|must match|inconsistent tensor size|[Ee]xpected size"
+_matmul_errors = (
+    wrong(_of(2, 3), _of(2, 3), raises=RuntimeError, words="cannot be multiplied"),
+    wrong(_of(2, 3), _of(2), raises=RuntimeError, words="size mismatch|cannot be multiplied"),
+    wrong(_of(2, 2, 3), _of(3, 3, 2), raises=RuntimeError, words="must match|[Ee]xpected size"),
+    wrong(_of(), _of(2), raises=RuntimeError, words="at least 1D|1-?D"),
+    wrong(
+        _of(2, 3), np.ones((3, 2)), raises=RuntimeError, words="same dtype|scalar type|expected m1"
+    ),
+)
+
+
+def _einsum(draw: Draw) -> list[Sample]:
+    return [
+        sample("ij,jk->ik", draw(2, 3), draw(3, 2)),
+        sample("ij,kj", draw(2, 3), draw(4, 3)),
+        sample("bij,bjk->bik", draw(2, 2, 3), draw(2, 3, 2)),
+        sample("ij->ji", draw(2, 3)),
+        sample("ii->i", draw(3, 3)),
+        sample("ij->", draw(2, 3)),
+        sample("i,j->ij", draw(2), draw(3)),
+        sample("...i,i->...", draw(2, 2, 3), draw(3)),
+        sample("ij,jk,k->i", draw(2, 3), draw(3, 2), draw(2)),
+    ]
+
+
+def _square(draw: Draw) -> np.ndarray:
+    return (draw(3, 3) + 5 * np.eye(3)).astype(draw.dtype)
+
+
+def _symmetric(x: Any) -> Any:
+    return x @ x.mT if hasattr(x, "mT") else x @ x.swapaxes(-1, -2)
+
+
+def _spd_call(function: str) -> Any:
+    def call(x: Any) -> Any:
+        import op_table
+
+        found: Any = op_table.LIBRARY
+        for part in function.split("."):
+            found = getattr(found, part)
+        return found(x @ x.mT)
+
+    return call
+
+
+def _tensordot(x: Any, y: Any, dims: Any = 2) -> Any:
+    return np.tensordot(x, y, dims)
+
+
+def _cdist(x: Any, y: Any, p: float = 2.0) -> Any:
+    return np.sum(np.abs(x[..., :, None, :] - y[..., None, :, :]) ** p, -1) ** (1 / p)
+
+
+CASES = [
+    Case(
+        "matmul",
+        _products,
+        np.matmul,
+        dtypes=MATMUL_DTYPES,
+        rtol32=1e-5,
+        errors=_matmul_errors,
+    ),
+    Case("operator-matmul", _products, np.matmul, call=operator.matmul, errors=_matmul_errors),
+    Case(
+        "mm",
+        lambda d: [
+            sample(d(2, 3), d(3, 4)),
+            sample(d(1, 3), d(3, 1)),
+            sample(d(0, 3), d(3, 2), kind="empty"),
+            sample(d(2, 0), d(0, 3), kind="empty"),
+        ],
+        np.matmul,
+        dtypes=MATMUL_DTYPES,
+        errors=(
+            wrong(_of(2, 3), _of(2, 3), raises=RuntimeError, words="cannot be multiplied"),
+            wrong(_of(3), _of(3, 2), raises=RuntimeError, words="must be a matrix|2-?D"),
+        ),
+    ),
+    Case(
+        "bmm",
+        lambda d: [
+            sample(d(2, 2, 3), d(2, 3, 2)),
+            sample(d(0, 2, 3), d(0, 3, 2), kind="empty"),
+        ],
+        np.matmul,
+        errors=(
+            wrong(_of(2, 2, 3), _of(3, 3, 2), raises=RuntimeError, words="[Ee]xpected size"),
+            wrong(_of(2, 3), _of(2, 3, 2), raises=RuntimeError, words="must be a 3D tensor"),
+        ),
+    ),
+    Case(
+        "mv",
+        lambda d: [sample(d(2, 3), d(3)), sample(d(0, 3), d(3), kind="empty")],
+        np.matmul,
+        errors=(wrong(_of(2, 3), _of(2), raises=RuntimeError, words="size mismatch"),),
+    ),
+    Case(
+        "dot",
+        lambda d: [sample(d(3), d(3)), sample(d(0), d(0), kind="empty")],
+        np.dot,
+        errors=(
+            wrong(_of(2), _of(3), raises=RuntimeError, words="same number of elements"),
+            wrong(_of(2, 2), _of(2), raises=RuntimeError, words="1D tensors"),
+        ),
+    ),
+    Case("inner", lambda d: [sample(d(3), d(3)), sample(d(2, 3), d(4, 3))], np.inner),
+    Case(
+        "outer",
+        lambda d: [sample(d(2), d(3)), sample(d(0), d(3), kind="empty")],
+        np.outer,
+        errors=(wrong(_of(2, 2), _of(2), raises=RuntimeError, words="1-?D"),),
+    ),
+    Case(
+        "addmm",
+        lambda d: [
+            sample(d(2, 4), d(2, 3), d(3, 4)),
+            sample(d(4), d(2, 3), d(3, 4), kind="broadcast"),
+            sample(d(2, 4), d(2, 3), d(3, 4), beta=0.5, alpha=2),
+        ],
+        lambda x, a, b, beta=1, alpha=1: beta * x + alpha * (a @ b),
+        errors=(wrong(_of(2), _of(2, 3), _of(2, 3), raises=RuntimeError, words="cannot be mult"),),
+    ),
+    Case(
+        "baddbmm",
+        lambda d: [sample(d(2, 2, 2), d(2, 2, 3), d(2, 3, 2))],
+        lambda x, a, b: x + a @ b,
+    ),
+    Case(
+        "einsum",
+        _einsum,
+        np.einsum,
+        method=NO_METHOD,
+        errors=(
+            wrong("ij,jk->ik", _of(2, 3), _of(2, 3), raises=RuntimeError, words="broadcast|size"),
+            wrong("ij", _of(2), raises=RuntimeError, words="number of (subscripts|dim)"),
+            wrong("ij->ik", _of(2, 3), raises=RuntimeError, words="output"),
+        ),
+    ),
+    Case(
+        "tensordot",
+        lambda d: [
+            sample(d(2, 3, 4), d(3, 4, 2)),
+            sample(d(2, 3), d(3, 4), dims=1),
+            sample(d(2, 3, 4), d(4, 2), dims=([2, 0], [0, 1])),
+        ],
+        _tensordot,
+        method=NO_METHOD,
+    ),
+    Case("kron", lambda d: [sample(d(2, 3), d(2, 2))], np.kron),
+    Case("trace", lambda d: [sample(d(3, 3)), sample(d(2, 3))], np.trace),
+    Case(
+        "cross",
+        lambda d: [sample(d(2, 3), d(2, 3), dim=1)],
+        lambda x, y, dim: np.cross(x, y, axis=dim),
+    ),
+    Case(
+        "cdist",
+        lambda d: [sample(d(2, 3), d(4, 3)), sample(d(2, 3), d(4, 3), p=1.0)],
+        _cdist,
+        method=NO_METHOD,
+        orders=1,
+        rtol64=1e-10,
+    ),
+    Case(
+        "linear",
+        lambda d: [
+            sample(d(2, 3), d(4, 3), d(4)),
+            sample(d(2, 3), d(4, 3)),
+            sample(d(3), d(4, 3), d(4)),
+            sample(d(2, 2, 3), d(1, 3), d(1)),
+            sample(d(0, 3), d(4, 3), d(4), kind="empty"),
+        ],
+        lambda x, w, b=0: x @ w.T + b,
+        function="nn.functional.linear",
+        method=NO_METHOD,
+        errors=(
+            wrong(_of(2, 3), _of(4, 2), raises=RuntimeError, words="cannot be multiplied|features"),
+        ),
+    ),
+    Case(
+        "linalg.inv",
+        lambda d: [sample(_square(d))],
+        np.linalg.inv,
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.det",
+        lambda d: [sample(_square(d))],
+        np.linalg.det,
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.slogdet",
+        lambda d: [sample(_square(d))],
+        np.linalg.slogdet,
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        orders=1,
+        repeats=False,
+    ),
+    Case(
+        "linalg.solve",
+        lambda d: [sample(_square(d), d(3, 2)), sample(_square(d), d(3))],
+        np.linalg.solve,
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.cholesky",
+        lambda d: [sample(_square(d))],
+        lambda x: np.linalg.cholesky(_symmetric(x)),
+        call=_spd_call("linalg.cholesky"),
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.norm",
+        lambda d: [sample(d(2, 3)), sample(d(2, 3), 1, dim=1), sample(d(3))],
+        lambda x, p=None, dim=None: np.linalg.norm(x, p, dim),
+        method=NO_METHOD,
+    ),
+    Case(
+        "linalg.vector_norm",
+        lambda d: [sample(d(2, 3)), sample(d(2, 3), 3, dim=1)],
+        lambda x, p=2, dim=None: np.sum(np.abs(x) ** p, axis=dim) ** (1 / p),
+        method=NO_METHOD,
+    ),
+    Case(
+        "linalg.matrix_norm",
+        lambda d: [sample(d(2, 3))],
+        np.linalg.norm,
+        method=NO_METHOD,
+    ),
+]

@@ -1,0 +1,229 @@
+"""Rows of the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+from op_table import NO_METHOD, Case, Draw, Fixed, Sample, sample, wrong
+
+_functional = "nn.functional."
+_logits = np.ones((2, 3), "float32")
+
+
+def reduced(each: Callable[..., Any]) -> Any:
+    """An elementwise loss with the three reductions."""
+
+    def oracle(x: Any, y: Any, *args: Any, reduction: str = "mean", **kwargs: Any) -> Any:
+        values = each(x, y, *args, **kwargs)
+        return {"mean": np.mean, "sum": np.sum, "none": np.asarray}[reduction](values)
+
+    return oracle
+
+
+def nll(
+    logs: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Any:
+    """Negative log likelihood of classes; class axis 1, or 0 for a single sample."""
+    if logs.ndim == 1:
+        logs, target = logs[None], target[None]
+        single = True
+    else:
+        single = False
+    kept = target != ignore_index
+    at = np.where(kept, target, 0)
+    weight = np.ones(logs.shape[1]) if weight is None else weight
+    w = weight[at] * kept
+    values = -np.take_along_axis(logs, np.expand_dims(at, 1), 1).squeeze(1) * w
+    if reduction == "none":
+        return values[0] if single else values
+    return values.sum() / w.sum() if reduction == "mean" else values.sum()
+
+
+def cross_entropy(
+    x: Any,
+    target: Any,
+    weight: Any = None,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """nll of log_softmax; smoothing mixes in the mean over classes."""
+    axis = 1 if x.ndim > 1 else 0
+    logs = scipy.special.log_softmax(x, axis=axis)
+    if target.dtype.kind == "f":
+        values = -(logs * target).sum(axis)
+        return values.mean() if reduction == "mean" else values.sum()
+    hard = nll(logs, target, weight, reduction, ignore_index)
+    if not label_smoothing:
+        return hard
+    smooth = -logs.mean(axis)
+    smooth = {"mean": np.mean, "sum": np.sum, "none": np.asarray}[reduction](smooth)
+    return (1 - label_smoothing) * hard + label_smoothing * smooth
+
+
+def bce_with_logits(x: Any, y: Any, weight: Any = 1.0, pos_weight: Any = 1.0) -> Any:
+    """Cross entropy of a sigmoid."""
+    log_p, log_q = -np.log1p(np.exp(-x)), -np.log1p(np.exp(x))
+    return -weight * (pos_weight * y * log_p + (1 - y) * log_q)
+
+
+def _pairs(draw: Draw) -> list[Sample]:
+    return [
+        sample(draw(2, 3), draw(2, 3)),
+        sample(draw(2, 3), draw(2, 3), reduction="sum"),
+        sample(draw(2, 3), draw(2, 3), reduction="none"),
+        sample(draw(), draw(), kind="scalar"),
+        sample(draw(0, 3), draw(0, 3), reduction="sum", kind="empty"),
+        sample(draw(0, 3), draw(0, 3), kind="empty"),
+    ]
+
+
+def _classes(draw: Draw) -> list[Sample]:
+    two = np.array([2, 0])
+    return [
+        sample(draw(2, 3), two),
+        sample(draw(2, 3), two, reduction="sum"),
+        sample(draw(2, 3), two, reduction="none"),
+        sample(draw(2, 3), np.array([-100, 1])),
+        sample(draw(2, 3), two, ignore_index=0),
+        sample(draw(2, 3, 2), np.array([[2, 0], [1, 1]])),
+        sample(draw(3), np.array(1)),
+        sample(draw(0, 3), np.zeros(0, "int64"), reduction="sum", kind="empty"),
+    ]
+
+
+def _weighted_classes(draw: Draw) -> list[Sample]:
+    weights = Fixed(np.array([0.5, 1.0, 2.0], draw.dtype))
+    return [
+        sample(draw(2, 3), np.array([2, 0]), weights),
+        sample(draw(2, 3), np.array([2, 0]), weights, reduction="sum"),
+        sample(draw(2, 3), np.array([1, -100]), weights),
+    ]
+
+
+def _pair(name: str, oracle: Any, **options: Any) -> Case:
+    errors = (
+        wrong(_logits, _logits, raises=ValueError, words="reduction|valid", reduction="middle"),
+    )
+    options.setdefault("errors", errors)
+    options.setdefault("samples", _pairs)
+    return Case(
+        name,
+        oracle=reduced(oracle),
+        function=_functional + name,
+        method=NO_METHOD,
+        **options,
+    )
+
+
+_class_errors = (
+    wrong(_logits, np.array([0, 3]), raises=(IndexError, RuntimeError), words="out of bounds"),
+    wrong(_logits, np.array([0, 1, 1]), raises=(ValueError, RuntimeError), words="batch_size"),
+    wrong(_logits, np.array([0, 1], "float32"), raises=RuntimeError, words="."),
+)
+
+
+def _unit(draw: Draw) -> list[Sample]:
+    target = Draw(draw.dtype, (0.1, 0.9))
+    return [
+        sample(draw(2, 3), target(2, 3)),
+        sample(draw(2, 3), target(2, 3), reduction="sum"),
+        sample(draw(2, 3), target(2, 3), reduction="none"),
+        sample(draw(), target(), kind="scalar"),
+        sample(draw(0, 3), target(0, 3), reduction="sum", kind="empty"),
+    ]
+
+
+CASES = [
+    _pair("mse_loss", lambda x, y: (x - y) ** 2),
+    _pair("l1_loss", lambda x, y: np.abs(x - y)),
+    _pair(
+        "smooth_l1_loss",
+        lambda x, y, beta=1.0: np.where(
+            np.abs(x - y) < beta, 0.5 * (x - y) ** 2 / beta, np.abs(x - y) - 0.5 * beta
+        ),
+    ),
+    _pair(
+        "huber_loss",
+        lambda x, y, delta=1.0: np.where(
+            np.abs(x - y) < delta, 0.5 * (x - y) ** 2, delta * (np.abs(x - y) - 0.5 * delta)
+        ),
+    ),
+    _pair(
+        "binary_cross_entropy",
+        lambda x, y: -(y * np.log(x) + (1 - y) * np.log(1 - x)),
+        samples=_unit,
+        domain=(0.1, 0.9),
+    ),
+    _pair("binary_cross_entropy_with_logits", bce_with_logits, samples=_unit),
+    Case(
+        "binary_cross_entropy_with_logits-weights",
+        lambda d: [
+            sample(
+                d(2, 3),
+                Fixed(np.array([[0, 1, 1], [1, 0, 0]], d.dtype)),
+                pos_weight=Fixed(np.array([1, 2, 3], d.dtype)),
+            ),
+            sample(
+                d(2, 3),
+                Fixed(np.array([[0, 1, 1], [1, 0, 0]], d.dtype)),
+                Fixed(np.array([1, 2, 3], d.dtype)),
+            ),
+        ],
+        reduced(bce_with_logits),
+        function=_functional + "binary_cross_entropy_with_logits",
+        method=NO_METHOD,
+    ),
+    _pair(
+        "kl_div",
+        lambda x, y: y * (np.log(y) - x),
+        samples=lambda d: [s for s in _unit(d) if "reduction" in s.kwargs],
+    ),
+    Case(
+        "nll_loss",
+        _classes,
+        nll,
+        function=_functional + "nll_loss",
+        method=NO_METHOD,
+        errors=_class_errors,
+    ),
+    Case(
+        "nll_loss-weight",
+        _weighted_classes,
+        nll,
+        function=_functional + "nll_loss",
+        method=NO_METHOD,
+    ),
+    Case(
+        "cross_entropy",
+        lambda d: [
+            *_classes(d),
+            sample(d(2, 3), np.array([2, 0]), label_smoothing=0.2),
+        ],
+        cross_entropy,
+        function=_functional + "cross_entropy",
+        method=NO_METHOD,
+        errors=_class_errors,
+    ),
+    Case(
+        "cross_entropy-weight",
+        _weighted_classes,
+        cross_entropy,
+        function=_functional + "cross_entropy",
+        method=NO_METHOD,
+    ),
+    Case(
+        "cross_entropy-probabilities",
+        lambda d: [sample(d(2, 3), np.array([[0.2, 0.3, 0.5], [1, 0, 0]], d.dtype))],
+        cross_entropy,
+        function=_functional + "cross_entropy",
+        method=NO_METHOD,
+    ),
+]
