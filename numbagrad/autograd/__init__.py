@@ -2,6 +2,7 @@
 
 from ..tensor import gradients as grad
 from .function import Function, FunctionCtx, once_differentiable
+from .gradcheck import gradcheck, gradgradcheck
 from .modes import (
     detect_anomaly,
     enable_grad,
@@ -19,6 +20,8 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",

@@ -14,11 +14,11 @@ import numpy as np
 
 from .. import dtype as dt
 from ..errors import GradcheckError, ShapeError
-from ..tape import enable_grad
 from ..tensor import Tensor
+from ..tensor import gradients as grad
 from .function import Function
-from .functional import grad
 from .jacobians import Problem, as_gradient, as_tuple, differentiable
+from .modes import enable_grad
 
 __all__ = ["gradcheck", "gradgradcheck"]
 

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ..tensor import Tensor, from_numpy
-from .functional import grad
+from ..tensor import Tensor
+from ..tensor import gradients as grad
+from ..tensor import wrap_any as from_numpy
 
 __all__ = ["Problem", "as_tuple", "differentiable"]
 
