@@ -110,6 +110,7 @@ class Kernel:
     def parallel(self) -> Any:
         """The dispatcher whose ``prange`` loops run on the thread pool."""
         if self._parallel is None:
+            threads()  # choose the layer before Numba does
             self._parallel = store.jit(self.function, parallel=True, **self._options)
         return self._parallel
 
@@ -118,9 +119,9 @@ class Kernel:
         if (
             self.grain is not None
             and max([a.size for a in args if type(a) is np.ndarray]) >= self.grain
-            and threads() > 1
         ):
-            self.parallel(*args)
+            # On one thread too: LLVM orders the sums of the two compilations differently.
+            (self._parallel or self.parallel)(*args)
         else:
             (self._serial or self.serial)(*args)
 

@@ -1,0 +1,267 @@
+"""Softmax and its family, and layer normalisation, with their gradients.
+
+Kernels named ``..._rows`` work along the last axis of an (n, m) array, those named ``..._axis``
+along the middle axis of an (outer, m, inner) array, many columns at a time.
+"""
+
+from __future__ import annotations
+
+from math import exp, log, sqrt
+
+import numpy as np
+from numba import prange
+
+from ..machine import device, kernel
+from ..order import from_rising, lowest, rising
+
+__all__ = [
+    "layer_norm",
+    "layer_norm_grad",
+    "log_softmax_axis",
+    "log_softmax_axis_grad",
+    "log_softmax_rows",
+    "log_softmax_rows_grad",
+    "logsumexp_rows",
+    "softmax_axis",
+    "softmax_axis_grad",
+    "softmax_rows",
+    "softmax_rows_grad",
+]
+
+WIDTH = 64
+"""Columns of the middle-axis kernels that one task carries: their sums stay in the first cache."""
+
+
+@device
+def row_max(row):
+    """Largest element of a 1-D array, NaN if there is one."""
+    peak = lowest(row)
+    for i in range(row.size):
+        peak = max(peak, rising(row[i]))
+    return from_rising(peak, row)
+
+
+@device
+def columns_max(x, peak):
+    """Maximum of each column of ``x`` (m, w) into ``peak`` (w)."""
+    for j in range(x.shape[1]):
+        peak[j] = -np.inf
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            peak[j] = x[i, j] if x[i, j] > peak[j] else peak[j]
+
+
+@kernel(grain=16384, reassoc=True)
+def softmax_rows(out, x):
+    """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
+    n, m = x.shape
+    for i in prange(n):
+        peak = row_max(x[i])
+        for j in range(m):
+            out[i, j] = exp(x[i, j] - peak)
+        total = x.dtype.type(0)
+        for j in range(m):
+            total += out[i, j]
+        scale = x.dtype.type(1) / total
+        for j in range(m):
+            out[i, j] *= scale
+
+
+@kernel(grain=32768, reassoc=True)
+def softmax_rows_grad(gx, g, out):
+    """``out (g - sum(g out))`` in each row. gx, g, out (n, m) C; gx may be g."""
+    n, m = out.shape
+    for i in prange(n):
+        total = out.dtype.type(0)
+        for j in range(m):
+            total += g[i, j] * out[i, j]
+        for j in range(m):
+            gx[i, j] = out[i, j] * (g[i, j] - total)
+
+
+@kernel(grain=16384, reassoc=True)
+def log_softmax_rows(out, x):
+    """Logarithm of softmax in each row. out (n, m) C; x (n, m) C; out may be x."""
+    n, m = x.shape
+    for i in prange(n):
+        peak = row_max(x[i])
+        total = x.dtype.type(0)
+        for j in range(m):
+            total += exp(x[i, j] - peak)
+        # Subtracted one after the other: their sum would round away the smaller.
+        shift = log(total)
+        for j in range(m):
+            out[i, j] = minus(x[i, j], peak) - shift
+
+
+@device
+def minus(x, y):
+    """``x - y``, kept out of reach of reassociation by its own flags."""
+    return x - y
+
+
+@kernel(grain=16384, reassoc=True)
+def log_softmax_rows_grad(gx, g, out):
+    """``g - exp(out) sum(g)`` in each row. gx, g, out (n, m) C; gx may be g."""
+    n, m = out.shape
+    for i in prange(n):
+        total = out.dtype.type(0)
+        for j in range(m):
+            total += g[i, j]
+        for j in range(m):
+            gx[i, j] = g[i, j] - exp(out[i, j]) * total
+
+
+@kernel(grain=16384, reassoc=True)
+def logsumexp_rows(out, x):
+    """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
+    n, m = x.shape
+    for i in prange(n):
+        peak = row_max(x[i])
+        if m == 0 or np.isinf(peak):  # inf - inf would be NaN where the answer is the peak itself
+            peak = x.dtype.type(0)
+        total = x.dtype.type(0)
+        for j in range(m):
+            total += exp(x[i, j] - peak)
+        out[i] = log(total) + peak
+
+
+@kernel(grain=16384)
+def softmax_axis(out, x):
+    """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    outer, m, inner = x.shape
+    across = (inner + WIDTH - 1) // WIDTH
+    for task in prange(outer * across):
+        o, start = task // across, task % across * WIDTH
+        stop = min(start + WIDTH, inner)
+        peak = np.empty(stop - start, x.dtype)
+        columns_max(x[o, :, start:stop], peak)
+        total = np.zeros(stop - start, x.dtype)
+        for i in range(m):
+            for j in range(stop - start):
+                value = exp(x[o, i, start + j] - peak[j])
+                out[o, i, start + j] = value
+                total[j] += value
+        for i in range(m):
+            for j in range(stop - start):
+                out[o, i, start + j] /= total[j]
+
+
+@kernel(grain=32768)
+def softmax_axis_grad(gx, g, out):
+    """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    outer, m, inner = out.shape
+    across = (inner + WIDTH - 1) // WIDTH
+    for task in prange(outer * across):
+        o, start = task // across, task % across * WIDTH
+        stop = min(start + WIDTH, inner)
+        total = np.zeros(stop - start, out.dtype)
+        for i in range(m):
+            for j in range(stop - start):
+                total[j] += g[o, i, start + j] * out[o, i, start + j]
+        for i in range(m):
+            for j in range(stop - start):
+                gx[o, i, start + j] = out[o, i, start + j] * (g[o, i, start + j] - total[j])
+
+
+@kernel(grain=16384)
+def log_softmax_axis(out, x):
+    """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    outer, m, inner = x.shape
+    across = (inner + WIDTH - 1) // WIDTH
+    for task in prange(outer * across):
+        o, start = task // across, task % across * WIDTH
+        stop = min(start + WIDTH, inner)
+        peak = np.empty(stop - start, x.dtype)
+        columns_max(x[o, :, start:stop], peak)
+        total = np.zeros(stop - start, x.dtype)
+        for i in range(m):
+            for j in range(stop - start):
+                total[j] += exp(x[o, i, start + j] - peak[j])
+        for j in range(stop - start):
+            total[j] = log(total[j])
+        for i in range(m):
+            for j in range(stop - start):
+                out[o, i, start + j] = (x[o, i, start + j] - peak[j]) - total[j]
+
+
+@kernel(grain=16384)
+def log_softmax_axis_grad(gx, g, out):
+    """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    outer, m, inner = out.shape
+    across = (inner + WIDTH - 1) // WIDTH
+    for task in prange(outer * across):
+        o, start = task // across, task % across * WIDTH
+        stop = min(start + WIDTH, inner)
+        total = np.zeros(stop - start, out.dtype)
+        for i in range(m):
+            for j in range(stop - start):
+                total[j] += g[o, i, start + j]
+        for i in range(m):
+            for j in range(stop - start):
+                gx[o, i, start + j] = g[o, i, start + j] - exp(out[o, i, start + j]) * total[j]
+
+
+@kernel(outputs=3, grain=32768, reassoc=True)
+def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
+    """Rows of ``x`` shifted to mean 0 and scaled to variance 1, then ``* weight + bias``.
+
+    out (n, m) C; mean, rstd (n) C, for the gradient; x (n, m) C; weight, bias (m) C. affine: bit 1
+    if weight is to be used, bit 2 if bias is; an unused one may be any array of rank 1.
+    """
+    n, m = x.shape
+    for i in prange(n):
+        center = x.dtype.type(0)
+        for j in range(m):
+            center += x[i, j]
+        center /= x.dtype.type(m)
+        spread = x.dtype.type(0)
+        for j in range(m):
+            spread += minus(x[i, j], center) ** 2
+        scale = x.dtype.type(1 / sqrt(spread / m + eps))
+        mean[i], rstd[i] = center, scale
+        for j in range(m):
+            out[i, j] = minus(x[i, j], center) * scale
+        if affine & 1:
+            for j in range(m):
+                out[i, j] *= weight[j]
+        if affine & 2:
+            for j in range(m):
+                out[i, j] += bias[j]
+
+
+ROWS = 64
+"""Rows whose gradients of weight and bias one task sums; fixed, whatever the threads."""
+
+
+@kernel(outputs=3, grain=32768, reassoc=True)
+def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
+    """Gradients of ``layer_norm``, the sums over rows accumulated in float64.
+
+    gx (n, m) C; gweight, gbias (m) C, written always; the rest as for ``layer_norm``.
+    """
+    n, m = x.shape
+    chunks = (n + ROWS - 1) // ROWS
+    partial = np.zeros((chunks + 1, 2, m))
+    for c in prange(chunks):
+        for i in range(c * ROWS, min(n, (c + 1) * ROWS)):
+            center, scale = mean[i], rstd[i]
+            for j in range(m):
+                gx[i, j] = g[i, j] * weight[j] if affine & 1 else g[i, j]
+            total, along = x.dtype.type(0), x.dtype.type(0)
+            for j in range(m):
+                total += gx[i, j]
+                along += gx[i, j] * (minus(x[i, j], center) * scale)
+            total /= x.dtype.type(m)
+            along /= x.dtype.type(m)
+            for j in range(m):
+                unit = minus(x[i, j], center) * scale
+                gx[i, j] = scale * (gx[i, j] - total - unit * along)
+                partial[c, 0, j] += g[i, j] * unit
+                partial[c, 1, j] += g[i, j]
+    for c in range(chunks):
+        for j in range(m):
+            partial[chunks, 0, j] += partial[c, 0, j]
+            partial[chunks, 1, j] += partial[c, 1, j]
+    for j in range(m):
+        gweight[j], gbias[j] = partial[chunks, 0, j], partial[chunks, 1, j]
