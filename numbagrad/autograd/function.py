@@ -226,7 +226,8 @@ class FunctionCtx(Recorded):
             return None
         for index, output in enumerate(outputs):
             if tensor is output or (
-                isinstance(output, Tensor) and output._array is tensor._array
+                isinstance(output, Tensor)
+                and output._array is tensor._array
                 and not _among(tensor, args)
             ):
                 tracked = output._edge is not None
@@ -268,7 +269,7 @@ class FunctionCtx(Recorded):
         if meta is None:
             raise GradError(
                 f"{self.name()}: function {self._function.__name__} returned a gradient different "
-                f"from None at position {index}, but the corresponding forward input was not a "
+                f"from None at position {index + 1}, but the corresponding forward input was not a "
                 f"Tensor. Return None there."
             )
         if self.edges[index] is None:
@@ -286,9 +287,7 @@ def fit_gradient(grad: Tensor, shape: tuple, dtype: Any, index: int, name: str) 
     got = grad._array.shape
     if got != shape:
         missing = len(got) - len(shape)
-        fits = missing >= 0 and all(
-            n in (1, m) for n, m in zip(shape, got[missing:], strict=True)
-        )
+        fits = missing >= 0 and all(n in (1, m) for n, m in zip(shape, got[missing:], strict=True))
         if not fits:
             raise ShapeError(
                 f"{name}: Function returned an invalid gradient at index {index} - got "
@@ -373,8 +372,9 @@ class Function:
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward and record it. Tensors among the arguments are tracked."""
         keywords: dict[str, Any] = {}
-        if kwargs:
-            args, keywords = _bind(cls, args, kwargs)
+        separate = cls.setup_context is not Function.setup_context
+        if kwargs or separate:  # setup_context sees the defaults too
+            args, keywords = _bind(cls, args, kwargs, separate)
         node_type = cls.__dict__.get("_node_type")
         if node_type is None:
             node_type = _node_type_of(cls)
@@ -385,11 +385,11 @@ class Function:
         recording = grad_mode.enabled
         grad_mode.enabled = False
         try:
-            if cls.setup_context is Function.setup_context:
-                result = cls.forward(ctx, *args, **keywords)
-            else:
+            if separate:
                 result = cls.forward(*args, **keywords)
                 cls.setup_context(ctx, args, result)
+            else:
+                result = cls.forward(ctx, *args, **keywords)
         finally:
             grad_mode.enabled = recording
         return ctx._finish(args, edges, result, recording and any(ctx.needs_input_grad))
@@ -400,10 +400,12 @@ def _node_type_of(cls: type[Function]) -> type[FunctionCtx]:
     return cls._node_type
 
 
-def _bind(cls: type[Function], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-    """Arguments given by keyword, put at their position."""
-    with_ctx = cls.setup_context is Function.setup_context
-    bound = inspect.signature(cls.forward).bind(*([None] if with_ctx else []), *args, **kwargs)
+_signature = functools.cache(inspect.signature)
+
+
+def _bind(cls: type[Function], args: tuple, kwargs: dict, separate: bool) -> tuple[tuple, dict]:
+    """Arguments given by keyword or left to their default, put at their position."""
+    bound = _signature(cls.forward).bind(*([] if separate else [None]), *args, **kwargs)
     bound.apply_defaults()
     for name, value in bound.kwargs.items():
         if isinstance(value, Tensor) and value.requires_grad:
@@ -411,7 +413,7 @@ def _bind(cls: type[Function], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
                 f"{cls.__name__}: the keyword-only argument {name} is a Tensor that requires "
                 f"grad; only positional parameters are tracked."
             )
-    return bound.args[1:] if with_ctx else bound.args, bound.kwargs
+    return bound.args if separate else bound.args[1:], bound.kwargs
 
 
 def once_differentiable(backward: Callable) -> Callable:

@@ -148,7 +148,9 @@ def _check_inputs(caller: str, func: Callable[..., Any], inputs: Any) -> Problem
         )
     for i in positions:
         x = inputs[i]
-        if any(step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True)):
+        if x.numel() and any(
+            step == 0 and size > 1 for step, size in zip(x.stride(), x.shape, strict=True)
+        ):
             raise ShapeError(
                 f"{caller}: input {i} has a dimension with stride 0 (shape {tuple(x.shape)}, "
                 f"strides {x.stride()}): several of its elements are one number in memory, so "
