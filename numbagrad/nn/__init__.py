@@ -1,0 +1,7 @@
+"""Neural networks: modules, their functional twins, initialisation, work on parameters."""
+
+from . import functional, init, modules, utils
+from .modules import *  # noqa: F403
+from .parameter import Parameter
+
+__all__ = ["Parameter", "functional", "init", "modules", "utils", *modules.__all__]

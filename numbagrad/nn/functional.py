@@ -1,0 +1,136 @@
+"""The stateless twins of the modules: PyTorch's ``torch.nn.functional`` over ``numbagrad.ops``."""
+
+from __future__ import annotations
+
+from ..ops.activation import (
+    celu,
+    hardshrink,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    mish,
+    selu,
+    softshrink,
+    softsign,
+    tanhshrink,
+    threshold,
+)
+from ..ops.create import dropout
+from ..ops.elementwise import (
+    elu,
+    gelu,
+    leaky_relu,
+    logsigmoid,
+    relu,
+    sigmoid,
+    silu,
+    softplus,
+    tanh,
+    where,
+)
+from ..ops.index import embedding, one_hot
+from ..ops.linalg import linear, matmul
+from ..ops.loss import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
+from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
+from ..ops.reduce import sum as sum_
+from ..ops.shape import chunk
+from ..tensor import Tensor
+
+__all__ = [
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "glu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "mish",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "selu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+]
+
+
+def relu6(input: Tensor) -> Tensor:
+    """``input`` limited to [0, 6]; gradient 0 at the limits."""
+    return hardtanh(input, 0.0, 6.0)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half along ``dim`` times the sigmoid of the second; the size must be even."""
+    if input.size(dim) % 2:
+        raise ValueError(
+            f"glu: Halving dimension must be even, but dimension {dim} is size {input.size(dim)}."
+        )
+    value, gate = chunk(input, 2, dim)
+    return value * sigmoid(gate)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """``input`` where positive, else times ``weight``: one slope, or one per channel (dim 1)."""
+    if weight.numel() != 1:
+        if input.dim() < 2 or input.size(1) != weight.numel():
+            raise ValueError(
+                f"prelu: Mismatch of parameter numbers and input channel size: {weight.numel()} "
+                f"slopes, input {input.shape}."
+            )
+        weight = weight.view(-1, *[1] * (input.dim() - 2))
+    return where(input > 0, input, weight * input)
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x1 @ weight[k] @ x2 (+ bias[k])`` for each k; weight (out, in1, in2)."""
+    out_features, in1, in2 = weight.shape
+    # (..., in1) @ (in1, out * in2), then the sum over in2 with x2.
+    flat = weight.permute(1, 0, 2).reshape(in1, out_features * in2)
+    mixed = matmul(input1, flat).reshape(*input1.shape[:-1], out_features, in2)
+    out = sum_(mixed * input2.unsqueeze(-2), -1)
+    return out if bias is None else out + bias
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps."""
+    return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)

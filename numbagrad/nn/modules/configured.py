@@ -1,0 +1,44 @@
+"""``Configured``: modules that are a function and a table of its options."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ...tensor import Tensor
+from .module import Module
+
+REQUIRED = inspect.Parameter.empty
+
+
+class Configured(Module):
+    """A module whose constructor takes ``options``, which become attributes of those names.
+
+    options: name and default of each, in PyTorch's order. Options named in ``tensor_options``
+    become buffers.
+    """
+
+    function: Callable[..., Tensor]
+    options: dict[str, Any] = {}
+    tensor_options: tuple[str, ...] = ()
+    __signature__: inspect.Signature
+
+    def __init_subclass__(cls) -> None:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        cls.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, kind, default=d) for name, d in cls.options.items()]
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__()
+        try:
+            bound = self.__signature__.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}") from None
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            if name in self.tensor_options:
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)

@@ -1,0 +1,82 @@
+"""Moving a module: ``to``, ``double``, ``cuda`` and their kin, over parameters and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.modes import no_grad
+from ...device import Device, to_device
+from ...dtype import DType, float32, float64, to_dtype
+from ...errors import DTypeError
+from ...tensor import Tensor
+
+__all__ = ["Convertible"]
+
+
+class Convertible:
+    """The part of ``Module`` that replaces the memory of what is registered."""
+
+    def _apply(self, convert: Callable[[Tensor], Tensor]) -> Any:
+        """Put ``convert(x)`` in place of each parameter's memory, gradient and each buffer."""
+        with no_grad():
+            for module in self.modules():  # type: ignore[attr-defined]
+                for parameter in module._parameters.values():
+                    if parameter is None:
+                        continue
+                    grad, parameter.grad = parameter.grad, None
+                    parameter.data = convert(parameter.data)
+                    if grad is not None:
+                        parameter.grad = convert(grad)
+                for name, buffer in module._buffers.items():
+                    if buffer is not None:
+                        module._put("_buffers", name, convert(buffer))
+        return self
+
+    def _to_dtype(self, dtype: DType) -> Any:
+        return self._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)
+
+    def to(self, *args: Any, device: Any = None, dtype: Any = None) -> Any:
+        """Move to a device, a floating dtype, or both; or to those of a tensor. In place.
+
+        Integer tensors keep their dtype. ``to("cpu")``, ``to(ng.float64)``, ``to(x)``.
+        """
+        for value in args:
+            if isinstance(value, Tensor):
+                device, dtype = value.device, value.dtype
+            elif isinstance(value, DType):
+                dtype = value
+            elif isinstance(value, (str, Device)):
+                device = value
+            elif value is not None and not isinstance(value, bool):  # bool: non_blocking
+                raise TypeError(f"to: expected a device, dtype or Tensor, got {value!r}.")
+        if dtype is not None:
+            dtype = to_dtype(dtype)
+            if not dtype.is_floating_point:
+                raise DTypeError(f"to: Module.to only accepts floating point dtypes, got {dtype}.")
+        if device is not None:
+            place = to_device(device)
+            self._apply(lambda x: x.to(place))
+        return self if dtype is None else self._to_dtype(dtype)
+
+    def float(self) -> Any:
+        """Convert floating parameters and buffers to float32."""
+        return self._to_dtype(float32)
+
+    def double(self) -> Any:
+        """Convert floating parameters and buffers to float64."""
+        return self._to_dtype(float64)
+
+    def half(self) -> Any:
+        """Raise: there is no float16 on the CPU."""
+        raise DTypeError("half: numbagrad has no float16. Use .float().")
+
+    def cpu(self) -> Any:
+        """Move to the CPU."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: Any = None) -> Any:
+        """Move to a GPU; a DeviceError where there is none."""
+        if isinstance(device, int):
+            device = f"cuda:{device}"
+        return self.to(device=device or "cuda")

@@ -1,0 +1,94 @@
+"""Losses as modules: each is the functional twin and its options, one row per class."""
+
+from __future__ import annotations
+
+from ...tensor import Tensor
+from .. import functional as F
+from .configured import Configured
+
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+]
+
+
+class Loss(Configured):
+    """A loss of input and target.
+
+    reduction: "mean", "sum" or "none". weight and pos_weight, where a loss has them, are buffers.
+    """
+
+    options = {"reduction": "mean"}
+    tensor_options = ("weight", "pos_weight")
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """The loss of ``input`` against ``target``."""
+        return type(self).function(input, target, **{n: getattr(self, n) for n in self.options})
+
+
+class MSELoss(Loss):
+    """Squared differences."""
+
+    function = staticmethod(F.mse_loss)
+
+
+class L1Loss(Loss):
+    """Absolute differences."""
+
+    function = staticmethod(F.l1_loss)
+
+
+class SmoothL1Loss(Loss):
+    """Squared within beta of zero, absolute beyond (Girshick, 2015)."""
+
+    function = staticmethod(F.smooth_l1_loss)
+    options = {"reduction": "mean", "beta": 1.0}
+
+
+class HuberLoss(Loss):
+    """Squared within delta of zero, absolute times delta beyond (Huber, 1964)."""
+
+    function = staticmethod(F.huber_loss)
+    options = {"reduction": "mean", "delta": 1.0}
+
+
+class CrossEntropyLoss(Loss):
+    """Negative log-likelihood of softmax: input (n, classes, ...), target indices or chances."""
+
+    function = staticmethod(F.cross_entropy)
+    options = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+
+
+class NLLLoss(Loss):
+    """Negative log-likelihood: input log-chances (n, classes, ...), target indices."""
+
+    function = staticmethod(F.nll_loss)
+    options = {"weight": None, "ignore_index": -100, "reduction": "mean"}
+
+
+class BCELoss(Loss):
+    """Cross entropy of chances in [0, 1] against targets in [0, 1]."""
+
+    function = staticmethod(F.binary_cross_entropy)
+    options = {"weight": None, "reduction": "mean"}
+
+
+class BCEWithLogitsLoss(Loss):
+    """Cross entropy of sigmoid(input) against targets in [0, 1]."""
+
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+    options = {"weight": None, "reduction": "mean", "pos_weight": None}
+
+
+class KLDivLoss(Loss):
+    """Kullback-Leibler divergence: input log-chances, target chances (or logs: log_target)."""
+
+    function = staticmethod(F.kl_div)
+    options = {"reduction": "mean", "log_target": False}

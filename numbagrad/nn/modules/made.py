@@ -1,0 +1,16 @@
+"""How layers make their parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...device import cpu, to_device
+from ...dtype import get_default_dtype, to_dtype
+from ...ops.base import new_empty
+from ..parameter import Parameter
+
+
+def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
+    """An uninitialised parameter; by default on the CPU and of the default dtype."""
+    kind = get_default_dtype() if dtype is None else to_dtype(dtype)
+    return Parameter(new_empty(shape, kind, cpu if device is None else to_device(device)))

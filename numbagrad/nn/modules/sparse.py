@@ -1,0 +1,72 @@
+"""``Embedding``: rows of a table looked up by index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...autograd.modes import no_grad
+from ...tensor import Tensor
+from .. import functional, init
+from ..parameter import Parameter
+from .made import new_parameter
+from .module import Module
+
+__all__ = ["Embedding"]
+
+
+class Embedding(Module):
+    """Rows of weight (num_embeddings, embedding_dim): indices (...) to (..., embedding_dim).
+
+    weight starts standard normal. padding_idx: a row that starts at zero and gets no gradient.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(
+                    f"Embedding: Padding_idx must be within num_embeddings, got {padding_idx} for "
+                    f"{num_embeddings}."
+                )
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = padding_idx
+        self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].zero_()
+
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """A table that shares the memory of ``embeddings`` (rows, dim); frozen unless told."""
+        if embeddings.dim() != 2:
+            raise ValueError(
+                f"from_pretrained: Embeddings parameter is expected to be 2-dimensional, got "
+                f"{embeddings.shape}."
+            )
+        made = cls(*embeddings.shape, padding_idx=padding_idx)
+        made.weight = Parameter(embeddings, requires_grad=not freeze)
+        return made
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The rows at ``input``."""
+        return functional.embedding(input, self.weight, self.padding_idx)
+
+    def extra_repr(self) -> str:
+        shown = f"{self.num_embeddings}, {self.embedding_dim}"
+        return shown if self.padding_idx is None else f"{shown}, padding_idx={self.padding_idx}"

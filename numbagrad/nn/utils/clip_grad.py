@@ -1,0 +1,108 @@
+"""Clipping gradients in place: all of a dtype in one launch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ...autograd.modes import no_grad
+from ...dtype import get_default_dtype, promote_types
+from ...kernels.cpu import optim as kernels
+from ...kernels.machine import empty, launch, view
+from ...ops.base import contiguous, new_empty, reshaped
+from ...tensor import Tensor
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale all gradients so that their norm, as of one long vector, is at most ``max_norm``.
+
+    norm_type: the p of the norm, positive; ``math.inf`` for the largest absolute value. The factor
+    is ``min(1, max_norm / (norm + 1e-6))``. Returns the norm before clipping. Sums are accumulated
+    in float64. foreach: accepted for PyTorch's sake; the gradients are always one list.
+
+    >>> import numbagrad as ng
+    >>> x = ng.tensor([3.0, 4.0], requires_grad=True)
+    >>> x.grad = ng.tensor([3.0, 4.0])
+    >>> clip_grad_norm_([x], 1.0)
+    tensor(5.)
+    """
+    grads = _gradients(parameters)
+    norm = _total_norm(grads, norm_type, error_if_nonfinite)
+    largest = float(max_norm)
+    _change(grads, kernels.clip_norm, [norm._array], lambda: (largest,))
+    return reshaped(norm, ())
+
+
+def get_total_norm(
+    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """The norm of all ``tensors`` as of one long vector; see ``clip_grad_norm_``."""
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return reshaped(_total_norm(tensors, norm_type, error_if_nonfinite), ())
+
+
+def _total_norm(tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    """The norm, as one element in one dimension."""
+    power = float(norm_type)
+    if not power > 0:
+        raise ValueError(f"clip_grad_norm_: norm_type must be positive, got {norm_type}.")
+    dtype = get_default_dtype()
+    for i, tensor in enumerate(tensors):
+        dtype = tensor.dtype if i == 0 else promote_types(dtype, tensor.dtype)
+    groups = list(_by_dtype(tensors).values())
+    sums = empty((len(groups),), np.dtype(np.float64))
+    for k, group in enumerate(groups):
+        arrays = [contiguous(tensor)._array for tensor in group]
+        launch(kernels.power_sums, view(sums, (1,), (1,), k), arrays, lambda: (power,))
+    norm = new_empty((1,), dtype)
+    launch(kernels.norm_of_sums, norm._array, sums, power)
+    if error_if_nonfinite and not math.isfinite(norm.item()):
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            f"so it cannot be clipped. Pass error_if_nonfinite=False to scale by it anyway."
+        )
+    return norm
+
+
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
+    """Move every element of the gradients into ``-clip_value .. clip_value``; NaN stays NaN."""
+    largest = float(clip_value)
+    _change(_gradients(parameters), kernels.clip_value, [], lambda: (largest,))
+
+
+def _gradients(parameters: Any) -> list[Tensor]:
+    parameters = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [p._grad for p in parameters if p._grad is not None]
+
+
+def _by_dtype(tensors: Iterable[Tensor]) -> dict[Any, list[Tensor]]:
+    groups: dict[Any, list[Tensor]] = {}
+    for tensor in tensors:
+        groups.setdefault(tensor._dtype, []).append(tensor)
+    return groups
+
+
+def _change(grads: list[Tensor], kernel: Any, arrays: list[Any], scalars: Any) -> None:
+    """Run ``kernel`` on the gradients of each dtype and note the change."""
+    for group in _by_dtype(grads).values():
+        dense = [contiguous(grad) for grad in group]
+        launch(kernel, [grad._array for grad in dense], *arrays, scalars)
+        with no_grad():
+            for grad, changed in zip(group, dense, strict=True):
+                if grad is changed:
+                    grad._bump_version()
+                else:
+                    grad.copy_(changed)

@@ -1,0 +1,67 @@
+"""``functional_call``: a module's forward with other tensors in place of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...tensor import Tensor
+
+__all__ = ["functional_call"]
+
+
+def functional_call(
+    module: Any,
+    parameters_and_buffers: Mapping[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    strict: bool = False,
+) -> Any:
+    """``module(*args, **kwargs)`` with the named tensors in place of its parameters and buffers.
+
+    parameters_and_buffers: by dotted name; the gradient flows to these tensors. A parameter that
+    the module holds under several names is replaced under all of them. args: a tuple, or the one
+    argument. strict: all names must be given. The module is as before afterwards.
+
+    >>> import numbagrad as ng
+    >>> layer = ng.nn.Linear(1, 1, bias=False)
+    >>> functional_call(layer, {"weight": ng.ones(1, 1)}, ng.ones(1, 1)).tolist()
+    [[1.0]]
+    """
+    slots = _slots(module)
+    unknown = [name for name in parameters_and_buffers if name not in slots]
+    missing = [name for name in slots if name not in parameters_and_buffers]
+    if unknown or (strict and missing):
+        raise RuntimeError(
+            f"functional_call: the names do not match those of {type(module).__name__}. Unexpected "
+            f"key(s): {', '.join(unknown) or 'none'}. Missing key(s): {', '.join(missing)}."
+        )
+    given: dict[int, Tensor] = {}
+    for name, tensor in parameters_and_buffers.items():
+        owner, table, key = slots[name]
+        given[id(owner.__dict__[table][key])] = tensor
+    replaced = []
+    if args is None:
+        args = ()
+    try:
+        for owner, table, key in slots.values():
+            held = owner.__dict__[table][key]
+            if id(held) in given:
+                replaced.append((owner, table, key, held))
+                owner._put(table, key, given[id(held)])
+        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+    finally:
+        for owner, table, key, held in replaced:
+            owner._put(table, key, held)
+
+
+def _slots(module: Any) -> dict[str, tuple[Any, str, str]]:
+    """Where each named parameter and buffer stands: its module, table and key."""
+    found = {}
+    for path, owner in module.named_modules(remove_duplicate=False):
+        for table in ("_parameters", "_buffers"):
+            for key, held in owner.__dict__[table].items():
+                if held is not None:
+                    found[f"{path}.{key}" if path else key] = (owner, table, key)
+    return found

@@ -1,0 +1,123 @@
+"""Further activations, each a scalar formula; relu, gelu and their like are in ``formulas.py``."""
+
+from __future__ import annotations
+
+import math
+
+from ..kernels import formula as scalar
+from .pointwise import Elementwise
+
+__all__ = [
+    "celu",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "mish",
+    "selu",
+    "softshrink",
+    "softsign",
+    "tanhshrink",
+    "threshold",
+]
+
+
+class Hardtanh(Elementwise):
+    """x limited to [min_val, max_val]; gradient 0 at the limits."""
+
+    def formula(x, min_val=-1.0, max_val=1.0):
+        return max_val if x > max_val else (min_val if x < min_val else x)
+
+    def grad_x(g, x, min_val, max_val):
+        return g if x > min_val and x < max_val else 0
+
+
+class Selu(Elementwise):
+    """Elu scaled so that activations normalise themselves (Klambauer et al., 2017)."""
+
+    def formula(x):
+        tail = 1.6732632423543772 * math.expm1(x)
+        return 1.0507009873554805 * (x if x > 0 else tail)
+
+
+class Celu(Elementwise):
+    """x where positive, else alpha * (exp(x / alpha) - 1) (Barron, 2017)."""
+
+    def formula(x, alpha=1.0):
+        return x if x > 0 else alpha * math.expm1(x / alpha)
+
+
+class Softsign(Elementwise):
+    """x / (1 + abs(x))."""
+
+    def formula(x):
+        return x / (1 + abs(x))
+
+    def grad_x(g, x):
+        return g / ((1 + abs(x)) * (1 + abs(x)))
+
+
+class Tanhshrink(Elementwise):
+    """x - tanh(x)."""
+
+    def formula(x):
+        return x - math.tanh(x)
+
+
+class Hardshrink(Elementwise):
+    """x outside of [-lambd, lambd], else 0."""
+
+    def formula(x, lambd=0.5):
+        return 0 if x >= -lambd and x <= lambd else x
+
+
+class Softshrink(Elementwise):
+    """x moved by lambd towards 0, and 0 within lambd of it."""
+
+    def formula(x, lambd=0.5):
+        return x - lambd if x > lambd else (x + lambd if x < -lambd else x * 0)
+
+
+class Threshold(Elementwise):
+    """x where above threshold, else value."""
+
+    def formula(x, threshold, value):
+        return value if x <= threshold else x
+
+
+class Hardsigmoid(Elementwise):
+    """x / 6 + 1 / 2, limited to [0, 1]; gradient 0 at the limits."""
+
+    def formula(x):
+        return 0 if x <= -3 else (1 if x >= 3 else x / 6 + 0.5)
+
+
+class Hardswish(Elementwise):
+    """x * hardsigmoid(x) (Howard et al., 2019)."""
+
+    def formula(x):
+        return 0 if x <= -3 else (x if x >= 3 else x * (x / 6 + 0.5))
+
+
+class Mish(Elementwise):
+    """x * tanh(softplus(x)) (Misra, 2019)."""
+
+    def formula(x):
+        return x * math.tanh(max(x, 0) + math.log1p(math.exp(-abs(x))))
+
+    def grad_x(g, x):
+        t = math.tanh(max(x, 0) + math.log1p(math.exp(-abs(x))))
+        return g * (t + x * (1 - t * t) * scalar.sigmoid(x))
+
+
+hardtanh = Hardtanh.function
+selu = Selu.function
+celu = Celu.function
+softsign = Softsign.function
+tanhshrink = Tanhshrink.function
+hardshrink = Hardshrink.function
+softshrink = Softshrink.function
+threshold = Threshold.function
+hardsigmoid = Hardsigmoid.function
+hardswish = Hardswish.function
+mish = Mish.function
