@@ -36,6 +36,7 @@ OUR_FILES: set[str] = set()
 """Source files of this package; the user's line is the first frame outside of them."""
 
 Location = tuple[Any, int]
+NUMBERS = frozenset((float, int, bool))
 
 
 def register_files() -> None:
@@ -105,6 +106,7 @@ class Node:
     saved: tuple[Any, ...] | None = ()
     versions: tuple[int, ...] | None = None
     where: Location | None = None
+    hooked: bool = False  # whether any of the following is set
     tensor_hooks: dict[int, dict[int, Callable]] | None = None
     pre_hooks: dict[int, Callable] | None = None
     post_hooks: dict[int, Callable] | None = None
@@ -145,14 +147,17 @@ class Node:
                 f"saved tensors after they were freed). Pass retain_graph=True to the first "
                 f"backward, or compute the graph again."
             )
-        values = []
+        values = list(saved)
         for i, value in enumerate(saved):
-            counter = getattr(value, "_counter", None)
+            if value is None or type(value) in NUMBERS:
+                continue
+            counter = value._counter
             if counter is not None:
                 expected = 0 if self.versions is None else self.versions[i]
                 if counter.value != expected:
                     self._fail_version(value, counter, expected)
-            values.append(value.restore(self) if type(value) is SavedOutput else value)
+                if type(value) is SavedOutput:
+                    values[i] = value.restore(self)
         return values
 
     def _fail_version(self, value: Any, counter: Counter, expected: int) -> None:
@@ -164,25 +169,30 @@ class Node:
             f"a clone instead, or change it after backward."
         )
 
-    def release(self) -> None:
-        """Let go of the saved values."""
-        if self.saved:
-            self.saved = None
-
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node; it may return new ones."""
+        self.hooked = True
         if self.post_hooks is None:
             self.post_hooks = {}
         return RemovableHandle(self.post_hooks, hook)
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_outputs)`` before this node; it may return new ones."""
+        self.hooked = True
         if self.pre_hooks is None:
             self.pre_hooks = {}
         return RemovableHandle(self.pre_hooks, hook)
 
+    def retain(self, index: int, tensor: Any) -> None:
+        """Let the gradient of output ``index`` be kept in ``tensor.grad``."""
+        self.hooked = True
+        if self.retained is None:
+            self.retained = {}
+        self.retained[index] = weakref.ref(tensor)
+
     def add_tensor_hook(self, index: int, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad)`` with the gradient of output ``index``; it may return a new one."""
+        self.hooked = True
         if self.tensor_hooks is None:
             self.tensor_hooks = {}
         return RemovableHandle(self.tensor_hooks.setdefault(index, {}), hook)
@@ -240,9 +250,10 @@ class AccumulateGrad(Node):
         elif grad_mode.enabled:
             leaf._grad = held + grads[0]
         else:
-            held.add_(grads[0])
-        for hook in list((self.post_hooks or {}).values()):
-            hook(leaf)
+            held._add_in_place(grads[0])
+        if self.post_hooks:
+            for hook in list(self.post_hooks.values()):
+                hook(leaf)
 
 
 class _Probe:
@@ -354,18 +365,20 @@ def run_backward(
             wanted.setdefault(node, {})[index] = None
         needed = _leading_to(order, set(wanted))
     pending: dict[Node, Any] = {}
+    owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
     for edge, grad in roots:
-        _give(pending, edge, grad)
+        _give(pending, owned, edge, grad)
     previous = grad_mode.enabled
     grad_mode.enabled = create_graph
+    take = pending.pop
     try:
         for node in order:
-            held = pending.pop(node, None)
+            held = take(node, None)
             if held is None or (needed is not None and node not in needed):
                 continue
             grads = held if node.outputs > 1 else [held]
             held = grad = None
-            if node.tensor_hooks or node.pre_hooks or node.retained or node in wanted:
+            if node.hooked or node in wanted:
                 grads = _before(node, grads, wanted.get(node))
             if type(node) is AccumulateGrad:
                 if accumulate and grads[0] is not None:
@@ -374,14 +387,17 @@ def run_backward(
             if needed is not None and not _continues(node, needed):
                 continue
             results = node.run(grads)
-            if node.post_hooks:
+            if node.hooked and node.post_hooks:
                 results = _after(node, results, grads)
-            if not retain_graph:
-                node.release()
+            if not retain_graph and node.saved:
+                node.saved = None
             del grads
             for edge, grad in zip(node.edges, results, strict=False):
                 if edge is not None and grad is not None:
-                    _give(pending, edge, grad)
+                    if edge in pending or type(edge) is Edge:
+                        _give(pending, owned, edge, grad)
+                    else:
+                        pending[edge] = grad
             grad = results = None
     finally:
         grad_mode.enabled = previous
@@ -394,16 +410,23 @@ def _continues(node: Node, needed: set[Node]) -> bool:
     return any((e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None)
 
 
-def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
+def _give(pending: dict[Node, Any], owned: set[Node], edge: Any, grad: Any) -> None:
+    """Add ``grad`` to what waits at ``edge``."""
     if type(edge) is Edge:
         node, index = edge.node, edge.index
         grads = pending.get(node)
         if grads is None:
             grads = pending[node] = [None] * node.outputs
         grads[index] = grad if grads[index] is None else grads[index] + grad
+        return
+    held = pending.get(edge)
+    if held is None:
+        pending[edge] = grad
+    elif edge in owned and not grad_mode.enabled:
+        held._add_in_place(grad)
     else:
-        held = pending.get(edge)
-        pending[edge] = grad if held is None else held + grad
+        pending[edge] = held + grad
+        owned.add(edge)
 
 
 def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:

@@ -7,7 +7,6 @@ with ``wrap(array, dtype)``.
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -18,7 +17,6 @@ from . import dtype as dtypes
 from . import printing
 from .dtype import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
-from .kernels.intrinsics import FLAT_RANK
 from .tape import (
     AccumulateGrad,
     Counter,
@@ -101,7 +99,6 @@ class Tensor:
             array = np.empty(shape, default.numpy)
         self._array = array
         self._dtype = default
-        self._flat = array.ndim <= FLAT_RANK
 
     # -- construction inside the package ---------------------------------------------------------
 
@@ -343,9 +340,7 @@ class Tensor:
             )
         if not self.is_leaf and not self._retain:
             node, index = split_edge(self._edge)
-            if node.retained is None:
-                node.retained = {}
-            node.retained[index] = weakref.ref(self)
+            node.retain(index, self)
             self._retain = True
 
     @property
@@ -507,7 +502,6 @@ _new = object.__new__
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
     tensor = _new(cls)
     tensor._array, tensor._dtype = array, dtypes.from_numpy(array.dtype)
-    tensor._flat = array.ndim <= FLAT_RANK
     return tensor.requires_grad_(requires_grad)
 
 
@@ -516,15 +510,13 @@ def wrap(array: Any, dtype: DType) -> Tensor:
     tensor = _new(Tensor)
     tensor._array = array
     tensor._dtype = dtype
-    if len(array.shape) > FLAT_RANK:
-        tensor._flat = False
     return tensor
 
 
 def wrap_any(array: np.ndarray) -> Tensor:
     """A tensor without history on an array of any layout."""
     tensor = wrap(array, dtypes.from_numpy(array.dtype))
-    tensor._flat = array.flags.c_contiguous and array.ndim <= FLAT_RANK
+    tensor._flat = array.flags.c_contiguous
     return tensor
 
 

@@ -143,7 +143,8 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     fastmath = {"contract", "nsz", "arcp"}
     if options.pop("reassoc", False):
         fastmath.add("reassoc")
-    dispatcher = numba.njit(nogil=True, error_model="numpy", fastmath=fastmath, **options)(function)
+    options = {"nogil": True, "error_model": "numpy", **options}
+    dispatcher = numba.njit(fastmath=fastmath, **options)(function)
     if not numba.config.DISABLE_JIT:
         if source is None:
             source = inspect.getsource(function)

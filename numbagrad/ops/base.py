@@ -15,7 +15,6 @@ from ..dtype import DType
 from ..errors import DeviceError, DimError, ShapeError
 from ..kernels import machine
 from ..kernels.formula import Formula, symbol
-from ..kernels.intrinsics import FLAT_RANK
 from ..kernels.loops import ElementwiseKernel
 from ..tape import SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
@@ -161,7 +160,7 @@ def make_view(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: i
     out = _new(Tensor)
     out._array = array
     out._dtype = x._dtype
-    out._flat = len(array.shape) <= FLAT_RANK and array.flags.c_contiguous
+    out._flat = array.flags.c_contiguous
     if x._device is not devices.cpu:
         out._device = x._device
     counter = x._counter

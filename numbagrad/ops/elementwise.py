@@ -13,7 +13,7 @@ from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
 from .base import Op, as_operand, copy_kernel, new_empty
-from .pointwise import elementwise
+from .pointwise import _binary, elementwise
 
 # -- conversions and copies ------------------------------------------------------------------------
 
@@ -82,6 +82,26 @@ def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
 def type_as(x: Tensor, other: Tensor) -> Tensor:
     """``x`` in the dtype of ``other``."""
     return cast(x, other._dtype)
+
+
+def _add_in_place(x: Tensor, y: Tensor) -> None:
+    """x += y outside the tape: how gradients accumulate."""
+    found = f.Add.op.fast.get(x._dtype)
+    a, b = x._array, y._array
+    if (
+        found is not None
+        and x._flat
+        and y._flat
+        and y._dtype is x._dtype
+        and a.shape == b.shape
+        and a.size < found[3]
+        and not machine.recording
+    ):
+        found[0](a, a, b)
+    else:
+        machine.launch(f.Add.op.kernel, a, a, b)
+    if x._counter is not None:
+        x._counter.bump()
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
@@ -342,6 +362,7 @@ def _dtype_method(dtype: DType) -> Any:
 
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC if name != "where"}
 METHODS |= {
+    "_add_in_place": _add_in_place,
     "to": to,
     "type_as": type_as,
     "where": lambda x, condition, y: where(condition, x, y),
@@ -367,20 +388,23 @@ def _reflected(op: Any) -> Any:
     return lambda x, y: op(y, x)
 
 
-def _mod(x: Tensor, y: Any) -> Tensor:
-    return f.Remainder.op.binary(x, y)
+def _operator(formula: Any) -> Any:
+    return _binary(formula.op, operator=True)
+
+
+_mod = _operator(f.Remainder)
 
 
 OPERATORS: dict[str, Any] = {
-    "__add__": f.Add.op.binary,
-    "__radd__": f.Add.op.binary,
+    "__add__": _operator(f.Add),
+    "__radd__": _operator(f.Add),
     "__sub__": sub,
     "__rsub__": _reflected(sub),
-    "__mul__": f.Mul.op.binary,
-    "__rmul__": f.Mul.op.binary,
-    "__truediv__": f.Div.op.binary,
+    "__mul__": _operator(f.Mul),
+    "__rmul__": _operator(f.Mul),
+    "__truediv__": _operator(f.Div),
     "__rtruediv__": _reflected(f.Div.op.binary),
-    "__floordiv__": f.FloorDivide.op.binary,
+    "__floordiv__": _operator(f.FloorDivide),
     "__rfloordiv__": _reflected(f.FloorDivide.op.binary),
     "__mod__": _mod,
     "__rmod__": _reflected(_mod),
@@ -388,12 +412,12 @@ OPERATORS: dict[str, Any] = {
     "__rpow__": _reflected(f.Pow.op.binary),
     "__neg__": neg,
     "__abs__": abs,
-    "__eq__": f.Eq.op.binary,
-    "__ne__": f.Ne.op.binary,
-    "__lt__": f.Lt.op.binary,
-    "__le__": f.Le.op.binary,
-    "__gt__": f.Gt.op.binary,
-    "__ge__": f.Ge.op.binary,
+    "__eq__": _operator(f.Eq),
+    "__ne__": _operator(f.Ne),
+    "__lt__": _operator(f.Lt),
+    "__le__": _operator(f.Le),
+    "__gt__": _operator(f.Gt),
+    "__ge__": _operator(f.Ge),
     "__and__": bitwise_and,
     "__or__": bitwise_or,
     "__xor__": bitwise_xor,

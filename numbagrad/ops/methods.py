@@ -40,8 +40,10 @@ def install() -> list[ModuleType]:
 
 def _operator(name: str, function: object) -> object:
     """``function`` as an operator: foreign operands are handed back to Python."""
-    if name in ("__neg__", "__abs__", "__invert__"):
-        return lambda x: function(x)  # type: ignore[operator]
+    if getattr(function, "__name__", "") == "binary":  # it hands foreign operands back itself
+        return function
+    if name in ("__neg__", "__abs__", "__invert__", "__getitem__", "__setitem__"):
+        return function
 
     def operator(x: Tensor, y: object) -> object:
         try:
