@@ -15,7 +15,7 @@ from typing import Any
 from ..autograd.function import check_in_place
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..tape import grad_mode
+from ..tape import Node, grad_mode, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
 
@@ -118,6 +118,20 @@ def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
     node._attach([output], edges)
 
 
+def _save_original(x: Tensor, node: Node) -> None:
+    """Where ``node`` has saved ``x``, which is about to change, let it keep a copy."""
+    saved = node.saved
+    if not saved or not any([value is x for value in saved]):
+        return
+    original = new_empty(x._array.shape, x._dtype, x._device)
+    machine.launch(copy_kernel, original._array, x._array)
+    original._edge = x._edge
+    node.saved = tuple([original if value is x else value for value in saved])
+    if node.versions is not None:
+        pairs = zip(saved, node.versions, strict=True)
+        node.versions = tuple([0 if value is x else version for value, version in pairs])
+
+
 def _refresh_views(base: Tensor) -> None:
     """Give every living view of ``base`` a history that reads from ``base`` as it is now."""
     for reference in list(base._views or ()):
@@ -167,6 +181,8 @@ def in_place(name: str, function: Callable) -> Callable:
                 f"{name}: result type {out._dtype} can't be cast to the desired output type "
                 f"{x._dtype}. Use the op without _, or convert x first."
             )
+        if out._edge is not None:
+            _save_original(x, split_edge(out._edge)[0])
         return assign(x, out, name)
 
     method.__name__ = name
