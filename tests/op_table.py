@@ -309,7 +309,8 @@ def binary(
         return calls
 
     options.setdefault("dtypes", NUMBERS)
-    two, three = np.ones((2, 3), "float32"), np.ones((2, 4), "float32")
+    kind = options["dtypes"][0]
+    two, three = np.ones((2, 3), kind), np.ones((2, 4), kind)
     errors = options.pop("errors", ())
     mismatch = wrong(two, three, raises=RuntimeError, words="must match")
     return Case(name, samples, oracle, errors=(mismatch, *errors), **options)
