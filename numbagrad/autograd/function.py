@@ -102,6 +102,7 @@ class FunctionCtx(Recorded):
     _function: type[Function]
     _input_meta: Sequence[Any] = ()
     _finished: bool = False
+    _loose: tuple[str, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (inputs, outputs, intermediates; or None) for backward; call it once."""
@@ -220,6 +221,15 @@ class FunctionCtx(Recorded):
         self._input_meta = [
             (a._array.shape, a._dtype) if isinstance(a, Tensor) else None for a in args
         ]
+        # Intermediates kept as attributes lead to second derivatives as wrong as saved ones.
+        for value in self.__dict__.values():
+            if type(value) is Tensor:
+                self._loose = tuple(
+                    name
+                    for name, held in self.__dict__.items()
+                    if type(held) is Tensor and type(self._keep(held, args, ())) is _Intermediate
+                )
+                break
 
     def _keep(self, tensor: Tensor | None, args: tuple, outputs: list) -> Any:
         if tensor is None:
@@ -250,7 +260,13 @@ class FunctionCtx(Recorded):
             )
         if self._materialize:
             grads = self._materialised(grads)
-        result = function.backward(self, *grads)
+        kept = {name: self.__dict__[name] for name in self._loose} if grad_mode.enabled else {}
+        try:
+            for name, tensor in kept.items():
+                self.__dict__[name] = self._restore_intermediate(tensor)
+            result = function.backward(self, *grads)
+        finally:
+            self.__dict__.update(kept)
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         expected = self.num_inputs
         extra = results[expected:]

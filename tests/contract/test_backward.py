@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 import numbagrad as ng
@@ -330,6 +332,33 @@ def test_B6_the_second_derivative_raises_also_beside_a_path_that_is_right():
     with pytest.raises(GradError, match="SavesIntermediate"):
         (gx + x).sum().backward()
     assert x.grad is None
+
+
+def test_B6_an_intermediate_kept_as_an_attribute_is_no_way_round():
+    class KeepsIntermediate(SavesIntermediate):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.up, ctx.down, ctx.x = x.exp(), (-x).exp(), x
+            return (ctx.up - ctx.down) * 0.5
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (ctx.up + ctx.down) * 0.5
+
+    class UsesInput(KeepsIntermediate):
+        @staticmethod
+        def backward(ctx, g):
+            return g * (ctx.x.exp() + (-ctx.x).exp()) * 0.5
+
+    x = leaf(1.0)
+    (gx,) = ng.autograd.grad(KeepsIntermediate.apply(x).sum(), x, create_graph=True)
+    with pytest.raises(GradError, match="KeepsIntermediate"):
+        (gx + x).sum().backward()
+    (gx,) = ng.autograd.grad(UsesInput.apply(x).sum(), x, create_graph=True)
+    (ggx,) = ng.autograd.grad(gx, x)
+    assert ggx.tolist() == pytest.approx([math.sinh(1.0)])
+    KeepsIntermediate.apply(x).sum().backward()
+    assert x.grad.tolist() == pytest.approx([math.cosh(1.0)])
 
 
 def test_B6_saved_intermediates_that_are_not_floating_are_constants():
