@@ -579,6 +579,59 @@ def test_B7_hooks_on_nodes():
     assert len(after) == 1 and len(before) == 2
 
 
+def test_B7_grad_of_the_output_itself_and_of_an_input_asked_for_twice():
+    x = leaf(2.0)
+    y = x * 3.0
+    gy, gx, again = ng.autograd.grad(y, (y, x, x))
+    assert (gy.tolist(), gx.tolist(), again.tolist()) == ([1.0], [3.0], [3.0])
+
+
+def test_B7_a_backward_pass_inside_backward():
+    class Inner(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with ng.enable_grad():
+                again = x.detach().requires_grad_()
+                (slope,) = ng.autograd.grad((again * again * again).sum(), again)
+            assert not ng.is_grad_enabled()
+            return g * slope
+
+    x = leaf(2.0)
+    (Inner.apply(x) * 2.0).sum().backward()
+    assert x.grad.tolist() == [24.0]
+
+
+def test_B7_in_place_on_a_constant_makes_it_part_of_the_graph():
+    x = leaf(1.0, 2.0)
+    total = ng.zeros(2)
+    total += x * 3.0
+    total[0] *= x[1]
+    assert total.requires_grad and not total.is_leaf
+    total.sum().backward()
+    assert total.tolist() == [6.0, 6.0]
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_B7_a_view_follows_its_base_through_a_change_in_place():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    base = x * 1.0
+    view = base.view(2, 2)
+    base.mul_(2.0)
+    view[1].mul_(5.0)
+    assert base.tolist() == [2.0, 4.0, 30.0, 40.0]
+    (view * ng.tensor([[1.0, 2.0], [3.0, 4.0]])).sum().backward(retain_graph=True)
+    assert x.grad.tolist() == [2.0, 4.0, 30.0, 40.0]
+    x.grad = None
+    base.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 10.0, 10.0]
+
+
 def test_B7_grad_mode_switches():
     x = leaf(1.0)
     with ng.no_grad():
