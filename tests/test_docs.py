@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import doctest
+import linecache
 import re
 from importlib import import_module
 from pathlib import Path
@@ -29,11 +30,19 @@ def blocks_of(text):
 
 
 def run_page(text, name):
-    """Run the blocks in order in one namespace, as a reader who types them all would."""
+    """Run the blocks in order in one namespace, as a reader who types them all would.
+
+    Formulas read their own source, so the page is made known to Python as a source file whose
+    prose is blank; that also makes the line numbers of errors those of the page.
+    """
+    lines = [""] * (text.count("\n") + 1)
+    for first, source in blocks_of(text):
+        lines[first - 1 : first - 1 + source.count("\n")] = source.splitlines()
+    lines = [line + "\n" for line in lines]
+    linecache.cache[str(name)] = (sum(map(len, lines)), None, lines, str(name))
     namespace = {"__name__": "page"}
-    for line, source in blocks_of(text):
-        # Blank lines in front make the line numbers of errors those of the page.
-        exec(compile("\n" * (line - 1) + source, str(name), "exec"), namespace)
+    for first, source in blocks_of(text):
+        exec(compile("\n" * (first - 1) + source, str(name), "exec"), namespace)
     return namespace
 
 

@@ -227,7 +227,7 @@ class FunctionCtx(Recorded):
                 self._loose = tuple(
                     name
                     for name, held in self.__dict__.items()
-                    if type(held) is Tensor and type(self._keep(held, args, ())) is _Intermediate
+                    if type(held) is Tensor and type(self._keep(held, args, [])) is _Intermediate
                 )
                 break
 

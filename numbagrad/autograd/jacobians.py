@@ -49,10 +49,9 @@ class Problem:
     @property
     def name(self) -> str:
         """The name of the function; that of the class for ``Op.apply``."""
-        for named in (getattr(self.func, "__self__", None), self.func, type(self.func)):
-            if hasattr(named, "__name__"):
-                return named.__name__
-        raise AssertionError("every class has a name")
+        owner = getattr(self.func, "__self__", None)
+        name = getattr(owner, "__name__", None) or getattr(self.func, "__name__", None)
+        return name or type(self.func).__name__
 
     @property
     def variables(self) -> tuple[Tensor, ...]:
@@ -104,8 +103,7 @@ class Problem:
     def directional(self, position: int, step: np.ndarray, eps: float) -> dict[int, np.ndarray]:
         """Central differences of each output that is a tensor, for a move by ``step`` = eps * u."""
         with moved(self.inputs[position], step):
-            above = self.outputs()
-            above = [values_of(o) if isinstance(o, Tensor) else None for o in above]
+            above = [values_of(o) if isinstance(o, Tensor) else None for o in self.outputs()]
         with moved(self.inputs[position], -step):
             below = self.outputs()
             return {
