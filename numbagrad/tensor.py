@@ -376,21 +376,7 @@ class Tensor:
         tensors get a gradient. retain_graph: keep saved tensors for another backward (default:
         ``create_graph``). create_graph: record the backward itself, for higher orders.
         """
-        if inputs is not None:
-            inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-            if not inputs:
-                raise GradError("backward: `inputs` argument to `backward` cannot be empty.")
-            for i, tensor in enumerate(inputs):
-                if tensor._edge is None:
-                    raise GradError(f"backward: inputs[{i}] does not require grad.")
-                if not tensor.is_leaf:
-                    tensor.retain_grad()
-        run_backward(
-            [root_of(self, gradient, "backward")],
-            retain_graph=create_graph if retain_graph is None else retain_graph,
-            create_graph=create_graph,
-            targets=None if inputs is None else [t._edge for t in inputs],
-        )
+        _accumulate([root_of(self, gradient, "backward")], retain_graph, create_graph, inputs)
 
     # -- conversions -----------------------------------------------------------------------------
 
@@ -557,6 +543,51 @@ def root_of(output: Tensor, gradient: Tensor | None, name: str) -> tuple[Any, Te
     return output._edge, gradient
 
 
+def _accumulate(
+    roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, inputs: Any
+) -> None:
+    if inputs is not None:
+        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        if not inputs:
+            raise GradError("backward: `inputs` argument to `backward` cannot be empty.")
+        for i, tensor in enumerate(inputs):
+            if tensor._edge is None:
+                raise GradError(f"backward: inputs[{i}] does not require grad.")
+            if not tensor.is_leaf:
+                tensor.retain_grad()
+    run_backward(
+        roots,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=None if inputs is None else [t._edge for t in inputs],
+    )
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+) -> None:
+    """``Tensor.backward`` of several tensors in one pass.
+
+    tensors, grad_tensors: one or a sequence each; a gradient may be None for one element.
+
+    >>> x = Tensor([2.0]).requires_grad_()
+    >>> backward([x * 2.0, x * x])
+    >>> x.grad.tolist()
+    [6.0]
+    """
+    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    given = [grad_tensors] if isinstance(grad_tensors, Tensor) else grad_tensors
+    given = [None] * len(tensors) if given is None else list(given)
+    if len(given) != len(tensors):
+        raise GradError(f"backward: got {len(tensors)} tensors and {len(given)} gradients.")
+    roots = [root_of(t, g, "backward") for t, g in zip(tensors, given, strict=True)]
+    _accumulate(roots, retain_graph, create_graph, inputs)
+
+
 def gradients(
     outputs: Any,
     inputs: Any,
@@ -602,6 +633,3 @@ def gradients(
     if not create_graph:  # an identity op hands the same object to several inputs
         found = [g if g is None or g._edge is None else g.detach() for g in found]
     return tuple(found)
-
-
-

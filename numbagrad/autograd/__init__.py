@@ -1,5 +1,6 @@
 """Automatic differentiation for users: ``Function``, ``grad``, grad modes, ``gradcheck``."""
 
+from ..tensor import backward
 from ..tensor import gradients as grad
 from .function import Function, FunctionCtx, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck

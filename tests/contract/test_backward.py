@@ -479,6 +479,14 @@ def test_B7_autograd_grad_returns_and_does_not_accumulate():
     assert x.grad is None and y.grad is None and inner.grad is None
 
 
+def test_B7_autograd_backward_of_several_tensors():
+    x = leaf(2.0)
+    ng.autograd.backward([x * 3.0, x * x], [None, ng.tensor([10.0])])
+    assert x.grad.tolist() == [43.0]
+    with pytest.raises(RuntimeError, match="2 tensors"):
+        ng.autograd.backward([x * 3.0, x * x], [ng.tensor([1.0])])
+
+
 def test_B7_autograd_grad_with_several_outputs_and_grad_outputs():
     x = leaf(1.0, 2.0)
     (gx,) = ng.autograd.grad(
