@@ -1,7 +1,7 @@
 """Optimiser updates and gradient norms over whole parameter lists, one launch each.
 
 Elements of all arrays are cut into chunks that do not depend on the number of threads; start
-reading at ``adam``. Tables named ``params grads ...`` hold ids of arrays, see ``lists.py``.
+reading at ``sgd``. Tables named ``params grads ...`` hold ids of arrays, see ``lists.py``.
 """
 
 from __future__ import annotations
@@ -99,42 +99,71 @@ def momentum_sgd(
             store_at(pt, i, x - one(lr) * d, like)
 
 
-@list_kernel(outputs=5, grain=GRAIN)
-def adam(
-    params, firsts, seconds, maxima, steps, grads, sizes, like,
-    lr, beta1, beta2, eps, decay, decoupled, amsgrad, sign,
-):  # fmt: skip
-    """Adam (Kingma and Ba 2015, algorithm 1); decoupled: AdamW (Loshchilov and Hutter 2019).
+@device
+def adam_chunk(
+    begin, end, p, m, v, w, g, like, size, scale, beta1, beta2, eps, shrink, decay, amsgrad, sign
+):
+    """Elements begin to end of one parameter; w, the largest v, counts only if amsgrad."""
+    one = like.dtype.type
+    b1, b2, c1, c2 = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2)
+    step_size, root_scale, epsilon = one(size), one(scale), one(eps)
+    kept, added, direction = one(shrink), one(decay), one(sign)
+    for i in range(begin, end):
+        x = load_at(p, i, like) * kept
+        d = direction * load_at(g, i, like)
+        if added != 0:
+            d += added * x
+        first = b1 * load_at(m, i, like) + c1 * d
+        second = b2 * load_at(v, i, like) + c2 * d * d
+        store_at(m, i, first, like)
+        store_at(v, i, second, like)
+        if amsgrad:
+            second = max(second, load_at(w, i, like))
+            store_at(w, i, second, like)
+        store_at(p, i, x - step_size * first / (np.sqrt(second) / root_scale + epsilon), like)
 
-    maxima (AMSGrad, Reddi et al. 2018) is only read and written if amsgrad.
-    """
-    p, g = data_of(params), data_of(grads)
-    m, v, w = data_of(firsts), data_of(seconds), data_of(maxima)
+
+@list_kernel(outputs=4, grain=GRAIN)
+def adam(
+    params, steps, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, sign,
+):  # fmt: skip
+    """Adam (Kingma and Ba 2015, algorithm 1); decoupled: AdamW (Loshchilov and Hutter 2019)."""
+    p, g, m, v = data_of(params), data_of(grads), data_of(firsts), data_of(seconds)
     counts = advance(steps)
     chunks = chunks_of(sizes)
-    one = like.dtype.type
-    shrink = one(1 - lr * decay) if decoupled else one(1)
-    added = one(0) if decoupled else one(decay)
-    b1, b2, c1, c2 = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2)
+    shrink = 1 - lr * decay if decoupled else 1.0
+    added = 0.0 if decoupled else decay
     for k in prange(chunks.shape[0]):
         t, begin, end = chunks[k]
-        size = one(lr / (1 - beta1 ** counts[t]))
-        scale = one(math.sqrt(1 - beta2 ** counts[t]))
-        pt, mt, vt, wt, gt = p[t], m[t], v[t], w[t], g[t]  # in locals, or LLVM reloads them
-        for i in range(begin, end):
-            x = load_at(pt, i, like) * shrink
-            d = one(sign) * load_at(gt, i, like)
-            if added != 0:
-                d += added * x
-            first = b1 * load_at(mt, i, like) + c1 * d
-            second = b2 * load_at(vt, i, like) + c2 * d * d
-            store_at(mt, i, first, like)
-            store_at(vt, i, second, like)
-            if amsgrad:
-                second = max(second, load_at(wt, i, like))
-                store_at(wt, i, second, like)
-            denominator = np.sqrt(second) / scale + one(eps)
-            store_at(pt, i, x - size * first / denominator, like)
+        size = lr / (1 - beta1 ** counts[t])
+        scale = math.sqrt(1 - beta2 ** counts[t])
+        adam_chunk(
+            begin, end, p[t], m[t], v[t], v[t], g[t], like,
+            size, scale, beta1, beta2, eps, shrink, added, False, sign,
+        )  # fmt: skip
+
+
+@list_kernel(outputs=5, grain=GRAIN)
+def amsgrad(
+    params, steps, firsts, seconds, maxima, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, sign,
+):  # fmt: skip
+    """Adam whose v never falls (Reddi et al. 2018)."""
+    p, g, m, v = data_of(params), data_of(grads), data_of(firsts), data_of(seconds)
+    w = data_of(maxima)
+    counts = advance(steps)
+    chunks = chunks_of(sizes)
+    shrink = 1 - lr * decay if decoupled else 1.0
+    added = 0.0 if decoupled else decay
+    for k in prange(chunks.shape[0]):
+        t, begin, end = chunks[k]
+        size = lr / (1 - beta1 ** counts[t])
+        scale = math.sqrt(1 - beta2 ** counts[t])
+        adam_chunk(
+            begin, end, p[t], m[t], v[t], w[t], g[t], like,
+            size, scale, beta1, beta2, eps, shrink, added, True, sign,
+        )  # fmt: skip
 
 
 @device

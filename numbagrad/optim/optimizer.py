@@ -1,0 +1,247 @@
+"""``Optimizer``: parameter groups, state, and how a step reaches the kernels.
+
+A step gathers, for each group and dtype, lists of arrays, and launches one kernel on them. Hyper-
+parameters go as a callable that reads the group, so that a recorded step follows a scheduler.
+Start reading at ``Optimizer.step``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from ..autograd.modes import enable_grad
+from ..dtype import float32
+from ..kernels.machine import launch
+from ..ops.base import contiguous, copy_kernel, full, new_empty
+from ..tape import user_location
+from ..tensor import Tensor
+
+__all__ = ["Optimizer"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """One launch: a kernel on lists of tensors: the parameters, then the optimiser's own state and
+    the gradients in the kernel's order. scalars: reads the hyper-parameters.
+    """
+
+    kernel: Any
+    lists: tuple[list[Tensor], ...]
+    scalars: Callable[[], tuple]
+
+
+class Optimizer:
+    """The base of optimisers; a subclass defines ``check`` and ``updates``.
+
+    params: tensors, ``(name, tensor)`` pairs, or dicts with ``"params"`` and options of that
+    group. defaults: options of groups that do not set them.
+    """
+
+    def __init__(self, params: Any, defaults: dict[str, Any]):
+        if isinstance(params, (Tensor, str)):
+            raise TypeError(
+                f"params argument given to the optimizer should be an iterable of Tensors or "
+                f"dicts, but got {type(params).__name__}."
+            )
+        self.defaults = defaults
+        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[dict[str, Any]] = []
+        groups = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    # -- what a subclass defines -----------------------------------------------------------------
+
+    def check(self, group: dict[str, Any]) -> None:
+        """Raise ValueError for options that make no sense."""
+
+    def updates(
+        self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]
+    ) -> Iterable[Update]:
+        """The launches that move ``params``, all of one dtype, against ``grads``."""
+        raise NotImplementedError(f"{type(self).__name__} does not define updates")
+
+    # -- a step ----------------------------------------------------------------------------------
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Move every parameter that has a gradient; returns what ``closure`` returns.
+
+        closure: computes the loss and its gradients again, with recording on.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            by_dtype: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+            for param in group["params"]:
+                grad = param._grad
+                if grad is not None:
+                    lists = by_dtype.get(param._dtype)
+                    if lists is None:
+                        lists = by_dtype[param._dtype] = ([], [])
+                    lists[0].append(param)
+                    lists[1].append(grad)
+            for params, grads in by_dtype.values():
+                for update in self.updates(group, params, grads):
+                    run(update)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for param in group["params"]:
+                if set_to_none or param._grad is None:
+                    param._grad = None
+                else:
+                    param._grad = param._grad.detach()
+                    param._grad.zero_()
+
+    def states(self, params: list[Tensor]) -> list[dict[str, Any]]:
+        """The state of each parameter, empty where it is new."""
+        state = self.state
+        return [state[param] for param in params]
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own, say a layer that is unfrozen later."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}.")
+        group = dict(param_group)
+        params = group["params"]
+        if isinstance(params, (set, frozenset)):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        params = [params] if isinstance(params, Tensor) else list(params)
+        if params and isinstance(params[0], tuple):
+            group["param_names"] = [name for name, _ in params]
+            params = [param for _, param in params]
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(f"optimizer can only optimize Tensors, got {type(param).__name__}.")
+            if not param.is_leaf:
+                raise ValueError("can't optimize a non-leaf Tensor")
+        known = {id(p) for held in self.param_groups for p in held["params"]}
+        if len({id(p) for p in params}) != len(params) or known & {id(p) for p in params}:
+            raise ValueError("some parameters appear in more than one parameter group")
+        group["params"] = params
+        for name, default in self.defaults.items():
+            group.setdefault(name, default)
+        self.check(group)
+        self.param_groups.append(group)
+
+    # -- saving ----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """State by number of parameter, and groups whose params are numbers; PyTorch's layout."""
+        numbers: dict[int, int] = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {name: value for name, value in group.items() if name != "params"}
+            for param in group["params"]:
+                numbers.setdefault(id(param), len(numbers))
+            packed["params"] = [numbers[id(param)] for param in group["params"]]
+            groups.append(packed)
+        state = {numbers[id(param)]: held for param, held in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over a copy of the state and options that ``state_dict`` returned.
+
+        Parameters are matched by position. Raises ValueError if groups or their lengths differ.
+        """
+        saved = state_dict["param_groups"]
+        if len(saved) != len(self.param_groups):
+            raise ValueError(
+                f"loaded state dict has a different number of parameter groups: {len(saved)}, "
+                f"this optimizer has {len(self.param_groups)}."
+            )
+        ours: dict[int, Tensor] = {}
+        for group, other in zip(self.param_groups, saved, strict=True):
+            if len(group["params"]) != len(other["params"]):
+                raise ValueError(
+                    f"loaded state dict contains a parameter group that doesn't match the size of "
+                    f"optimizer's group: {len(other['params'])} parameters, here "
+                    f"{len(group['params'])}."
+                )
+            ours.update(zip(other["params"], group["params"], strict=True))
+        state: dict[Tensor, dict[str, Any]] = defaultdict(dict)
+        for number, held in state_dict["state"].items():
+            if number in ours:
+                param = ours[number]
+                state[param] = {name: _taken_over(name, v, param) for name, v in held.items()}
+        for group, other in zip(self.param_groups, saved, strict=True):
+            group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
+        self.state = state
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def held(name: str, params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
+    """The state ``name`` of each parameter, of its shape; zeros where it is new."""
+    found = [state.get(name) for state in states]
+    for i, tensor in enumerate(found):
+        if tensor is None:
+            param = params[i]
+            found[i] = states[i][name] = full(param._array.shape, 0, param._dtype, param._device)
+    return found
+
+
+def counters(params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
+    """The number of steps of each parameter, as float32 scalars that the kernel advances."""
+    for param, state in zip(params, states, strict=True):
+        if "step" not in state:
+            state["step"] = full((), 0, float32, param._device)
+    return [state["step"] for state in states]
+
+
+def run(update: Update) -> None:
+    """Launch ``update`` and note that the parameters changed; strided ones pass through copies.
+
+    The versions of the state do not move: no tape refers to it.
+    """
+    arrays = [[contiguous(tensor)._array for tensor in tensors] for tensors in update.lists]
+    launch(update.kernel, *arrays, update.scalars)
+    where = user_location()
+    for param, array in zip(update.lists[0], arrays[0], strict=True):
+        if array is not param._array:
+            launch(copy_kernel, param._array, array)
+        counter = param._version_counter()
+        counter.value += 1
+        counter.where = where
+
+
+def _taken_over(name: str, value: Any, param: Tensor) -> Any:
+    """A copy of a loaded state entry in the dtype of its parameter; counters are float32."""
+    if name == "step":
+        count = new_empty((), float32)
+        count.fill_(float(value))
+        return count
+    if not isinstance(value, Tensor):
+        return deepcopy(value)
+    value = value.detach()
+    return value.to(param._dtype).clone() if value.is_floating_point() else value.clone()
+
+
+def positive(optimizer: str, group: dict[str, Any], *names: str) -> None:
+    """Raise ValueError unless these options are numbers of at least zero."""
+    for name in names:
+        if not group[name] >= 0:
+            label = {"lr": "learning rate", "eps": "epsilon value"}.get(name, f"{name} value")
+            raise ValueError(f"{optimizer}: Invalid {label}: {group[name]}. It must be >= 0.")
