@@ -253,3 +253,36 @@ def test_threads_may_share_leaves_that_they_only_read():
     assert len(found) == 100
     assert all(g == [4.0 * scale, 6.0 * scale] for scale, g in found)
     assert weight.grad is None
+
+
+def test_threads_may_be_the_first_to_use_one_formula():
+    """Reading, deriving and compiling it happen on first use, here in four threads at once."""
+
+    @ng.elementwise
+    def first_use(x, y):
+        return x * x * y + 0.6180339887 * x
+
+    workers = 4
+    start = threading.Barrier(workers)
+    found, errors = [], []
+
+    def work():
+        try:
+            x = ng.tensor([2.0, 3.0], dtype=ng.double, requires_grad=True)
+            start.wait()
+            out = first_use(x, 0.5)
+            out.sum().backward()
+            found.append((out.tolist(), x.grad.tolist()))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors, errors
+    out, grad = found[0]
+    assert out == pytest.approx([3.2360679774, 6.3541019661])
+    assert grad == pytest.approx([2.6180339887, 3.6180339887])
+    assert found == [(out, grad)] * workers

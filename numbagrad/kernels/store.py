@@ -19,6 +19,7 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
 import types
 import warnings
 from pathlib import Path
@@ -29,6 +30,7 @@ import numba
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 _KERNELS = Path(__file__).parent
+_loading = threading.Lock()
 
 
 def cache_folder() -> Path:
@@ -140,7 +142,8 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     source: what the cache key is made from; by default the text of the function's file is already
     in ``library_stamp`` and its own text is added.
     """
-    fastmath = {"contract", "nsz", "arcp"}
+    # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
+    fastmath = {"contract", "nsz"}
     if options.pop("reassoc", False):
         fastmath.add("reassoc")
     options = {"nogil": True, "error_model": "numpy", **options}
@@ -164,14 +167,15 @@ def load_source(text: str, prefix: str) -> types.ModuleType:
     loads cached code, and ``linecache``, so that tracebacks and ``inspect`` show the text.
     """
     name = content_name(f"numbagrad_{prefix}", text)
-    module = sys.modules.get(name)
-    if module is None:
-        filename = f"<{name}>"
-        module = types.ModuleType(name)
-        module.__file__ = filename
-        linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
-        sys.modules[name] = module
-        exec(compile(text, filename, "exec"), module.__dict__)
+    with _loading:  # another thread must not find the module before its text has run
+        module = sys.modules.get(name)
+        if module is None:
+            filename = f"<{name}>"
+            module = types.ModuleType(name)
+            module.__file__ = filename
+            linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+            sys.modules[name] = module
+            exec(compile(text, filename, "exec"), module.__dict__)
     return module
 
 
