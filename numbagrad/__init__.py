@@ -42,6 +42,8 @@ from .ops import base as _base
 from .ops.base import launch
 from .ops.elementwise import *  # noqa: F403
 from .ops.methods import install as _install
+from .ops.shape import *  # noqa: F403
+from .ops.view import *  # noqa: F403
 from .printing import set_printoptions
 from .tensor import Size, Tensor, is_tensor
 

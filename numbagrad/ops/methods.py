@@ -8,7 +8,7 @@ from types import ModuleType
 from ..tensor import Tensor
 from .inplace import in_place
 
-FAMILIES = ("elementwise", "create", "shape", "reduce", "index", "linalg", "norm", "loss", "sort")
+FAMILIES = ("elementwise", "create", "random", "view", "shape", "reduce", "index", "linalg", "norm", "loss", "sort")
 
 
 def _modules() -> list[ModuleType]:

@@ -1,0 +1,753 @@
+"""Views: the same memory seen with another shape, each with the way its gradient goes back.
+
+A view costs no copy, so its Python is short: ``seen`` makes the tensor and its node. Start there.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from .. import device as devices
+from ..errors import DimError, GradError, ShapeError
+from ..kernels import machine
+from ..tape import grad_mode, next_sequence
+from ..tensor import Size, Tensor
+from .base import (
+    Op,
+    _remember_view,
+    broadcast_shape,
+    copy_kernel,
+    full,
+    new_empty,
+    normalize_dim,
+    normalize_dims,
+    sum_to_shape,
+)
+from .elementwise import clone
+
+_new = object.__new__
+
+
+class View(Op):
+    """A view of one tensor; ``ctx.how`` is what the way back needs to know."""
+
+
+def seen(op: type[View], x: Tensor, array: Any, how: Any) -> Tensor:
+    """A tensor on ``array``, which lies in the memory of ``x``, recorded as ``op``."""
+    out = _new(Tensor)
+    out._array = array
+    out._dtype = x._dtype
+    out._flat = array.flags.c_contiguous
+    if x._device is not devices.cpu:
+        out._device = x._device
+    counter = x._counter
+    out._counter = x._version_counter() if counter is None else counter
+    base = x._base
+    out._base = base = x if base is None else base
+    edge = x._edge
+    if edge is None:
+        _remember_view(base, out)
+        return out
+    if base._edge is None or not base.is_leaf:
+        _remember_view(base, out)
+    if grad_mode.enabled:
+        out._edge = node = _new(op._node_type)
+        node.edges = (edge,)
+        node.sequence = next_sequence()
+        node.how = how
+    return out
+
+
+def sizes_of(name: str, shape: tuple) -> tuple[int, ...]:
+    """Sizes given one by one or as one sequence, as ints."""
+    if len(shape) == 1 and not isinstance(shape[0], int):
+        if isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+    for n in shape:
+        if type(n) is not int:
+            try:
+                return tuple([operator.index(n) for n in shape])
+            except TypeError:
+                raise TypeError(
+                    f"{name}: expected ints or one sequence of ints, got {shape}."
+                ) from None
+    return shape
+
+
+# -- another shape for the same order of elements --------------------------------------------------
+
+
+class Reshape(View):
+    """The same elements in row-major order with another shape."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return reshape(g, ctx.how)
+
+
+class ViewAs(Reshape):
+    """``Reshape`` that never copies."""
+
+
+class Unsqueeze(Reshape):
+    """A new dimension of size 1."""
+
+
+class Squeeze(Reshape):
+    """Dimensions of size 1 taken away."""
+
+
+def inferred(name: str, shape: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """``shape`` with -1 replaced, checked against the number of elements."""
+    known = 1
+    unknown = -1
+    for i, n in enumerate(shape):
+        if n == -1:
+            if unknown >= 0:
+                raise ShapeError(
+                    f"{name}: only one dimension can be inferred, got {list(shape)}. Give all "
+                    f"sizes but one."
+                )
+            unknown = i
+        elif n < 0:
+            raise ShapeError(f"{name}: invalid shape dimension {n} in {list(shape)}.")
+        else:
+            known *= n
+    if unknown >= 0 and known == 0 and size == 0:
+        raise ShapeError(
+            f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the "
+            f"unspecified dimension size -1 can be any value and is ambiguous. Give all sizes."
+        )
+    if unknown >= 0 and known and size % known == 0:
+        return (*shape[:unknown], size // known, *shape[unknown + 1 :])
+    if unknown >= 0 or known != size:
+        raise ShapeError(
+            f"{name}: shape '{list(shape)}' is invalid for input of size {size}. The sizes must "
+            f"multiply to {size}; -1 stands for the one that follows from the others."
+        )
+    return shape
+
+
+def _strides_for(array: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides, in elements, that show ``array`` with ``shape``; None where no view can."""
+    step = array.itemsize
+    old = [(n, s // step) for n, s in zip(array.shape, array.strides, strict=True) if n != 1] or [
+        (1, 1)
+    ]
+    blocks = [list(old[0])]  # runs of dimensions that one stride walks: [elements, stride]
+    for n, s in old[1:]:
+        if blocks[-1][1] == n * s:
+            blocks[-1] = [blocks[-1][0] * n, s]
+        else:
+            blocks.append([n, s])
+    strides = []
+    size, stride = blocks.pop()
+    used = 1
+    for n in reversed(shape):
+        if used == size and n != 1 and blocks:
+            size, stride = blocks.pop()
+            used = 1
+        strides.append(stride * used)
+        used *= n
+        if size % used:
+            return None
+    return tuple(reversed(strides))
+
+
+def _same_memory(array: Any, shape: tuple[int, ...]) -> Any:
+    """``array`` with ``shape`` as a view, or None."""
+    if array.size == 0:
+        return machine.view(array, shape, (1,) * len(shape), 0)
+    strides = _strides_for(array, shape)
+    return None if strides is None else machine.view(array, shape, strides, 0)
+
+
+def reshape(x: Tensor, *shape: Any) -> Tensor:
+    """``x`` with another shape of as many elements; a view if its layout allows, else a copy.
+
+    One size may be -1 and follows from the others. Gradient: reshaped back.
+    Raises ShapeError if the sizes do not multiply to the number of elements.
+
+    >>> reshape(tensor([[1, 2], [3, 4]]), (4,)).tolist()
+    [1, 2, 3, 4]
+    """
+    if len(shape) != 1 or type(shape[0]) is not tuple:
+        shape = sizes_of("reshape", shape)
+    else:
+        shape = shape[0]
+    array = x._array
+    if not x._flat:
+        shape = inferred("reshape", shape, array.size)
+        found = _same_memory(array, shape)
+        if found is not None:
+            return seen(Reshape, x, found, array.shape)
+        x = clone(x)
+        array = x._array
+    try:
+        found = array.reshape(shape)
+    except (ValueError, TypeError):
+        found = array.reshape(inferred("reshape", sizes_of("reshape", shape), array.size))
+    return seen(Reshape, x, found, array.shape)
+
+
+def view(x: Tensor, *shape: Any) -> Tensor:
+    """``x`` with another shape on the same memory; never a copy.
+
+    Raises ShapeError if the strides of ``x`` do not allow it: use ``reshape``.
+
+    >>> view(tensor([1, 2, 3, 4]), 2, -1).tolist()
+    [[1, 2], [3, 4]]
+    """
+    shape = sizes_of("view", shape)
+    array = x._array
+    if x._flat:
+        try:
+            return seen(ViewAs, x, array.reshape(shape), array.shape)
+        except ValueError:
+            return seen(ViewAs, x, array.reshape(inferred("view", shape, array.size)), array.shape)
+    shape = inferred("view", shape, array.size)
+    found = _same_memory(array, shape)
+    if found is None:
+        raise ShapeError(
+            f"view: view size is not compatible with input tensor's size and stride (at least one "
+            f"dimension spans across two contiguous subspaces): {list(array.shape)} with strides "
+            f"{list(x.stride())} as {list(shape)}. Use .reshape(...) instead."
+        )
+    return seen(ViewAs, x, found, array.shape)
+
+
+def view_as(x: Tensor, other: Tensor) -> Tensor:
+    """``x.view(other.shape)``."""
+    return view(x, *other._array.shape)
+
+
+def reshape_as(x: Tensor, other: Tensor) -> Tensor:
+    """``x.reshape(other.shape)``."""
+    return reshape(x, other._array.shape)
+
+
+def ravel(x: Tensor) -> Tensor:
+    """All elements in one dimension."""
+    return reshape(x, (-1,)) if x._array.size else reshape(x, (0,))
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions ``start_dim`` to ``end_dim`` joined into one."""
+    old = x._array.shape
+    start = normalize_dim("flatten", start_dim, len(old))
+    end = normalize_dim("flatten", end_dim, len(old))
+    if start > end:
+        raise ShapeError(
+            f"flatten: start_dim cannot come after end_dim, got {start_dim} and {end_dim}."
+        )
+    if start == end and old:
+        return x
+    return reshape(x, (*old[:start], math.prod(old[start : end + 1]), *old[end + 1 :]))
+
+
+def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """Dimension ``dim`` split into ``sizes``, one of which may be -1."""
+    old = x._array.shape
+    dim = normalize_dim("unflatten", dim, len(old))
+    sizes = inferred("unflatten", sizes_of("unflatten", (tuple(sizes),)), old[dim])
+    return reshape(x, (*old[:dim], *sizes, *old[dim + 1 :]))
+
+
+_ALL = builtins.slice(None)
+_NEW_AT = [(*([_ALL] * dim), None) for dim in range(16)]
+
+
+def unsqueeze(x: Tensor, dim: int) -> Tensor:
+    """``x`` with a new dimension of size 1 at ``dim``."""
+    array = x._array
+    rank = array.ndim
+    if type(dim) is not int or not -rank <= dim < rank:
+        dim = normalize_dim("unsqueeze", dim, rank + 1)
+    elif dim < 0:
+        dim += rank + 1
+    return seen(Unsqueeze, x, array[_NEW_AT[dim]], array.shape)
+
+
+def squeeze(x: Tensor, dim: Any = None) -> Tensor:
+    """``x`` without its dimensions of size 1, or without ``dim`` where it has size 1."""
+    array = x._array
+    shape = array.shape
+    if dim is None:
+        return seen(Squeeze, x, array.squeeze(), shape)
+    dims = normalize_dims("squeeze", dim, len(shape))
+    if not shape:
+        return seen(Squeeze, x, array[...], shape)
+    return seen(Squeeze, x, array.squeeze(tuple([d for d in dims if shape[d] == 1])), shape)
+
+
+# -- another order of dimensions -------------------------------------------------------------------
+
+
+class Permute(View):
+    """The dimensions in another order."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        inverse = [0] * len(ctx.how)
+        for i, d in enumerate(ctx.how):
+            inverse[d] = i
+        return seen(Permute, g, g._array.transpose(inverse), tuple(inverse))
+
+
+class Transpose(View):
+    """Two dimensions exchanged."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return seen(Transpose, g, g._array.swapaxes(*ctx.how), ctx.how)
+
+
+class T(View):
+    """All dimensions in reverse order."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return seen(T, g, g._array.T, None)
+
+
+def permute(x: Tensor, *dims: Any) -> Tensor:
+    """The dimensions of ``x`` in the order ``dims``; a view."""
+    dims = sizes_of("permute", dims)
+    rank = x._array.ndim
+    if len(dims) != rank:
+        raise ShapeError(
+            f"permute: number of dimensions in the tensor input does not match the length of the "
+            f"desired ordering of dimensions, {rank} against {len(dims)}. Name each dim once."
+        )
+    dims = tuple([normalize_dim("permute", d, rank) for d in dims])
+    if len(set(dims)) != rank:
+        raise ShapeError(f"permute: duplicate dims are not allowed, got {list(dims)}.")
+    return seen(Permute, x, x._array.transpose(dims), dims)
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Dimensions ``dim0`` and ``dim1`` exchanged; a view.
+
+    >>> transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
+    [[1, 3], [2, 4]]
+    """
+    array = x._array
+    rank = array.ndim
+    dim0 = normalize_dim("transpose", dim0, rank)
+    dim1 = normalize_dim("transpose", dim1, rank)
+    if rank == 0:
+        return seen(T, x, array.T, None)
+    return seen(Transpose, x, array.swapaxes(dim0, dim1), (dim0, dim1))
+
+
+def t(x: Tensor) -> Tensor:
+    """The transpose of a matrix; tensors of fewer dimensions as they are."""
+    array = x._array
+    if array.ndim > 2:
+        raise ShapeError(
+            f"t: expects a tensor with <= 2 dimensions, but self is {array.ndim}D. Use "
+            f".transpose(dim0, dim1) or .mT."
+        )
+    return seen(T, x, array.T, None)
+
+
+def _reversed(x: Tensor) -> Tensor:
+    """All dimensions in reverse order."""
+    return seen(T, x, x._array.T, None)
+
+
+def _matrices_transposed(x: Tensor) -> Tensor:
+    """The last two dimensions exchanged."""
+    if x._array.ndim < 2:
+        raise ShapeError(
+            f"mT: tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{x._array.ndim}-D tensor."
+        )
+    return transpose(x, -2, -1)
+
+
+def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
+    """Dimensions ``source`` moved to ``destination``; the others keep their order."""
+    rank = x._array.ndim
+    moved = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
+    if len(moved[0]) != len(moved[1]):
+        raise ShapeError(
+            f"movedim: Invalid source or destination dims: source {source} and destination "
+            f"{destination} must have the same number of elements."
+        )
+    for dims in moved:
+        normalize_dims("movedim", dims, rank)
+    sources, targets = [[normalize_dim("movedim", d, rank) for d in dims] for dims in moved]
+    order = [d for d in range(rank) if d not in sources]
+    for target, d in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, d)
+    return permute(x, order)
+
+
+# -- broadcasting ----------------------------------------------------------------------------------
+
+
+class Expand(View):
+    """Dimensions of size 1 repeated without a copy."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return sum_to_shape(g, ctx.how)
+
+
+def expand(x: Tensor, *shape: Any) -> Tensor:
+    """``x`` with its dimensions of size 1 (and new ones in front) repeated; a view.
+
+    -1 keeps a size. Gradient: summed over the repeated dimensions.
+
+    >>> expand(tensor([[1], [2]]), 2, 3).tolist()
+    [[1, 1, 1], [2, 2, 2]]
+    """
+    shape = sizes_of("expand", shape)
+    array = x._array
+    old = array.shape
+    if old == shape:
+        return seen(Expand, x, array[...], old)
+    extra = len(shape) - len(old)
+    if extra < 0:
+        raise ShapeError(
+            f"expand: the number of sizes provided ({len(shape)}) must be greater or equal to the "
+            f"number of dimensions in the tensor ({len(old)})."
+        )
+    step = array.itemsize
+    strides = [0] * extra
+    sizes = list(shape)
+    for i, (n, s) in enumerate(zip(old, array.strides, strict=True)):
+        wanted = sizes[extra + i]
+        if wanted == -1 or wanted == n:
+            sizes[extra + i] = n
+            strides.append(s // step)
+        elif n == 1 and wanted >= 0:
+            strides.append(0)
+        else:
+            raise ShapeError(
+                f"expand: The expanded size of the tensor ({wanted}) must match the existing size "
+                f"({n}) at non-singleton dimension {extra + i}. Target sizes: {list(shape)}. "
+                f"Tensor sizes: {list(old)}. Only dimensions of size 1 can be repeated."
+            )
+    if any([n < 0 for n in sizes[:extra]]):
+        raise ShapeError(
+            f"expand: The expanded size of the tensor (-1) isn't allowed in a leading, "
+            f"non-existing dimension; got {list(shape)}."
+        )
+    return seen(Expand, x, machine.view(array, tuple(sizes), tuple(strides), 0), old)
+
+
+def expand_as(x: Tensor, other: Tensor) -> Tensor:
+    """``x.expand(other.shape)``."""
+    return expand(x, other._array.shape)
+
+
+def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """``x`` broadcast to ``shape``; a view."""
+    return expand(x, tuple(shape))
+
+
+def broadcast_tensors(*tensors: Any) -> list[Tensor]:
+    """All tensors expanded to their common shape."""
+    if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
+        tensors = tuple(tensors[0])
+    shape = broadcast_shape("broadcast_tensors", *[x._array.shape for x in tensors])
+    return [expand(x, shape) for x in tensors]
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Size:
+    """The shape that all ``shapes`` broadcast to."""
+    return Size(broadcast_shape("broadcast_shapes", *[tuple(s) for s in shapes]))
+
+
+# -- parts -----------------------------------------------------------------------------------------
+
+
+class Part(View):
+    """Basic indexing: ``how`` is the shape of the whole and the key of NumPy's brackets."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return Embed.apply(g, *ctx.how)
+
+
+class Select(Part):
+    """One entry of a dimension."""
+
+
+class Slice(Part):
+    """Every so many entries of a dimension, in a range."""
+
+
+class Embed(Op):
+    """Zeros of ``shape`` with ``x`` at ``key``: the way back from ``Part``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple, key: Any) -> Tensor:
+        ctx.how = (shape, key)
+        out = full(shape, 0, x._dtype, x._device)
+        machine.launch(copy_kernel, out._array[key], x._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return seen(Part, g, g._array[ctx.how[1]], ctx.how)
+
+
+def select(x: Tensor, dim: int, index: int) -> Tensor:
+    """Entry ``index`` of dimension ``dim``, which disappears; a view."""
+    array = x._array
+    shape = array.shape
+    if not shape:
+        raise DimError("select: select() cannot be applied to a 0-dim tensor.")
+    dim = normalize_dim("select", dim, len(shape))
+    index = operator.index(index)
+    if not -shape[dim] <= index < shape[dim]:
+        raise DimError(
+            f"select: index {index} is out of range for dimension {dim} with size {shape[dim]}."
+        )
+    key = (*([_ALL] * dim), index, ...)
+    return seen(Select, x, array[key], (shape, key))
+
+
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Entries ``start`` to ``start + length`` of dimension ``dim``; a view."""
+    array = x._array
+    shape = array.shape
+    if not shape:
+        raise DimError("narrow: narrow() cannot be applied to a 0-dim tensor.")
+    dim = normalize_dim("narrow", dim, len(shape))
+    n = shape[dim]
+    start, length = operator.index(start), operator.index(length)
+    if length < 0:
+        raise ShapeError(f"narrow: length must be non-negative, got {length}.")
+    if not -n <= start <= n:
+        raise DimError(
+            f"narrow: start out of range (expected to be in range of [{-n}, {n}], but got {start})."
+        )
+    if start < 0:
+        start += n
+    if start + length > n:
+        raise ShapeError(
+            f"narrow: start ({start}) + length ({length}) exceeds dimension size ({n})."
+        )
+    key = (*([_ALL] * dim), builtins.slice(start, start + length))
+    return seen(Slice, x, array[key], (shape, key))
+
+
+# -- diagonals and windows -------------------------------------------------------------------------
+
+
+def _diagonal_view(array: Any, offset: int, dim1: int, dim2: int) -> Any:
+    """The diagonals of the planes (dim1, dim2) of ``array``, as its last dimension."""
+    n, m = array.shape[dim1], array.shape[dim2]
+    length = max(min(n, m - offset) if offset >= 0 else min(n + offset, m), 0)
+    step = array.itemsize
+    strides = [s // step for s in array.strides]
+    start = (offset * strides[dim2] if offset > 0 else -offset * strides[dim1]) if length else 0
+    rest = [d for d in range(array.ndim) if d not in (dim1, dim2)]
+    return machine.view(
+        array,
+        (*[array.shape[d] for d in rest], length),
+        (*[strides[d] for d in rest], strides[dim1] + strides[dim2]),
+        start,
+    )
+
+
+class Diagonal(View):
+    """The diagonals of planes."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return DiagonalEmbed.apply(g, *ctx.how)
+
+
+class DiagonalEmbed(Op):
+    """Zeros of ``shape`` with ``x`` on the diagonals."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple, offset: int, dim1: int, dim2: int) -> Tensor:
+        ctx.how = (offset, dim1, dim2)
+        out = full(shape, 0, x._dtype, x._device)
+        machine.launch(copy_kernel, _diagonal_view(out._array, offset, dim1, dim2), x._array)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return diagonal(g, *ctx.how)
+
+
+def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonals of the planes of ``dim1`` and ``dim2``, as the last dimension; a view."""
+    array = x._array
+    dim1 = normalize_dim("diagonal", dim1, array.ndim)
+    dim2 = normalize_dim("diagonal", dim2, array.ndim)
+    if dim1 == dim2:
+        raise ShapeError(f"diagonal: dimensions cannot be identical {dim1}, {dim2}.")
+    found = _diagonal_view(array, offset, dim1, dim2)
+    return seen(Diagonal, x, found, (array.shape, offset, dim1, dim2))
+
+
+_diagonal = diagonal
+
+
+def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices that have the last dimension of ``x`` on a diagonal, and zeros."""
+    old = x._array.shape
+    rank = len(old) + 1
+    dim1 = normalize_dim("diag_embed", dim1, rank)
+    dim2 = normalize_dim("diag_embed", dim2, rank)
+    if dim1 == dim2:
+        raise ShapeError(f"diag_embed: dimensions cannot be identical {dim1}, {dim2}.")
+    n = old[-1] + abs(offset)
+    shape = list(old[:-1])
+    for d in sorted((dim1, dim2)):
+        shape.insert(d, n)
+    return DiagonalEmbed.apply(x, tuple(shape), offset, dim1, dim2)
+
+
+def diag(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The matrix with the vector ``x`` on its diagonal, or the diagonal of the matrix ``x``."""
+    rank = x._array.ndim
+    if rank == 1:
+        return diag_embed(x, diagonal)
+    if rank == 2:
+        return clone(_diagonal(x, diagonal))
+    raise ShapeError(f"diag: expects a matrix or a vector, got {rank} dimensions.")
+
+
+class Unfold(View):
+    """Sliding windows of a dimension."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return Fold.apply(g, *ctx.how)
+
+
+class Fold(Op):
+    """Windows added up where they came from: the way back from ``Unfold``.
+
+    The windows are added one offset at a time, so that each launch writes an element once.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: tuple, dim: int, size: int, step: int) -> Tensor:
+        from .formulas import Add
+
+        ctx.how = (dim, size, step)
+        out = full(shape, 0, x._dtype, x._device)
+        count = x._array.shape[dim]
+        for i in range(size):
+            key = (*([_ALL] * dim), builtins.slice(i, i + step * (count - 1) + 1, step))
+            part = out._array[key]
+            machine.launch(Add.op.kernel, part, part, x._array[..., i])
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return unfold(g, *ctx.how)
+
+
+def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of ``size`` entries of ``dimension``, ``step`` apart, as a new last dimension.
+
+    A view. Gradient: the windows added up where they overlap.
+
+    >>> unfold(tensor([1, 2, 3, 4]), 0, 2, 1).tolist()
+    [[1, 2], [2, 3], [3, 4]]
+    """
+    array = x._array
+    dim = normalize_dim("unfold", dimension, array.ndim)
+    n = array.shape[dim] if array.ndim else 1
+    if not 0 < size <= n:
+        raise ShapeError(
+            f"unfold: maximum size for tensor at dimension {dim} is {n} but size is {size}."
+        )
+    if step <= 0:
+        raise ShapeError(f"unfold: step is {step} but must be > 0.")
+    if not array.ndim:
+        return reshape(x, (1,))
+    strides = [s // array.itemsize for s in array.strides]
+    shape = list(array.shape)
+    shape[dim] = (n - size) // step + 1
+    unit = strides[dim]
+    strides[dim] = unit * step
+    found = machine.view(array, (*shape, size), (*strides, unit), 0)
+    return seen(Unfold, x, found, (array.shape, dim, size, step))
+
+
+class AsStrided(View):
+    """Any strides: reading them back means adding up what overlaps."""
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        raise GradError(
+            "as_strided: has no gradient here, because its view depends on the memory of x rather "
+            "than on its elements. Use slices, diagonal, unfold or expand."
+        )
+
+
+def as_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """The memory of ``x`` with any shape, strides and offset, in elements; no gradient.
+
+    storage_offset counts from the start of the memory; by default where ``x`` starts.
+    Raises ShapeError if the result would leave the memory.
+    """
+    size, stride = tuple(size), tuple(stride)
+    root = x if x._base is None else x._base
+    start = x.storage_offset() if storage_offset is None else storage_offset
+    if len(size) != len(stride):
+        raise ShapeError("as_strided: mismatch in length of strides and shape.")
+    last = start + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
+    limit = root._array.size
+    if 0 not in size and (min(start, last, *stride, 0) < 0 or last >= limit):
+        raise ShapeError(
+            f"as_strided: sizes {list(size)}, strides {list(stride)} and offset {start} are out of "
+            f"bounds for storage of {limit} elements."
+        )
+    return seen(AsStrided, x, machine.view(root._array, size, stride, start), None)
+
+
+def copy_of(array: Any, x: Tensor) -> Tensor:
+    """A contiguous tensor with the elements of ``array``, a view in the memory of ``x``."""
+    out = new_empty(array.shape, x._dtype, x._device)
+    machine.launch(copy_kernel, out._array, array)
+    return out
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """``x`` itself if its elements lie in row-major order without gaps, else such a copy."""
+    return x if x._flat or x._array.flags.c_contiguous else clone(x)
+
+
+swapaxes = swapdims = transpose
+moveaxis = movedim
+
+_PUBLIC = """
+    as_strided broadcast_to diag diag_embed diagonal flatten movedim moveaxis narrow permute ravel
+    reshape select squeeze swapaxes swapdims t transpose unflatten unsqueeze view_as
+""".split()
+__all__ = [  # noqa: PLE0604
+    "broadcast_shapes",
+    "broadcast_tensors",
+    *[name for name in _PUBLIC if name != "view_as"],
+]
+
+METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC}
+METHODS |= {
+    "T": property(_reversed),
+    "mT": property(_matrices_transposed),
+    "contiguous": contiguous,
+    "expand": expand,
+    "expand_as": expand_as,
+    "reshape_as": reshape_as,
+    "unfold": unfold,
+    "view": view,
+}
