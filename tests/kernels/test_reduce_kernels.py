@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from numbagrad.kernels import machine
-from numbagrad.kernels.cpu import reduce, scan, sort
+from numbagrad.kernels.cpu import along, reduce, scan, sort
 
 # (outer, n, inner): full, rows, columns, narrow columns, both, wider than a row of accumulators.
 SHAPES = [(1, 1, 1), (1, 77, 1), (40, 33, 1), (1, 50, 17), (3, 9, 3), (2, 5, 1500), (1, 140000, 1)]
@@ -112,7 +112,7 @@ def place(kernel, x):
     best = np.empty((outer, 1, inner), x.dtype)
     which, out = np.empty((2, outer, 1, inner), np.int64)
     kernel(best, which, values)
-    reduce.pick(out, indices, which)
+    along.pick(out, indices, which)
     return out[:, 0]
 
 
@@ -142,7 +142,7 @@ def test_bits_do_not_depend_on_threads():
             for threads in (1, most):
                 machine.set_threads(threads)
                 y = np.empty_like(x)
-                scan.cumsum(y, x)
+                scan.cumsum(y, x, False)
                 results.append([reduced(reduce.sum, x), reduced(reduce.norm2, x), y])
             for one, many in zip(*results, strict=True):
                 np.testing.assert_array_equal(one, many)
@@ -154,19 +154,57 @@ def test_bits_do_not_depend_on_threads():
 def test_scan(shape):
     x = sample(shape)
     out = np.empty_like(x)
-    scan.cumsum(out, x)
+    scan.cumsum(out, x, False)
     np.testing.assert_allclose(out, wide(x).cumsum(1), rtol=1e-6, atol=1e-5)
+    scan.cumsum(out, x, True)
+    expected = wide(x)[:, ::-1].cumsum(1)[:, ::-1]
+    np.testing.assert_allclose(out, expected, rtol=1e-6, atol=1e-5)
     x = np.exp(x / 300)
+    expected = wide(x).cumprod(1)
     scan.cumprod(x, x)
-    np.testing.assert_allclose(x, np.exp(wide(np.log(x))), rtol=1e-5)
-    y = np.exp(sample(shape) / 300)
-    np.testing.assert_allclose(x, wide(y).cumprod(1), rtol=1e-5)
+    np.testing.assert_allclose(x, expected, rtol=1e-5)
+
+
+def test_recurrence():
+    a, b = sample((2, 7, 3), np.float64), sample((2, 7, 3), np.float64, 1)
+    for reverse in (False, True):
+        for driven, start in [(True, 0.5), (False, 1.0)]:
+            out = np.empty_like(a)
+            scan.recurrence(out, a, b, driven, start, reverse)
+            order = range(6, -1, -1) if reverse else range(7)
+            value = np.full((2, 3), start)
+            for j in order:
+                np.testing.assert_allclose(out[:, j], value)
+                value = a[:, j] * value + driven * b[:, j]
+
+
+def test_running_extremes():
+    x = np.array([1, 3, 3, 2, np.nan, 5], np.float32).reshape(1, 6, 1)
+    values, indices = np.empty_like(x), np.empty(x.shape, np.int64)
+    scan.cummax(values, indices, x)
+    np.testing.assert_array_equal(values.ravel(), [1, 3, 3, 3, np.nan, np.nan])
+    assert indices.ravel().tolist() == [0, 1, 2, 2, 4, 4]
+    scan.cummin(values, indices, x)
+    assert indices.ravel().tolist() == [0, 0, 0, 0, 4, 4]
+
+
+def test_pick_and_place():
+    x = sample((2, 4, 3))
+    which = np.random.default_rng(0).integers(0, 4, (2, 5, 3))
+    out = np.empty(which.shape, np.float32)
+    along.pick(out, x, which)
+    np.testing.assert_array_equal(out, np.take_along_axis(x, which, 1))
+    back, expected = np.empty_like(x), np.zeros_like(x)
+    along.place(back, out, which)
+    for o, j, i in np.ndindex(which.shape):
+        expected[o, which[o, j, i], i] += out[o, j, i]
+    np.testing.assert_allclose(back, expected, rtol=1e-6)
 
 
 def test_scan_of_integers_is_wide():
     x = np.full((1, 3, 1), 200, np.uint8)
     out = np.empty(x.shape, np.int64)
-    scan.cumsum(out, x)
+    scan.cumsum(out, x, False)
     assert out.ravel().tolist() == [200, 400, 600]
 
 

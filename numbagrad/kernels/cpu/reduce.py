@@ -34,7 +34,6 @@ __all__ = [
     "norm",
     "norm1",
     "norm2",
-    "pick",
     "pieces",
     "prod",
     "squares",
@@ -519,12 +518,3 @@ def argmin(values, indices, x):
     """
     for part in prange(_parts(values)):
         _find(values, indices, x, part, _down)
-
-
-@kernel
-def pick(out, table, which):
-    """out, which (outer, 1, inner) C; table (outer, n, inner) C: out = table[o, which[o, i], i]."""
-    outer, _, inner = table.shape
-    for o in range(outer):
-        for i in range(inner):
-            out[o, 0, i] = table[o, which[o, 0, i], i]

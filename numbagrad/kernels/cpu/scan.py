@@ -1,4 +1,4 @@
-"""Running sums and products along the middle axis of ``x (outer, n, inner)``.
+"""Running sums, products and extremes along the middle axis of ``x (outer, n, inner)``.
 
 float32 is accumulated in float64, integers in int64. Threads share rows or columns, never one
 running sum, so the bits do not depend on their number.
@@ -13,8 +13,9 @@ from numba.extending import overload
 
 from ..intrinsics import load, store
 from ..machine import kernel
+from ..order import falling, rising
 
-__all__ = ["cumprod", "cumsum"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "recurrence"]
 
 GRAIN = 1 << 15
 LANES = 512
@@ -40,21 +41,22 @@ def _tiles(x):
 
 
 @inlined
-def _scan(out, x, task, first, step):
+def _scan(out, x, task, first, step, reverse):
     """Do one of ``outer * _tiles(x)`` tasks: some columns of one outer index."""
     _, n, inner = x.shape
     tiles = _tiles(x)
     o, tile = task // tiles, task % tiles
     if inner == 1:
         acc = _wide(x.dtype.type(first))
-        for i in range(o * n, o * n + n):
+        for j in range(n):
+            i = o * n + (n - 1 - j if reverse else j)
             acc = step(acc, _wide(load(x, i)))
             store(out, i, acc)
         return
     begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
     lanes = np.full(end - begin, _wide(x.dtype.type(first)))
-    for row in range(o * n, o * n + n):
-        base = row * inner + begin
+    for j in range(n):
+        base = (o * n + (n - 1 - j if reverse else j)) * inner + begin
         for lane in range(end - begin):
             lanes[lane] = step(lanes[lane], _wide(load(x, base + lane)))
             store(out, base + lane, lanes[lane])
@@ -71,14 +73,73 @@ def _times(acc, value):
 
 
 @kernel(grain=GRAIN)
-def cumsum(out, x):
-    """out, x (outer, n, inner) C; out may be x."""
+def cumsum(out, x, reverse):
+    """out, x (outer, n, inner) C; out may be x. From the end if ``reverse``."""
     for task in prange(x.shape[0] * _tiles(x)):
-        _scan(out, x, task, 0, _plus)
+        if reverse:
+            _scan(out, x, task, 0, _plus, True)
+        else:
+            _scan(out, x, task, 0, _plus, False)
 
 
 @kernel(grain=GRAIN)
 def cumprod(out, x):
     """out, x (outer, n, inner) C; out may be x."""
     for task in prange(x.shape[0] * _tiles(x)):
-        _scan(out, x, task, 1, _times)
+        _scan(out, x, task, 1, _times, False)
+
+
+@kernel(grain=GRAIN)
+def recurrence(out, a, b, driven, start, reverse):
+    """out, a, b (outer, n, inner) C: out[0] = start, out[j] = a[j-1] out[j-1] + b[j-1].
+
+    b is read only if ``driven``. From the end if ``reverse``.
+    """
+    outer, n, inner = a.shape
+    for o in prange(outer):
+        for i in range(inner):
+            acc = np.float64(start)
+            for j in range(n):
+                at = (o * n + (n - 1 - j if reverse else j)) * inner + i
+                store(out, at, acc)
+                acc *= load(a, at)
+                if driven:
+                    acc += load(b, at)
+
+
+@inlined
+def _up(value):
+    return rising(value)
+
+
+@inlined
+def _down(value):
+    return falling(value)
+
+
+@inlined
+def _extreme(values, indices, x, o, key):
+    _, n, inner = x.shape
+    for i in range(inner):
+        best, place = key(load(x, o * n * inner + i)), 0
+        for j in range(n):
+            at = (o * n + j) * inner + i
+            this = key(load(x, at))
+            if this >= best:
+                best, place = this, j
+            store(values, at, load(x, (o * n + place) * inner + i))
+            store(indices, at, place)
+
+
+@kernel(grain=GRAIN, outputs=2)
+def cummax(values, indices, x):
+    """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
+    for o in prange(x.shape[0]):
+        _extreme(values, indices, x, o, _up)
+
+
+@kernel(grain=GRAIN, outputs=2)
+def cummin(values, indices, x):
+    """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
+    for o in prange(x.shape[0]):
+        _extreme(values, indices, x, o, _down)

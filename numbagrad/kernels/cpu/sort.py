@@ -15,7 +15,7 @@ from ..intrinsics import load, store
 from ..machine import kernel
 from ..order import lowest, opposite, rising
 
-__all__ = ["sort", "topk"]
+__all__ = ["kth", "search", "sort", "topk"]
 
 GRAIN = 1 << 14
 SHORT = 32
@@ -170,3 +170,44 @@ def topk(values, indices, x, smallest):
             _top_rows(values, indices, x, part, parts, _opposite)
         else:
             _top_rows(values, indices, x, part, parts, _rising)
+
+
+@kernel
+def kth(out, order, x, k, nan_wins):
+    """out (m, 1) C int64; order, x (m, n) C: order[:, k], of x sorted by order.
+
+    Where nan_wins, the first NaN of a row that has one instead.
+    """
+    rows, n = x.shape
+    for row in range(rows):
+        at = k
+        if nan_wins:
+            for i in range(n):
+                value = x[row, order[row, i]]
+                if value != value:
+                    at = i
+                    break
+        out[row, 0] = order[row, at]
+
+
+@kernel(grain=GRAIN)
+def search(out, edges, values, right, rows):
+    """out, values (m, k) C; edges (m or 1, n) C sorted: how many edges come before each value.
+
+    Equal edges come before it if ``right``. rows: whether each row has its own edges.
+    """
+    m, k = values.shape
+    n = edges.shape[1]
+    for row in prange(m):
+        base = row * n if rows else 0
+        for i in range(k):
+            value = rising(values[row, i])
+            low, high = 0, n
+            while low < high:
+                middle = (low + high) // 2
+                edge = rising(load(edges, base + middle))
+                if edge < value or (right and edge == value):
+                    low = middle + 1
+                else:
+                    high = middle
+            out[row, i] = low

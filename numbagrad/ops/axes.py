@@ -1,0 +1,243 @@
+"""How a tensor and some dims of it become ``(outer, n, inner)``, the form reducing kernels take.
+
+Dims that stand side by side are one middle axis, without moving data. Dims apart are reduced one
+group after the other. Start reading at ``Axes`` and ``fold``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtype import DType
+from ..kernels import machine
+from ..kernels.cpu import along
+from ..kernels.cpu.reduce import pieces
+from ..tensor import Tensor
+from .base import Op, contiguous, copy_kernel, new_empty, normalize_dim, normalize_dims
+
+DTYPE_WORDS = {
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+}
+"""PyTorch's names of the dtypes that are not floating, as its messages have them."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Dims of a shape, seen for a reduction.
+
+    groups: (outer, n, inner) of each run of neighbouring dims, the last run first; each form
+    counts what the runs before it have reduced as 1. n: elements per result. kept, dropped: the
+    shape of the result with keepdim and without.
+    """
+
+    shape: tuple[int, ...]
+    dims: tuple[int, ...]
+    groups: tuple[tuple[int, int, int], ...]
+    n: int
+    kept: tuple[int, ...]
+    dropped: tuple[int, ...]
+
+    def result(self, keepdim: bool) -> tuple[int, ...]:
+        """The shape of the result."""
+        return self.kept if keepdim else self.dropped
+
+
+def axes(name: str, x: Tensor, dim: Any) -> Axes:
+    """The Axes of ``x`` for ``dim``: an int, a sequence of ints, or None for all."""
+    return _axes(name, x._array.shape, tuple(dim) if type(dim) is list else dim)
+
+
+@functools.lru_cache(maxsize=4096)
+def _axes(name: str, shape: tuple[int, ...], dim: Any) -> Axes:
+    dims = normalize_dims(name, None if dim == () else dim, len(shape))
+    if not shape:
+        return Axes(shape, (), ((1, 1, 1),), 1, (), ())
+    runs: list[list[int]] = []
+    for d in dims:
+        if runs and all(shape[k] == 1 for k in range(runs[-1][1] + 1, d)):
+            runs[-1][1] = d
+        else:
+            runs.append([d, d])
+    groups, sizes = [], list(shape)
+    for first, last in reversed(runs):
+        groups.append(_form(sizes, first, last))
+        sizes[first : last + 1] = [1] * (last + 1 - first)
+    return Axes(
+        shape,
+        dims,
+        tuple(groups),
+        math.prod([shape[d] for d in dims]),
+        tuple([1 if d in dims else size for d, size in enumerate(shape)]),
+        tuple([size for d, size in enumerate(shape) if d not in dims]),
+    )
+
+
+def _form(shape: Any, first: int, last: int) -> tuple[int, int, int]:
+    return (
+        math.prod(shape[:first]),
+        math.prod(shape[first : last + 1]),
+        math.prod(shape[last + 1 :]),
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def form_along(name: str, shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """(outer, n, inner) around one dim; (1, 1, 1) for a 0-d tensor."""
+    dim = normalize_dim(name, dim, len(shape))
+    return _form(shape, dim, dim) if shape else (1, 1, 1)
+
+
+def joined(x: Tensor, where: Axes) -> np.ndarray:
+    """``x`` as one (outer, n, inner) array, copied only if its dims stand apart or are strided."""
+    if len(where.groups) == 1:
+        return contiguous(x)._array.reshape(where.groups[0])
+    kept = [d for d in range(len(where.shape)) if d not in where.dims]
+    array = permuted(x._array, kept + list(where.dims))
+    out = machine.empty(array.shape, array.dtype, x._device)
+    machine.launch(copy_kernel, out, array)
+    return out.reshape((-1, where.n, 1)) if out.size else out.reshape(_empty_form(where))
+
+
+def _empty_form(where: Axes) -> tuple[int, int, int]:
+    return math.prod(where.dropped), where.n, 1
+
+
+def permuted(array: Any, order: list[int]) -> Any:
+    """A view of ``array`` with its dims in ``order``."""
+    step = array.itemsize
+    shape, strides = array.shape, array.strides
+    strides = tuple([strides[d] // step for d in order])
+    return machine.view(array, tuple([shape[d] for d in order]), strides, 0)
+
+
+def _in_memory_order(x: Tensor, where: Axes) -> tuple[Tensor, Axes]:
+    """``x`` with its dims permuted so that it is contiguous, if that keeps the result's order."""
+    strides = x._array.strides
+    order = sorted(range(len(strides)), key=lambda d: -strides[d])
+    kept = [d for d in order if d not in where.dims]
+    if kept == sorted(kept):
+        array = permuted(x._array, order)
+        if array.flags.c_contiguous:
+            dims = tuple([i for i, d in enumerate(order) if d in where.dims])
+            return reshaped_as(x, array), _axes("", array.shape, dims)
+    return contiguous(x), where
+
+
+def reshaped_as(x: Tensor, array: Any) -> Tensor:
+    """Another Tensor on ``array``, which is memory of ``x``; no history."""
+    out = x.data
+    out._array = array
+    out._flat = array.flags.c_contiguous
+    return out
+
+
+def fold(
+    x: Tensor, where: Axes, keepdim: bool, dtype: DType, first: Any, then: Any = None, last: Any = 0
+) -> Tensor:
+    """Reduce ``x`` over ``where`` by kernels, given as tuples ``(kernel, *arguments)``.
+
+    A reduction takes several stages where dims stand apart, or where a long one is cut into pieces
+    for threads. first: reduces elements. then: reduces the results of stages before, by default
+    as ``first`` does. last: does the last stage instead, also when it is the only one.
+    """
+    then, last = then or first, last or (first if then is None else None)
+    out = new_empty(where.result(keepdim), dtype, x._device)
+    if out._array.size == 0:
+        return out
+    if not (x._flat or x._array.flags.c_contiguous):
+        x, where = _in_memory_order(x, where)
+    source, stage = x._array, first
+    final = len(where.groups) - 1
+    for k, (outer, n, inner) in enumerate(where.groups):
+        source = source.reshape((outer, n, inner))
+        cut = pieces(outer, n, inner)
+        if cut > 1:
+            source, stage = _stage(stage, source, (outer, cut, inner), x, dtype), then
+        if k < final:
+            source, stage = _stage(stage, source, (outer, 1, inner), x, dtype), then
+    kernel, *arguments = last or stage
+    machine.launch(kernel, out._array.reshape((outer, 1, inner)), source, *arguments)
+    return out
+
+
+def _stage(stage: Any, source: Any, shape: tuple, x: Tensor, dtype: DType) -> Any:
+    kernel, *arguments = stage
+    out = machine.empty(shape, dtype.numpy, x._device)
+    machine.launch(kernel, out, source, *arguments)
+    return out
+
+
+# -- moving between a reduced tensor and the whole -------------------------------------------------
+
+
+class Spread(Op):
+    """Repeat the results of a reduction over the reduced dims; Sum's adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
+        ctx.axes, ctx.keepdim = where, x._array.shape == where.kept
+        out = new_empty(where.shape, x._dtype, x._device)
+        machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        from .reduce import Sum
+
+        return Sum.apply(g, ctx.axes, ctx.keepdim, g._dtype)
+
+
+def spread(x: Tensor, where: Axes) -> Tensor:
+    """``Spread``, or ``x`` itself when nothing was reduced."""
+    return x if x._array.shape == where.shape else Spread.apply(x, where)
+
+
+class Pick(Op):
+    """Elements of ``x`` at ``indices`` along the middle axis of ``form``; Place's adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, indices: Tensor, form: tuple[int, int, int]) -> Tensor:
+        ctx.indices, ctx.form, ctx.shape = indices, form, x._array.shape
+        outer, _, inner = form
+        out = new_empty(indices._array.shape, x._dtype, x._device)
+        which = contiguous(indices)._array.reshape((outer, -1, inner)) if out._array.size else None
+        if which is not None:
+            x3 = contiguous(x)._array.reshape(form)
+            machine.launch(along.pick, out._array.reshape(which.shape), x3, which)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return Place.apply(g, ctx.indices, ctx.form, ctx.shape)
+
+
+class Place(Op):
+    """Zeros of ``shape``, plus the elements of ``x`` at ``indices`` along ``form``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, indices: Tensor, form: tuple[int, int, int], shape: tuple[int, ...]
+    ) -> Tensor:
+        ctx.indices, ctx.form = indices, form
+        outer, _, inner = form
+        out = new_empty(shape, x._dtype, x._device)
+        if out._array.size:
+            picked = (outer, x._array.size // (outer * inner), inner)
+            which = contiguous(indices)._array.reshape(picked)
+            x3 = contiguous(x)._array.reshape(picked)
+            machine.launch(along.place, out._array.reshape(form), x3, which)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return Pick.apply(g, ctx.indices, ctx.form)

@@ -1,0 +1,248 @@
+"""Variance, standard deviation and norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtype as dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import reduce as kernels
+from ..kernels.cpu.reduce import pieces
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
+from .base import Op, as_operand, new_empty, zeros_like
+from .elementwise import abs, cast, eq, masked_fill, sign, sqrt
+from .extreme import ties
+from .reduce import Mean, Sum, mean
+
+__all__ = ["norm", "std", "std_mean", "var", "var_mean"]
+
+
+class Var(Op):
+    """The mean square distance from the mean, by two passes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, correction: float) -> Tensor:
+        ctx.axes, ctx.divisor = where, divisor(where, correction)
+        ctx.save(x)
+        return variance(x, where, keepdim, ctx.divisor)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return variance_grad(g, x, ctx.axes, ctx.divisor)
+
+
+class Std(Op):
+    """The root of the variance."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, correction: float) -> Tensor:
+        ctx.axes, ctx.divisor = where, divisor(where, correction)
+        out = sqrt(variance(x, where, keepdim, ctx.divisor))
+        ctx.save(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        zero = eq(out, 0.0)
+        g = masked_fill(g / (2.0 * masked_fill(out, zero, 1.0)), zero, 0.0)
+        return variance_grad(g, x, ctx.axes, ctx.divisor)
+
+
+def divisor(where: Axes, correction: float) -> float:
+    """What the sum of squares is divided by."""
+    return float(max(where.n - correction, 0))
+
+
+def variance(x: Tensor, where: Axes, keepdim: bool, divisor: float) -> Tensor:
+    """The variance of ``x``; no history."""
+    out = new_empty(where.result(keepdim), x._dtype, x._device)
+    if out._array.size == 0:
+        return out
+    x3 = joined(x, where)
+    outer, n, inner = x3.shape
+    cut = pieces(outer, n, inner)
+    center = machine.empty((outer, 1, inner), x3.dtype, x._device)
+    out3 = out._array.reshape((outer, 1, inner))
+    if cut == 1:
+        machine.launch(kernels.mean, center, x3, n)
+        machine.launch(kernels.squares, out3, x3, center, divisor)
+    else:
+        partial = machine.empty((outer, cut, inner), x3.dtype, x._device)
+        machine.launch(kernels.sum, partial, x3)
+        machine.launch(kernels.mean, center, partial, n)
+        machine.launch(kernels.squares, partial, x3, center, 1.0)
+        machine.launch(kernels.mean, out3, partial, divisor)
+    return out
+
+
+def variance_grad(g: Tensor, x: Tensor, where: Axes, divisor: float) -> Tensor:
+    """2 / divisor (x - mean) g."""
+    centered = x - Mean.apply(x, where, True)
+    return centered * spread(g * (2.0 / divisor if divisor else math.nan), where)
+
+
+def _arguments(
+    name: str, x: Tensor, dim: Any, unbiased: bool, correction: float | None
+) -> tuple[Axes, float]:
+    if not as_operand(name, x)._dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: std and var only support floating point and complex dtypes. Got "
+            f"{DTYPE_WORDS[x._dtype.name]}; convert with x.float()."
+        )
+    if isinstance(dim, bool):  # var(x, False) is var(x, unbiased=False)
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased else 0
+    return axes(name, x, dim), correction
+
+
+def var(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The variance over all elements, or over ``dim``: an int or a tuple of ints.
+
+    The sum of squared distances from the mean, divided by n - correction (1, or 0 with
+    unbiased=False). Gradient: ``2 / (n - correction) (x - mean) g``. Raises DTypeError for ints.
+
+    >>> var(tensor([1.0, 2.0, 3.0])).item()
+    1.0
+    """
+    where, correction = _arguments("var", x, dim, unbiased, correction)
+    return Var.apply(x, where, keepdim, correction)
+
+
+def std(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The root of ``var``. Gradient: 0 where all elements are equal.
+
+    >>> std(tensor([1.0, 2.0, 3.0])).item()
+    1.0
+    """
+    where, correction = _arguments("std", x, dim, unbiased, correction)
+    return Std.apply(x, where, keepdim, correction)
+
+
+def var_mean(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``(var(x), mean(x))`` over the same dims.
+
+    >>> [t.item() for t in var_mean(tensor([1.0, 2.0, 3.0]))]
+    [1.0, 2.0]
+    """
+    out = var(x, dim, unbiased, keepdim, correction=correction)
+    return out, mean(x, None if isinstance(dim, bool) else dim, keepdim)
+
+
+def std_mean(
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """``(std(x), mean(x))`` over the same dims.
+
+    >>> [t.item() for t in std_mean(tensor([1.0, 2.0, 3.0]))]
+    [1.0, 2.0]
+    """
+    out = std(x, dim, unbiased, keepdim, correction=correction)
+    return out, mean(x, None if isinstance(dim, bool) else dim, keepdim)
+
+
+class Norm(Op):
+    """The p-norm over some dims: 0 counts elements, the infinities give extreme magnitudes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, p: float) -> Tensor:
+        ctx.axes, ctx.keepdim, ctx.p = where, keepdim, p
+        if p == 0:
+            count = fold(x, where, keepdim, dtypes.int64, (kernels.count_nonzero,), (kernels.sum,))
+            return cast(count, x._dtype)
+        special = {
+            1.0: kernels.norm1,
+            2.0: kernels.norm2,
+            math.inf: kernels.abs_amax,
+            -math.inf: kernels.abs_amin,
+        }
+        stage = (special[p],) if p in special else (kernels.norm, p)
+        out = fold(x, where, keepdim, x._dtype, stage)
+        ctx.save(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor | None:
+        where, p = ctx.axes, ctx.p
+        if p == 0:
+            return zeros_like(spread(g, where))
+        x, out = ctx.saved_tensors
+        if p == 1:
+            return sign(x) * spread(g, where)
+        if math.isinf(p):
+            mask = ties(abs(x.detach()), spread(out.detach(), where))
+            count = Sum.apply(mask, where, ctx.keepdim, g._dtype)
+            return sign(x) * mask * spread(g / count, where)
+        # Where the norm is 0 the gradient is 0; 1 stands in so that no order divides by it.
+        zero = eq(out, 0.0)
+        safe = masked_fill(out, zero, 1.0)
+        if p == 2:
+            return x * spread(masked_fill(g / safe, zero, 0.0), where)
+        size = masked_fill(abs(x), eq(x, 0.0), 1.0)
+        scale = masked_fill(g * safe ** (1.0 - p), zero, 0.0)
+        return sign(x) * size ** (p - 1.0) * spread(scale, where)
+
+
+def norm(
+    x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    """The p-norm of all elements, or over ``dim``: ``(sum |x|**p) ** (1/p)``.
+
+    p: a number, ``inf``, ``-inf``, 0 (how many are not zero) or "fro", which is 2. Gradient: 0
+    where the norm is 0; of an infinity, shared by ties. Raises DTypeError for ints.
+
+    >>> norm(tensor([3.0, 4.0])).item()
+    5.0
+    """
+    if dtype is not None:
+        x = cast(as_operand("norm", x), dtypes.to_dtype(dtype))
+    if not as_operand("norm", x)._dtype.is_floating_point:
+        raise DTypeError(
+            f"norm: linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{DTYPE_WORDS[x._dtype.name]}. Convert with x.float()."
+        )
+    if p is None or p == "fro":
+        p = 2
+    if isinstance(p, str):
+        raise ValueError(f"norm: p must be a number or 'fro', got {p!r}; see ng.linalg.norm.")
+    where = axes("norm", x, dim)
+    if where.n == 0 and (math.isinf(p) or p < 0):
+        raise ShapeError(
+            f"norm: linalg.vector_norm cannot compute the {float(p)} norm on an empty tensor "
+            f"because the operation does not have an identity. Received shape {list(x.shape)}."
+        )
+    return Norm.apply(x, where, keepdim, float(p))
+
+
+METHODS = {"norm": norm, "std": std, "var": var}

@@ -1,0 +1,187 @@
+"""Sums, means, products and tests of all elements or along dims; extremes are in extreme.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtype as dtypes
+from ..dtype import DType
+from ..errors import DTypeError
+from ..kernels.cpu import reduce as kernels
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS, Axes, axes, fold, spread
+from .base import Op, as_operand
+from .elementwise import cast, isnan, logical_not, masked_fill
+from .scan import Recurrence
+
+__all__ = ["all", "any", "count_nonzero", "mean", "nanmean", "nansum", "prod", "sum"]
+
+
+class Sum(Op):
+    """The sum over some dims."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, dtype: DType) -> Tensor:
+        ctx.axes = where
+        return fold(x, where, keepdim, dtype, (kernels.sum,))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return spread(g, ctx.axes)
+
+
+class Mean(Op):
+    """The mean over some dims."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool) -> Tensor:
+        ctx.axes = where
+        add = (kernels.sum,)
+        return fold(x, where, keepdim, x._dtype, add, add, (kernels.mean, where.n))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return spread(g * (1.0 / (ctx.axes.n or 1)), ctx.axes)
+
+
+class Prod(Op):
+    """The product over one dim, or all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, dtype: DType) -> Tensor:
+        ctx.axes = where
+        ctx.save(x)
+        return fold(x, where, keepdim, dtype, (kernels.prod,))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        # Of each element the product of those before and of those after: right with zeros.
+        (x,) = ctx.saved_tensors
+        form = ctx.axes.groups[0]
+        before = Recurrence.apply(x, None, form, 1.0, False)
+        after = Recurrence.apply(x, None, form, 1.0, True)
+        return spread(g, ctx.axes) * before * after
+
+
+def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum of all elements, or over ``dim``: an int or a tuple of ints.
+
+    Ints and bools give int64; float32 is accumulated in float64. dtype: convert first.
+    Gradient: g, repeated over the summed dims. Raises IndexError if dim is out of range.
+
+    >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), 0).tolist()
+    [4.0, 6.0]
+    """
+    where = axes("sum", as_operand("sum", x), dim)
+    if dtype is not None:
+        x = cast(x, dtypes.to_dtype(dtype))
+        out = x._dtype
+    else:
+        out = x._dtype if x._dtype.is_floating_point else dtypes.int64
+    return Sum.apply(x, where, keepdim, out)
+
+
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The mean of all elements, or over ``dim``: an int or a tuple of ints.
+
+    Gradient: g / n, repeated. NaN where there are no elements. Raises DTypeError for ints and
+    bools unless a floating ``dtype`` is given.
+
+    >>> mean(tensor([1.0, 2.0, 6.0])).item()
+    3.0
+    """
+    where = axes("mean", as_operand("mean", x), dim)
+    if dtype is not None:
+        x = cast(x, dtypes.to_dtype(dtype))
+    if not x._dtype.is_floating_point:
+        raise DTypeError(
+            f"mean: could not infer output dtype. Input dtype must be either a floating point or "
+            f"complex dtype. Got: {DTYPE_WORDS[x._dtype.name]}. Convert with x.float(), or pass "
+            f"dtype=ng.float32."
+        )
+    return Mean.apply(x, where, keepdim)
+
+
+def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The product of all elements, or along ``dim``; 1 where there are none.
+
+    Ints and bools give int64. Gradient: g times the product of the other elements, exact also
+    where some are zero, at every order. Raises IndexError if dim is out of range.
+
+    >>> prod(tensor([2.0, 3.0, 4.0])).item()
+    24.0
+    """
+    if isinstance(dim, (tuple, list)):
+        raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
+    where = axes("prod", as_operand("prod", x), dim)
+    if dtype is not None:
+        x = cast(x, dtypes.to_dtype(dtype))
+    out = x._dtype if x._dtype.is_floating_point or dtype is not None else dtypes.int64
+    return Prod.apply(x, where, keepdim, out)
+
+
+def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether any element is not zero; a bool (for uint8, as in PyTorch, uint8).
+
+    >>> any(tensor([0.0, 2.0])).item()
+    True
+    """
+    where = axes("any", as_operand("any", x), dim)
+    return _as_truth(x, fold(x, where, keepdim, dtypes.bool_, (kernels.any,)))
+
+
+def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Whether no element is zero; a bool (for uint8, as in PyTorch, uint8).
+
+    >>> all(tensor([0.0, 2.0])).item()
+    False
+    """
+    where = axes("all", as_operand("all", x), dim)
+    return _as_truth(x, fold(x, where, keepdim, dtypes.bool_, (kernels.all,)))
+
+
+def _as_truth(x: Tensor, out: Tensor) -> Tensor:
+    return cast(out, dtypes.uint8) if x._dtype is dtypes.uint8 else out
+
+
+def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero, as int64.
+
+    >>> count_nonzero(tensor([0.0, 2.0, 3.0])).item()
+    2
+    """
+    where = axes("count_nonzero", as_operand("count_nonzero", x), dim)
+    return fold(x, where, False, dtypes.int64, (kernels.count_nonzero,), (kernels.sum,))
+
+
+def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum, counting NaN as zero.
+
+    >>> nansum(tensor([1.0, float("nan")])).item()
+    1.0
+    """
+    if as_operand("nansum", x)._dtype.is_floating_point:
+        x = masked_fill(x, isnan(x), 0.0)
+    return sum(x, dim, keepdim, dtype=dtype)
+
+
+def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The mean of the elements that are not NaN.
+
+    >>> nanmean(tensor([1.0, float("nan")])).item()
+    1.0
+    """
+    count = sum(logical_not(isnan(as_operand("nanmean", x))), dim, keepdim)
+    return nansum(x, dim, keepdim) / count
+
+
+METHODS = {
+    "all": all,
+    "any": any,
+    "count_nonzero": count_nonzero,
+    "mean": mean,
+    "nanmean": nanmean,
+    "nansum": nansum,
+    "prod": prod,
+    "sum": sum,
+}

@@ -1,0 +1,193 @@
+"""Running sums, products and extremes along one dim."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from .. import dtype as dtypes
+from ..dtype import DType
+from ..kernels import machine
+from ..kernels.cpu import scan as kernels
+from ..tensor import Tensor
+from .axes import Place, form_along
+from .base import Op, as_operand, contiguous, new_empty
+from .elementwise import cast
+
+__all__ = ["cummax", "cummin", "cumprod", "cumsum"]
+
+
+class CumSum(Op):
+    """Running sums along ``form``'s middle axis, from the end if ``reverse``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Any, reverse: bool, dtype: DType) -> Tensor:
+        ctx.form, ctx.reverse = form, reverse
+        out = new_empty(x._array.shape, dtype, x._device)
+        if out._array.size:
+            x3 = contiguous(x)._array.reshape(form)
+            machine.launch(kernels.cumsum, out._array.reshape(form), x3, reverse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return CumSum.apply(g, ctx.form, not ctx.reverse, g._dtype)
+
+
+class Recurrence(Op):
+    """out[0] = start, out[j] = a[j-1] out[j-1] + b[j-1] along ``form``; b None stands for zeros.
+
+    Its gradient is a recurrence in the other direction, so products have exact derivatives of any
+    order where factors are zero.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor | None, form: Any, start: float, reverse: bool
+    ) -> Tensor:
+        ctx.form, ctx.reverse = form, reverse
+        out = new_empty(a._array.shape, a._dtype, a._device)
+        ctx.save(a, out)
+        if out._array.size:
+            a3 = contiguous(a)._array.reshape(form)
+            b3 = a3 if b is None else contiguous(b)._array.reshape(form)
+            out3 = out._array.reshape(form)
+            machine.launch(kernels.recurrence, out3, a3, b3, b is not None, float(start), reverse)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        a, out = ctx.saved_tensors
+        gb = Recurrence.apply(a, g, ctx.form, 0.0, not ctx.reverse)
+        return gb * out, gb
+
+
+class CumProd(Op):
+    """Running products along ``form``'s middle axis."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Any, dtype: DType) -> Tensor:
+        ctx.form = form
+        ctx.save(x)
+        out = new_empty(x._array.shape, dtype, x._device)
+        if out._array.size:
+            x3 = contiguous(x)._array.reshape(form)
+            machine.launch(kernels.cumprod, out._array.reshape(form), x3)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        before = Recurrence.apply(x, None, ctx.form, 1.0, False)
+        after = Recurrence.apply(x, x * g, ctx.form, 0.0, True)
+        return before * (g + after)
+
+
+class _Running(Op):
+    """Values and indices of a running extreme; subclasses name the kernel."""
+
+    kernel: Any
+
+    @classmethod
+    def of(cls, x: Tensor, form: Any) -> tuple[Tensor, Tensor]:
+        values = new_empty(x._array.shape, x._dtype, x._device)
+        indices = new_empty(x._array.shape, dtypes.int64, x._device)
+        if values._array.size:
+            x3 = contiguous(x)._array.reshape(form)
+            v3, i3 = values._array.reshape(form), indices._array.reshape(form)
+            machine.launch(cls.kernel, v3, i3, x3)
+        return values, indices
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
+        return Place.apply(g, ctx.indices, ctx.form, g._array.shape)
+
+
+class CumMax(_Running):
+    """Running maxima along ``form``'s middle axis, and where they stand."""
+
+    kernel = kernels.cummax
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Any) -> tuple:
+        ctx.form = form
+        values, ctx.indices = CumMax.of(x, form)
+        return values, ctx.indices
+
+
+class CumMin(_Running):
+    """Running minima along ``form``'s middle axis, and where they stand."""
+
+    kernel = kernels.cummin
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Any) -> tuple:
+        ctx.form = form
+        values, ctx.indices = CumMin.of(x, form)
+        return values, ctx.indices
+
+
+class Running(NamedTuple):
+    """What cummax and cummin return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _accumulating(x: Tensor, dtype: Any) -> tuple[Tensor, DType]:
+    """x cast to a chosen dtype; the dtype of its running sums, int64 for ints and bools."""
+    if dtype is not None:
+        x = cast(x, dtypes.to_dtype(dtype))
+        return x, x._dtype
+    return x, x._dtype if x._dtype.is_floating_point else dtypes.int64
+
+
+def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running sums along ``dim``; ints and bools give int64.
+
+    Gradient: the running sum of g from the end. Raises IndexError if dim is out of range.
+
+    >>> cumsum(tensor([1.0, 2.0, 3.0]), 0).tolist()
+    [1.0, 3.0, 6.0]
+    """
+    form = form_along("cumsum", as_operand("cumsum", x)._array.shape, dim)
+    x, dtype = _accumulating(x, dtype)
+    return CumSum.apply(x, form, False, dtype)
+
+
+def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running products along ``dim``; ints and bools give int64.
+
+    Gradient: exact also where elements are zero. Raises IndexError if dim is out of range.
+
+    >>> cumprod(tensor([2.0, 3.0]), 0).tolist()
+    [2.0, 6.0]
+    """
+    form = form_along("cumprod", as_operand("cumprod", x)._array.shape, dim)
+    x, dtype = _accumulating(x, dtype)
+    return CumProd.apply(x, form, dtype)
+
+
+def cummax(x: Tensor, dim: int) -> Running:
+    """Running maxima along ``dim``, as ``(values, indices)``; the last of equals, NaN stays.
+
+    Gradient: each g goes to the element its maximum came from.
+
+    >>> cummax(tensor([1.0, 3.0, 2.0]), 0).indices.tolist()
+    [0, 1, 1]
+    """
+    form = form_along("cummax", as_operand("cummax", x)._array.shape, dim)
+    return Running(*CumMax.apply(x, form))
+
+
+def cummin(x: Tensor, dim: int) -> Running:
+    """Running minima along ``dim``, as ``(values, indices)``; see ``cummax``.
+
+    >>> cummin(tensor([2.0, 1.0, 3.0]), 0).values.tolist()
+    [2.0, 1.0, 1.0]
+    """
+    form = form_along("cummin", as_operand("cummin", x)._array.shape, dim)
+    return Running(*CumMin.apply(x, form))
+
+
+METHODS = {"cumsum": cumsum, "cumprod": cumprod, "cummax": cummax, "cummin": cummin}
+INPLACE = {"cumsum_": cumsum, "cumprod_": cumprod}

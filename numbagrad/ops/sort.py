@@ -1,0 +1,339 @@
+"""Sorting, selection and search along one dim. NaN is the greatest value, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtype as dtypes
+from ..errors import DimError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import sort as kernels
+from ..tensor import Tensor, wrap
+from .axes import Axes, Pick, Place, axes, form_along, permuted
+from .base import (
+    Op,
+    as_operand,
+    contiguous,
+    copy_kernel,
+    full,
+    new_empty,
+    normalize_dim,
+    reshaped,
+)
+from .extreme import Amax
+
+__all__ = [
+    "argsort",
+    "bucketize",
+    "kthvalue",
+    "median",
+    "msort",
+    "searchsorted",
+    "sort",
+    "topk",
+    "unique",
+]
+
+
+class Sorted(NamedTuple):
+    """What sort, topk, kthvalue and median along a dim return."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def _rows(x: Tensor, form: tuple[int, int, int]) -> Any:
+    """``x`` as contiguous rows along the middle axis of ``form``."""
+    outer, n, inner = form
+    array = contiguous(x)._array
+    if inner == 1:
+        return array.reshape((outer, n))
+    rows = machine.empty((outer, inner, n), array.dtype, x._device)
+    machine.launch(copy_kernel, rows, permuted(array.reshape(form), [0, 2, 1]))
+    return rows.reshape((outer * inner, n))
+
+
+def _unrows(rows: Any, x: Tensor, form: tuple[int, int, int], shape: tuple[int, ...]) -> Tensor:
+    """Rows of results as a tensor of ``shape``; the inverse of ``_rows``."""
+    outer, _, inner = form
+    dtype = dtypes.from_numpy(rows.dtype)
+    if inner == 1:
+        return wrap(rows.reshape(shape), dtype)
+    out = new_empty(shape, dtype, x._device)
+    k = rows.shape[1]
+    source = permuted(rows.reshape((outer, inner, k)), [0, 2, 1])
+    machine.launch(copy_kernel, out._array.reshape((outer, k, inner)), source)
+    return out
+
+
+def _ordered(
+    x: Tensor, form: tuple[int, int, int], k: int, descending: bool, top: bool
+) -> tuple[Any, Any, Any]:
+    """The first k of each sorted row and their places, and the rows of x."""
+    rows = _rows(x, form)
+    shape = (rows.shape[0], k)
+    values = machine.empty(shape, rows.dtype, x._device)
+    places = machine.empty(shape, np.dtype(np.int64), x._device)
+    if top and 4 * k < rows.shape[1]:
+        machine.launch(kernels.topk, values, places, rows, not descending)
+    else:
+        machine.launch(kernels.sort, values, places, rows, descending)
+    return values, places, rows
+
+
+class Sort(Op):
+    """The first k in order along ``form``'s middle axis, with their indices."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, form: Any, shape: tuple[int, ...], descending: bool, top: bool
+    ) -> tuple:
+        ctx.form, ctx.shape = form, x._array.shape
+        outer, _, inner = form
+        if 0 in shape:
+            values = new_empty(shape, x._dtype, x._device)
+            ctx.indices = new_empty(shape, dtypes.int64, x._device)
+            return values, ctx.indices
+        k = values_per_row(shape, outer * inner)
+        values, places, _ = _ordered(x, form, k, descending, top)
+        ctx.indices = _unrows(places, x, form, shape)
+        return _unrows(values, x, form, shape), ctx.indices
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
+        return Place.apply(g, ctx.indices, ctx.form, ctx.shape)
+
+
+class TopK(Sort):
+    """The k largest or smallest along one dim, with their indices."""
+
+
+def values_per_row(shape: tuple[int, ...], rows: int) -> int:
+    """How many of ``shape``'s elements fall to each of ``rows``."""
+    count = 1
+    for size in shape:
+        count *= size
+    return count // rows
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
+    """``x`` in order along ``dim``, as ``(values, indices)``; equal elements keep their order.
+
+    Gradient: each g goes back to where its value came from. Raises IndexError if dim is out of
+    range.
+
+    >>> sort(tensor([3.0, 1.0, 2.0])).values.tolist()
+    [1.0, 2.0, 3.0]
+    """
+    shape = as_operand("sort", x)._array.shape
+    form = form_along("sort", shape, dim)
+    return Sorted(*Sort.apply(x, form, shape, bool(descending), False))
+
+
+def msort(x: Tensor) -> Tensor:
+    """``x`` in order along the first dim.
+
+    >>> msort(tensor([3.0, 1.0])).tolist()
+    [1.0, 3.0]
+    """
+    return sort(x, 0).values
+
+
+def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The indices that put ``x`` in order along ``dim``; int64.
+
+    >>> argsort(tensor([3.0, 1.0, 2.0])).tolist()
+    [1, 2, 0]
+    """
+    return sort(as_operand("argsort", x).detach(), dim, descending).indices
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
+    """The k largest (or smallest) along ``dim``, best first, as ``(values, indices)``.
+
+    Gradient: each g goes back to where its value came from. Raises ShapeError unless
+    0 <= k <= size.
+
+    >>> topk(tensor([1.0, 3.0, 2.0]), 2).indices.tolist()
+    [1, 2]
+    """
+    shape = as_operand("topk", x)._array.shape
+    form = form_along("topk", shape, dim)
+    if not 0 <= k <= form[1]:
+        raise ShapeError(
+            f"topk: selected index k out of range: k is {k}, dim {dim} has size {form[1]}. Use at "
+            f"most that many."
+        )
+    cut = list(shape)
+    if cut:
+        cut[dim] = k
+    elif k == 0:
+        cut = [0]
+    return Sorted(*TopK.apply(x, form, tuple(cut), bool(largest), True))
+
+
+def _kth(
+    x: Tensor, k: int, form: tuple[int, int, int], shape: tuple[int, ...], nan_wins: bool
+) -> Sorted:
+    """Element k of the sorted order along ``form``'s middle axis, as tensors of ``shape``."""
+    if 0 in shape:
+        indices = new_empty(shape, dtypes.int64, x._device)
+    else:
+        _, order, rows = _ordered(x, form, form[1], False, False)
+        at = machine.empty((order.shape[0], 1), order.dtype, x._device)
+        machine.launch(kernels.kth, at, order, rows, k, nan_wins and x._dtype.is_floating_point)
+        indices = reshaped(wrap(at, dtypes.int64), shape)
+    return Sorted(Pick.apply(x, indices, form), indices)
+
+
+def _result(name: str, x: Tensor, dim: int, keepdim: bool) -> tuple[int, ...]:
+    """The shape without (or with 1 for) ``dim``, which must have elements."""
+    shape = x._array.shape
+    at = normalize_dim(name, dim, len(shape))
+    if not shape:
+        return ()
+    if shape[at] == 0:
+        raise DimError(f"{name}(): Expected reduction dim {at} to have non-zero size.")
+    return (*shape[:at], 1, *shape[at + 1 :]) if keepdim else (*shape[:at], *shape[at + 1 :])
+
+
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th smallest along ``dim``, counted from 1, as ``(values, indices)``.
+
+    Gradient: to that element. Raises ShapeError unless 1 <= k <= size.
+
+    >>> kthvalue(tensor([3.0, 1.0, 2.0]), 2).values.item()
+    2.0
+    """
+    shape = _result("kthvalue", as_operand("kthvalue", x), dim, keepdim)
+    form = form_along("kthvalue", x._array.shape, dim)
+    if not 1 <= k <= form[1]:
+        raise ShapeError(
+            f"kthvalue(): selected number k out of range for dimension {dim}: k is {k}, the size "
+            f"is {form[1]}. Count from 1."
+        )
+    return _kth(x, k - 1, form, shape, False)
+
+
+class Median(Amax):
+    """The lower middle value of all elements; ties share the gradient, as of a maximum."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
+        ctx.axes, ctx.keepdim = where, False
+        out = _kth(x, (where.n - 1) // 2, (1, where.n, 1), (), True).values
+        ctx.save(x, out)
+        return out
+
+
+def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two middle values; along ``dim`` as ``(values, indices)``. NaN wins.
+
+    Gradient: over all elements, shared by ties; along a dim, to the element at the index. Of no
+    elements the median is NaN.
+
+    >>> median(tensor([4.0, 1.0, 3.0, 2.0])).item()
+    2.0
+    """
+    if dim is None:
+        n = as_operand("median", x)._array.size
+        if n == 0:
+            return full((), float("nan"), x._dtype, x._device)
+        return Median.apply(x, axes("median", x, None))
+    shape = _result("median", as_operand("median", x), dim, keepdim)
+    form = form_along("median", x._array.shape, dim)
+    return _kth(x, (form[1] - 1) // 2, form, shape, True)
+
+
+def unique(
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements (or slices along ``dim``), sorted; no gradient.
+
+    return_inverse: also where in the result each element is. return_counts: also how often each
+    occurs. Each NaN is different from all others.
+
+    >>> unique(tensor([3, 1, 3]), return_counts=True)[1].tolist()
+    [1, 2]
+    """
+    array = as_operand("unique", x).detach().numpy()
+    if dim is not None:
+        dim = normalize_dim("unique", dim, array.ndim)
+    found = np.unique(
+        array,
+        return_inverse=return_inverse,
+        return_counts=return_counts,
+        axis=dim,
+        equal_nan=False,
+    )
+    parts = list(found) if isinstance(found, tuple) else [found]
+    if return_inverse:
+        parts[1] = parts[1].reshape(array.shape if dim is None else -1)
+    out = [wrap(np.ascontiguousarray(p), dtypes.from_numpy(p.dtype)) for p in parts]
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def searchsorted(
+    edges: Tensor, values: Any, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Where in the sorted ``edges`` each value belongs: how many edges are smaller.
+
+    edges: 1-D, or rows for the rows of ``values``. right: equal edges count too. Raises
+    ShapeError unless the leading dims agree.
+
+    >>> searchsorted(tensor([1.0, 2.0, 3.0]), tensor([2.0, 9.0])).tolist()
+    [1, 3]
+    """
+    as_operand("searchsorted", edges)
+    if not isinstance(values, Tensor):
+        number = np.array(values, edges._array.dtype)
+        values = wrap(number, edges._dtype)
+    lead = edges._array.shape[:-1]
+    shape = values._array.shape
+    if edges.ndim == 0 or (lead and lead != shape[:-1]):
+        raise ShapeError(
+            f"searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+            f"boundaries tensor and input value tensor must match. Received {list(edges.shape)} "
+            f"and {list(shape)}."
+        )
+    common = dtypes.promote_types(edges._dtype, values._dtype)
+    edges, values = edges.detach().to(common), values.detach().to(common)
+    out = new_empty(shape, dtypes.int64, values._device)
+    if out._array.size:
+        n = edges._array.shape[-1]
+        rows = 1
+        for size in lead:
+            rows *= size
+        edges2 = contiguous(edges)._array.reshape((rows, n))
+        values2 = contiguous(values)._array.reshape((rows, -1))
+        target = out._array.reshape(values2.shape)
+        machine.launch(kernels.search, target, edges2, values2, bool(right), bool(lead))
+    return out.to(dtypes.int32) if out_int32 else out
+
+
+def bucketize(
+    values: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Any:
+    """``searchsorted`` with the arguments turned around: the bucket of each value.
+
+    >>> bucketize(tensor([0.5, 1.5]), tensor([1.0, 2.0])).tolist()
+    [0, 1]
+    """
+    return searchsorted(edges, values, out_int32=out_int32, right=right)
+
+
+METHODS = {
+    "argsort": argsort,
+    "kthvalue": kthvalue,
+    "median": median,
+    "msort": msort,
+    "sort": sort,
+    "topk": topk,
+    "unique": unique,
+}
