@@ -30,6 +30,9 @@ class _GradMode(threading.local):
 grad_mode = _GradMode()
 """Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly``."""
 
+ONE_OUTPUT: set[type] = set()
+"""Node classes with one output whose ``run_one`` backward may call directly."""
+
 next_sequence = itertools.count(1).__next__
 
 OUR_FILES: set[str] = set()
@@ -93,6 +96,28 @@ class Edge:
         self.index = index
 
 
+class Hooks:
+    """What users attached to a node: functions around it, on its outputs' gradients."""
+
+    __slots__ = ("after", "before", "retained", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: dict[int, dict[int, Callable]] = {}
+        self.retained: dict[int, Any] = {}
+        self.before: dict[int, Callable] = {}
+        self.after: dict[int, Callable] = {}
+
+
+class Rare:
+    """What few nodes need: versions of saved tensors that had moved, shapes to sum back to."""
+
+    __slots__ = ("meta", "versions")
+
+    def __init__(self) -> None:
+        self.versions: tuple[int, ...] | None = None
+        self.meta: tuple[Any, ...] | None = None
+
+
 class Node:
     """A recorded operation: where its inputs came from and what its gradient needs.
 
@@ -100,21 +125,22 @@ class Node:
     outputs; None once the graph is freed.
     """
 
+    __slots__ = ()
     edges: tuple[Any, ...] = ()
     sequence: int = 0
     outputs: int = 1
     saved: tuple[Any, ...] | None = ()
-    versions: tuple[int, ...] | None = None
+    rare: Rare | None = None
     where: Location | None = None
-    hooked: bool = False  # whether any of the following is set
-    tensor_hooks: dict[int, dict[int, Callable]] | None = None
-    pre_hooks: dict[int, Callable] | None = None
-    post_hooks: dict[int, Callable] | None = None
-    retained: dict[int, Any] | None = None
+    hooks: Hooks | None = None
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         """Gradients of the inputs, one per edge (None allowed), from those of the outputs."""
         raise NotImplementedError
+
+    def run_one(self, grad: Any) -> Sequence[Any]:
+        """``run`` for a simple node."""
+        return self.run([grad])
 
     def name(self) -> str:
         """The name shown in ``grad_fn=<...>``."""
@@ -135,7 +161,9 @@ class Node:
             if counter is not None:
                 versions[i] = counter.value
                 moved = True
-        self.versions = tuple(versions) if moved else None
+        if moved:
+            self.rare = self.rare or Rare()
+            self.rare.versions = tuple(versions)
         self.where = user_location(2)
 
     def unpack(self) -> list[Any]:
@@ -153,7 +181,8 @@ class Node:
                 continue
             counter = value._counter
             if counter is not None:
-                expected = 0 if self.versions is None else self.versions[i]
+                versions = None if self.rare is None else self.rare.versions
+                expected = 0 if versions is None else versions[i]
                 if counter.value != expected:
                     self._fail_version(value, counter, expected)
                 if type(value) is SavedOutput:
@@ -169,33 +198,26 @@ class Node:
             f"a clone instead, or change it after backward."
         )
 
+    def _hooks(self) -> Hooks:
+        if self.hooks is None:
+            self.hooks = Hooks()
+        return self.hooks
+
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node; it may return new ones."""
-        self.hooked = True
-        if self.post_hooks is None:
-            self.post_hooks = {}
-        return RemovableHandle(self.post_hooks, hook)
+        return RemovableHandle(self._hooks().after, hook)
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_outputs)`` before this node; it may return new ones."""
-        self.hooked = True
-        if self.pre_hooks is None:
-            self.pre_hooks = {}
-        return RemovableHandle(self.pre_hooks, hook)
+        return RemovableHandle(self._hooks().before, hook)
 
     def retain(self, index: int, tensor: Any) -> None:
         """Let the gradient of output ``index`` be kept in ``tensor.grad``."""
-        self.hooked = True
-        if self.retained is None:
-            self.retained = {}
-        self.retained[index] = weakref.ref(tensor)
+        self._hooks().retained[index] = weakref.ref(tensor)
 
     def add_tensor_hook(self, index: int, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad)`` with the gradient of output ``index``; it may return a new one."""
-        self.hooked = True
-        if self.tensor_hooks is None:
-            self.tensor_hooks = {}
-        return RemovableHandle(self.tensor_hooks.setdefault(index, {}), hook)
+        return RemovableHandle(self._hooks().tensor.setdefault(index, {}), hook)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -251,8 +273,8 @@ class AccumulateGrad(Node):
             leaf._grad = held + grads[0]
         else:
             held._add_in_place(grads[0])
-        if self.post_hooks:
-            for hook in list(self.post_hooks.values()):
+        if self.hooks is not None:
+            for hook in list(self.hooks.after.values()):
                 hook(leaf)
 
 
@@ -370,34 +392,42 @@ def run_backward(
         _give(pending, owned, edge, grad)
     previous = grad_mode.enabled
     grad_mode.enabled = create_graph
-    take = pending.pop
+    take, one_output = pending.pop, ONE_OUTPUT
     try:
         for node in order:
             held = take(node, None)
             if held is None or (needed is not None and node not in needed):
                 continue
-            grads = held if node.outputs > 1 else [held]
-            held = grad = None
-            if node.hooked or node in wanted:
-                grads = _before(node, grads, wanted.get(node))
-            if type(node) is AccumulateGrad:
-                if accumulate and grads[0] is not None:
-                    node.accumulate(grads)
-                continue
-            if needed is not None and not _continues(node, needed):
-                continue
-            results = node.run(grads)
-            if node.hooked and node.post_hooks:
-                results = _after(node, results, grads)
+            if needed is None and node.hooks is None and type(node) in one_output:
+                results = node.run_one(held)
+            else:
+                grads = held if node.outputs > 1 else [held]
+                held = grad = None
+                if node.hooks is not None or node in wanted:
+                    grads = _before(node, grads, wanted.get(node))
+                if type(node) is AccumulateGrad:
+                    if accumulate and grads[0] is not None:
+                        node.accumulate(grads)
+                    continue
+                if needed is not None and not _continues(node, needed):
+                    continue
+                results = node.run(grads)
+                if node.hooks is not None and node.hooks.after:
+                    results = _after(node.hooks, results, grads)
+                del grads
+            held = None
             if not retain_graph and node.saved:
                 node.saved = None
-            del grads
-            for edge, grad in zip(node.edges, results, strict=False):
-                if edge is not None and grad is not None:
-                    if edge in pending or type(edge) is Edge:
-                        _give(pending, owned, edge, grad)
-                    else:
-                        pending[edge] = grad
+            i = 0
+            for edge in node.edges:
+                if edge is not None and i < len(results):
+                    grad = results[i]
+                    if grad is not None:
+                        if edge in pending or type(edge) is Edge:
+                            _give(pending, owned, edge, grad)
+                        else:
+                            pending[edge] = grad
+                i += 1
             grad = results = None
     finally:
         grad_mode.enabled = previous
@@ -431,13 +461,14 @@ def _give(pending: dict[Node, Any], owned: set[Node], edge: Any, grad: Any) -> N
 
 def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:
     """Run the hooks before a node; note the gradients that somebody asked for."""
-    for index, hooks in (node.tensor_hooks or {}).items():
-        for hook in list(hooks.values()):
+    hooks = node.hooks or Hooks()
+    for index, by_id in hooks.tensor.items():
+        for hook in list(by_id.values()):
             if grads[index] is not None:
                 result = hook(grads[index])
                 if result is not None:
                     grads[index] = _checked_hook(node, grads[index], result)
-    for index, reference in (node.retained or {}).items():
+    for index, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and grads[index] is not None:
             held = tensor._grad
@@ -445,7 +476,7 @@ def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list
     if wanted is not None:
         for index in wanted:
             wanted[index] = grads[index]
-    for hook in list((node.pre_hooks or {}).values()):
+    for hook in list(hooks.before.values()):
         result = hook(tuple(grads))
         if result is not None:
             grads = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -461,8 +492,8 @@ def _checked_hook(node: Node, grad: Any, result: Any) -> Any:
     return result
 
 
-def _after(node: Node, results: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
-    for hook in list((node.post_hooks or {}).values()):
+def _after(hooks: Hooks, results: Sequence[Any], grads: list[Any]) -> Sequence[Any]:
+    for hook in list(hooks.after.values()):
         changed = hook(tuple(results), tuple(grads))
         if changed is not None:
             results = changed if isinstance(changed, (tuple, list)) else (changed,)

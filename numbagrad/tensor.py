@@ -496,6 +496,8 @@ def wrap(array: Any, dtype: DType) -> Tensor:
     tensor = _new(Tensor)
     tensor._array = array
     tensor._dtype = dtype
+    tensor._edge = None
+    tensor._counter = None
     return tensor
 
 

@@ -28,13 +28,21 @@ class FlatType(types.Type):
 @register_model(FlatType)
 class _FlatModel(models.StructModel):
     def __init__(self, manager, flat):
-        members = [("data", types.CPointer(flat.dtype)), ("nitems", types.intp)]
+        members = [
+            ("data", types.CPointer(flat.dtype)),
+            ("nitems", types.intp),
+            ("rank", types.int32),
+            ("flags", types.int32),
+            ("sizes", types.CPointer(types.intp)),
+        ]
         super().__init__(manager, flat, members)
 
 
-# PyArrayObject_fields, part of NumPy's ABI: after the object header data, nd, dimensions.
+# PyArrayObject_fields, part of NumPy's ABI: after the object header come data, nd (an int),
+# dimensions, strides, base, descr, flags (an int).
 _HEADER = object.__basicsize__
-_DATA, _RANK, _SIZES = _HEADER, _HEADER + 8, _HEADER + 16
+_DATA, _RANK, _SIZES, _FLAGS = _HEADER, _HEADER + 8, _HEADER + 16, _HEADER + 48
+_C_CONTIGUOUS = 1
 
 
 @unbox(FlatType)
@@ -56,6 +64,8 @@ def _unbox_flat(flat, obj, c):
     struct = cgutils.create_struct_proxy(flat)(c.context, builder)
     struct.data = field(_DATA, c.context.get_data_type(flat.dtype).as_pointer())
     struct.nitems = builder.load(total)
+    struct.rank, struct.sizes = rank, sizes
+    struct.flags = field(_FLAGS, ir.IntType(32))
     return NativeValue(struct._getvalue())
 
 
@@ -128,6 +138,27 @@ def _store_at(typing, address, i, value, like):
     return types.void(types.intp, types.intp, like.dtype, like), generate
 
 
+@intrinsic
+def _agree(typing, x, y):
+    """Whether two flat arrays have the same shape and the second is C-contiguous."""
+
+    def generate(context, builder, signature, args):
+        a = _struct(context, builder, signature.args[0], args[0])
+        b = _struct(context, builder, signature.args[1], args[1])
+        contiguous = builder.and_(b.flags, ir.Constant(ir.IntType(32), _C_CONTIGUOUS))
+        one_rank = builder.icmp_signed("==", a.rank, b.rank)
+        start = builder.and_(one_rank, builder.icmp_signed("!=", contiguous, contiguous.type(0)))
+        result = cgutils.alloca_once_value(builder, start)
+        with builder.if_then(start):
+            with cgutils.for_range(builder, builder.sext(a.rank, ir.IntType(64))) as loop:
+                sizes = [builder.load(builder.gep(s.sizes, [loop.index])) for s in (a, b)]
+                equal = builder.icmp_signed("==", *sizes)
+                builder.store(builder.and_(builder.load(result), equal), result)
+        return builder.load(result)
+
+    return types.boolean(x, y), generate
+
+
 def _bitcast(source, target):
     @intrinsic
     def cast(typing, value):
@@ -158,6 +189,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """Number of elements."""
         return array.size
 
+    def agree(x, y):
+        """Whether two arrays have the same shape and the second is C-contiguous."""
+        return x.shape == y.shape and y.flags.c_contiguous
+
     def address(array):
         """Address of the first element."""
         return array.ctypes.data
@@ -178,4 +213,4 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         _memory(where, i, like)[0] = value
 else:
     load, store, count, address = _load, _store, _count, _address
-    load_at, store_at = _load_at, _store_at
+    load_at, store_at, agree = _load_at, _store_at, _agree

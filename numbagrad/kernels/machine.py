@@ -23,7 +23,8 @@ from . import store
 __all__ = ["Kernel", "empty", "kernel", "launch", "view"]
 
 recording = False
-"""True while any thread records; the fast paths of ops look only at this."""
+"""True while any thread records, and once any array lives off the host: then the fast paths of ops,
+which look only at this, stand aside."""
 
 
 class _Recorder(threading.local):

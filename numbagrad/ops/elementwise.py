@@ -88,17 +88,8 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
     """x += y outside the tape: how gradients accumulate."""
     found = f.Add.op.fast.get(x._dtype)
     a, b = x._array, y._array
-    if (
-        found is not None
-        and x._flat
-        and y._flat
-        and y._dtype is x._dtype
-        and a.shape == b.shape
-        and a.size < found[3]
-        and not machine.recording
-    ):
-        found[0](a, a, b)
-    else:
+    quick = found is not None and y._dtype is x._dtype and not machine.recording
+    if not (quick and x._flat and found[0](a, a, b)):
         machine.launch(f.Add.op.kernel, a, a, b)
     if x._counter is not None:
         x._counter.bump()

@@ -24,8 +24,10 @@ from ..kernels.derive import derivative
 from ..kernels.formula import Formula, is_constant, symbol
 from ..kernels.loops import ElementwiseKernel
 from ..tape import (
+    ONE_OUTPUT,
     OUR_FILES,
     Node,
+    Rare,
     SavedOutput,
     grad_mode,
     next_sequence,
@@ -42,53 +44,66 @@ getframe = sys._getframe
 NUMBERS = frozenset((float, int, bool))
 OPERANDS = (Tensor, float, int, bool, np.generic, np.ndarray)
 ONE = (True,)
-KEEP_NOTHING = ((), False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GradRule:
     """How the gradient of one input is computed: an op on ``g`` and saved values.
 
     sources: -1 for ``g``, else the position among the saved values (inputs, then the output).
-    apply is None where the gradient is ``g`` itself; zero where it vanishes.
+    second: the saved value where the gradient has the form ``formula(g, saved)``. apply is None
+    where the gradient is ``g`` itself; zero where it vanishes.
     """
 
     apply: Callable | None
     sources: tuple[int, ...]
+    second: int | None = None
     zero: bool = False
 
-    @functools.cached_property
-    def second(self) -> int | None:
-        """The saved value of a gradient of the form ``formula(g, saved)``."""
-        return self.sources[1] if len(self.sources) == 2 and self.sources[0] == -1 else None
+
+@dataclass(frozen=True, slots=True)
+class SavePlan:
+    """What an op saves for given needs: which inputs, the output, and the rules it will run."""
+
+    op: PointwiseOp
+    keep: tuple[bool, ...]
+    keep_out: bool
+    rules: tuple[GradRule | None, ...]
+    nothing: bool
 
 
 class PointwiseNode(Node):
     """A recorded elementwise op."""
 
-    op: PointwiseOp
-    meta: tuple[Any, ...] | None = None
+    __slots__ = ("__weakref__", "edges", "hooks", "plan", "rare", "saved", "sequence", "where")
+    plan: SavePlan
+    rare: Rare | None
 
     def name(self) -> str:
-        return self.op.node_name
+        return self.plan.op.node_name
 
     def run(self, grads: list[Any]) -> Sequence[Any]:
         """Apply the gradient formula of each input that needs one."""
+        return self.run_one(grads[0])
+
+    def run_one(self, grad: Any) -> Sequence[Any]:
+        """``run`` with the gradient of the only output."""
         saved = self.saved
-        if saved is None or self.versions is not None or not _never_changed(saved):
+        rare = self.rare
+        if saved is None or rare is not None or not _never_changed(saved):
             saved = self.unpack()
-        g = grads[0]
         results: list[Any] = []
-        for rule, edge in zip(self.op.rules, self.edges, strict=True):
-            apply = rule.apply
-            if edge is None or apply is None:
-                results.append(None if edge is None or rule.zero else g)
+        for rule in self.plan.rules:
+            if rule is None:
+                results.append(None)
             elif rule.second is not None:
-                results.append(apply(g, saved[rule.second]))
+                results.append(rule.apply(grad, saved[rule.second]))
+            elif rule.apply is None:
+                results.append(None if rule.zero else grad)
             else:
-                results.append(apply(*[g if s < 0 else saved[s] for s in rule.sources]))
-        if self.meta is not None:
-            for i, (shape, dtype) in enumerate(self.meta):
+                results.append(rule.apply(*[grad if s < 0 else saved[s] for s in rule.sources]))
+        if rare is not None and rare.meta is not None:
+            for i, (shape, dtype) in enumerate(rare.meta):
                 result = results[i]
                 if result is not None:
                     if result._array.shape != shape:
@@ -97,10 +112,16 @@ class PointwiseNode(Node):
         return results
 
 
+ONE_OUTPUT.add(PointwiseNode)
+
+
 def _never_changed(saved: tuple) -> bool:
     """Whether no saved value has a version that must be checked, the common case."""
     for value in saved:
-        if value is not None and type(value) not in NUMBERS and value._counter is not None:
+        if type(value) is Tensor:
+            if value._counter is not None:
+                return False
+        elif value is not None and type(value) not in NUMBERS:
             return False
     return True
 
@@ -133,7 +154,7 @@ class PointwiseOp:
             self.inputs = code.co_varnames[: code.co_argcount]
             self.defaults = function.__defaults__ or ()
         self.fast: dict[Any, Any] = {}
-        self.plans: dict[tuple[bool, ...], tuple[Any, ...]] = {}
+        self.plans: dict[tuple[bool, ...], SavePlan] = {}
 
     # -- the formula and its gradients, read when first needed ------------------------------------
 
@@ -180,14 +201,16 @@ class PointwiseOp:
                 )
         op = PointwiseOp(formula.name, formula)
         apply = {1: op.unary, 2: op.binary}.get(len(sources), op)
-        return GradRule(apply, tuple(sources))
+        second = sources[1] if len(sources) == 2 and sources[0] == -1 else None
+        return GradRule(apply, tuple(sources), second)
 
-    def plan(self, edges: tuple) -> tuple[Any, ...]:
-        """What to save when the inputs with an edge need gradients: which inputs, the output."""
+    def plan(self, edges: tuple) -> SavePlan:
+        """What to save when the inputs with an edge need gradients."""
         needs = tuple([e is not None for e in edges])
-        used = {s for r, n in zip(self.rules, needs, strict=True) if n for s in r.sources} - {-1}
-        count = len(self.inputs)
-        found = (tuple(i in used for i in range(count)), count in used) if used else KEEP_NOTHING
+        rules = tuple([r if n else None for r, n in zip(self.rules, needs, strict=True)])
+        used = {s for r in rules if r is not None for s in r.sources} - {-1}
+        keep = tuple(i in used for i in range(len(needs)))
+        found = SavePlan(self, keep, len(needs) in used, rules, not used)
         self.plans[needs] = found
         return found
 
@@ -277,30 +300,32 @@ class PointwiseOp:
         wrapped = [(d, 2) if isinstance(d, DType) else (dtypes.of_number(d), 0) for d in operands]
         out_dtype = self._promoted(wrapped)
         if len(types) != len(self.inputs):
-            return (None, out_dtype, out_dtype.numpy, -1, False)  # defaults: the general way
+            return (_never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
         entry = self.kernel.entry((out_dtype.numpy, *types), None, False)
-        found = (entry, out_dtype, out_dtype.numpy, self.kernel.grain, out_dtype.is_floating_point)
+        found = (entry, out_dtype, out_dtype.numpy, out_dtype.is_floating_point)
         self.fast[key] = found
         return found
 
     def record(self, args: tuple, edges: tuple, out: Tensor) -> None:
         """Put a node for ``out`` on the tape."""
         node = _new(PointwiseNode)
-        node.op = self
         node.edges = edges
         node.sequence = next_sequence()
+        node.hooks = node.rare = None
+        node.saved = ()
         plan = self.plans.get(tuple([e is not None for e in edges])) or self.plan(edges)
-        if plan is not KEEP_NOTHING:
-            keep, keep_out = plan
-            saved = [a if k else None for a, k in zip(args, keep, strict=True)]
-            if keep_out:
+        node.plan = plan
+        if not plan.nothing:
+            saved = [a if k else None for a, k in zip(args, plan.keep, strict=True)]
+            if plan.keep_out:
                 saved.append(SavedOutput(out, 0))
             node.save(tuple(saved))
         shape = out._array.shape
         dtype = out._dtype
         for a in args:
             if isinstance(a, Tensor) and (a._array.shape != shape or a._dtype is not dtype):
-                node.meta = tuple(
+                node.rare = node.rare or Rare()
+                node.rare.meta = tuple(
                     [
                         (a._array.shape, a._dtype) if isinstance(a, Tensor) else ((), None)
                         for a in args
@@ -331,6 +356,10 @@ class PointwiseOp:
         return function
 
 
+def _never(*args: Any) -> bool:
+    return False
+
+
 # The two functions below repeat what ``general`` does for the commonest operands, with the verbs
 # ``empty`` and ``launch`` written out: 0.8 us an op where ``general`` takes 3.
 
@@ -339,42 +368,36 @@ def _unary(op: PointwiseOp) -> Callable:
     fast, plans, general = op.fast, op.plans, op.general
 
     def unary(x: Tensor) -> Tensor:
-        if isinstance(x, Tensor) and x._flat and not machine.recording:
+        if isinstance(x, Tensor) and not machine.recording:
             array = x._array
             dtype = x._dtype
             found = fast.get(dtype)
             if found is None:
                 found = op.prepare(dtype, (dtype,), (array.dtype,))
-            entry, out_dtype, numpy_dtype, grain, floating = found
-            if array.size < grain:
+            entry, out_dtype, numpy_dtype, floating = found
+            out_array = empty(array.shape, numpy_dtype)
+            if entry(out_array, array):
                 out = _new(Tensor)
-                out._array = out_array = empty(array.shape, numpy_dtype)
-                entry(out_array, array)
+                out._array = out_array
                 out._dtype = out_dtype
-                out._flat = True
+                out._counter = None
                 edge = x._edge
                 if edge is None or not floating or not grad_mode.enabled:
                     out._edge = None
                     return out
                 out._edge = node = _new(PointwiseNode)
-                node.op = op
                 node.edges = (edge,)
                 node.sequence = next_sequence()
-                plan = plans.get(ONE) or op.plan((edge,))
-                if plan is not KEEP_NOTHING:
-                    (keep_x,), keep_out = plan
-                    if keep_out:
-                        node.save((x if keep_x else None, SavedOutput(out, 0)))
-                    else:
-                        node.saved = (x,)
-                        if x._counter is not None:
-                            node.versions = (x._counter.value,)
-                        frame = getframe(1)
-                        code = frame.f_code
-                        if code.co_filename in OUR_FILES:
-                            node.where = user_location(2)
-                        else:
-                            node.where = (code, frame.f_lasti)
+                node.hooks = node.rare = None
+                node.plan = plan = plans.get(ONE) or op.plan((edge,))
+                if plan.nothing:
+                    node.saved = ()
+                elif plan.keep_out or x._counter is not None:
+                    saved = (x if plan.keep[0] else None,)
+                    node.save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
+                else:
+                    node.saved = (x,)
+                    node.where = user_location(2)
                 return out
         return general((x,))
 
@@ -383,61 +406,72 @@ def _unary(op: PointwiseOp) -> Callable:
 
 def _binary(op: PointwiseOp, operator: bool) -> Callable:
     """operator: whether an operand that we do not know gives NotImplemented."""
-    fast, plans, general = op.fast, op.plans, op.general
+    fast, general = op.fast, op.general
+    both: SavePlan | None = None
+    first: SavePlan | None = None
+    second: SavePlan | None = None
 
     def binary(x: Any, y: Any) -> Any:
-        if isinstance(x, Tensor) and x._flat and not machine.recording:
+        nonlocal both, first, second
+        if (operator or isinstance(x, Tensor)) and not machine.recording:
             array = x._array
             dtype = x._dtype
             if isinstance(y, Tensor):
-                other = y._array
-                if y._dtype is dtype and y._flat and other.shape == array.shape:
+                if y._dtype is dtype:
                     found = fast.get(dtype)
                     if found is None:
                         found = op.prepare(dtype, (dtype, dtype), (array.dtype, array.dtype))
-                    entry, out_dtype, numpy_dtype, grain, floating = found
-                    if array.size < grain:
+                    entry, out_dtype, numpy_dtype, floating = found
+                    out_array = empty(array.shape, numpy_dtype)
+                    if entry(out_array, array, y._array):
                         out = _new(Tensor)
-                        out._array = out_array = empty(array.shape, numpy_dtype)
-                        entry(out_array, array, other)
+                        out._array = out_array
                         out._dtype = out_dtype
-                        out._flat = True
+                        out._counter = None
                         ex = x._edge
                         ey = y._edge
                         if (ex is ey is None) or not floating or not grad_mode.enabled:
                             out._edge = None
                             return out
                         out._edge = node = _new(PointwiseNode)
-                        node.op = op
                         node.edges = edges = (ex, ey)
                         node.sequence = next_sequence()
-                        plan = plans.get((ex is not None, ey is not None)) or op.plan(edges)
-                        if plan is not KEEP_NOTHING:
-                            (keep_x, keep_y), keep_out = plan
-                            if keep_out or x._counter is not None or y._counter is not None:
-                                saved = (x if keep_x else None, y if keep_y else None)
-                                node.save((*saved, SavedOutput(out, 0)) if keep_out else saved)
+                        node.hooks = node.rare = None
+                        if ey is None:
+                            plan = first = first or op.plan(edges)
+                        elif ex is None:
+                            plan = second = second or op.plan(edges)
+                        else:
+                            plan = both = both or op.plan(edges)
+                        node.plan = plan
+                        if plan.nothing:
+                            node.saved = ()
+                            return out
+                        keep_x, keep_y = plan.keep
+                        saved = (x if keep_x else None, y if keep_y else None)
+                        if plan.keep_out or x._counter is not None or y._counter is not None:
+                            node.save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
+                        else:
+                            node.saved = saved
+                            frame = getframe(1)
+                            code = frame.f_code
+                            if code.co_filename in OUR_FILES:
+                                node.where = user_location(2)
                             else:
-                                node.saved = (x if keep_x else None, y if keep_y else None)
-                                frame = getframe(1)
-                                code = frame.f_code
-                                if code.co_filename in OUR_FILES:
-                                    node.where = user_location(2)
-                                else:
-                                    node.where = (code, frame.f_lasti)
+                                node.where = (code, frame.f_lasti)
                         return out
             elif type(y) in NUMBERS:
                 key = (dtype, type(y))
                 found = fast.get(key)
                 if found is None:
                     found = op.prepare(key, (dtype, y), (array.dtype, type(y)))
-                entry, out_dtype, numpy_dtype, grain, floating = found
-                if array.size < grain:
+                entry, out_dtype, numpy_dtype, floating = found
+                out_array = empty(array.shape, numpy_dtype)
+                if entry(out_array, array, y):
                     out = _new(Tensor)
-                    out._array = out_array = empty(array.shape, numpy_dtype)
-                    entry(out_array, array, y)
+                    out._array = out_array
                     out._dtype = out_dtype
-                    out._flat = True
+                    out._counter = None
                     out._edge = None
                     edge = x._edge
                     if edge is not None and floating and grad_mode.enabled:
