@@ -1,0 +1,182 @@
+"""Saving and loading: safetensors files that also keep the structure around the tensors.
+
+The file holds the tensors under readable names; its metadata holds, as JSON, where each stands in
+the saved object. Reading one never runs code. A safetensors file of other origin loads as a dict.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save_file
+
+from .errors import DTypeError, FormatError
+from .kernels.machine import address_of
+from .tensor import Tensor, wrap_any
+
+__all__ = ["load", "save"]
+
+_STRUCTURE = "numbagrad"
+_DEEPEST = 200
+
+
+def save(obj: Any, path: str | os.PathLike[str]) -> None:
+    """Write ``obj`` to ``path``: a tensor, or dicts, lists and tuples of tensors, numbers, strings.
+
+    The file appears whole or not at all. A tensor that occurs twice, and tensors on the same
+    memory with the same layout, are written once and shared again after loading; gradients and
+    history are not kept. Raises TypeError for anything else, naming where it stands.
+    """
+    path = Path(path)
+    writer = _Writer()
+    structure = json.dumps({"version": 1, "object": writer.encode(obj, (), 0)})
+    name = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        save_file(writer.arrays, name, {_STRUCTURE: structure})
+        with open(name, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        name.unlink(missing_ok=True)
+        raise
+
+
+def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:
+    """What ``save`` wrote to ``path``; a dict of tensors for other safetensors files.
+
+    map_location: "cpu", the only place there is. Raises FormatError, which names the file and the
+    reason, for one that is truncated, damaged, or no safetensors file; nothing in it is executed.
+    """
+    if map_location is not None:
+        from .device import to_device
+
+        to_device(map_location)
+    path = Path(path)
+    if not path.is_file():  # a missing file or a folder: the system's own error
+        open(path, "rb").close()
+    tensors: dict[str, Tensor] = {}
+    try:
+        with safetensors.safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            for name in file.keys():
+                tensors[name] = _to_tensor(file.get_tensor(name))
+    except (safetensors.SafetensorError, DTypeError, TypeError, AttributeError, KeyError) as error:
+        raise _damaged(path, error) from None
+    if _STRUCTURE not in metadata:
+        return tensors
+    try:
+        structure = json.loads(metadata[_STRUCTURE])
+        if structure["version"] != 1:
+            raise FormatError(f"its structure has version {structure['version']}, known is 1")
+        return _decode(structure["object"], tensors)
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> FormatError:
+    return FormatError(
+        f"load: {path} cannot be read: {type(error).__name__}: {error}. Expected a safetensors "
+        f"file, such as ng.save writes; this one is truncated, damaged or of another format."
+    )
+
+
+def _to_tensor(array: np.ndarray) -> Tensor:
+    return wrap_any(array if array.flags.writeable else array.copy())
+
+
+class _Writer:
+    """Turns an object into JSON, collecting its tensors under names made of their path.
+
+    A value is itself if it is None, a bool, a number or a string; otherwise a dict with one key
+    that says what it is.
+    """
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, np.ndarray] = {}
+        self._names: dict[tuple, str] = {}
+
+    def encode(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
+        """The JSON of ``value``, which stands at ``path``."""
+        if depth > _DEEPEST:
+            raise ValueError(
+                f"save: more than {_DEEPEST} levels at {_show(path[:8])}...; does the object "
+                f"contain itself?"
+            )
+        if value is None or isinstance(value, (bool, str)):
+            return value
+        if isinstance(value, Tensor):
+            return {"tensor": self._name(value, path)}
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, int):
+            return int(value)
+        if isinstance(value, float):
+            return {"float": value.hex()}
+        if isinstance(value, Mapping):
+            pairs = []
+            for key, member in value.items():
+                if not (key is None or isinstance(key, (bool, int, float, str))):
+                    raise TypeError(
+                        f"save: the key {key!r} at {_show(path)} is of type {type(key).__name__}; "
+                        f"keys must be strings or numbers."
+                    )
+                encoded = self.encode(member, (*path, str(key)), depth + 1)
+                pairs.append([self.encode(key, path, depth + 1), encoded])
+            return {"dict": pairs}
+        if isinstance(value, (list, tuple)):
+            members = [
+                self.encode(member, (*path, str(i)), depth + 1) for i, member in enumerate(value)
+            ]
+            return {"tuple" if isinstance(value, tuple) else "list": members}
+        raise TypeError(
+            f"save: cannot save a {type(value).__name__} at {_show(path)}. Save tensors, numbers, "
+            f"strings, and dicts, lists and tuples of them; of a module, its state_dict()."
+        )
+
+    def _name(self, tensor: Tensor, path: tuple[str, ...]) -> str:
+        array = tensor._array
+        key = (address_of(array), array.shape, array.strides, array.dtype)
+        if array.size == 0:
+            key = (id(tensor), *key)
+        name = self._names.get(key)
+        if name is None:
+            base = name = ".".join(path) or "tensor"
+            number = 1
+            while name in self.arrays or name == "__metadata__":
+                number += 1
+                name = f"{base}#{number}"
+            self._names[key] = name
+            self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        return name
+
+
+def _show(path: tuple[str, ...]) -> str:
+    return "".join(f"[{part}]" for part in path) or "the top"
+
+
+def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The object whose JSON is ``value``."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if not isinstance(value, dict) or len(value) != 1:
+        raise FormatError("its structure holds an unknown value")
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        if content not in tensors:
+            raise FormatError(f"its structure names a tensor {content!r} that it does not hold")
+        return tensors[content]
+    if kind == "float":
+        return float.fromhex(content)
+    if kind == "dict":
+        return {_decode(key, tensors): _decode(member, tensors) for key, member in content}
+    if kind in ("list", "tuple"):
+        members = [_decode(member, tensors) for member in content]
+        return tuple(members) if kind == "tuple" else members
+    raise FormatError(f"its structure holds an unknown kind {kind!r}")
