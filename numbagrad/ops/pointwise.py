@@ -88,7 +88,7 @@ class PointwiseNode(Node):
 
     def run_one(self, grad: Any) -> Sequence[Any]:
         """``run`` with the gradient of the only output."""
-        saved = self.saved
+        saved: Any = self.saved
         rare = self.rare
         if saved is None or rare is not None or not _never_changed(saved):
             saved = self.unpack()
@@ -303,7 +303,8 @@ class PointwiseOp:
             return (_never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
         entry = self.kernel.entry((out_dtype.numpy, *types), None, False)
         found = (entry, out_dtype, out_dtype.numpy, out_dtype.is_floating_point)
-        self.fast[key] = found
+        if not out_dtype.is_floating_point or out_dtype in operands:
+            self.fast[key] = found  # else the default dtype decides, which may change
         return found
 
     def record(self, args: tuple, edges: tuple, out: Tensor) -> None:
@@ -501,7 +502,9 @@ def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:
 
 
 def _camel(name: str) -> str:
-    return "".join(part[:1].upper() + part[1:] for part in name.replace("<lambda>", "fn").split("_"))
+    return "".join(
+        part[:1].upper() + part[1:] for part in name.replace("<lambda>", "fn").split("_")
+    )
 
 
 class Elementwise:
@@ -563,8 +566,8 @@ def elementwise(function: Callable | None = None, **grads: Callable) -> Any:
                 f"elementwise {op.name}: grad_{name} names no input; they are "
                 f"{', '.join(op.inputs)}."
             )
-    op.__dict__["formula"] = formula if formula.name.isidentifier() else Formula(
-        "formula", formula.inputs, formula.body
+    op.__dict__["formula"] = (
+        formula if formula.name.isidentifier() else Formula("formula", formula.inputs, formula.body)
     )
     result = op.to_function()
     result.__module__ = function.__module__
