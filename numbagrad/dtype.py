@@ -111,8 +111,7 @@ def promote_types(x: DType, y: DType) -> DType:
         return x if x.category > y.category else y
     if x.itemsize == y.itemsize:  # int8 with uint8
         return int16
-    wide, narrow = (x, y) if x.itemsize > y.itemsize else (y, x)
-    return wide
+    return x if x.itemsize > y.itemsize else y
 
 
 def result_type(operands: list[tuple[DType, int]]) -> DType:
@@ -124,14 +123,10 @@ def result_type(operands: list[tuple[DType, int]]) -> DType:
         held = groups[rank]
         groups[rank] = dtype if held is None else promote_types(held, dtype)
     result: DType | None = None
-    for dtype in (groups[2], groups[1], groups[0]):
-        if dtype is None:
-            continue
-        if result is None:
-            result = dtype
-        elif dtype.category > result.category:
-            # A number brings only its category: int tensor with 1.5 gives the default float.
-            result = dtype
+    for found in (groups[2], groups[1], groups[0]):
+        # A number brings only its category: int tensor with 1.5 gives the default float.
+        if found is not None and (result is None or found.category > result.category):
+            result = found
     if result is None:
         raise ValueError("result_type needs at least one operand")
     return result

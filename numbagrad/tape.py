@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import GradError, GraphFreedError, VersionError
 
@@ -125,7 +125,8 @@ class Node:
     outputs; None once the graph is freed.
     """
 
-    __slots__ = ()
+    if not TYPE_CHECKING:  # the commonest node has slots of its own
+        __slots__ = ()
     edges: tuple[Any, ...] = ()
     sequence: int = 0
     outputs: int = 1
@@ -428,7 +429,7 @@ def run_backward(
                         else:
                             pending[edge] = grad
                 i += 1
-            grad = results = None
+            grad = results = None  # type: ignore[assignment]
     finally:
         grad_mode.enabled = previous
     if targets is None:

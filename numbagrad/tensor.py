@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from .tape import (
     Counter,
     Node,
     RemovableHandle,
-    grad_mode,
     run_backward,
     split_edge,
 )
@@ -79,6 +78,39 @@ class Tensor:
     _retain: bool = False
     _device = devices.cpu
     __array_priority__ = 1000
+
+    if TYPE_CHECKING:  # what ops/methods.py installs
+
+        def __getattr__(self, name: str) -> Any: ...
+
+        __add__: Callable[..., Any]
+        __radd__: Callable[..., Any]
+        __sub__: Callable[..., Any]
+        __rsub__: Callable[..., Any]
+        __mul__: Callable[..., Any]
+        __rmul__: Callable[..., Any]
+        __truediv__: Callable[..., Any]
+        __rtruediv__: Callable[..., Any]
+        __floordiv__: Callable[..., Any]
+        __rfloordiv__: Callable[..., Any]
+        __mod__: Callable[..., Any]
+        __rmod__: Callable[..., Any]
+        __pow__: Callable[..., Any]
+        __rpow__: Callable[..., Any]
+        __matmul__: Callable[..., Any]
+        __rmatmul__: Callable[..., Any]
+        __lt__: Callable[..., Any]
+        __le__: Callable[..., Any]
+        __gt__: Callable[..., Any]
+        __ge__: Callable[..., Any]
+        __and__: Callable[..., Any]
+        __or__: Callable[..., Any]
+        __xor__: Callable[..., Any]
+        __getitem__: Callable[..., Any]
+        __neg__: Callable[..., Any]
+        __abs__: Callable[..., Any]
+        __invert__: Callable[..., Any]
+        __setitem__: Callable[..., Any]
 
     def __init__(self, *data: Any, device: Any = None):
         default = dtypes.get_default_dtype()
@@ -486,7 +518,7 @@ _new = object.__new__
 
 
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
-    tensor = _new(cls)
+    tensor: Any = _new(cls)
     tensor._array, tensor._dtype = array, dtypes.from_numpy(array.dtype)
     return tensor.requires_grad_(requires_grad)
 

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -172,7 +172,15 @@ _EVALUATE: dict[str, Callable] = {
     "mul": lambda x, y: x * y,
     "div": lambda x, y: x / y,
 }
-_BUILD = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "pow": power, "where": where}
+_BUILD: dict[str, Callable] = {
+    "add": add,
+    "sub": sub,
+    "mul": mul,
+    "div": div,
+    "neg": neg,
+    "pow": power,
+    "where": where,
+}
 
 
 def _fold(op: str, x: Expr, y: Expr) -> Expr:
@@ -349,7 +357,7 @@ class _Reader:
         found = [n for n in found if self._same_parameters(n)]
         if len(found) > 1:
             column = self._column()
-            found = [n for n in found if n.body.col_offset == column] or found
+            found = [n for n in found if getattr(n.body, "col_offset", None) == column] or found
         if len(found) != 1:
             raise FormulaError(
                 f"formula: {len(found)} candidates for {wanted} in {self.filename}:{first}. Write "
@@ -375,7 +383,7 @@ class _Reader:
         positions = [p for p in self.function.__code__.co_positions() if p[2]]
         return min((p[2] for p in positions if p[2] is not None), default=None)
 
-    def fail(self, node: ast.AST, why: str) -> Any:
+    def fail(self, node: Any, why: str) -> NoReturn:
         line = self.first + getattr(node, "lineno", 1)
         raise FormulaError(
             f"formula {self.function.__name__}: {self.filename}:{line} {why}. A formula is plain "
@@ -390,7 +398,7 @@ class _Reader:
             self.fail(self.tree, "can end without a return")
         return result
 
-    def block(self, statements: list, env: dict[str, Expr]) -> Expr | None:
+    def block(self, statements: list[Any], env: dict[str, Expr]) -> Expr | None:
         """Run ``statements``; the returned expression, or None if the end is reached."""
         for position, statement in enumerate(statements):
             match statement:
@@ -433,7 +441,7 @@ class _Reader:
             self.fail(statement, "can end without a return")
         return where(condition, then_result, other_result)
 
-    def assign(self, target: ast.AST, value: ast.AST, env: dict[str, Expr]) -> None:
+    def assign(self, target: Any, value: Any, env: dict[str, Expr]) -> None:
         match target, value:
             case ast.Name(id=name), _:
                 env[name] = self.value(value, env)
@@ -446,7 +454,7 @@ class _Reader:
             case _:
                 self.fail(target, "assigns to something that is not a name")
 
-    def value(self, node: ast.AST, env: dict[str, Expr]) -> Expr:
+    def value(self, node: Any, env: dict[str, Expr]) -> Expr:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
                 return constant(value)
@@ -465,8 +473,8 @@ class _Reader:
             case ast.BoolOp(op=op, values=values):
                 name = "and" if isinstance(op, ast.And) else "or"
                 result = self.truth(values[0], env)
-                for value in values[1:]:
-                    result = expr(name, result, self.truth(value, env))
+                for other in values[1:]:
+                    result = expr(name, result, self.truth(other, env))
                 return result
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition = self.truth(test, env)
@@ -475,7 +483,7 @@ class _Reader:
                 return self.calling(node, func, args, env)
             case ast.Attribute():
                 return self.literal(node, self.resolve(node, env))
-        return self.fail(node, f"uses {type(node).__name__}")
+        self.fail(node, f"uses {type(node).__name__}")
 
     def comparison(self, node: ast.AST, left: Any, ops: list, rights: list, env: dict) -> Expr:
         result = None
@@ -490,7 +498,7 @@ class _Reader:
         assert result is not None
         return result
 
-    def truth(self, node: ast.AST, env: dict[str, Expr]) -> Expr:
+    def truth(self, node: Any, env: dict[str, Expr]) -> Expr:
         return as_truth(self.value(node, env))
 
     def binary(self, node: ast.AST, op: ast.operator, x: Expr, y: Expr) -> Expr:
@@ -505,7 +513,7 @@ class _Reader:
             return env[name]
         if name in self.names:
             return self.literal(node, self.names[name])
-        return self.fail(node, f"reads {name}, which has no value on every path")
+        self.fail(node, f"reads {name}, which has no value on every path")
 
     def literal(self, node: ast.AST, value: Any) -> Expr:
         if isinstance(value, (np.floating, np.integer, np.bool_)):
@@ -523,7 +531,7 @@ class _Reader:
                 found = getattr(self.resolve(owner, env), attribute, None)
                 if found is not None:
                     return found
-        return self.fail(node, f"does not know {ast.unparse(node)}")
+        self.fail(node, f"does not know {ast.unparse(node)}")
 
     def calling(self, node: ast.Call, func: ast.AST, args: list, env: dict) -> Expr:
         target = self.resolve(func, env)
@@ -534,7 +542,9 @@ class _Reader:
             name = None
         if name is not None:
             return self.known(node, name, values)
-        op = getattr(target, "op", None)  # a function of an elementwise op stands for its formula
+        op: Any = getattr(
+            target, "op", None
+        )  # a function of an elementwise op stands for its formula
         if hasattr(op, "formula"):
             if len(values) != len(op.formula.inputs):
                 self.fail(node, f"calls {op.name} with {len(values)} arguments")
@@ -545,7 +555,7 @@ class _Reader:
             if len(values) != len(reader.parameters):
                 self.fail(node, f"calls {inner.__name__} with {len(values)} arguments")
             return reader.run(dict(zip(reader.parameters, values, strict=True)))
-        return self.fail(node, f"calls {ast.unparse(func)}, which has no formula")
+        self.fail(node, f"calls {ast.unparse(func)}, which has no formula")
 
     def known(self, node: ast.AST, name: str, values: list[Expr]) -> Expr:
         if name in ("max", "min") and len(values) >= 2:

@@ -210,7 +210,12 @@ def emit(
     arrays = [p for p in inputs if p not in scalars]
     out_names = ["out"] if len(formulas) == 1 else [f"out_{k}" for k in range(len(formulas))]
     writer = _Writer(bodies, compute == "int64")
-    lines = ["import math", "", "import numpy as np", f"from numba import {_imports(compute, outs)}"]
+    lines = [
+        "import math",
+        "",
+        "import numpy as np",
+        f"from numba import {_imports(compute, outs)}",
+    ]
     lines += ["", "from numbagrad.kernels.intrinsics import agree, count, load, store", ""]
     lines += [f"T = {compute}", ""]
     if writer.helpers:
@@ -229,7 +234,7 @@ def emit(
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
     if pattern is None:
         lines += [f"    for i in prange(count({out_names[0]})):"]
-        indent, index = " " * 8, {name: "i" for name in [*out_names, *arrays]}
+        indent, index = " " * 8, dict.fromkeys([*out_names, *arrays], "i")
     else:
         indent, index = _strided_header(lines, pattern, [*out_names, *arrays])
     for p in arrays:
@@ -246,8 +251,8 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs sigmoid "
-    "sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
+    "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs "
+    "sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
 )
 
 
@@ -417,8 +422,5 @@ class ElementwiseKernel:
 def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
     step = array.itemsize
     missing = len(shape) - array.ndim
-    strides = [
-        0 if n == 1 else s // step for n, s in zip(array.shape, array.strides, strict=True)
-    ]
+    strides = [0 if n == 1 else s // step for n, s in zip(array.shape, array.strides, strict=True)]
     return (0,) * missing + tuple(strides)
-

@@ -91,7 +91,8 @@ class _OneFilePerSignature:
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged file must cost a compile, not the user's program
-            warnings.warn(f"ignoring unreadable cache file {path}: {error!r}", RuntimeWarning)
+            text = f"numbagrad ignores the unreadable cache file {path}: {error!r}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
             return None
 
     def save(self, key: Any, data: Any) -> None:

@@ -31,7 +31,7 @@ class OpNode(Recorded):
     _op: type[Op]
     _to_save: tuple[Any, ...] = ()
 
-    def save(self, *tensors: Any) -> None:  # type: ignore[override]
+    def save(self, *tensors: Any) -> None:
         """Keep inputs, outputs or None for backward; call it once."""
         self._to_save = tensors
 
@@ -275,5 +275,3 @@ def as_operand(name: str, value: Any, position: int = 0) -> Tensor:
 def check_tensor(name: str, value: Any) -> Tensor:
     """``as_operand`` for the first argument."""
     return as_operand(name, value)
-
-

@@ -88,8 +88,8 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
     """x += y outside the tape: how gradients accumulate."""
     found = f.Add.op.fast.get(x._dtype)
     a, b = x._array, y._array
-    quick = found is not None and y._dtype is x._dtype and not machine.recording
-    if not (quick and x._flat and found[0](a, a, b)):
+    quick = y._dtype is x._dtype and x._flat and not machine.recording
+    if not (quick and found is not None and found[0](a, a, b)):
         machine.launch(f.Add.op.kernel, a, a, b)
     if x._counter is not None:
         x._counter.bump()
@@ -340,7 +340,7 @@ _PUBLIC = """
     mul multiply nan_to_num ne neg negative not_equal pow reciprocal relu remainder round rsqrt
     sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc where
 """.split()
-__all__ = [*_PUBLIC, "elementwise"]  # noqa: PLE0604
+__all__ = [*_PUBLIC, "elementwise"]
 
 
 def _dtype_method(dtype: DType) -> Any:

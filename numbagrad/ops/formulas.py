@@ -8,6 +8,7 @@ saved. A gradient that is not written is derived. The functions that users call 
 from __future__ import annotations
 
 import math
+
 from ..kernels import formula as scalar
 from .pointwise import Elementwise
 

@@ -39,7 +39,9 @@ class PlaceRegion(Op):
     """A copy of ``x`` with ``y`` written at a region."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, shape: tuple, strides: tuple, offset: int
+    ) -> Tensor:
         ctx.region = (shape, strides, offset)
         out = new_empty(x._array.shape, x._dtype, x._device)
         machine.launch(copy_kernel, out._array, x._array)
@@ -112,13 +114,13 @@ def _rebase(x: Tensor, value: Tensor) -> None:
 
 def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
     """Make ``output`` the result of ``op`` without computing it: its memory is right already."""
-    node = object.__new__(op._node_type)
+    node: Any = object.__new__(op._node_type)
     node.region = region
     node.needs_input_grad = tuple([e is not None for e in edges])
     node._attach([output], edges)
 
 
-def _save_original(x: Tensor, node: Node) -> None:
+def _save_original(x: Tensor, node: Any) -> None:
     """Where ``node`` has saved ``x``, which is about to change, let it keep a copy."""
     saved = node.saved
     if not saved or not any([value is x for value in saved]):
@@ -127,9 +129,10 @@ def _save_original(x: Tensor, node: Node) -> None:
     machine.launch(copy_kernel, original._array, x._array)
     original._edge = x._edge
     node.saved = tuple([original if value is x else value for value in saved])
-    if node.versions is not None:
-        pairs = zip(saved, node.versions, strict=True)
-        node.versions = tuple([0 if value is x else version for value, version in pairs])
+    rare = node.rare
+    if rare is not None and rare.versions is not None:
+        pairs = zip(saved, rare.versions, strict=True)
+        rare.versions = tuple([0 if value is x else version for value, version in pairs])
 
 
 def _refresh_views(base: Tensor) -> None:

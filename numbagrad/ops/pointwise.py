@@ -55,7 +55,7 @@ class GradRule:
     where the gradient is ``g`` itself; zero where it vanishes.
     """
 
-    apply: Callable | None
+    apply: Any  # a function, or None
     sources: tuple[int, ...]
     second: int | None = None
     zero: bool = False
