@@ -87,7 +87,10 @@ class _OneFilePerSignature:
     def load(self, key: Any) -> Any:
         path = self._path(cache_folder(), key)
         try:
-            return pickle.loads(path.read_bytes())
+            content = path.read_bytes()
+            if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
+                raise ValueError("wrong checksum")
+            return pickle.loads(memoryview(content)[_CHECKSUM:])
         except FileNotFoundError:
             return None
         except Exception as error:  # a damaged file must cost a compile, not the user's program
@@ -98,10 +101,19 @@ class _OneFilePerSignature:
     def save(self, key: Any, data: Any) -> None:
         folder = writable_folder(cache_folder())
         if folder is not None:
-            write_whole(self._path(folder, key), numba.core.serialize.dumps(data))
+            content = numba.core.serialize.dumps(data)
+            write_whole(self._path(folder, key), checksum(content) + content)
 
     def flush(self) -> None:
         """Nothing to do: a file whose key no longer occurs is never read."""
+
+
+def checksum(content: bytes) -> bytes:
+    """What stands before the content of a cache file: one wrong bit of machine code may crash."""
+    return hashlib.sha256(content).digest()
+
+
+_CHECKSUM = len(checksum(b""))
 
 
 def write_whole(path: Path, content: bytes) -> bool:
