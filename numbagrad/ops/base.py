@@ -211,7 +211,7 @@ def normalize_dims(name: str, dims: Any, ndim: int) -> tuple[int, ...]:
         dims = (dims,)
     found = [normalize_dim(name, d, ndim) for d in dims]
     if len(set(found)) != len(found):
-        raise DimError(f"{name}: dim appears multiple times in the list of dims {tuple(dims)}.")
+        raise ShapeError(f"{name}: dim appears multiple times in the list of dims {tuple(dims)}.")
     return tuple(sorted(found))
 
 
