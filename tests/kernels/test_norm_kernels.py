@@ -85,6 +85,23 @@ def test_not_finite(dtype):
     np.testing.assert_allclose(columns, logs.T[None], rtol=1e-6)
 
 
+def test_log_softmax_of_large_numbers_keeps_its_digits():
+    x = np.array([[1000.0, 999.0, -1000.0], [80, 88, 90]], np.float32)
+    for transposed in (False, True):
+        out = np.empty((2, 3), np.float32)
+        if transposed:
+            columns = np.empty((1, 3, 2), np.float32)
+            norm.log_softmax_axis(columns, np.ascontiguousarray(x.T[None]))
+            out[:] = columns[0].T
+        else:
+            norm.log_softmax_rows(out, x)
+        np.testing.assert_allclose(out, log_softmax(x), rtol=1e-6)
+    target, bad = np.array([0, 2]), np.empty(1, np.int64)
+    out, each, lse, norm_ = (np.empty(n, np.float32) for n in (1, 2, 2, 1))
+    loss.cross_entropy(out, each, lse, norm_, bad, x, target, each, 0, -100, 0.0, 0)
+    np.testing.assert_allclose(each, -log_softmax(x)[[0, 1], target], rtol=1e-6)
+
+
 def test_rows_without_columns():
     sums = np.empty(2)
     norm.logsumexp_rows(sums, np.empty((2, 0)))

@@ -12,7 +12,7 @@ import numpy as np
 from numba import prange
 
 from ..machine import device, kernel
-from .norm import row_max
+from .norm import row_max, sum_of_exp
 
 __all__ = [
     "cross_entropy",
@@ -52,7 +52,7 @@ def reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction
         out[0] = total / norm[0]
 
 
-@kernel(outputs=5, grain=16384, reassoc=True)
+@kernel(outputs=5, grain=16384)
 def cross_entropy(
     out, losses, lse, norm, bad, x, target, weight, weighted, ignore, smoothing, reduction
 ):
@@ -70,10 +70,7 @@ def cross_entropy(
         peak = row_max(x[i])
         if np.isinf(peak) and peak < 0:
             peak = x.dtype.type(0)
-        total = x.dtype.type(0)
-        for j in range(c):
-            total += exp(x[i, j] - peak)
-        high = log(total)
+        high = log(sum_of_exp(x[i], peak))
         lse[i] = high + peak
         loss = x.dtype.type(0)
         if t < 0 or t >= c:
@@ -81,24 +78,18 @@ def cross_entropy(
                 loss = x.dtype.type(np.nan)
         elif t != ignore:
             # Not by way of lse, whose rounding is that of the peak.
-            loss = high - minus(x[i, t], peak)
+            loss = high - (x[i, t] - peak)
             if weighted:
                 loss *= weight[t]
             if smoothing > 0.0:
                 rest = x.dtype.type(0)
                 for j in range(c):
-                    each = high - minus(x[i, j], peak)
+                    each = high - (x[i, j] - peak)
                     rest += each * weight[j] if weighted else each
                 loss = loss * x.dtype.type(1.0 - smoothing) + rest * smooth
         losses[i] = loss
     bad[0] = first_bad(target, c, ignore)
     reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction)
-
-
-@device
-def minus(x, y):
-    """``x - y``, kept out of reach of reassociation by its own flags."""
-    return x - y
 
 
 @kernel(grain=16384)

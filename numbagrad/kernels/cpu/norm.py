@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import exp, log, sqrt
 
+import numba
 import numpy as np
 from numba import prange
 
@@ -41,6 +42,58 @@ def row_max(row):
     return from_rising(peak, row)
 
 
+# Only these may be added up in any order, which is what lets LLVM vectorise them. In a whole kernel
+# the permission would turn (x - peak) - log(total) into x - (peak + log(total)): 3 digits lost.
+summing = numba.njit(
+    nogil=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"}
+)
+
+
+@summing
+def sum_of(row):
+    """The sum of a 1-D array."""
+    total = row.dtype.type(0)
+    for j in range(row.size):
+        total += row[j]
+    return total
+
+
+@summing
+def dot_of(x, y):
+    """The sum of the products of two 1-D arrays."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j] * y[j]
+    return total
+
+
+@summing
+def sum_of_exp(row, peak):
+    """The sum of ``exp(row - peak)``."""
+    total = row.dtype.type(0)
+    for j in range(row.size):
+        total += exp(row[j] - peak)
+    return total
+
+
+@summing
+def dot_from(x, y, center):
+    """The sum of the products of ``x`` and ``y - center``."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += x[j] * (y[j] - center)
+    return total
+
+
+@summing
+def squares_from(x, center):
+    """The sum of the squares of ``x - center``."""
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        total += (x[j] - center) * (x[j] - center)
+    return total
+
+
 @device
 def columns_max(x, peak):
     """Maximum of each column of ``x`` (m, w) into ``peak`` (w)."""
@@ -51,7 +104,7 @@ def columns_max(x, peak):
             peak[j] = x[i, j] if x[i, j] > peak[j] else peak[j]
 
 
-@kernel(grain=16384, reassoc=True)
+@kernel(grain=16384)
 def softmax_rows(out, x):
     """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
     n, m = x.shape
@@ -59,60 +112,44 @@ def softmax_rows(out, x):
         peak = row_max(x[i])
         for j in range(m):
             out[i, j] = exp(x[i, j] - peak)
-        total = x.dtype.type(0)
-        for j in range(m):
-            total += out[i, j]
+        total = sum_of(out[i])
         scale = x.dtype.type(1) / total
         for j in range(m):
             out[i, j] *= scale
 
 
-@kernel(grain=32768, reassoc=True)
+@kernel(grain=32768)
 def softmax_rows_grad(gx, g, out):
     """``out (g - sum(g out))`` in each row. gx, g, out (n, m) C; gx may be g."""
     n, m = out.shape
     for i in prange(n):
-        total = out.dtype.type(0)
-        for j in range(m):
-            total += g[i, j] * out[i, j]
+        total = dot_of(g[i], out[i])
         for j in range(m):
             gx[i, j] = out[i, j] * (g[i, j] - total)
 
 
-@kernel(grain=16384, reassoc=True)
+@kernel(grain=16384)
 def log_softmax_rows(out, x):
     """Logarithm of softmax in each row. out (n, m) C; x (n, m) C; out may be x."""
     n, m = x.shape
     for i in prange(n):
         peak = row_max(x[i])
-        total = x.dtype.type(0)
+        shift = log(sum_of_exp(x[i], peak))
         for j in range(m):
-            total += exp(x[i, j] - peak)
-        # Subtracted one after the other: their sum would round away the smaller.
-        shift = log(total)
-        for j in range(m):
-            out[i, j] = minus(x[i, j], peak) - shift
+            out[i, j] = (x[i, j] - peak) - shift
 
 
-@device
-def minus(x, y):
-    """``x - y``, kept out of reach of reassociation by its own flags."""
-    return x - y
-
-
-@kernel(grain=16384, reassoc=True)
+@kernel(grain=16384)
 def log_softmax_rows_grad(gx, g, out):
     """``g - exp(out) sum(g)`` in each row. gx, g, out (n, m) C; gx may be g."""
     n, m = out.shape
     for i in prange(n):
-        total = out.dtype.type(0)
-        for j in range(m):
-            total += g[i, j]
+        total = sum_of(g[i])
         for j in range(m):
             gx[i, j] = g[i, j] - exp(out[i, j]) * total
 
 
-@kernel(grain=16384, reassoc=True)
+@kernel(grain=16384)
 def logsumexp_rows(out, x):
     """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
     n, m = x.shape
@@ -120,10 +157,7 @@ def logsumexp_rows(out, x):
         peak = row_max(x[i])
         if m == 0 or np.isinf(peak):  # inf - inf would be NaN where the answer is the peak itself
             peak = x.dtype.type(0)
-        total = x.dtype.type(0)
-        for j in range(m):
-            total += exp(x[i, j] - peak)
-        out[i] = log(total) + peak
+        out[i] = log(sum_of_exp(x[i], peak)) + peak
 
 
 @kernel(grain=16384)
@@ -202,7 +236,7 @@ def log_softmax_axis_grad(gx, g, out):
                 gx[o, i, start + j] = g[o, i, start + j] - exp(out[o, i, start + j]) * total[j]
 
 
-@kernel(outputs=3, grain=32768, reassoc=True)
+@kernel(outputs=3, grain=32768)
 def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
     """Rows of ``x`` shifted to mean 0 and scaled to variance 1, then ``* weight + bias``.
 
@@ -211,17 +245,11 @@ def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
     """
     n, m = x.shape
     for i in prange(n):
-        center = x.dtype.type(0)
-        for j in range(m):
-            center += x[i, j]
-        center /= x.dtype.type(m)
-        spread = x.dtype.type(0)
-        for j in range(m):
-            spread += minus(x[i, j], center) ** 2
-        scale = x.dtype.type(1 / sqrt(spread / m + eps))
+        center = sum_of(x[i]) / x.dtype.type(m)
+        scale = x.dtype.type(1 / sqrt(squares_from(x[i], center) / m + eps))
         mean[i], rstd[i] = center, scale
         for j in range(m):
-            out[i, j] = minus(x[i, j], center) * scale
+            out[i, j] = (x[i, j] - center) * scale
         if affine & 1:
             for j in range(m):
                 out[i, j] *= weight[j]
@@ -234,7 +262,7 @@ ROWS = 64
 """Rows whose gradients of weight and bias one task sums; fixed, whatever the threads."""
 
 
-@kernel(outputs=3, grain=32768, reassoc=True)
+@kernel(outputs=3, grain=32768)
 def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     """Gradients of ``layer_norm``, the sums over rows accumulated in float64.
 
@@ -248,14 +276,10 @@ def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
             center, scale = mean[i], rstd[i]
             for j in range(m):
                 gx[i, j] = g[i, j] * weight[j] if affine & 1 else g[i, j]
-            total, along = x.dtype.type(0), x.dtype.type(0)
+            total = sum_of(gx[i]) / x.dtype.type(m)
+            along = dot_from(gx[i], x[i], center) * scale / x.dtype.type(m)
             for j in range(m):
-                total += gx[i, j]
-                along += gx[i, j] * (minus(x[i, j], center) * scale)
-            total /= x.dtype.type(m)
-            along /= x.dtype.type(m)
-            for j in range(m):
-                unit = minus(x[i, j], center) * scale
+                unit = (x[i, j] - center) * scale
                 gx[i, j] = scale * (gx[i, j] - total - unit * along)
                 partial[c, 0, j] += g[i, j] * unit
                 partial[c, 1, j] += g[i, j]
