@@ -29,6 +29,7 @@ from .formula import (
     topological,
 )
 from .intrinsics import FlatType
+from .simd_math import FUNCTIONS
 
 CHEAP_GRAIN = 1 << 17
 """Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
@@ -42,12 +43,6 @@ _COSTLY = frozenset(
 
 # Functions that Numba lacks, or that lose the width of float32, in the terms of those it has.
 _HELPERS = {
-    "sigmoid": """
-def sigmoid(x):
-    # exp never overflows: its argument is never positive
-    e = math.exp(-abs(x))
-    return T(1) / (T(1) + e) if x >= T(0) else e / (T(1) + e)
-""",
     "sign": """
 def sign(x):
     return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
@@ -68,8 +63,9 @@ def floordiv(x, y):
 _CALLS = {
     "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
     "exp2": "np.exp2", "log2": "math.log2", "max": "maximum", "min": "minimum",
-    "sigmoid": "sigmoid", "sign": "sign", "floordiv": "floordiv",
+    "sign": "sign", "floordiv": "floordiv",
 }  # fmt: skip
+_SIMD = frozenset(name for name, _ in FUNCTIONS)
 _ROUNDING = frozenset("floor ceil trunc rint".split())
 
 
@@ -94,6 +90,7 @@ class _Writer:
         self.names: dict[Expr, str] = {}
         self.lines: list[str] = []
         self.helpers: dict[str, None] = {}
+        self.simd: dict[str, None] = {}
         for node in self.order:
             self.names[node] = self._write(node)
 
@@ -141,6 +138,9 @@ class _Writer:
             return values[0]
         if op in ("isnan", "isinf", "isfinite"):
             return self._classify(op, values[0])
+        if op in _SIMD:
+            self.simd[op] = None
+            return f"{op}({', '.join(values)})"
         if op in _HELPERS:
             self.helpers[op] = None
         return f"{_CALLS.get(op, 'math.' + op)}({', '.join(values)})"
@@ -217,6 +217,8 @@ def emit(
         f"from numba import {_imports(compute, outs)}",
     ]
     lines += ["", "from numbagrad.kernels.intrinsics import agree, count, load, store", ""]
+    if writer.simd:
+        lines[-1:] = [f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}", ""]
     lines += [f"T = {compute}", ""]
     if writer.helpers:
         lines += ["from numba import njit", ""]
@@ -252,7 +254,7 @@ def emit(
 
 _RESERVED = frozenset(
     "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs "
-    "sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
+    "exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
 )
 
 
