@@ -17,11 +17,6 @@ from .autograd import (
 from .device import Device
 from .dtype import (
     DType,
-)
-from .dtype import (
-    bool_ as bool,
-)
-from .dtype import (
     finfo,
     float32,
     float64,
@@ -35,16 +30,35 @@ from .dtype import (
     set_default_dtype,
     uint8,
 )
+from .dtype import (
+    bool_ as bool,
+)
 from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
 from .kernels.machine import threads as get_num_threads
 from .ops import base as _base
 from .ops.base import launch
+from .ops.create import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
+from .ops.extreme import *  # noqa: F403
 from .ops.methods import install as _install
+from .ops.moments import *  # noqa: F403
+from .ops.random import *  # noqa: F403
+from .ops.reduce import *  # noqa: F403
+from .ops.scan import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
+from .ops.sort import *  # noqa: F403
 from .ops.view import *  # noqa: F403
 from .printing import set_printoptions
+from .random import (
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
+)
 from .tensor import Size, Tensor, is_tensor
 
 float = float32

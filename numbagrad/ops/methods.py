@@ -8,7 +8,9 @@ from types import ModuleType
 from ..tensor import Tensor
 from .inplace import in_place
 
-FAMILIES = ("elementwise", "create", "random", "view", "shape", "reduce", "index", "linalg", "norm", "loss", "sort")
+FAMILIES = (
+    "elementwise create random view shape scan reduce extreme moments index linalg norm loss sort"
+).split()
 
 
 def _modules() -> list[ModuleType]:
@@ -55,5 +57,3 @@ def _operator(name: str, function: object) -> object:
 
     operator.__name__ = name
     return operator
-
-

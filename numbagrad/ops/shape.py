@@ -563,6 +563,6 @@ _FUNCTIONS = """
     atleast_1d atleast_2d atleast_3d cat column_stack concat concatenate dstack hstack meshgrid
     row_stack stack vstack
 """.split()
-__all__ = [*_METHODS, *_FUNCTIONS]  # noqa: PLE0604
+__all__ = [*_METHODS, *_FUNCTIONS]
 METHODS: dict[str, Any] = {"repeat": repeat} | {name: globals()[name] for name in _METHODS}
 INPLACE: dict[str, Any] = {"tril_": tril, "triu_": triu}

@@ -734,7 +734,7 @@ _PUBLIC = """
     as_strided broadcast_to diag diag_embed diagonal flatten movedim moveaxis narrow permute ravel
     reshape select squeeze swapaxes swapdims t transpose unflatten unsqueeze view_as
 """.split()
-__all__ = [  # noqa: PLE0604
+__all__ = [
     "broadcast_shapes",
     "broadcast_tensors",
     *[name for name in _PUBLIC if name != "view_as"],

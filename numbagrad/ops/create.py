@@ -1,0 +1,549 @@
+"""New tensors: from data, filled, counted; and overwriting old ones. Start at ``tensor``."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import device as devices
+from .. import dtype as dtypes
+from ..autograd.function import check_in_place
+from ..dtype import DType
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import create as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor, wrap, wrap_any
+from .base import as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
+from .elementwise import cast
+from .inplace import _rebase, assign
+from .view import _diagonal_view, expand, sizes_of
+
+# -- from data -------------------------------------------------------------------------------------
+
+
+def _finish(out: Tensor, requires_grad: bool) -> Tensor:
+    return out.requires_grad_() if requires_grad else out
+
+
+def _ragged(data: Any, shape: tuple[int, ...], dim: int = 0) -> None:
+    """Raise where nested lists first differ from ``shape``, that of their first entries."""
+    sequence = isinstance(data, (list, tuple))
+    if dim == len(shape):
+        if sequence:
+            raise ShapeError(f"tensor: expected a number at dim {dim}, got a list.")
+        return
+    if not sequence:
+        raise TypeError(f"tensor: expected a sequence at dim {dim}, got {data!r}.")
+    if len(data) != shape[dim]:
+        raise ShapeError(
+            f"tensor: expected sequence of length {shape[dim]} at dim {dim} (got {len(data)}). All "
+            f"lists of a dimension need one length."
+        )
+    for entry in data:
+        _ragged(entry, shape, dim + 1)
+
+
+def _first_shape(data: Any) -> tuple[int, ...]:
+    shape = []
+    while isinstance(data, (list, tuple)):
+        shape.append(len(data))
+        if not data:
+            break
+        data = data[0]
+    return tuple(shape)
+
+
+def _leaf(data: Any) -> Any:
+    """The first entry of nested lists."""
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return data
+
+
+def _plain(data: Any) -> Any:
+    """Nested lists with their Tensors as NumPy arrays."""
+    if isinstance(data, Tensor):
+        return data._array
+    if isinstance(data, (list, tuple)):
+        return [_plain(entry) for entry in data]
+    return data
+
+
+def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
+    """A fresh C-contiguous array of numbers, nested lists, arrays or tensors."""
+    if isinstance(data, Tensor):
+        data = data._array
+    if isinstance(data, (np.ndarray, np.generic)):
+        target = dtypes.from_numpy(data.dtype) if dtype is None else dtype
+        return np.array(data, target.numpy, order="C")
+    if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
+        return _array_of(np.asarray(data), dtype)
+    if isinstance(data, range):
+        data = list(data)
+    leaf = _leaf(data)
+    if isinstance(leaf, Tensor):
+        data = _plain(data)
+    elif not isinstance(leaf, (numbers.Real, np.ndarray, np.generic, list, tuple)):
+        raise TypeError(
+            f"tensor: new(): invalid data type '{type(leaf).__name__}'. Pass numbers, nested lists "
+            f"of numbers, or an array."
+        )
+    try:
+        array = np.array(data, order="C")
+    except OverflowError as error:
+        raise ShapeError(f"tensor: Overflow when unpacking long: {error}.") from None
+    except ValueError:
+        _ragged(data, _first_shape(data))
+        raise
+    if array.dtype.kind not in "fiub":
+        _ragged(data, _first_shape(data))
+        kind = array.dtype
+        if kind.kind == "O":
+            try:
+                array = array.astype(np.int64 if dtype is None else dtype.numpy)
+            except OverflowError as error:
+                raise ShapeError(f"tensor: Overflow when unpacking long: {error}.") from None
+        else:
+            raise TypeError(f"tensor: too many dimensions or invalid data type '{kind}'.")
+    if dtype is not None:
+        return array.astype(dtype.numpy, copy=False)
+    if isinstance(leaf, (Tensor, np.generic, np.ndarray)):
+        return array.astype(dtypes.from_numpy(array.dtype).numpy, copy=False)
+    if array.dtype.kind == "f":
+        return array.astype(dtypes.get_default_dtype().numpy, copy=False)
+    if array.dtype == np.uint64:
+        raise ShapeError("tensor: Overflow when unpacking long: an int needs over 63 bits.")
+    return array
+
+
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """A new tensor with a copy of ``data``: a number, nested lists, an array or a tensor.
+
+    dtype: by default int64, bool or the default floating dtype, as the numbers are; arrays keep
+    theirs. The result is a leaf. Raises ShapeError for lists of unequal length.
+
+    >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
+    ng.Size([2, 2])
+    """
+    if device is not None:
+        devices.to_device(device)
+    if dtype is not None:
+        dtype = dtypes.to_dtype(dtype)
+    if isinstance(data, Tensor):
+        warnings.warn(
+            "tensor: To copy construct from a tensor, it is recommended to use x.detach().clone() "
+            "rather than ng.tensor(x).",
+            stacklevel=2,
+        )
+    array = _array_of(data, dtype)
+    return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """``data`` as a tensor: itself, or on the memory of an array, or a copy where needed."""
+    if device is not None:
+        devices.to_device(device)
+    dtype = None if dtype is None else dtypes.to_dtype(dtype)
+    if isinstance(data, Tensor):
+        return data if dtype is None else cast(data, dtype)
+    if isinstance(data, np.ndarray):
+        found = from_numpy(data)
+        return found if dtype is None else cast(found, dtype)
+    array = _array_of(data, dtype)
+    return wrap(array, dtypes.from_numpy(array.dtype))
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor on the memory of a NumPy array: a change of one shows in the other.
+
+    A read-only array is copied. Raises ValueError for negative strides.
+
+    >>> a = np.zeros(2, np.float32); x = from_numpy(a); a[0] = 1; x.tolist()
+    [1.0, 0.0]
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: expected np.ndarray (got {type(array).__name__}).")
+    dtypes.from_numpy(array.dtype)
+    if any([s < 0 for s in array.strides]):
+        raise ShapeError(
+            "from_numpy: At least one stride in the given numpy array is negative, and tensors "
+            "with negative strides are not supported. Make a copy with array.copy()."
+        )
+    odd = any([s % array.itemsize for s in array.strides])
+    if odd or not (array.flags.writeable and array.flags.aligned):
+        array = array.copy()
+    return wrap_any(np.asarray(array))
+
+
+# -- filled ----------------------------------------------------------------------------------------
+
+
+def shape_of(name: str, size: tuple) -> tuple[int, ...]:
+    """The sizes given to a creating function, checked."""
+    shape = sizes_of(name, size)
+    for n in shape:
+        if n < 0:
+            raise ShapeError(
+                f"{name}: Trying to create tensor with negative dimension {n}: {list(shape)}."
+            )
+    return shape
+
+
+def _settled(dtype: Any, device: Any) -> DType:
+    if device is not None:
+        devices.to_device(device)
+    return dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
+
+
+def _filled(shape: tuple[int, ...], value: Any, dtype: DType) -> Tensor:
+    out = new_empty(shape, dtype)
+    if dtype is dtypes.bool_:
+        value = bool(value)
+    machine.launch(fill_kernel, out._array, value)
+    return out
+
+
+def _creator(name: str, value: Any) -> Callable[..., Tensor]:
+    def function(
+        *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        shape = shape_of(name, size)
+        return _finish(_filled(shape, value, _settled(dtype, device)), requires_grad)
+
+    function.__name__ = name
+    function.__doc__ = f"""A tensor of {name}; sizes one by one or as one tuple.
+
+    >>> {name}(2).tolist()
+    {[float(value)] * 2}
+    """
+    return function
+
+
+zeros = _creator("zeros", 0)
+ones = _creator("ones", 1)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose elements are whatever was in memory."""
+    shape = shape_of("empty", size)
+    return _finish(new_empty(shape, _settled(dtype, device)), requires_grad)
+
+
+def _number(name: str, value: Any) -> Any:
+    """``value`` as a Python number."""
+    if isinstance(value, (Tensor, np.generic)):
+        value = value.item()
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: fill value must be a number, not {type(value).__name__}.")
+    return value
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of ``size`` filled with a number, whose kind decides the dtype.
+
+    >>> full((2,), 3).tolist()
+    [3, 3]
+    """
+    value = _number("full", fill_value)
+    wanted = _settled(dtypes.of_number(value) if dtype is None else dtype, device)
+    return _finish(_filled(shape_of("full", (size,)), value, wanted), requires_grad)
+
+
+def _like(dtype: Any, device: Any, x: Tensor) -> DType:
+    if device is not None:
+        devices.to_device(device)
+    return x._dtype if dtype is None else dtypes.to_dtype(dtype)
+
+
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Zeros of the shape and dtype of ``input``."""
+    dtype = _like(dtype, device, as_operand("zeros_like", input))
+    return _finish(_filled(input._array.shape, 0, dtype), requires_grad)
+
+
+def ones_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Ones of the shape and dtype of ``input``."""
+    dtype = _like(dtype, device, as_operand("ones_like", input))
+    return _finish(_filled(input._array.shape, 1, dtype), requires_grad)
+
+
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """An uninitialised tensor of the shape and dtype of ``input``."""
+    dtype = _like(dtype, device, as_operand("empty_like", input))
+    return _finish(new_empty(input._array.shape, dtype), requires_grad)
+
+
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``fill_value`` in the shape and dtype of ``input``."""
+    dtype = _like(dtype, device, as_operand("full_like", input))
+    value = _number("full_like", fill_value)
+    return _finish(_filled(input._array.shape, value, dtype), requires_grad)
+
+
+def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def method(x: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        return function(*size, dtype=x._dtype if dtype is None else dtype, **options)
+
+    method.__doc__ = f"``{function.__name__}`` with the dtype of this tensor."
+    return method
+
+
+# -- counted ---------------------------------------------------------------------------------------
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Numbers from ``start`` (0 if only one is given) towards ``end``, which is left out.
+
+    dtype: int64 if all are ints, else the default floating dtype.
+
+    >>> arange(1, 6, 2).tolist()
+    [1, 3, 5]
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = [_number("arange", v) for v in (start, end, step)]
+    if step == 0:
+        raise ShapeError("arange: step must be nonzero.")
+    whole = all([isinstance(v, int) for v in (start, end, step)])
+    if not all(map(math.isfinite, (start, end, step))):
+        raise ShapeError(f"arange: unsupported range: {start} -> {end}.")
+    if (end - start) * step < 0:
+        raise ShapeError(
+            f"arange: upper bound and lower bound inconsistent with step sign: from {start} to "
+            f"{end} by {step}."
+        )
+    n = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    wanted = _settled(dtypes.int64 if dtype is None and whole else dtype, device)
+    if not whole or (wanted.is_floating_point and max(abs(start), abs(end)) >= 2**63):
+        start, step = float(start), float(step)
+    out = new_empty((n,), wanted)
+    if n:
+        launch(kernels.arange, out, start, step)
+    return _finish(out, requires_grad)
+
+
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
+
+    >>> linspace(0, 1, 3).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    steps = operator.index(steps)
+    if steps < 0:
+        raise ShapeError(f"linspace: number of steps must be non-negative, got {steps}.")
+    out = new_empty((steps,), _settled(dtype, device))
+    if steps:
+        ends = [float(_number("linspace", v)) for v in (start, end)]
+        launch(kernels.linspace, out, *ends)
+    return _finish(out, requires_grad)
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """``base`` to the powers ``linspace(start, end, steps)``."""
+    from .elementwise import pow as power
+
+    wanted = _settled(dtype, device)
+    exponents = linspace(start, end, steps, dtype=dtypes.float64)
+    return _finish(cast(power(base + zeros_like(exponents), exponents), wanted), requires_grad)
+
+
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """The matrix (n, m), m = n by default, with ones on its diagonal."""
+    shape = shape_of("eye", (n, n if m is None else m))
+    out = _filled(shape, 0, _settled(dtype, device))
+    if out._array.size:
+        machine.launch(fill_kernel, _diagonal_view(out._array, 0, 0, 1), 1)
+    return _finish(out, requires_grad)
+
+
+def tril_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """(2, n) rows and columns of the lower triangle of a (row, col) matrix."""
+    found = np.stack(np.tril_indices(row, offset, col))
+    return cast(wrap_any(found), _settled(dtypes.int64 if dtype is None else dtype, device))
+
+
+def triu_indices(
+    row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None
+) -> Tensor:
+    """(2, n) rows and columns of the upper triangle of a (row, col) matrix."""
+    found = np.stack(np.triu_indices(row, offset, col))
+    return cast(wrap_any(found), _settled(dtypes.int64 if dtype is None else dtype, device))
+
+
+# -- overwriting -----------------------------------------------------------------------------------
+
+
+def overwrite(x: Tensor, name: str, write: Callable[[Tensor], None]) -> Tensor:
+    """Let ``write`` fill the elements of ``x``, in place and by the tape's rules; returns x.
+
+    The new elements have no history: gradients that arrive at them go nowhere.
+    """
+    check_in_place(x, name)
+    if not x._flat:
+        fresh = new_empty(x._array.shape, x._dtype, x._device)
+        write(fresh)
+        return assign(x, fresh, name)
+    write(x)
+    x._bump_version()
+    if grad_mode.enabled and (
+        x._edge is not None or (x._base is not None and x._base._edge is not None)
+    ):
+        _rebase(x, wrap(x._array, x._dtype))
+    return x
+
+
+def fill_(x: Tensor, value: Any) -> Tensor:
+    """Every element set to ``value``, in place."""
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise ShapeError(
+                f"fill_: only supports 0-dimension value tensor but got tensor with "
+                f"{value._array.ndim} dimensions."
+            )
+        return copy_(x, value)
+    value = _number("fill_", value)
+    if x._dtype is dtypes.bool_:
+        value = bool(value)
+    elif isinstance(value, float) and not x._dtype.is_floating_point:
+        if not math.isfinite(value):
+            raise DTypeError(f"fill_: value {value} cannot be converted to {x._dtype}.")
+        value = int(value)
+    return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
+
+
+def zero_(x: Tensor) -> Tensor:
+    """Every element set to zero, in place."""
+    return fill_(x, 0)
+
+
+def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """The elements of ``src``, broadcast and converted, written into ``x`` in place.
+
+    Gradient: to ``src``; none to the old ``x``.
+    """
+    if as_operand("copy_", src, 1)._array.shape != x._array.shape:
+        src = expand(src, x._array.shape)
+    if src._edge is None and x._edge is None and x._base is None:
+        machine.launch(copy_kernel, x._array, src._array)
+        x._bump_version()
+        return x
+    return assign(x, cast(src, x._dtype), "copy_")
+
+
+def cpu(x: Tensor) -> Tensor:
+    """This tensor on the CPU."""
+    return x
+
+
+def cuda(x: Tensor, device: Any = None) -> Tensor:
+    """This tensor on a GPU; raises DeviceError without one."""
+    return x.to(device="cuda" if device is None else device)
+
+
+def new_tensor(x: Tensor, data: Any, *, dtype: Any = None, **options: Any) -> Tensor:
+    """``tensor(data)`` with the dtype of this tensor."""
+    return tensor(data, dtype=x._dtype if dtype is None else dtype, **options)
+
+
+def asarray(data: Any, *, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
+    """``as_tensor``, or a copy."""
+    found = as_tensor(data, dtype, device)
+    return contiguous(found).clone() if copy else found
+
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
+]
+
+METHODS: dict[str, Any] = {
+    "copy_": copy_,
+    "cpu": cpu,
+    "cuda": cuda,
+    "fill_": fill_,
+    "new_empty": _new(empty),
+    "new_full": _new(full),
+    "new_ones": _new(ones),
+    "new_tensor": new_tensor,
+    "new_zeros": _new(zeros),
+    "zero_": zero_,
+}

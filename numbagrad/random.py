@@ -1,0 +1,140 @@
+"""The random generator: a seed and a counter, the same numbers on every device.
+
+Drawing takes a range of counters; what a counter becomes is in ``kernels/cpu/random.py``.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Any
+
+import numpy as np
+
+from . import device as devices
+from . import dtype as dtypes
+from .errors import DTypeError, ShapeError
+from .kernels import machine
+from .kernels.cpu.random import take_counters
+from .tensor import Tensor, wrap
+
+__all__ = [
+    "Generator",
+    "default_generator",
+    "get_rng_state",
+    "initial_seed",
+    "manual_seed",
+    "seed",
+    "set_rng_state",
+]
+
+_DEFAULT_SEED = 67280421310721
+
+
+class Generator:
+    """A stream of random numbers: ``Generator().manual_seed(0)``, or ``Generator(0)`` for short.
+
+    Philox 4x32-10 with the seed as key. Safe to share between threads: each call takes its own
+    range of counters.
+
+    >>> g = Generator(0)
+    >>> randint(0, 10, (3,), generator=g).tolist() == randint(0, 10, (3,), generator=g).tolist()
+    False
+    """
+
+    def __init__(self, device: Any = "cpu"):
+        start = _DEFAULT_SEED
+        if isinstance(device, int):
+            start, device = device, "cpu"
+        self.device = devices.to_device("cpu" if device is None else device)
+        self._lock = threading.Lock()
+        self._state = np.zeros(2, np.int64)
+        self.manual_seed(start)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of ``seed``, an int of 64 bits; returns the generator."""
+        seed = int(seed)
+        if not -(2**63) <= seed < 2**64:
+            raise ShapeError(
+                f"manual_seed: Overflow when unpacking long: {seed} needs over 64 bits."
+            )
+        with self._lock:
+            self._state[0] = seed - 2**64 if seed >= 2**63 else seed
+            self._state[1] = 0
+        return self
+
+    def seed(self) -> int:
+        """Start a stream that nobody can foresee; returns its seed."""
+        chosen = secrets.randbits(63)
+        self.manual_seed(chosen)
+        return chosen
+
+    def initial_seed(self) -> int:
+        """The seed of the stream."""
+        return int(self._state[0]) % 2**64
+
+    def get_state(self) -> Tensor:
+        """The position in the stream, as a uint8 tensor for ``set_state``."""
+        with self._lock:
+            return wrap(self._state.view(np.uint8).copy(), dtypes.uint8)
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Go to a position that ``get_state`` returned."""
+        if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.uint8:
+            raise DTypeError("set_state: RNG state must be a uint8 tensor made by get_state.")
+        if new_state.shape != (16,):
+            raise ShapeError(f"set_state: RNG state is wrong size, {list(new_state.shape)}.")
+        with self._lock:
+            self._state[:] = np.ascontiguousarray(new_state.numpy()).view(np.int64)
+        return self
+
+    def take(self, counters: int) -> Any:
+        """The state for a kernel that uses so many counters; the generator moves past them."""
+        taken = machine.empty((2,), np.dtype(np.int64))
+        with self._lock:
+            machine.launch(take_counters, taken, self._state, counters)
+        return taken
+
+    def __getstate__(self) -> bytes:
+        return self._state.tobytes()
+
+    def __setstate__(self, state: bytes) -> None:
+        self.__init__()  # type: ignore[misc]
+        self._state[:] = np.frombuffer(state, np.int64)
+
+    def __repr__(self) -> str:
+        return f"<Generator seed={self.initial_seed()} counter={int(self._state[1])}>"
+
+
+default_generator = Generator()
+"""What random functions use when ``generator`` is not given."""
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator, so that what follows is reproducible; returns it.
+
+    >>> _ = manual_seed(0); x = rand(2)
+    >>> _ = manual_seed(0); bool((rand(2) == x).all())
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator unpredictably; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The position of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Bring the default generator to a position from ``get_rng_state``."""
+    default_generator.set_state(new_state)
