@@ -15,7 +15,6 @@ from ..ops.activation import (
     tanhshrink,
     threshold,
 )
-from ..ops.create import dropout
 from ..ops.elementwise import (
     elu,
     gelu,
@@ -42,6 +41,7 @@ from ..ops.loss import (
     smooth_l1_loss,
 )
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
+from ..ops.random import dropout
 from ..ops.reduce import sum as sum_
 from ..ops.shape import chunk
 from ..tensor import Tensor

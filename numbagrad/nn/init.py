@@ -10,7 +10,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from ..autograd.modes import no_grad
 from ..dtype import float64
@@ -80,6 +79,8 @@ def trunc_normal_(
     """Normal numbers conditioned on [a, b], drawn by inverting the distribution function."""
     if not a < b:
         raise ValueError(f"trunc_normal_: expected a < b, got {a} and {b}.")
+
+    from scipy import special  # here: importing numbagrad must not import it
 
     low, high = special.ndtr((a - mean) / std), special.ndtr((b - mean) / std)
     chance = new_empty(tensor.shape, float64).uniform_(low, high, generator=generator)

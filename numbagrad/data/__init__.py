@@ -1,0 +1,14 @@
+"""Datasets, samplers and the loader that makes batches of them."""
+
+from . import collate, dataset, loader, sampler
+from .collate import *  # noqa: F403
+from .dataset import *  # noqa: F403
+from .loader import *  # noqa: F403
+from .sampler import *  # noqa: F403
+
+__all__ = [
+    *collate.__all__,
+    *dataset.__all__,
+    *loader.__all__,
+    *sampler.__all__,
+]

@@ -1,0 +1,289 @@
+"""Every layer against torch: repr, state, value, gradients; and against its functional twin."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A layer: its class, arguments, and the shapes of what it is called with.
+
+    indices: below this integer, instead of floating input. target: "same", "unit" (in (0, 1)),
+    "logs", or a number of classes.
+    """
+
+    kind: str
+    args: tuple = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    shapes: tuple[Shape, ...] = ((4, 6),)
+    indices: int | None = None
+    target: Any = None
+    domain: tuple[float, float] = (-3.0, 3.0)
+    same_repr: bool = True
+    rtol: float = 1e-9  # torch rounds some constants to float32
+
+    def __repr__(self) -> str:
+        arguments = [*map(repr, self.args), *[f"{k}={v!r}" for k, v in self.kwargs.items()]]
+        return f"{self.kind}({', '.join(arguments)})"
+
+
+UNIT = {"domain": (0.05, 0.95), "target": "unit"}
+ROWS = [
+    Row("Identity", (1,), {"other": 2}),
+    Row("Linear", (6, 3)),
+    Row("Linear", (6, 1), shapes=((6,),)),
+    Row("Linear", (6, 3), {"bias": False}, shapes=((2, 4, 6),)),
+    Row("Bilinear", (6, 5, 3), shapes=((4, 6), (4, 5))),
+    Row("Bilinear", (6, 5, 1), {"bias": False}, shapes=((2, 4, 6), (2, 4, 5))),
+    Row("Flatten", shapes=((2, 3, 4),)),
+    Row("Flatten", (0, 1), shapes=((2, 3, 4),)),
+    Row("Unflatten", (1, (2, 3))),
+    *[
+        Row(kind)
+        for kind in """
+            ReLU ReLU6 Tanh Sigmoid SiLU Mish GELU LeakyReLU ELU SELU CELU Softplus Softsign
+            Tanhshrink Hardtanh Hardswish LogSigmoid GLU PReLU
+        """.split()
+    ],
+    Row("GELU", ("tanh",)),
+    Row("LeakyReLU", (0.3,)),
+    Row("LeakyReLU", (), {"negative_slope": 0.2}),
+    Row("ELU", (0.7,)),
+    Row("Hardsigmoid", rtol=1e-7),
+    Row("CELU", (0.7,), rtol=1e-7),
+    Row("Softplus", (2.0, 3.0)),
+    Row("Softshrink", (0.7,), same_repr=False),
+    Row("Hardshrink", (0.7,), same_repr=False),
+    Row("Hardtanh", (-0.5, 2.0)),
+    Row("Threshold", (0.5, -1.0)),
+    Row("GLU", (0,)),
+    Row("PReLU", (6,)),
+    Row("Softmax", (1,)),
+    Row("LogSoftmax", (0,)),
+    Row("Softmin", (), {"dim": -1}),
+    Row("LayerNorm", (6,)),
+    Row("LayerNorm", ((4, 6),), {"eps": 0.1}, shapes=((2, 4, 6),)),
+    Row("LayerNorm", (6,), {"elementwise_affine": False}),
+    Row("LayerNorm", (6,), {"bias": False}),
+    Row("RMSNorm", (6,)),
+    Row("RMSNorm", ((4, 6),), {"eps": 0.1, "elementwise_affine": False}, shapes=((2, 4, 6),)),
+    Row("Embedding", (5, 3), shapes=((2, 4),), indices=5),
+    Row("Embedding", (5, 3), {"padding_idx": -2}, shapes=((7,),), indices=5),
+    *[
+        Row(kind, (), {"reduction": reduction, **options}, **{"target": "same", **given})
+        for reduction in ("mean", "sum", "none")
+        for kind, options, given in (
+            ("MSELoss", {}, {}),
+            ("L1Loss", {}, {}),
+            ("SmoothL1Loss", {"beta": 0.5}, {}),
+            ("HuberLoss", {"delta": 0.5}, {}),
+            ("BCELoss", {}, UNIT),
+            ("BCEWithLogitsLoss", {}, {"target": "unit"}),
+            ("KLDivLoss", {}, {"target": "unit"}),
+            ("KLDivLoss", {"log_target": True}, {}),
+            ("NLLLoss", {"ignore_index": 2}, {"target": 6}),
+            ("CrossEntropyLoss", {"label_smoothing": 0.1}, {"target": 6}),
+        )
+    ],
+    Row("KLDivLoss", (), {"reduction": "batchmean"}, target="unit"),
+    Row("CrossEntropyLoss", target=6, shapes=((2, 6, 3),)),
+]
+
+
+def draw(row: Row, dtype: str) -> list[np.ndarray]:
+    """The arguments of a call, target included."""
+    random = np.random.default_rng(7)
+    arrays: list[np.ndarray] = []
+    for shape in row.shapes:
+        if row.indices is None:
+            arrays.append(random.uniform(*row.domain, shape).astype(dtype))
+        else:
+            arrays.append(random.integers(0, row.indices, shape))
+    shape = row.shapes[0]
+    if row.target == "same":
+        arrays.append(random.uniform(-2, 2, shape).astype(dtype))
+    elif row.target == "unit":
+        arrays.append(random.uniform(0.05, 0.95, shape).astype(dtype))
+    elif row.target is not None:
+        arrays.append(random.integers(0, row.target, shape[:1] + shape[2:]))
+    return arrays
+
+
+def run(library: Any, row: Row, module: Any, arrays: list[np.ndarray]) -> dict[str, np.ndarray]:
+    """Output and all gradients of a call, by name."""
+    inputs = [library.tensor(a) for a in arrays]
+    for i, tensor in enumerate(inputs):
+        if arrays[i].dtype.kind == "f":
+            tensor.requires_grad_()
+    if isinstance(module, library.nn.Module) and row.target is not None:
+        inputs[-1].requires_grad_(False)
+    out = module(*inputs)
+    weights = np.random.default_rng(3).uniform(0.5, 1.5, tuple(out.shape)).astype(arrays[0].dtype)
+    if arrays[0].dtype.kind != "f":
+        weights = weights.astype("float64")
+        weights += 0.5
+    if out.requires_grad:
+        (out * library.tensor(np.asarray(weights)).to(out.dtype)).sum().backward()
+    found = {"out": out.detach().numpy()}
+    for i, tensor in enumerate(inputs):
+        if tensor.grad is not None:
+            found[f"input {i}"] = tensor.grad.numpy()
+    for name, parameter in module.named_parameters():
+        found[name] = parameter.grad.numpy()
+    return found
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+def test_layer_is_torchs(row):
+    torch = pytest.importorskip("torch")
+    ours = getattr(nn, row.kind)(*row.args, **row.kwargs).double()
+    theirs = getattr(torch.nn, row.kind)(*row.args, **row.kwargs).double()
+    if row.same_repr:
+        assert repr(ours) == repr(theirs)
+    state = theirs.state_dict()
+    ours.load_state_dict({name: ng.tensor(t.numpy()) for name, t in state.items()})
+    assert list(ours.state_dict()) == list(state)
+    arrays = draw(row, "float64")
+    found, expected = run(ng, row, ours, arrays), run(torch, row, theirs, arrays)
+    assert sorted(found) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=row.rtol, atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+def test_layer_in_float32(row):
+    module = getattr(nn, row.kind)(*row.args, **row.kwargs)
+    single = run(ng, row, module, draw(row, "float32"))
+    assert all(v.dtype == "float32" for v in single.values() if v.dtype.kind == "f")
+    module.zero_grad()
+    double = run(ng, row, module.double(), draw(row, "float64"))
+    for name, value in double.items():
+        scale = max(1.0, np.abs(value).max(initial=0))
+        np.testing.assert_allclose(single[name], value, atol=3e-5 * scale, err_msg=name)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=repr)
+def test_layer_copies_and_pickles(row):
+    module = getattr(nn, row.kind)(*row.args, **row.kwargs)
+    arrays = draw(row, "float32")
+    expected = run(ng, row, module, arrays)
+    module.zero_grad()
+    for twin in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        assert repr(twin) == repr(module)
+        found = run(ng, row, twin, arrays)
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+        assert all(p.grad is None for p in module.parameters())
+
+
+INPLACE = """
+    ReLU ReLU6 SiLU Mish LeakyReLU ELU SELU CELU Hardtanh Hardsigmoid Hardswish
+""".split()
+
+
+@pytest.mark.parametrize("name", INPLACE)
+def test_inplace_writes_into_the_input(name):
+    x = ng.tensor([-1.0, 0.5, 2.0])
+    expected = getattr(nn, name)()(x).tolist()
+    module = getattr(nn, name)(inplace=True)
+    assert module(x) is x and x.tolist() == expected
+    assert "inplace=True" in repr(module)
+
+
+def test_inplace_has_the_same_gradient():
+    grads = []
+    for inplace in (False, True):
+        x = ng.tensor([-1.0, 0.5, 2.0], requires_grad=True)
+        nn.LeakyReLU(0.1, inplace)(x * 2.0).sum().backward()
+        grads.append(x.grad.tolist())
+    assert grads[0] == grads[1]
+
+
+def test_options_are_attributes_that_count():
+    module = nn.LeakyReLU(negative_slope=0.5)
+    module.negative_slope = 0.25
+    assert module(ng.tensor([-4.0])).tolist() == [-1.0]
+    with pytest.raises(TypeError, match="LeakyReLU: got an unexpected keyword argument 'slope'"):
+        nn.LeakyReLU(slope=1)
+    with pytest.raises(TypeError, match="Threshold: missing a required argument: 'value'"):
+        nn.Threshold(1.0)
+
+
+def test_loss_weights_are_buffers():
+    weight = ng.tensor([1.0, 2.0, 3.0])
+    module = nn.CrossEntropyLoss(weight=weight)
+    assert list(module.state_dict()) == ["weight"]
+    assert next(iter(module.double().buffers())).dtype is ng.float64
+    assert list(nn.CrossEntropyLoss().state_dict()) == []
+
+
+def test_dropout():
+    module = nn.Dropout(0.25)
+    x = ng.tensor(np.ones(100000, "float32"))
+    out = module(x).numpy()
+    assert set(np.unique(out)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((out == 0).mean() - 0.25) < 0.01
+    assert module.eval()(x).tolist() == x.tolist()
+    assert repr(module) == "Dropout(p=0.25, inplace=False)"
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nn.Dropout(1.5)
+
+
+def test_dropouts_gradient_has_the_same_zeros():
+    x = ng.tensor(np.ones(1000, "float32"), requires_grad=True)
+    out = nn.Dropout(0.5)(x)
+    out.sum().backward()
+    assert out.tolist() == x.grad.tolist()
+
+
+def test_padding_row_is_zero_and_stays():
+    module = nn.Embedding(4, 2, padding_idx=1)
+    assert module.weight[1].tolist() == [0.0, 0.0]
+    module(ng.tensor([0, 1, 1])).sum().backward()
+    assert module.weight.grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    with pytest.raises(ValueError, match="Padding_idx must be within"):
+        nn.Embedding(4, 2, padding_idx=4)
+
+
+def test_embedding_from_pretrained_shares_and_freezes():
+    table = ng.tensor([[1.0, 2.0], [3.0, 4.0]])
+    module = nn.Embedding.from_pretrained(table)
+    assert not module.weight.requires_grad
+    table[0, 0] = 9.0
+    assert module(ng.tensor([0])).tolist() == [[9.0, 2.0]]
+    assert nn.Embedding.from_pretrained(table, freeze=False).weight.requires_grad
+
+
+def test_linear_says_what_does_not_fit():
+    with pytest.raises(ValueError, match="linear"):
+        nn.Linear(4, 3)(ng.tensor(np.ones((2, 5), "float32")))
+
+
+def test_dtype_and_device_arguments():
+    module = nn.Linear(2, 2, dtype=ng.float64, device="cpu")
+    assert module.weight.dtype is ng.float64 and module.bias.dtype is ng.float64
+    with pytest.raises(RuntimeError, match="cuda"):
+        nn.Linear(2, 2, device="cuda")
+
+
+def test_initial_ranges():
+    module = nn.Linear(100, 200)
+    bound = 1 / np.sqrt(100)
+    for parameter in module.parameters():
+        values = parameter.detach().numpy()
+        assert np.abs(values).max() <= bound and values.std() > 0.5 * bound
+    values = nn.Embedding(100, 100).weight.detach().numpy()
+    assert abs(values.mean()) < 0.05 and abs(values.std() - 1) < 0.05
