@@ -1,0 +1,556 @@
+"""The tape's switches, hooks and in-place rules, beyond the lines of the contract.
+
+Lifetimes and deep chains are in test_graph_life.py, the contract's lines in tests/contract.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad.errors import GradError, GraphFreedError, NotScalarError, VersionError
+
+
+def leaf(*values):
+    return ng.tensor(list(values), dtype=ng.float64, requires_grad=True)
+
+
+def here():
+    """The caller's line."""
+    return inspect.currentframe().f_back.f_lineno
+
+
+# ---------------------------------------------------------------- hooks
+
+
+def test_hooks_of_a_tensor_run_in_order_each_on_the_result_of_the_last():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    seen = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.register_hook(lambda g: g * 2)
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.sum().backward()
+    assert seen == [[1.0, 1.0], [2.0, 2.0]]
+    assert x.grad.tolist() == [6.0, 6.0]
+
+
+def test_a_removed_hook_is_silent():
+    x = leaf(1.0)
+    handle = x.register_hook(lambda g: g * 100)
+    handle.remove()
+    handle.remove()
+    x.sum().backward()
+    assert x.grad.tolist() == [1.0]
+    with x.register_hook(lambda g: g * 100):
+        x.sum().backward()
+    x.sum().backward()
+    assert x.grad.tolist() == [102.0]
+
+
+def test_a_hook_sees_the_sum_over_all_uses():
+    x = leaf(1.0)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    (y * 3 + y * 4).sum().backward()
+    assert seen == [7.0]
+
+
+def test_a_hook_on_one_output_of_several():
+    x = leaf(1.0, 2.0, 3.0)
+    first, second = x.split([1, 2])
+    second.register_hook(lambda g: g * 10)
+    (first.sum() + second.sum()).backward()
+    assert x.grad.tolist() == [1.0, 10.0, 10.0]
+
+
+def test_a_hook_keeps_the_result_differentiable_under_create_graph():
+    x = leaf(3.0)
+    y = x * x
+    y.register_hook(lambda g: g * x)
+    (g,) = ng.autograd.grad(y, x, create_graph=True)  # 2 x * x
+    assert g.item() == 18.0
+    assert ng.autograd.grad(g, x)[0].item() == 12.0
+
+
+def test_a_hook_that_raises_leaves_the_mode_and_the_leaf_as_they_were():
+    x = leaf(1.0)
+    y = x * 2
+
+    def fail(g):
+        raise ZeroDivisionError("in a hook")
+
+    handle = y.register_hook(fail)
+    z = y * y
+    with pytest.raises(ZeroDivisionError, match="in a hook"):
+        z.backward(retain_graph=True)
+    assert ng.is_grad_enabled()
+    assert x.grad is None
+    handle.remove()
+    z.backward()
+    assert x.grad.item() == 8.0
+
+
+def test_hooks_of_a_node_see_and_replace():
+    x = leaf(1.0, 2.0)
+    y = x * 5
+    calls = []
+
+    def pre(grad_outputs):
+        calls.append("pre")
+        return tuple(g * 2 for g in grad_outputs)
+
+    def post(grad_inputs, grad_outputs):
+        calls.append(("post", grad_outputs[0].tolist(), grad_inputs[0].tolist()))
+        return tuple(g if g is None else g + 1 for g in grad_inputs)
+
+    y.grad_fn.register_prehook(pre)
+    handle = y.grad_fn.register_hook(post)
+    y.sum().backward(retain_graph=True)
+    assert calls == ["pre", ("post", [2.0, 2.0], [10.0, 10.0])]
+    assert x.grad.tolist() == [11.0, 11.0]
+    handle.remove()
+    y.sum().backward()
+    assert x.grad.tolist() == [21.0, 21.0]
+
+
+def test_post_accumulate_hook_runs_after_the_gradient_is_there():
+    x = leaf(2.0)
+    seen = []
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.item()))
+    (x * x).backward()
+    (x * x).backward()
+    assert seen == [4.0, 8.0]
+    with pytest.raises(GradError, match="leaf"):
+        (x * 2).register_post_accumulate_grad_hook(print)
+
+
+# ---------------------------------------------------------------- retain
+
+
+def test_retain_grad_keeps_the_gradient_of_a_result():
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    assert not y.retains_grad
+    y.retain_grad()
+    y.retain_grad()
+    assert y.retains_grad
+    (y * y).sum().backward()
+    assert y.grad.tolist() == [6.0, 12.0]
+    assert x.grad.tolist() == [18.0, 36.0]
+    with pytest.raises(GradError, match="requires_grad=False"):
+        ng.tensor([1.0]).retain_grad()
+
+
+def test_retain_grad_sees_what_hooks_made():
+    x = leaf(1.0)
+    y = x * 1
+    y.register_hook(lambda g: g * 5)
+    y.retain_grad()
+    y.sum().backward()
+    assert y.grad.item() == 5.0
+
+
+def test_retain_graph_once_then_freed():
+    x = leaf(2.0)
+    y = x.exp() * x
+    y.backward(retain_graph=True)
+    first = x.grad.item()
+    y.backward()
+    assert x.grad.item() == pytest.approx(2 * first)
+    with pytest.raises(GraphFreedError, match="second time"):
+        y.backward()
+    assert x.grad.item() == pytest.approx(2 * first)
+
+
+def test_a_graph_that_saves_nothing_can_be_walked_again():
+    x = leaf(2.0)
+    y = x + 1
+    y.backward()
+    y.backward()
+    assert x.grad.item() == 2.0
+
+
+def test_parts_of_a_graph_are_freed_apart():
+    x = leaf(2.0)
+    shared = x * x
+    a, b = shared.exp(), shared + 1
+    a.backward()
+    with pytest.raises(GraphFreedError, match="second time"):
+        b.backward()
+
+
+# ---------------------------------------------------------------- create_graph and grad
+
+
+def test_orders_up_to_five():
+    x = leaf(0.5, 1.5)
+    y = x**5
+    for expected in (5 * x**4, 20 * x**3, 60 * x**2, 120 * x, 120 + 0 * x):
+        (y,) = ng.autograd.grad(y.sum(), x, create_graph=True)
+        np.testing.assert_allclose(y.detach().numpy(), expected.detach().numpy(), rtol=1e-12)
+
+
+def test_gradient_penalty():
+    """Backward through a norm of a gradient, accumulated into .grad."""
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    (g,) = ng.autograd.grad((w * x * x).sum(), x, create_graph=True)  # 2 w x
+    (g * g).sum().backward()
+    np.testing.assert_allclose(w.grad.tolist(), (8 * w * x * x).tolist())
+    np.testing.assert_allclose(x.grad.tolist(), (8 * w * w * x).tolist())
+
+
+def test_grad_of_a_non_leaf_and_of_an_output_itself():
+    x = leaf(2.0)
+    y = x * 3
+    z = y * y
+    gy, gx = ng.autograd.grad(z, [y, x], retain_graph=True)
+    assert (gy.item(), gx.item()) == (12.0, 36.0)
+    assert ng.autograd.grad(z, z, retain_graph=True)[0].item() == 1.0
+    assert x.grad is None
+    assert not gx.requires_grad
+
+
+def test_grad_outputs_weigh_several_outputs():
+    x = leaf(1.0, 2.0)
+    weights = [ng.tensor([1.0, 10.0], dtype=ng.float64), None]
+    (g,) = ng.autograd.grad([x * x, x.sum()], x, weights)
+    assert g.tolist() == [3.0, 41.0]
+
+
+def test_allow_unused_and_materialize():
+    x, unused = leaf(1.0), leaf(1.0)
+    y = x * 2
+    with pytest.raises(GradError, match="allow_unused"):
+        ng.autograd.grad(y, [x, unused], retain_graph=True)
+    g, none = ng.autograd.grad(y, [x, unused], allow_unused=True, retain_graph=True)
+    assert (g.item(), none) == (2.0, None)
+    _, zero = ng.autograd.grad(y, [x, unused], materialize_grads=True)
+    assert zero.tolist() == [0.0]
+
+
+def test_grad_refuses_what_cannot_be():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(NotScalarError, match="scalar outputs"):
+        ng.autograd.grad(x * 2, x)
+    with pytest.raises(GradError, match="does not require grad"):
+        ng.autograd.grad(x.sum(), ng.tensor([1.0]))
+    with pytest.raises(RuntimeError, match="shape"):
+        ng.autograd.grad(x * 2, x, ng.ones(3, dtype=ng.float64))
+    with pytest.raises(GradError, match="empty"):
+        ng.autograd.grad(x.sum(), [])
+
+
+def test_backward_inputs_leaves_the_other_leaves_alone():
+    x, w = leaf(2.0), leaf(3.0)
+    y = x * w
+    y.backward(inputs=[w], retain_graph=True)
+    assert x.grad is None
+    assert w.grad.item() == 2.0
+    y.backward(inputs=x)
+    assert x.grad.item() == 3.0
+    assert w.grad.item() == 2.0
+
+
+def test_only_the_needed_part_of_the_graph_runs():
+    x, w = leaf(2.0), leaf(3.0)
+
+    class Fails(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, t):
+            return t.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            raise AssertionError("not on a path to w")
+
+    (g,) = ng.autograd.grad(Fails.apply(x) * w, w)
+    assert g.item() == 2.0
+
+
+def test_a_diamond_of_uses_sums_once():
+    x = leaf(1.5)
+    y = x
+    for _ in range(30):
+        y = y * 0.5 + y * 0.5
+    y.backward()
+    assert x.grad.item() == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------- switches
+
+
+@pytest.mark.parametrize("switch", [ng.no_grad, ng.inference_mode])
+def test_no_grad_and_inference_mode_as_block_and_decorator(switch):
+    x = leaf(1.0)
+
+    @switch()
+    def called(t):
+        """Documentation."""
+        return t * 2
+
+    @switch
+    def bare(t):
+        return t * 2
+
+    with switch():
+        assert not ng.is_grad_enabled()
+        inside = x * 2
+    assert ng.is_grad_enabled()
+    for y in (inside, called(x), bare(x)):
+        assert not y.requires_grad
+        assert y.grad_fn is None
+    assert called.__doc__ == "Documentation."
+    assert (x * 2).requires_grad
+
+
+def test_switches_nest_and_come_back_after_errors():
+    with ng.no_grad():
+        with ng.enable_grad():
+            assert ng.is_grad_enabled()
+            with ng.set_grad_enabled(False):
+                assert not ng.is_grad_enabled()
+            assert ng.is_grad_enabled()
+        assert not ng.is_grad_enabled()
+    with pytest.raises(KeyError), ng.no_grad():
+        raise KeyError
+    assert ng.is_grad_enabled()
+
+
+def test_set_grad_enabled_as_a_call_and_as_a_decorator():
+    ng.set_grad_enabled(False)
+    try:
+        assert not ng.is_grad_enabled()
+    finally:
+        ng.set_grad_enabled(True)
+
+    @ng.set_grad_enabled(False)
+    def quiet(t):
+        return t * 2
+
+    assert ng.is_grad_enabled()
+    assert not quiet(leaf(1.0)).requires_grad
+
+
+def test_one_switch_object_may_be_entered_twice():
+    switch = ng.no_grad()
+    with switch, switch:
+        assert not ng.is_grad_enabled()
+    assert ng.is_grad_enabled()
+
+
+def test_a_decorated_recursive_function_restores_the_mode():
+    @ng.no_grad()
+    def count(n):
+        assert not ng.is_grad_enabled()
+        return 0 if n == 0 else 1 + count(n - 1)
+
+    assert count(5) == 5
+    assert ng.is_grad_enabled()
+
+
+def test_inference_mode_is_told_apart():
+    assert not ng.is_inference_mode_enabled()
+    with ng.inference_mode():
+        assert ng.is_inference_mode_enabled()
+    with ng.inference_mode(False):
+        assert not ng.is_inference_mode_enabled()
+        assert ng.is_grad_enabled()
+
+
+# ---------------------------------------------------------------- in place
+
+
+def test_a_chain_of_in_place_operations():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y += 3
+    y *= x
+    y.exp_()
+    y.sum().backward()
+    a = x.detach().numpy()
+    np.testing.assert_allclose(x.grad.numpy(), (2 * a + 3) * np.exp((a + 3) * a))
+
+
+def test_in_place_on_a_view_reaches_the_base():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    base = x * 1
+    view = base[1:3]
+    view.mul_(10)
+    assert base.tolist() == [1.0, 20.0, 30.0, 4.0]
+    (base * base).sum().backward()
+    assert x.grad.tolist() == [2.0, 400.0, 600.0, 8.0]
+
+
+def test_in_place_on_the_base_reaches_the_view():
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 1
+    view = base[:2]
+    base.mul_(x.detach() * 2)
+    assert view.tolist() == [2.0, 8.0]
+    view.sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0, 0.0]
+
+
+def test_in_place_on_a_view_of_a_view_and_a_sibling():
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    base = (x * 1).view(2, 2)
+    row, column = base[1], base[:, 1]
+    row[1:].mul_(5)  # the element 4, which the column shares
+    assert column.tolist() == [2.0, 20.0]
+    (column * column).sum().backward()
+    assert x.grad.tolist() == [0.0, 4.0, 0.0, 200.0]
+
+
+def test_assignment_of_a_tracked_value_into_an_untracked_tensor():
+    x = leaf(2.0, 3.0)
+    buffer = ng.zeros(4, dtype=ng.float64)
+    buffer[1:3] = x * x
+    assert buffer.requires_grad
+    (buffer * 10).sum().backward()
+    assert x.grad.tolist() == [40.0, 60.0]
+
+
+def test_values_overwritten_get_no_gradient():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 2
+    y[0] = 7.0
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 2.0, 2.0]
+    x.grad = None
+    z = x * 2
+    z.zero_()
+    z.sum().backward()
+    assert x.grad is None or x.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_leaf_may_be_changed_only_outside_the_tape():
+    x = leaf(1.0, 2.0)
+    for change in (lambda: x.add_(1), lambda: x[0:1].mul_(2), lambda: x.__setitem__(0, 5.0)):
+        with pytest.raises(GradError, match="leaf"):
+            change()
+    assert x.tolist() == [1.0, 2.0]
+    with ng.no_grad():
+        x.add_(1)
+    assert x.tolist() == [2.0, 3.0]
+    assert x.is_leaf
+    assert x.requires_grad
+
+
+def test_versions_are_shared_by_views_and_detached_but_not_by_data():
+    x = ng.zeros(3)
+    view, detached, data = x[1:], x.detach(), x.data
+    assert x._version == 0
+    view.add_(1)
+    assert x._version == view._version == detached._version == 1
+    detached.add_(1)
+    assert x._version == 2
+    data.add_(1)
+    assert x._version == 2
+    assert x.tolist() == [2.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("alias", ["tensor", "view", "detached"])
+def test_a_saved_value_that_changed_names_both_lines(alias):
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    z, saved = y.sin(), here()
+    target = {"tensor": y, "view": y[:1], "detached": y.detach()}[alias]
+    _, changed = target.mul_(2), here()
+    with pytest.raises(VersionError, match="modified by an inplace operation") as caught:
+        z.sum().backward()
+    assert f"{__file__}:{saved}" in str(caught.value)
+    assert f"{__file__}:{changed}" in str(caught.value)
+    assert x.grad is None
+
+
+def test_a_change_through_data_is_not_noticed():
+    x = leaf(0.0)
+    y = x * 1
+    z = y.sin()
+    y.data.add_(np.pi)
+    z.backward()
+    assert x.grad.item() == pytest.approx(-1.0)
+
+
+def test_a_change_of_what_is_not_saved_is_fine():
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    z = y + 1
+    y.mul_(100)
+    z.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_an_output_that_is_saved_may_not_change():
+    x = leaf(0.5)
+    y = x.exp()
+    y.mul_(2)
+    with pytest.raises(VersionError, match="ExpBackward"):
+        y.backward()
+
+
+def test_writing_to_an_expanded_tensor_is_refused():
+    x = ng.zeros(1).expand(3)
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.add_(1)
+    assert x.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_detach_in_place():
+    x = leaf(1.0)
+    y = x * 2
+    y.detach_()
+    assert y.is_leaf
+    assert not y.requires_grad
+    with pytest.raises(GradError, match="view"):
+        (x * 2)[:1].detach_()
+
+
+# ---------------------------------------------------------------- depth and threads
+
+
+def test_a_deep_chain_of_alternating_operations():
+    """No recursion anywhere: not in backward, not in the second one, not in freeing."""
+    x = leaf(1.0)
+    y = x
+    for _ in range(3000):
+        y = (y * 1.0001).sin() + y * 1e-4
+    (g,) = ng.autograd.grad(y, x, create_graph=True)
+    (h,) = ng.autograd.grad(g, x)
+    assert np.isfinite(g.item())
+    assert np.isfinite(h.item())
+
+
+def test_threads_with_their_own_graphs_and_modes():
+    results, errors = {}, []
+    barrier = threading.Barrier(4)
+
+    def work(k):
+        try:
+            barrier.wait()
+            for _ in range(50):
+                x = leaf(float(k), 2.0)
+                if k % 2:
+                    with ng.no_grad():
+                        assert not (x * 2).requires_grad
+                y = (x * x).sin() * k
+                y.sum().backward()
+                results[k] = x.grad.numpy().copy()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    for k, grad in results.items():
+        a = np.array([float(k), 2.0])
+        np.testing.assert_allclose(grad, np.cos(a * a) * 2 * a * k)
