@@ -390,10 +390,10 @@ def run_backward(
     pending: dict[Node, Any] = {}
     owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
     for edge, grad in roots:
-        _give(pending, owned, edge, grad)
-    previous = grad_mode.enabled
+        _give(pending, edge, grad)
+    previous, anomaly = grad_mode.enabled, grad_mode.anomaly
     grad_mode.enabled = create_graph
-    take, one_output = pending.pop, ONE_OUTPUT
+    take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
     try:
         for node in order:
             held = take(node, None)
@@ -417,18 +417,25 @@ def run_backward(
                     results = _after(node.hooks, results, grads)
                 del grads
             held = None
+            if anomaly:
+                _check_finite(node, results)
             if not retain_graph and node.saved:
                 node.saved = None
-            i = 0
-            for edge in node.edges:
-                if edge is not None and i < len(results):
-                    grad = results[i]
-                    if grad is not None:
-                        if edge in pending or type(edge) is Edge:
-                            _give(pending, owned, edge, grad)
-                        else:
-                            pending[edge] = grad
-                i += 1
+            for edge, grad in zip(node.edges, results):  # noqa: B905  strict costs 90 ns
+                if edge is None or grad is None:
+                    continue
+                if type(edge) is Edge:
+                    _give(pending, edge, grad)
+                    continue
+                held = find(edge)
+                if held is None:
+                    pending[edge] = grad
+                elif create_graph or edge not in owned:
+                    pending[edge] = held + grad
+                    owned.add(edge)
+                else:
+                    held._add_in_place(grad)
+            held = None
             grad = results = None  # type: ignore[assignment]
     finally:
         grad_mode.enabled = previous
@@ -441,7 +448,7 @@ def _continues(node: Node, needed: set[Node]) -> bool:
     return any((e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None)
 
 
-def _give(pending: dict[Node, Any], owned: set[Node], edge: Any, grad: Any) -> None:
+def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
     """Add ``grad`` to what waits at ``edge``."""
     if type(edge) is Edge:
         node, index = edge.node, edge.index
@@ -451,13 +458,7 @@ def _give(pending: dict[Node, Any], owned: set[Node], edge: Any, grad: Any) -> N
         grads[index] = grad if grads[index] is None else grads[index] + grad
         return
     held = pending.get(edge)
-    if held is None:
-        pending[edge] = grad
-    elif edge in owned and not grad_mode.enabled:
-        held._add_in_place(grad)
-    else:
-        pending[edge] = held + grad
-        owned.add(edge)
+    pending[edge] = grad if held is None else held + grad
 
 
 def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:
@@ -491,6 +492,15 @@ def _checked_hook(node: Node, grad: Any, result: Any) -> Any:
             f"{list(getattr(result, 'shape', []))}. Return None or a tensor of the same shape."
         )
     return result
+
+
+def _check_finite(node: Node, results: Sequence[Any]) -> None:
+    for index, result in enumerate(results):
+        if result is not None and bool((result != result).any()):
+            raise GradError(
+                f"{node.name()}: returned nan values in its gradient {index}. The forward "
+                f"operation ran at {show_location(getattr(node, 'where', None))}."
+            )
 
 
 def _after(hooks: Hooks, results: Sequence[Any], grads: list[Any]) -> Sequence[Any]:

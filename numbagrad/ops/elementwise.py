@@ -86,10 +86,14 @@ def type_as(x: Tensor, other: Tensor) -> Tensor:
 
 def _add_in_place(x: Tensor, y: Tensor) -> None:
     """x += y outside the tape: how gradients accumulate."""
-    found = f.Add.op.fast.get(x._dtype)
+    dtype = x._dtype
     a, b = x._array, y._array
-    quick = y._dtype is x._dtype and x._flat and not machine.recording
-    if not (quick and found is not None and found[0](a, a, b)):
+    done = False
+    if y._dtype is dtype and x._flat and not machine.recording:
+        op = f.Add.op
+        found = op.fast.get(dtype) or op.prepare(dtype, (dtype, dtype), (a.dtype, a.dtype))
+        done = found[0](a, a, b)
+    if not done:
         machine.launch(f.Add.op.kernel, a, a, b)
     if x._counter is not None:
         x._counter.bump()
