@@ -6,12 +6,11 @@ NaN, and nothing outside the arrays is touched.
 
 from __future__ import annotations
 
-from math import exp, log
-
 import numpy as np
 from numba import prange
 
 from ..machine import device, kernel
+from ..simd_math import exp, log
 from .norm import row_max, sum_of_exp
 
 __all__ = [

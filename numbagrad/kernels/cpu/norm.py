@@ -6,7 +6,7 @@ along the middle axis of an (outer, m, inner) array, many columns at a time.
 
 from __future__ import annotations
 
-from math import exp, log, sqrt
+from math import sqrt
 
 import numba
 import numpy as np
@@ -14,6 +14,7 @@ from numba import prange
 
 from ..machine import device, kernel
 from ..order import from_rising, lowest, rising
+from ..simd_math import exp, log
 
 __all__ = [
     "layer_norm",

@@ -1,0 +1,434 @@
+"""Products of matrices and vectors, and the linear layer: everything that ends in BLAS.
+
+``Mm`` and ``Bmm`` take either operand transposed, so a gradient needs no transposed copies and is
+the same op again. Start reading at ``Mm`` and ``matmul``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtype as dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import bias as bias_kernels
+from ..kernels.cpu import matmul as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS
+from .base import Op, as_operand, broadcast_shape, contiguous, new_empty, same_device
+
+__all__ = [
+    "addmm",
+    "baddbmm",
+    "bmm",
+    "dot",
+    "inner",
+    "linear",
+    "matmul",
+    "mm",
+    "mv",
+    "outer",
+]
+
+# -- the ops ---------------------------------------------------------------------------------------
+
+
+def product(x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
+    """What ``Mm`` computes, off the tape."""
+    a, b = x._array, y._array
+    shape = (a.shape[1 if transx else 0], b.shape[0 if transy else 1])
+    out = new_empty(shape, x._dtype, x._device)
+    machine.launch(kernels.mm, out._array, a, b, transx, transy, 0)
+    return out
+
+
+def stacked_product(x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
+    """What ``Bmm`` computes, off the tape."""
+    a, b = x._array, y._array
+    shape = (a.shape[0], a.shape[2 if transx else 1], b.shape[1 if transy else 2])
+    out = new_empty(shape, x._dtype, x._device)
+    machine.launch(kernels.bmm, out._array, a, b, transx, transy)
+    return out
+
+
+def column_sum(x: Tensor) -> Tensor:
+    """What ``ColumnSum`` computes, off the tape."""
+    out = new_empty(x._array.shape[1:], x._dtype, x._device)
+    machine.launch(bias_kernels.column_sum, out._array, contiguous(x)._array)
+    return out
+
+
+def _product_grads(ctx: Any, g: Tensor, times: Any) -> tuple:
+    """The gradients of a product are products; ``times`` multiplies, on the tape or off it."""
+    x, y = ctx.saved_tensors
+    needs, transx, transy = ctx.needs_input_grad, ctx.transx, ctx.transy
+    gx = gy = None
+    if needs[0]:
+        gx = times(y, g, transy, 1) if transx else times(g, y, 0, 1 - transy)
+    if needs[1]:
+        gy = times(g, x, 1, transx) if transy else times(x, g, 1 - transx, 0)
+    return gx, gy
+
+
+class Mm(Op):
+    """The product of two matrices, of which either may be stored transposed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
+        needs = ctx.needs_input_grad
+        ctx.save(x if needs[1] else None, y if needs[0] else None)
+        ctx.transx, ctx.transy = transx, transy
+        return product(x, y, transx, transy)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        return _product_grads(ctx, g, Mm.apply if grad_mode.enabled else product)
+
+
+class Bmm(Op):
+    """The products of two stacks of matrices, of which either may be stored transposed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
+        needs = ctx.needs_input_grad
+        ctx.save(x if needs[1] else None, y if needs[0] else None)
+        ctx.transx, ctx.transy = transx, transy
+        return stacked_product(x, y, transx, transy)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        return _product_grads(ctx, g, Bmm.apply if grad_mode.enabled else stacked_product)
+
+
+class IntegerMm(Op):
+    """The products of two stacks of integer matrices."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        (batch, n, _), m = x._array.shape, y._array.shape[2]
+        out = new_empty((batch, n, m), x._dtype, x._device)
+        operands = contiguous(x)._array, contiguous(y)._array
+        machine.launch(kernels.integer_mm, out._array, *operands)
+        return out
+
+
+class Linear(Op):
+    """``x weight.T + bias``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        needs = ctx.needs_input_grad
+        ctx.save(x if needs[1] else None, weight if needs[0] else None)
+        a, w = x._array, weight._array
+        shape = a.shape
+        m, k = w.shape
+        if len(shape) != 2:
+            a = contiguous(x)._array.reshape((math.prod(shape[:-1]), k))
+        out = new_empty((*shape[:-1], m), x._dtype, x._device)
+        flat = out._array if len(shape) == 2 else out._array.reshape((a.shape[0], m))
+        if bias is None:
+            machine.launch(kernels.mm, flat, a, w, 0, 1, 0)
+        else:
+            machine.launch(kernels.addmm, flat, a, w, bias._array, 0, 1)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.saved_tensors
+        if grad_mode.enabled:
+            times, sum_columns = Mm.apply, ColumnSum.apply
+        else:
+            times, sum_columns = product, column_sum
+        shape = g._array.shape
+        if len(shape) != 2:
+            rows = math.prod(shape[:-1])
+            g = g.reshape((rows, shape[-1]))
+            x = None if x is None else x.reshape((rows, x._array.shape[-1]))
+        needs = ctx.needs_input_grad
+        gx = times(g, weight) if needs[0] else None
+        if gx is not None and len(shape) != 2:
+            gx = gx.reshape((*shape[:-1], weight._array.shape[1]))
+        gweight = times(g, x, 1) if needs[1] else None
+        return gx, gweight, sum_columns(g) if needs[2] else None
+
+
+class ColumnSum(Op):
+    """The sum of the rows of a matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.shape = x._array.shape
+        return column_sum(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g.expand(ctx.shape)
+
+
+# -- what the arguments must be --------------------------------------------------------------------
+
+
+def _operands(name: str, *tensors: Any) -> None:
+    """Refuse what is no Tensor, several dtypes, bools, several devices."""
+    for position, tensor in enumerate(tensors):
+        as_operand(name, tensor, position)
+    first = tensors[0]
+    for tensor in tensors[1:]:
+        if tensor._dtype is not first._dtype:
+            raise DTypeError(
+                f"{name}: expected all operands to have the same dtype, but got "
+                f"{' and '.join(repr(t._dtype) for t in tensors)}. Convert one with .to(dtype)."
+            )
+    if first._dtype is dtypes.bool_:
+        raise DTypeError(f"{name}: not implemented for {DTYPE_WORDS['bool']!r}. Use .int() first.")
+    same_device(name, tensors)
+
+
+def _ranked(name: str, rank: int, words: str, *tensors: Tensor) -> None:
+    for position, tensor in enumerate(tensors):
+        if tensor._array.ndim != rank:
+            raise ShapeError(
+                f"{name}: argument {position + 1} {words}, got {tensor._array.ndim}-D of shape "
+                f"{list(tensor._array.shape)}. Use ng.matmul for other ranks."
+            )
+
+
+def _cannot_multiply(name: str, x: Tensor, y: Tensor) -> ShapeError:
+    (n, k), (h, m) = x._array.shape[-2:], y._array.shape[-2:]
+    return ShapeError(
+        f"{name}: mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {h}x{m}): the columns of "
+        f"the first must equal the rows of the second. Transpose or reshape one."
+    )
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def mm(x: Tensor, y: Tensor) -> Tensor:
+    """The product of two matrices, (n, k) and (k, m), of one dtype.
+
+    Gradient: ``g y.T`` and ``x.T g``. Raises ShapeError unless both are matrices that fit.
+
+    >>> mm(tensor([[1.0, 2.0]]), tensor([[3.0], [4.0]])).tolist()
+    [[11.0]]
+    """
+    _operands("mm", x, y)
+    _ranked("mm", 2, "must be a matrix (2-D)", x, y)
+    return _mm("mm", x, y)
+
+
+def _mm(name: str, x: Tensor, y: Tensor) -> Tensor:
+    if x._array.shape[1] != y._array.shape[0]:
+        raise _cannot_multiply(name, x, y)
+    if x._dtype.is_floating_point:
+        return Mm.apply(x, y)
+    return IntegerMm.apply(x.unsqueeze(0), y.unsqueeze(0)).squeeze(0)
+
+
+def bmm(x: Tensor, y: Tensor) -> Tensor:
+    """The products of two stacks of matrices, (b, n, k) and (b, k, m), of one dtype."""
+    _operands("bmm", x, y)
+    _ranked("bmm", 3, "must be a 3D tensor", x, y)
+    (batch, _, k), (other, h, m) = x._array.shape, y._array.shape
+    if batch != other or k != h:
+        raise ShapeError(
+            f"bmm: Expected size for first two dimensions of batch2 tensor to be: [{batch}, {k}] "
+            f"but got: [{other}, {h}] (last dimension {m}). Use ng.matmul to broadcast batches."
+        )
+    return _bmm(x, y)
+
+
+def _bmm(x: Tensor, y: Tensor) -> Tensor:
+    return Bmm.apply(x, y) if x._dtype.is_floating_point else IntegerMm.apply(x, y)
+
+
+def mv(x: Tensor, y: Tensor) -> Tensor:
+    """The product of a matrix (n, k) and a vector (k)."""
+    _operands("mv", x, y)
+    if x._array.ndim != 2 or y._array.ndim != 1 or x._array.shape[1] != y._array.shape[0]:
+        raise ShapeError(
+            f"mv: size mismatch, expected a matrix (n, k) and a vector (k), got "
+            f"{list(x._array.shape)} and {list(y._array.shape)}."
+        )
+    return _mm("mv", x, y.unsqueeze(1)).squeeze(1)
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """The sum of the products of the elements of two vectors."""
+    _operands("dot", x, y)
+    (n, m), ranks = (x._array.size, y._array.size), (x._array.ndim, y._array.ndim)
+    if ranks != (1, 1):
+        raise ShapeError(f"dot: 1D tensors expected, but got {ranks[0]}D and {ranks[1]}D tensors.")
+    if n != m:
+        raise ShapeError(
+            f"dot: inconsistent tensor size, expected both vectors to have the same number of "
+            f"elements, but got {n} and {m} elements respectively."
+        )
+    return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
+
+
+def outer(x: Tensor, y: Tensor) -> Tensor:
+    """The matrix of the products of the elements of two vectors."""
+    as_operand("outer", x)
+    as_operand("outer", y, 1)
+    _ranked("outer", 1, "must be a 1-D vector", x, y)
+    return x.unsqueeze(1) * y
+
+
+def inner(x: Tensor, y: Tensor) -> Tensor:
+    """Sums of products along the last dimensions of both; with a number, a multiple."""
+    as_operand("inner", x)
+    as_operand("inner", y, 1)
+    if x._array.ndim == 0 or y._array.ndim == 0:
+        return x * y
+    _operands("inner", x, y)
+    shapes = x._array.shape, y._array.shape
+    k = shapes[0][-1]
+    if k != shapes[1][-1]:
+        raise ShapeError(
+            f"inner: the last dimension must match on both input tensors but got shapes "
+            f"{list(shapes[0])} and {list(shapes[1])}."
+        )
+    flat = x.reshape((math.prod(shapes[0][:-1]), k)), y.reshape((math.prod(shapes[1][:-1]), k))
+    return _mm("inner", flat[0], flat[1].t()).reshape((*shapes[0][:-1], *shapes[1][:-1]))
+
+
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """The product by NumPy's rules: ``x @ y``.
+
+    Vectors: (k) @ (k) is 0-d, (n, k) @ (k) is (n). Stacks: the leading dimensions broadcast,
+    (b, n, k) @ (k, m) is (b, n, m). Both of one dtype. Gradient: ``g y.T`` and ``x.T g``.
+    Raises ShapeError for 0-d operands and for shapes that do not fit.
+
+    >>> matmul(tensor([1.0, 2.0]), tensor([3.0, 4.0])).item()
+    11.0
+    """
+    _operands("matmul", x, y)
+    left, right = x._array.ndim, y._array.ndim
+    if left == 2 and right == 2:
+        return _mm("matmul", x, y)
+    if left == 0 or right == 0:
+        raise ShapeError(
+            f"matmul: both arguments need to be at least 1D, but they are {left}D and {right}D. "
+            f"Use * to multiply by a number."
+        )
+    if right == 1:
+        if x._array.shape[-1] != y._array.shape[0]:
+            raise ShapeError(
+                f"matmul: size mismatch, the shapes {list(x._array.shape)} and "
+                f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
+                f"must equal the length of the vector."
+            )
+        return matmul(x, y.unsqueeze(1)).squeeze(-1)
+    if left == 1:
+        return matmul(x.unsqueeze(0), y).squeeze(-2)
+    if x._array.shape[-1] != y._array.shape[-2]:
+        raise _cannot_multiply("matmul", x, y)
+    return _broadcast_matmul(x, y)
+
+
+def _broadcast_matmul(x: Tensor, y: Tensor) -> Tensor:
+    """matmul of operands of two dimensions and more, of which one has three."""
+    shapes = x._array.shape, y._array.shape
+    (n, k), m = shapes[0][-2:], shapes[1][-1]
+    if len(shapes[1]) == 2:  # one matrix for the whole stack: its rows are rows of one product
+        rows = x.reshape((math.prod(shapes[0][:-1]), k))
+        return _mm("matmul", rows, y).reshape((*shapes[0][:-1], m))
+    batch = broadcast_shape("matmul", shapes[0][:-2], shapes[1][:-2])
+    flat = _flatten_batch(x, batch), _flatten_batch(y, batch)
+    return _bmm(*flat).reshape((*batch, n, m))
+
+
+def _flatten_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    """``x`` broadcast to ``batch``, as one stack; no copy if it is a single matrix."""
+    shape, count = x._array.shape, math.prod(batch)
+    if math.prod(shape[:-2]) == 1 and count != 1:
+        return x.reshape((1, *shape[-2:])).expand((count, *shape[-2:]))
+    if shape[:-2] != batch:
+        x = x.expand((*batch, *shape[-2:]))
+    return x if len(shape) == 3 and len(batch) == 1 else x.reshape((count, *shape[-2:]))
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x @ weight.T + bias``.
+
+    x (..., k); weight (m, k); bias (m) or None; all of one floating dtype; the result (..., m).
+    Gradient: ``g weight``, ``g.T x`` and the sum of the rows of ``g``.
+    Raises ShapeError where the features do not fit.
+
+    >>> linear(tensor([[1.0, 2.0]]), tensor([[3.0, 4.0]]), tensor([0.5])).tolist()
+    [[11.5]]
+    """
+    try:
+        fits = (
+            weight._array.ndim == 2
+            and x._array.shape[-1] == weight._array.shape[1]
+            and x._dtype is weight._dtype
+            and x._device == weight._device
+            and (
+                bias is None
+                or (bias._array.shape == weight._array.shape[:1] and bias._dtype is x._dtype)
+            )
+            and x._dtype.is_floating_point
+        )
+    except (AttributeError, IndexError):
+        fits = False
+    return Linear.apply(x, weight, bias) if fits else _unusual_linear(x, weight, bias)
+
+
+def _unusual_linear(x: Any, weight: Any, bias: Any) -> Tensor:
+    """linear of a 1-D weight or of integers; otherwise it says what does not fit."""
+    _operands("linear", *(t for t in (x, weight, bias) if t is not None))
+    shapes = x._array.shape, weight._array.shape
+    if not shapes[0] or len(shapes[1]) not in (1, 2):
+        raise ShapeError(
+            f"linear: expected x of at least one dimension and a weight of 1 or 2, got "
+            f"{list(shapes[0])} and {list(shapes[1])}."
+        )
+    if shapes[0][-1] != shapes[1][-1]:
+        raise ShapeError(
+            f"linear: x has {shapes[0][-1]} features, weight expects {shapes[1][-1]}; they cannot "
+            f"be multiplied. Received x {list(shapes[0])}, weight {list(shapes[1])}. Transpose "
+            f"weight or reshape x."
+        )
+    if bias is not None and bias._array.shape not in (shapes[1][:-1], ()):
+        raise ShapeError(
+            f"linear: bias has shape {list(bias._array.shape)}, weight {list(shapes[1])} needs "
+            f"{list(shapes[1][:-1])}."
+        )
+    out = matmul(x, weight if len(shapes[1]) == 1 else weight.t())
+    return out if bias is None else out + bias
+
+
+def _scaled_sum(name: str, x: Tensor, product: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """``beta x + alpha product``; x must broadcast to the product."""
+    shape = product._array.shape
+    if broadcast_shape(name, x._array.shape, shape) != shape:
+        raise ShapeError(
+            f"{name}: input of shape {list(x._array.shape)} does not expand to {list(shape)}."
+        )
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:  # PyTorch then ignores the NaN of the input too
+        return product
+    return product + (x if beta == 1 else x * beta)
+
+
+def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta x + alpha mat1 @ mat2``; x broadcasts to the product."""
+    _operands("addmm", x, mat1, mat2)
+    _ranked("addmm", 2, "must be a matrix (2-D)", mat1, mat2)
+    return _scaled_sum("addmm", x, _mm("addmm", mat1, mat2), beta, alpha)
+
+
+def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta x + alpha bmm(batch1, batch2)``; x broadcasts to the product."""
+    _operands("baddbmm", x, batch1, batch2)
+    return _scaled_sum("baddbmm", x, bmm(batch1, batch2), beta, alpha)
+
+
+METHODS = {name: globals()[name] for name in __all__ if name != "linear"}
+OPERATORS = {"__matmul__": matmul, "__rmatmul__": lambda x, y: matmul(y, x)}
+INPLACE = {"addmm_": addmm, "baddbmm_": baddbmm}

@@ -1,0 +1,426 @@
+"""Losses: cross entropy and likelihood of classes in one kernel each, the rest as formulas.
+
+Each takes ``reduction``: "mean", "sum", or "none" for the losses one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtype as dtypes
+from ..errors import DimError, DTypeError, ShapeError
+from ..kernels import formula as scalar
+from ..kernels import machine
+from ..kernels.cpu import loss as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor, wrap
+from .base import Op, as_operand, contiguous, new_empty
+from .elementwise import cast
+from .norm import log_softmax, softmax
+from .pointwise import Elementwise
+
+__all__: list[str] = []  # PyTorch has the losses in nn.functional alone
+
+REDUCTIONS = {"none": kernels.NONE, "mean": kernels.MEAN, "sum": kernels.SUM}
+
+
+def _reduction(name: str, reduction: str) -> int:
+    if reduction not in REDUCTIONS:
+        raise ValueError(
+            f"{name}: {reduction} is not a valid value for reduction; use 'mean', 'sum' or 'none'."
+        )
+    return REDUCTIONS[reduction]
+
+
+def _reduced(losses: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return losses.mean()
+    return losses.sum() if reduction == "sum" else losses
+
+
+# -- classes ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Classes:
+    """What a loss of class indices compares with.
+
+    target (n) int64, weight (c) or None: both C. reduction: a number of ``REDUCTIONS``.
+    """
+
+    target: Tensor
+    weight: Tensor | None
+    ignore: int
+    reduction: int
+
+    def arguments(self, spare: Any) -> tuple[Any, ...]:
+        """target, weight, weighted, ignore; ``spare`` fills the place of a missing weight."""
+        weight = spare if self.weight is None else self.weight._array
+        return self.target._array, weight, int(self.weight is not None), self.ignore
+
+    def check(self, name: str, bad: Any, classes: int) -> None:
+        """Raise if a kernel has found a target that is no class."""
+        if not machine.recording and bad[0] >= 0:
+            raise DimError(
+                f"{name}: Target {self.target._array[bad[0]]} is out of bounds "
+                f"for {classes} classes (position {bad[0]}). Targets are 0 to {classes - 1}, "
+                f"or ignore_index."
+            )
+
+    def scale(self, g: Tensor, norm: Any) -> Tensor:
+        """``g`` over what the losses were divided by, to be multiplied with (n, c)."""
+        return g.unsqueeze(1) if self.reduction == kernels.NONE else g / wrap(norm, g._dtype)
+
+
+class Nll(Op):
+    """Minus the entries of the rows that ``target`` names, weighted and reduced."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, classes: Classes) -> Tensor:
+        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        losses = new_empty((n,), x._dtype, device)
+        norm = machine.empty((1,), numpy, device)
+        bad = machine.empty((1,), dtypes.int64.numpy, device)
+        single = new_empty((), x._dtype, device)
+        results = single._array.reshape((1,)), losses._array, norm, bad
+        arguments = classes.arguments(losses._array)
+        machine.launch(kernels.nll, *results, contiguous(x)._array, *arguments, classes.reduction)
+        classes.check("nll_loss", bad, c)
+        ctx.classes, ctx.norm, ctx.shape = classes, norm, (n, c)
+        ctx.save(classes.target, classes.weight)
+        return losses if classes.reduction == kernels.NONE else single
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        _ = ctx.saved_tensors  # an error if they were changed
+        return NllGrad.apply(g, ctx.classes, ctx.norm, ctx.shape)
+
+
+class NllGrad(Op):
+    """``-g weight / norm`` where the target points, else 0; Nll is its adjoint too."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, classes: Classes, norm: Any, shape: tuple) -> Tensor:
+        gx = new_empty(shape, g._dtype, g._device)
+        incoming = contiguous(g)._array.reshape((-1,))
+        arguments = classes.arguments(norm)
+        machine.launch(kernels.nll_grad, gx._array, incoming, norm, *arguments, classes.reduction)
+        ctx.classes = classes
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return Nll.apply(h, ctx.classes)
+
+
+class CrossEntropy(Op):
+    """Nll of log_softmax, in one pass over the logits; keeps one number per row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, classes: Classes, smoothing: float) -> Tensor:
+        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        losses = new_empty((n,), x._dtype, device)
+        lse = machine.empty((n,), numpy, device)
+        norm = machine.empty((1,), numpy, device)
+        bad = machine.empty((1,), dtypes.int64.numpy, device)
+        single = new_empty((), x._dtype, device)
+        results = single._array.reshape((1,)), losses._array, lse, norm, bad
+        options = *classes.arguments(lse), smoothing, classes.reduction
+        machine.launch(kernels.cross_entropy, *results, contiguous(x)._array, *options)
+        classes.check("cross_entropy", bad, c)
+        ctx.classes, ctx.options, ctx.rows = classes, options, (lse, norm)
+        ctx.save(x, classes.target, classes.weight)
+        return losses if classes.reduction == kernels.NONE else single
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, (lse, norm) = ctx.saved_tensors[0], ctx.rows
+        if grad_mode.enabled:
+            aim = new_empty(x._array.shape, x._dtype, x._device)
+            machine.launch(kernels.target_rows, aim._array, *ctx.options[:-1])
+            return (softmax(x, 1) * aim.sum(1, keepdim=True) - aim) * ctx.classes.scale(g, norm)
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        incoming = contiguous(g)._array.reshape((-1,))
+        sources = incoming, contiguous(x)._array, lse, norm
+        machine.launch(kernels.cross_entropy_grad, gx._array, *sources, *ctx.options)
+        return gx
+
+
+def _prepare(
+    name: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str
+) -> tuple[Tensor, Classes]:
+    """``x`` with its classes as the last of two dims, and the checked Classes."""
+    as_operand(name, target, 1)
+    number = _reduction(name, reduction)
+    if target._dtype.category != 1:
+        raise DTypeError(f"{name}: expected target of dtype ng.int64, but got {target._dtype}.")
+    shape = x._array.shape
+    if not shape:
+        raise ShapeError(f"{name}: input expected to have 1 or more dimensions, got a 0-d tensor.")
+    axis = 1 if len(shape) > 1 else 0
+    expected, got = shape[:axis] + shape[axis + 1 :], target._array.shape
+    if expected[:1] != got[:1] and axis:
+        raise ShapeError(
+            f"{name}: Expected input batch_size ({shape[0]}) to match target batch_size "
+            f"({got[0] if got else 'none: it is 0-d'})."
+        )
+    if expected != got:
+        raise ShapeError(
+            f"{name}: expected target of size {list(expected)} for input {list(shape)}, got "
+            f"{list(got)}: a class for each position."
+        )
+    classes = shape[axis]
+    if weight is not None:
+        as_operand(name, weight, 2)
+        if weight._array.shape != (classes,) or weight._dtype is not x._dtype:
+            raise ShapeError(
+                f"{name}: weight tensor should be defined either for all {classes} classes or no "
+                f"classes, in {x._dtype}, but got {weight._dtype} of shape "
+                f"{list(weight._array.shape)}."
+            )
+    if len(shape) > 2:
+        x = x.permute((0, *range(2, len(shape)), 1))
+    if len(shape) != 2:
+        x = x.reshape((math.prod(expected), classes))
+    target = contiguous(cast(target, dtypes.int64))
+    if len(got) != 1:
+        target = target.reshape((target._array.size,))
+    weight = None if weight is None else contiguous(weight)
+    return x, Classes(target, weight, int(ignore), number)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log likelihood: minus ``input`` at the class that ``target`` names.
+
+    input (n, c), (c) or (n, c, ...): log-probabilities; target: classes, the shape of input
+    without its class dimension; weight (c): of each class, by which a mean divides too. Targets
+    equal to ignore_index count for nothing.
+    Raises IndexError for a target that is no class, ShapeError if batches differ.
+    """
+    as_operand("nll_loss", input)
+    shape = target._array.shape if isinstance(target, Tensor) else ()
+    x, classes = _prepare("nll_loss", input, target, weight, ignore_index, reduction)
+    out = Nll.apply(x, classes)
+    return out.reshape(shape) if reduction == "none" and len(shape) != 1 else out
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The cross entropy between logits and classes: ``nll_loss(log_softmax(input, 1), target)``.
+
+    target: class indices as for nll_loss, or probabilities of the shape and dtype of input.
+    label_smoothing: the share of the target that is spread over all classes (Szegedy et al., 2016).
+    Gradient: ``softmax(input) - one_hot(target)``, scaled.
+
+    >>> cross_entropy(tensor([[0.0, 0.0]]), tensor([1])).item()
+    0.6931471824645996
+    """
+    as_operand("cross_entropy", input)
+    as_operand("cross_entropy", target, 1)
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ValueError(
+            f"cross_entropy: label_smoothing must be between 0.0 and 1.0, got {label_smoothing}."
+        )
+    if target._dtype.is_floating_point and target._array.shape == input._array.shape:
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    shape = target._array.shape
+    x, classes = _prepare("cross_entropy", input, target, weight, ignore_index, reduction)
+    if not x._dtype.is_floating_point:
+        raise DTypeError(f"cross_entropy: expected floating logits, got {x._dtype}.")
+    out = CrossEntropy.apply(x, classes, float(label_smoothing))
+    return out.reshape(shape) if reduction == "none" and len(shape) != 1 else out
+
+
+def _soft_cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
+) -> Tensor:
+    """Cross entropy with a distribution over the classes for each sample."""
+    _reduction("cross_entropy", reduction)
+    shape = x._array.shape
+    axis = 1 if len(shape) > 1 else 0
+    if smoothing > 0.0:
+        target = target * (1.0 - smoothing) + smoothing / shape[axis]
+    products = log_softmax(x, axis) * target
+    if weight is not None:
+        products = products * weight.reshape((-1, *(1,) * (len(shape) - axis - 1)))
+    losses = -products.sum(axis)
+    if reduction == "mean":
+        return losses.sum() / (math.prod(shape) // max(shape[axis], 1))
+    return _reduced(losses, reduction)
+
+
+# -- pairs of numbers ------------------------------------------------------------------------------
+
+
+class SquaredError(Elementwise):
+    """(x - y) ** 2."""
+
+    def formula(x, y):
+        return (x - y) * (x - y)
+
+    def grad_x(g, x, y):
+        return 2 * g * (x - y)
+
+    def grad_y(g, x, y):
+        return 2 * g * (y - x)
+
+
+class SmoothError(Elementwise):
+    """Half the square over beta where x and y are nearer than beta, else linear."""
+
+    def formula(x, y, beta):
+        d = abs(x - y)
+        return 0.5 * d * d / beta if d < beta else d - 0.5 * beta
+
+
+class HuberError(Elementwise):
+    """Half the square where x and y are nearer than delta, else linear with slope delta."""
+
+    def formula(x, y, delta):
+        d = abs(x - y)
+        return 0.5 * d * d if d < delta else delta * (d - 0.5 * delta)
+
+
+class BinaryCrossEntropy(Elementwise):
+    """-(y log(x) + (1 - y) log(1 - x)), the logarithms no less than -100."""
+
+    domain = (0.1, 0.9)
+
+    def formula(x, y):
+        return -(y * max(math.log(x), -100.0) + (1 - y) * max(math.log1p(-x), -100.0))
+
+    def grad_x(g, x, y):
+        return g * (x - y) / max(x * (1 - x), 1e-12)
+
+
+class BinaryCrossEntropyWithLogits(Elementwise):
+    """-(p y log(sigmoid(x)) + (1 - y) log(1 - sigmoid(x))), stable for every x."""
+
+    def formula(x, y, p):
+        rest = math.log1p(math.exp(-abs(x))) + max(-x, 0)
+        return (1 - y) * x + (1 + (p - 1) * y) * rest
+
+    def grad_x(g, x, y, p):
+        return g * ((1 - y) - (1 + (p - 1) * y) * scalar.sigmoid(-x))
+
+
+class Divergence(Elementwise):
+    """y (log(y) - x), 0 where y is 0."""
+
+    domain = (0.1, 0.9)
+
+    def formula(x, y):
+        return y * (math.log(y) - x) if y > 0 else 0 * x
+
+    def grad_x(g, y):
+        return -g * y
+
+
+def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The squares of ``input - target``, which broadcast; reduction "mean", "sum" or "none"."""
+    _reduction("mse_loss", reduction)
+    return _reduced(SquaredError.op(input, target), reduction)
+
+
+def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
+    """The absolute values of ``input - target``; its gradient is 0 where they are equal."""
+    _reduction("l1_loss", reduction)
+    return _reduced((input - target).abs(), reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0
+) -> Tensor:
+    """l1_loss, rounded off: half the square over beta where the two are nearer than beta."""
+    _reduction("smooth_l1_loss", reduction)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}.")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    return _reduced(SmoothError.op(input, target, beta), reduction)
+
+
+def huber_loss(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0
+) -> Tensor:
+    """Half the square of the difference up to delta, then linear (Huber, 1964)."""
+    _reduction("huber_loss", reduction)
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta must be positive, got {delta}.")
+    return _reduced(HuberError.op(input, target, delta), reduction)
+
+
+def binary_cross_entropy(
+    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
+) -> Tensor:
+    """``-(y log(x) + (1 - y) log(1 - x))`` of probabilities, the logarithms no less than -100.
+
+    Raises ShapeError if the shapes differ. Prefer binary_cross_entropy_with_logits: it is exact
+    where a probability rounds to 0 or 1.
+    """
+    _reduction("binary_cross_entropy", reduction)
+    _equal_shapes("binary_cross_entropy", input, target)
+    losses = BinaryCrossEntropy.op(input, target)
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy of ``sigmoid(input)``, computed from the logits.
+
+    weight: of each loss; pos_weight: of the losses of positives; both broadcast.
+    Gradient: ``sigmoid(input) - target`` without weights. Raises ShapeError if the shapes differ.
+    """
+    name = "binary_cross_entropy_with_logits"
+    _reduction(name, reduction)
+    _equal_shapes(name, input, target)
+    positive = 1.0 if pos_weight is None else pos_weight
+    losses = BinaryCrossEntropyWithLogits.op(input, target, positive)
+    return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def _equal_shapes(name: str, x: Any, y: Any) -> None:
+    shapes = as_operand(name, x)._array.shape, as_operand(name, y, 1)._array.shape
+    if shapes[0] != shapes[1]:
+        raise ShapeError(
+            f"{name}: Target size ({list(shapes[1])}) must be the same as input size "
+            f"({list(shapes[0])}). Reshape one of them."
+        )
+
+
+def kl_div(
+    input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False
+) -> Tensor:
+    """``y (log(y) - x)``: the divergence of probabilities y from log-probabilities x.
+
+    log_target: the target holds logarithms too. reduction "batchmean" divides the sum by the size
+    of the first dimension, which makes it the mathematical divergence; "mean" does not.
+    """
+    if reduction != "batchmean":
+        _reduction("kl_div", reduction)
+    losses = target.exp() * (target - input) if log_target else Divergence.op(input, target)
+    if reduction == "batchmean":
+        return losses.sum() / input._array.shape[0]
+    return _reduced(losses, reduction)

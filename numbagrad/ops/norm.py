@@ -1,0 +1,325 @@
+"""The softmax family and normalisation over the last dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtype as dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import norm as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS, form_along
+from .base import Op, as_operand, contiguous, new_empty, normalize_dims
+from .elementwise import cast, exp, rsqrt
+
+__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
+
+Form = tuple[int, int, int]
+"""(outer, n, inner): the sizes before a dimension, of it, and after it."""
+
+
+def _run(rows: Any, axis: Any, form: Form, out: Tensor, *inputs: Tensor) -> None:
+    """Launch the kernel for the last axis, or the one for an axis with others behind it."""
+    arrays = [out._array, *(contiguous(x)._array for x in inputs)]
+    outer, n, inner = form
+    if inner != 1:
+        machine.launch(axis, *[a.reshape(form) for a in arrays])
+    elif out._array.ndim == 2:
+        machine.launch(rows, *arrays)
+    else:
+        machine.launch(rows, *[a.reshape((outer, n)) for a in arrays])
+
+
+def _sum(x: Tensor, form: Form) -> Tensor:
+    """Sums along the axis of ``form``, of a shape that broadcasts against ``x``."""
+    shape = x._array.shape
+    return x.reshape(form).sum(1, keepdim=True).expand(form).reshape(shape)
+
+
+class Softmax(Op):
+    """Exponentials scaled to sum to one along an axis."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Form) -> Tensor:
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        _run(kernels.softmax_rows, kernels.softmax_axis, form, out, x)
+        ctx.form = form
+        ctx.save(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return SoftmaxGrad.apply(g, ctx.saved_tensors[0], ctx.form)
+
+
+class SoftmaxGrad(Op):
+    """``out (g - sum(g out))``."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, out: Tensor, form: Form) -> Tensor:
+        gx = new_empty(out._array.shape, out._dtype, out._device)
+        _run(kernels.softmax_rows_grad, kernels.softmax_axis_grad, form, gx, g, out)
+        ctx.form = form
+        ctx.save(g, out)
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple:
+        (g, out), form = ctx.saved_tensors, ctx.form
+        gg = SoftmaxGrad.apply(h, out, form) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[1]:
+            return gg, None
+        return gg, h * (g - _sum(g * out, form)) - g * _sum(h * out, form)
+
+
+class LogSoftmax(Op):
+    """The logarithm of softmax along an axis."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Form) -> Tensor:
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        _run(kernels.log_softmax_rows, kernels.log_softmax_axis, form, out, x)
+        ctx.form = form
+        ctx.save(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return LogSoftmaxGrad.apply(g, ctx.saved_tensors[0], ctx.form)
+
+
+class LogSoftmaxGrad(Op):
+    """``g - exp(out) sum(g)``."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, out: Tensor, form: Form) -> Tensor:
+        gx = new_empty(out._array.shape, out._dtype, out._device)
+        _run(kernels.log_softmax_rows_grad, kernels.log_softmax_axis_grad, form, gx, g, out)
+        ctx.form = form
+        ctx.save(g, out)
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple:
+        (g, out), form = ctx.saved_tensors, ctx.form
+        p = exp(out)
+        gg = h - _sum(h * p, form) if ctx.needs_input_grad[0] else None
+        return gg, -h * p * _sum(g, form) if ctx.needs_input_grad[1] else None
+
+
+class LogSumExp(Op):
+    """The logarithm of the sum of exponentials of each row of a matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = new_empty(x._array.shape[:1], x._dtype, x._device)
+        machine.launch(kernels.logsumexp_rows, out._array, contiguous(x)._array)
+        ctx.save(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        return g.unsqueeze(1) * exp(x - out.unsqueeze(1))
+
+
+class LayerNorm(Op):
+    """Rows shifted to mean 0 and scaled to variance 1, then ``* weight + bias``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, m: int, eps: float
+    ) -> Tensor:
+        shape = x._array.shape
+        rows = contiguous(x)._array
+        n = rows.size // m if m else 0
+        out = new_empty(shape, x._dtype, x._device)
+        mean = machine.empty((n,), x._dtype.numpy, x._device)
+        rstd = machine.empty((n,), x._dtype.numpy, x._device)
+        w = mean if weight is None else contiguous(weight)._array.reshape((m,))
+        b = mean if bias is None else contiguous(bias)._array.reshape((m,))
+        affine = (weight is not None) + 2 * (bias is not None)
+        flat = out._array.reshape((n, m)), mean, rstd, rows.reshape((n, m))
+        machine.launch(kernels.layer_norm, *flat, w, b, eps, affine)
+        ctx.statistics, ctx.n, ctx.m, ctx.eps = (mean, rstd), n, m, eps
+        ctx.bias_shape = None if bias is None else bias._array.shape
+        ctx.save(x, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.saved_tensors
+        if grad_mode.enabled:
+            return _layer_norm_grad(ctx, g, x, weight)
+        form = ctx.n, ctx.m
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        gw = new_empty((ctx.m,), x._dtype, x._device)
+        gb = new_empty((ctx.m,), x._dtype, x._device)
+        w = gw._array if weight is None else contiguous(weight)._array.reshape((ctx.m,))
+        sources = contiguous(g)._array.reshape(form), contiguous(x)._array.reshape(form)
+        machine.launch(
+            kernels.layer_norm_grad,
+            *(gx._array.reshape(form), gw._array, gb._array, *sources, *ctx.statistics, w),
+            int(weight is not None),
+        )
+        if weight is not None and weight._array.ndim != 1:
+            gw = gw.reshape(weight._array.shape)
+        if ctx.bias_shape is not None and len(ctx.bias_shape) != 1:
+            gb = gb.reshape(ctx.bias_shape)
+        return gx, gw, gb
+
+
+def _layer_norm_grad(ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None) -> tuple:
+    """The gradient of layer_norm as differentiable functions of g, x and weight."""
+    form = ctx.n, ctx.m
+    g, rows = g.reshape(form), x.reshape(form)
+    away = rows - rows.mean(1, keepdim=True)
+    scale = rsqrt((away * away).mean(1, keepdim=True) + ctx.eps)
+    unit = away * scale
+    inner = g if weight is None else g * weight.reshape((1, ctx.m))
+    along = (inner * unit).mean(1, keepdim=True)
+    gx = (scale * (inner - inner.mean(1, keepdim=True) - unit * along)).reshape(x._array.shape)
+    gw = None if weight is None else (g * unit).sum(0).reshape(weight._array.shape)
+    gb = None if ctx.bias_shape is None else g.sum(0).reshape(ctx.bias_shape)
+    return gx, gw, gb
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _floating(name: str, x: Any, dtype: Any = None) -> Tensor:
+    """``x`` in ``dtype``, which must be floating."""
+    x = as_operand(name, x)
+    if dtype is not None:
+        x = cast(x, dtypes.to_dtype(dtype))
+    if not x._dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: not implemented for '{DTYPE_WORDS[x._dtype.name]}', it needs a floating "
+            f"dtype. Convert with .float(), or pass dtype=ng.float32."
+        )
+    return x
+
+
+def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
+    """Exponentials of ``x`` scaled to sum to one along ``dim``.
+
+    x: floating (or anything with a floating ``dtype``, to which it is converted first), any shape.
+    Gradient: ``out * (g - sum(g * out, dim))``. The maximum is subtracted first.
+    Raises IndexError if ``dim`` is out of range, DTypeError for integers.
+
+    >>> softmax(tensor([0.0, 0.0])).tolist()
+    [0.5, 0.5]
+    """
+    x = _floating("softmax", x, dtype)
+    return Softmax.apply(x, form_along("softmax", x._array.shape, dim))
+
+
+def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
+    """The logarithm of softmax along ``dim``, exact where softmax underflows.
+
+    Arguments and errors as for softmax. Gradient: ``g - exp(out) * sum(g, dim)``.
+
+    >>> log_softmax(tensor([0.0, 0.0])).tolist()
+    [-0.6931471824645996, -0.6931471824645996]
+    """
+    x = _floating("log_softmax", x, dtype)
+    return LogSoftmax.apply(x, form_along("log_softmax", x._array.shape, dim))
+
+
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials over ``dim``, an int or several.
+
+    Integers become the default float. -inf where all elements are. Gradient: ``g * softmax(x)``.
+
+    >>> logsumexp(tensor([1000.0, 1000.0]), 0).item()
+    1000.693115234375
+    """
+    x = as_operand("logsumexp", x)
+    if not x._dtype.is_floating_point:
+        x = cast(x, dtypes.get_default_dtype())
+    shape = x._array.shape
+    dims = normalize_dims("logsumexp", None if dim == () else dim, len(shape)) if shape else ()
+    kept = [d for d in range(len(shape)) if d not in dims]
+    if dims != tuple(range(len(kept), len(shape))):
+        x = x.permute((*kept, *dims))
+    n, m = math.prod([shape[d] for d in kept]), math.prod([shape[d] for d in dims])
+    out = LogSumExp.apply(x.reshape((n, m)))
+    return out.reshape([1 if d in dims else s for d, s in enumerate(shape) if keepdim or d in kept])
+
+
+def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
+    """Check the arguments of a normalisation over the last dims; how many elements they hold."""
+    as_operand(name, x)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not shape or x._array.shape[-len(shape) :] != shape:
+        raise ShapeError(
+            f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
+            f"{['*', *shape]}, but got input of size {list(x._array.shape)}."
+        )
+    for role, tensor in affine.items():
+        if tensor is not None and tensor._array.shape != shape:
+            raise ShapeError(
+                f"{name}: Expected {role} to be of same shape as normalized_shape, but got "
+                f"{role} of shape {list(tensor._array.shape)} and normalized_shape={list(shape)}."
+            )
+        if tensor is not None and tensor._dtype is not x._dtype:
+            raise DTypeError(
+                f"{name}: expected {role} to have the dtype of x, {x._dtype}, but got "
+                f"{tensor._dtype}. Convert one with .to(dtype)."
+            )
+    _floating(name, x)
+    return math.prod(shape)
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``x`` with mean 0 and variance 1 over its last dimensions, then ``* weight + bias``.
+
+    normalized_shape: the sizes of those dimensions, and the shape of weight and bias. The variance
+    is that of the population, plus ``eps`` (Ba et al., 2016).
+    Raises ShapeError if ``x`` does not end in normalized_shape, or weight or bias differ from it.
+
+    >>> layer_norm(tensor([1.0, 3.0]), 2, eps=0.0).tolist()
+    [-1.0, 1.0]
+    """
+    m = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
+    return LayerNorm.apply(x, weight, bias, m, float(eps))
+
+
+def rms_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """``x`` scaled to mean square 1 over its last dimensions, then ``* weight``.
+
+    eps: added to the mean square; by default that of the dtype (Zhang and Sennrich, 2019).
+    """
+    _normalized("rms_norm", x, normalized_shape, weight=weight)
+    count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
+    eps = float(dtypes.finfo(x._dtype).eps) if eps is None else eps
+    out = x * rsqrt((x * x).mean(tuple(range(-count, 0)), keepdim=True) + eps)
+    return out if weight is None else out * weight
+
+
+def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
+    """The softmax of ``-x``."""
+    return softmax(-x, dim, dtype)
+
+
+def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller."""
+    return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
+
+
+METHODS = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}
