@@ -142,9 +142,8 @@ class _Writer:
 
     def _name(self, tensor: Tensor, path: tuple[str, ...]) -> str:
         array = tensor._array
-        key = (address_of(array), array.shape, array.strides, array.dtype)
-        if array.size == 0:
-            key = (id(tensor), *key)
+        start = address_of(array) if array.size else id(tensor)
+        key = (start, array.shape, array.strides, array.dtype)
         name = self._names.get(key)
         if name is None:
             base = name = ".".join(path) or "tensor"

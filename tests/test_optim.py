@@ -11,6 +11,7 @@ import pytest
 import numbagrad as ng
 from numbagrad import optim
 from numbagrad.kernels import machine
+from numbagrad.kernels.cpu import optim as kernels
 
 SHAPES = [(3, 4), (4,), (), (0,), (2, 3, 2)]
 
@@ -264,6 +265,59 @@ def test_nan_gradients_reach_the_parameters():
     param.grad = ng.tensor([float("nan"), 0.0])
     optim.Adam([param]).step()
     assert np.isnan(param.tolist()[0]) and not np.isnan(param.tolist()[1])
+
+
+class Recorder:
+    """Runs every launch at once and notes it."""
+
+    def __init__(self):
+        self.seen = []
+
+    def empty(self, shape, dtype, device):
+        self.seen.append(("empty", shape))
+        return np.empty(shape, dtype)
+
+    def launch(self, kernel, args):
+        self.seen.append((kernel.__name__, args))
+        kernel(*args)
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    found = Recorder()
+    monkeypatch.setattr(machine, "recording", True)
+    monkeypatch.setattr(machine.recorder, "current", found, raising=False)
+    return found
+
+
+def test_a_recorder_sees_one_launch_and_no_state_being_made(recorder):
+    machine.recorder.current = None
+    params = parameters(shapes=[(2,), (3,)])
+    give_gradients(params, 1)
+    optimizer = optim.Adam(params, lr=0.5)
+    machine.recorder.current = recorder
+    optimizer.step()
+    machine.recorder.current = None
+    ((name, args),) = recorder.seen
+    assert name == "adam"
+    *lists, scalars = args
+    assert [len(arrays) for arrays in lists] == [2] * 5
+    written = lists[: kernels.adam.outputs]
+    assert written[0][0] is params[0]._array
+    assert written[1][1] is optimizer.state[params[1]]["step"]._array
+    assert lists[-1][1] is params[1].grad._array
+    optimizer.param_groups[0]["lr"] = 0.25
+    assert scalars()[0] == 0.25  # read anew at each run of a recorded step
+
+
+def test_a_first_step_with_dampening_is_not_recorded(recorder):
+    machine.recorder.current = None
+    params = parameters(shapes=[(2,)])
+    give_gradients(params, 1)
+    optimizer = optim.SGD(params, lr=0.1, momentum=0.9, dampening=0.5)
+    machine.recorder.current = recorder
+    with pytest.raises(RuntimeError, match="Take one step before you compile"):
+        optimizer.step()
 
 
 def test_errors():

@@ -106,12 +106,13 @@ class DataLoader:
 
     def _index_batches(self) -> Iterator[Any]:
         """The batches' indices: slices where they follow each other, else index tensors."""
-        batches, sampler = self.batch_sampler, self.sampler
+        batches: Any = self.batch_sampler
+        sampler: Any = self.sampler
         if type(batches) is not BatchSampler or type(sampler) not in (
             SequentialSampler,
             RandomSampler,
         ):
-            for indices in batches:  # type: ignore[union-attr]
+            for indices in batches:
                 yield tensor(indices)
             return
         n, size = len(sampler), batches.batch_size

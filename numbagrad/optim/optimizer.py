@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..autograd.modes import enable_grad
-from ..dtype import float32
+from ..dtype import DType, float32
+from ..kernels import machine
 from ..kernels.machine import launch
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import user_location
@@ -193,21 +194,34 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
+def is_recorded() -> bool:
+    """Whether a compiled step is being recorded in this thread."""
+    return machine.recording and machine.recorder.current is not None
+
+
+def new_state(shape: tuple[int, ...], dtype: DType, param: Tensor) -> Tensor:
+    """Zeros that outlive the step: made at once, even while a step is being recorded."""
+    recorder = machine.recorder
+    held, recorder.current = recorder.current, None
+    try:
+        return full(shape, 0, dtype, param._device)
+    finally:
+        recorder.current = held
+
+
 def held(name: str, params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
     """The state ``name`` of each parameter, of its shape; zeros where it is new."""
-    found = [state.get(name) for state in states]
-    for i, tensor in enumerate(found):
-        if tensor is None:
-            param = params[i]
-            found[i] = states[i][name] = full(param._array.shape, 0, param._dtype, param._device)
-    return found
+    for param, state in zip(params, states, strict=True):
+        if state.get(name) is None:
+            state[name] = new_state(param._array.shape, param._dtype, param)
+    return [state[name] for state in states]
 
 
 def counters(params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
     """The number of steps of each parameter, as float32 scalars that the kernel advances."""
     for param, state in zip(params, states, strict=True):
         if "step" not in state:
-            state["step"] = full((), 0, float32, param._device)
+            state["step"] = new_state((), float32, param)
     return [state["step"] for state in states]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
-from .optimizer import Optimizer, Update, held, positive
+from .optimizer import Optimizer, Update, held, is_recorded, positive
 
 __all__ = ["SGD"]
 
@@ -82,6 +82,11 @@ class SGD(Optimizer):
         if group["dampening"] == 0 or all(old):
             chosen = [([True] * len(params), later)]
         else:
+            if is_recorded():
+                raise RuntimeError(
+                    "SGD: the first step with dampening differs from the others and cannot be "
+                    "recorded. Take one step before you compile."
+                )
             chosen = [([not o for o in old], first), (old, later)]
         updates = []
         for rows, scalars in chosen:

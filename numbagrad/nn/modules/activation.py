@@ -108,6 +108,7 @@ class GELU(Activation):
 
     function = staticmethod(F.gelu)
     options = {"approximate": "none"}
+    approximate: str
 
     def extra_repr(self) -> str:
         return f"approximate={self.approximate!r}"

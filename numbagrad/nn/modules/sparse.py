@@ -59,7 +59,8 @@ class Embedding(Module):
                 f"from_pretrained: Embeddings parameter is expected to be 2-dimensional, got "
                 f"{embeddings.shape}."
             )
-        made = cls(*embeddings.shape, padding_idx=padding_idx)
+        rows, size = embeddings.shape
+        made = cls(rows, size, padding_idx)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
         return made
 
