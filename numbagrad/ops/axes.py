@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import numpy as np
 from ..dtype import DType
 from ..kernels import machine
 from ..kernels.cpu import along
-from ..kernels.cpu.reduce import pieces
-from ..tensor import Tensor
+from ..kernels.cpu.reduce import GRAIN, pieces
+from ..tensor import Tensor, wrap
 from .base import Op, contiguous, copy_kernel, new_empty, normalize_dim, normalize_dims
 
 DTYPE_WORDS = {
@@ -37,7 +37,8 @@ class Axes:
 
     groups: (outer, n, inner) of each run of neighbouring dims, the last run first; each form
     counts what the runs before it have reduced as 1. n: elements per result. kept, dropped: the
-    shape of the result with keepdim and without.
+    shape of the result with keepdim and without. out: the one that was asked for. small: the forms
+    of the input and the result of a reduction of one stage that needs no threads; else None.
     """
 
     shape: tuple[int, ...]
@@ -46,22 +47,25 @@ class Axes:
     n: int
     kept: tuple[int, ...]
     dropped: tuple[int, ...]
+    out: tuple[int, ...]
+    small: Any
 
-    def result(self, keepdim: bool) -> tuple[int, ...]:
-        """The shape of the result."""
-        return self.kept if keepdim else self.dropped
+    def keeping(self) -> Axes:
+        """The same with the reduced dims kept as 1."""
+        return replace(self, out=self.kept)
 
 
-def axes(name: str, x: Tensor, dim: Any) -> Axes:
+def axes(name: str, x: Tensor, dim: Any, keepdim: bool = False) -> Axes:
     """The Axes of ``x`` for ``dim``: an int, a sequence of ints, or None for all."""
-    return _axes(name, x._array.shape, tuple(dim) if type(dim) is list else dim)
+    return _axes(name, x._array.shape, tuple(dim) if type(dim) is list else dim, keepdim)
 
 
 @functools.lru_cache(maxsize=4096)
-def _axes(name: str, shape: tuple[int, ...], dim: Any) -> Axes:
+def _axes(name: str, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Axes:
     dims = normalize_dims(name, None if dim == () else dim, len(shape))
     if not shape:
-        return Axes(shape, (), ((1, 1, 1),), 1, (), ())
+        one = (1, 1, 1)
+        return Axes(shape, (), (one,), 1, (), (), (), (one, one))
     runs: list[list[int]] = []
     for d in dims:
         if runs and all(shape[k] == 1 for k in range(runs[-1][1] + 1, d)):
@@ -72,14 +76,18 @@ def _axes(name: str, shape: tuple[int, ...], dim: Any) -> Axes:
     for first, last in reversed(runs):
         groups.append(_form(sizes, first, last))
         sizes[first : last + 1] = [1] * (last + 1 - first)
-    return Axes(
-        shape,
-        dims,
-        tuple(groups),
-        math.prod([shape[d] for d in dims]),
-        tuple([1 if d in dims else size for d, size in enumerate(shape)]),
-        tuple([size for d, size in enumerate(shape) if d not in dims]),
-    )
+    kept = tuple([1 if d in dims else size for d, size in enumerate(shape)])
+    dropped = tuple([size for d, size in enumerate(shape) if d not in dims])
+    n = math.prod([shape[d] for d in dims])
+    out = kept if keepdim else dropped
+    return Axes(shape, dims, tuple(groups), n, kept, dropped, out, _small(groups, 0 in shape))
+
+
+def _small(groups: Any, nothing: bool) -> Any:
+    outer, n, inner = groups[0]
+    if len(groups) > 1 or nothing or outer * n * inner >= GRAIN:
+        return None
+    return (outer, n, inner), (outer, 1, inner)
 
 
 def _form(shape: Any, first: int, last: int) -> tuple[int, int, int]:
@@ -129,7 +137,7 @@ def _in_memory_order(x: Tensor, where: Axes) -> tuple[Tensor, Axes]:
         array = permuted(x._array, order)
         if array.flags.c_contiguous:
             dims = tuple([i for i, d in enumerate(order) if d in where.dims])
-            return reshaped_as(x, array), _axes("", array.shape, dims)
+            return reshaped_as(x, array), _axes("", array.shape, dims, False)
     return contiguous(x), where
 
 
@@ -142,7 +150,12 @@ def reshaped_as(x: Tensor, array: Any) -> Tensor:
 
 
 def fold(
-    x: Tensor, where: Axes, keepdim: bool, dtype: DType, first: Any, then: Any = None, last: Any = 0
+    x: Tensor,
+    where: Axes,
+    dtype: DType,
+    first: Any,
+    then: Any = None,
+    last: Any = None,
 ) -> Tensor:
     """Reduce ``x`` over ``where`` by kernels, given as tuples ``(kernel, *arguments)``.
 
@@ -150,8 +163,17 @@ def fold(
     for threads. first: reduces elements. then: reduces the results of stages before, by default
     as ``first`` does. last: does the last stage instead, also when it is the only one.
     """
-    then, last = then or first, last or (first if then is None else None)
-    out = new_empty(where.result(keepdim), dtype, x._device)
+    small = where.small
+    if small is not None and x._flat and not machine.recording:
+        source = x._array
+        if type(source) is np.ndarray:  # the common case, without detours
+            kernel, *arguments = last or first
+            array = np.empty(where.out, dtype.numpy)
+            serial = kernel._serial or kernel.serial
+            serial(array.reshape(small[1]), source.reshape(small[0]), *arguments)
+            return wrap(array, dtype)
+    then = then or first
+    out = new_empty(where.out, dtype, x._device)
     if out._array.size == 0:
         return out
     if not (x._flat or x._array.flags.c_contiguous):
@@ -185,7 +207,7 @@ class Spread(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
-        ctx.axes, ctx.keepdim = where, x._array.shape == where.kept
+        ctx.axes = where
         out = new_empty(where.shape, x._dtype, x._device)
         machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
         return out
@@ -194,7 +216,7 @@ class Spread(Op):
     def backward(ctx: Any, g: Tensor) -> Tensor:
         from .reduce import Sum
 
-        return Sum.apply(g, ctx.axes, ctx.keepdim, g._dtype)
+        return Sum.apply(g, ctx.axes)
 
 
 def spread(x: Tensor, where: Axes) -> Tensor:

@@ -48,9 +48,9 @@ class Amax(Op):
     """The largest element over some dims; Amin with its kernel."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, kernel: Any) -> Tensor:
-        ctx.axes, ctx.keepdim = where, keepdim
-        out = fold(x, where, keepdim, x._dtype, (kernel,))
+    def forward(ctx: Any, x: Tensor, where: Axes, kernel: Any) -> Tensor:
+        ctx.axes = where
+        out = fold(x, where, x._dtype, (kernel,))
         ctx.save(x, out)
         return out
 
@@ -59,7 +59,7 @@ class Amax(Op):
         x, out = ctx.saved_tensors
         where = ctx.axes
         mask = ties(x.detach(), spread(out.detach(), where))
-        count = Sum.apply(mask, where, ctx.keepdim, g._dtype)
+        count = Sum.apply(mask, where)
         return mask * spread(g / count, where)
 
 
@@ -67,11 +67,10 @@ class Amin(Amax):
     """The smallest element over some dims."""
 
 
-def find(x: Tensor, where: Axes, keepdim: bool, kernel: Any) -> tuple[Tensor, Tensor]:
+def find(x: Tensor, where: Axes, kernel: Any) -> tuple[Tensor, Tensor]:
     """Values and indices of the extremes along the one group of ``where``."""
-    shape = where.result(keepdim)
-    values = new_empty(shape, x._dtype, x._device)
-    indices = new_empty(shape, dtypes.int64, x._device)
+    values = new_empty(where.out, x._dtype, x._device)
+    indices = new_empty(where.out, dtypes.int64, x._device)
     if indices._array.size:
         form = where.groups[0]
         outer, _, inner = form
@@ -95,9 +94,9 @@ class Max(Op):
     """The largest along one dim and its index; Min with its kernel."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, kernel: Any) -> tuple:
+    def forward(ctx: Any, x: Tensor, where: Axes, kernel: Any) -> tuple:
         ctx.axes = where
-        values, indices = find(x, where, keepdim, kernel)
+        values, indices = find(x, where, kernel)
         ctx.indices = indices
         return values, indices
 
@@ -134,9 +133,9 @@ def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> amax(tensor([[1.0, 2.0], [4.0, 3.0]]), 1).tolist()
     [2.0, 4.0]
     """
-    where = axes("amax", as_operand("amax", x), dim)
+    where = axes("amax", as_operand("amax", x), dim, keepdim)
     _check("amax", x, where, dim is None or dim == (), ShapeError)
-    return Amax.apply(x, where, keepdim, kernels.amax)
+    return Amax.apply(x, where, kernels.amax)
 
 
 def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -145,9 +144,9 @@ def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> amin(tensor([[1.0, 2.0], [4.0, 3.0]]), 1).tolist()
     [1.0, 3.0]
     """
-    where = axes("amin", as_operand("amin", x), dim)
+    where = axes("amin", as_operand("amin", x), dim, keepdim)
     _check("amin", x, where, dim is None or dim == (), ShapeError)
-    return Amin.apply(x, where, keepdim, kernels.amin)
+    return Amin.apply(x, where, kernels.amin)
 
 
 def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
@@ -189,25 +188,25 @@ def _extreme(name: str, x: Tensor, dim: Any, keepdim: bool, other: Tensor | None
         other = dim
     if other is not None:
         return maximum(x, other) if largest else minimum(x, other)
-    where = axes(name, x, dim)
+    where = axes(name, x, dim, keepdim)
     _check(name, x, where, dim is None, ShapeError)
     if dim is None:
         if largest:
-            return Amax.apply(x, where, False, kernels.amax)
-        return Amin.apply(x, where, False, kernels.amin)
+            return Amax.apply(x, where, kernels.amax)
+        return Amin.apply(x, where, kernels.amin)
     if len(where.dims) > 1 or isinstance(dim, (tuple, list)):
         raise TypeError(f"{name}: dim must be an int, got {dim!r}. For several use a{name}.")
     if largest:
-        return Extreme(*Max.apply(x, where, keepdim, kernels.argmax))
-    return Extreme(*Min.apply(x, where, keepdim, kernels.argmin))
+        return Extreme(*Max.apply(x, where, kernels.argmax))
+    return Extreme(*Min.apply(x, where, kernels.argmin))
 
 
 def _index(name: str, x: Tensor, dim: int | None, keepdim: bool, kernel: Any) -> Tensor:
     if as_operand(name, x)._dtype is dtypes.bool_:
         raise DTypeError(f"{name}: does not support bool input. Convert with x.int().")
-    where = axes(name, x, dim)
+    where = axes(name, x, dim, keepdim)
     _check(name, x, where, dim is None, DimError)
-    return find(x, where, keepdim, kernel)[1]
+    return find(x, where, kernel)[1]
 
 
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:

@@ -24,10 +24,10 @@ class Var(Op):
     """The mean square distance from the mean, by two passes."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, correction: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, where: Axes, correction: float) -> Tensor:
         ctx.axes, ctx.divisor = where, divisor(where, correction)
         ctx.save(x)
-        return variance(x, where, keepdim, ctx.divisor)
+        return variance(x, where, ctx.divisor)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -39,9 +39,9 @@ class Std(Op):
     """The root of the variance."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, correction: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, where: Axes, correction: float) -> Tensor:
         ctx.axes, ctx.divisor = where, divisor(where, correction)
-        out = sqrt(variance(x, where, keepdim, ctx.divisor))
+        out = sqrt(variance(x, where, ctx.divisor))
         ctx.save(x, out)
         return out
 
@@ -58,9 +58,9 @@ def divisor(where: Axes, correction: float) -> float:
     return float(max(where.n - correction, 0))
 
 
-def variance(x: Tensor, where: Axes, keepdim: bool, divisor: float) -> Tensor:
+def variance(x: Tensor, where: Axes, divisor: float) -> Tensor:
     """The variance of ``x``; no history."""
-    out = new_empty(where.result(keepdim), x._dtype, x._device)
+    out = new_empty(where.out, x._dtype, x._device)
     if out._array.size == 0:
         return out
     x3 = joined(x, where)
@@ -82,12 +82,12 @@ def variance(x: Tensor, where: Axes, keepdim: bool, divisor: float) -> Tensor:
 
 def variance_grad(g: Tensor, x: Tensor, where: Axes, divisor: float) -> Tensor:
     """2 / divisor (x - mean) g."""
-    centered = x - Mean.apply(x, where, True)
+    centered = x - Mean.apply(x, where.keeping())
     return centered * spread(g * (2.0 / divisor if divisor else math.nan), where)
 
 
 def _arguments(
-    name: str, x: Tensor, dim: Any, unbiased: bool, correction: float | None
+    name: str, x: Tensor, dim: Any, unbiased: bool, keepdim: bool, correction: float | None
 ) -> tuple[Axes, float]:
     if not as_operand(name, x)._dtype.is_floating_point:
         raise DTypeError(
@@ -98,7 +98,7 @@ def _arguments(
         dim, unbiased = None, dim
     if correction is None:
         correction = 1 if unbiased else 0
-    return axes(name, x, dim), correction
+    return axes(name, x, dim, keepdim), correction
 
 
 def var(
@@ -117,8 +117,8 @@ def var(
     >>> var(tensor([1.0, 2.0, 3.0])).item()
     1.0
     """
-    where, correction = _arguments("var", x, dim, unbiased, correction)
-    return Var.apply(x, where, keepdim, correction)
+    where, correction = _arguments("var", x, dim, unbiased, keepdim, correction)
+    return Var.apply(x, where, correction)
 
 
 def std(
@@ -134,8 +134,8 @@ def std(
     >>> std(tensor([1.0, 2.0, 3.0])).item()
     1.0
     """
-    where, correction = _arguments("std", x, dim, unbiased, correction)
-    return Std.apply(x, where, keepdim, correction)
+    where, correction = _arguments("std", x, dim, unbiased, keepdim, correction)
+    return Std.apply(x, where, correction)
 
 
 def var_mean(
@@ -176,10 +176,10 @@ class Norm(Op):
     """The p-norm over some dims: 0 counts elements, the infinities give extreme magnitudes."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, p: float) -> Tensor:
-        ctx.axes, ctx.keepdim, ctx.p = where, keepdim, p
+    def forward(ctx: Any, x: Tensor, where: Axes, p: float) -> Tensor:
+        ctx.axes, ctx.p = where, p
         if p == 0:
-            count = fold(x, where, keepdim, dtypes.int64, (kernels.count_nonzero,), (kernels.sum,))
+            count = fold(x, where, dtypes.int64, (kernels.count_nonzero,), (kernels.sum,))
             return cast(count, x._dtype)
         special = {
             1.0: kernels.norm1,
@@ -188,7 +188,7 @@ class Norm(Op):
             -math.inf: kernels.abs_amin,
         }
         stage = (special[p],) if p in special else (kernels.norm, p)
-        out = fold(x, where, keepdim, x._dtype, stage)
+        out = fold(x, where, x._dtype, stage)
         ctx.save(x, out)
         return out
 
@@ -202,7 +202,7 @@ class Norm(Op):
             return sign(x) * spread(g, where)
         if math.isinf(p):
             mask = ties(abs(x.detach()), spread(out.detach(), where))
-            count = Sum.apply(mask, where, ctx.keepdim, g._dtype)
+            count = Sum.apply(mask, where)
             return sign(x) * mask * spread(g / count, where)
         # Where the norm is 0 the gradient is 0; 1 stands in so that no order divides by it.
         zero = eq(out, 0.0)
@@ -236,13 +236,13 @@ def norm(
         p = 2
     if isinstance(p, str):
         raise ValueError(f"norm: p must be a number or 'fro', got {p!r}; see ng.linalg.norm.")
-    where = axes("norm", x, dim)
+    where = axes("norm", x, dim, keepdim)
     if where.n == 0 and (math.isinf(p) or p < 0):
         raise ShapeError(
             f"norm: linalg.vector_norm cannot compute the {float(p)} norm on an empty tensor "
             f"because the operation does not have an identity. Received shape {list(x.shape)}."
         )
-    return Norm.apply(x, where, keepdim, float(p))
+    return Norm.apply(x, where, float(p))
 
 
 METHODS = {"norm": norm, "std": std, "var": var}

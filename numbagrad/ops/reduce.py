@@ -17,13 +17,26 @@ from .scan import Recurrence
 __all__ = ["all", "any", "count_nonzero", "mean", "nanmean", "nansum", "prod", "sum"]
 
 
+ADD = (kernels.sum,)
+
+
+def total(x: Tensor, where: Axes) -> Tensor:
+    """The sum without history; int64 of ints and bools."""
+    return fold(x, where, x._dtype if x._dtype.is_floating_point else dtypes.int64, ADD)
+
+
+def average(x: Tensor, where: Axes) -> Tensor:
+    """The mean without history."""
+    return fold(x, where, x._dtype, ADD, ADD, (kernels.mean, where.n))
+
+
 class Sum(Op):
     """The sum over some dims."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, dtype: DType) -> Tensor:
+    def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
         ctx.axes = where
-        return fold(x, where, keepdim, dtype, (kernels.sum,))
+        return total(x, where)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -34,10 +47,9 @@ class Mean(Op):
     """The mean over some dims."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool) -> Tensor:
+    def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
         ctx.axes = where
-        add = (kernels.sum,)
-        return fold(x, where, keepdim, x._dtype, add, add, (kernels.mean, where.n))
+        return average(x, where)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -48,10 +60,10 @@ class Prod(Op):
     """The product over one dim, or all."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, where: Axes, keepdim: bool, dtype: DType) -> Tensor:
+    def forward(ctx: Any, x: Tensor, where: Axes, dtype: DType) -> Tensor:
         ctx.axes = where
         ctx.save(x)
-        return fold(x, where, keepdim, dtype, (kernels.prod,))
+        return fold(x, where, dtype, (kernels.prod,))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -72,13 +84,14 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), 0).tolist()
     [4.0, 6.0]
     """
-    where = axes("sum", as_operand("sum", x), dim)
+    where = axes("sum", as_operand("sum", x), dim, keepdim)
     if dtype is not None:
-        x = cast(x, dtypes.to_dtype(dtype))
-        out = x._dtype
-    else:
-        out = x._dtype if x._dtype.is_floating_point else dtypes.int64
-    return Sum.apply(x, where, keepdim, out)
+        dtype = dtypes.to_dtype(dtype)
+        if dtype.is_floating_point or dtype is dtypes.int64:
+            x = cast(x, dtype)
+        else:  # sums of small ints wrap as their dtype does
+            return cast(Sum.apply(cast(x, dtypes.int64), where), dtype)
+    return total(x, where) if x._edge is None else Sum.apply(x, where)
 
 
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -90,7 +103,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     >>> mean(tensor([1.0, 2.0, 6.0])).item()
     3.0
     """
-    where = axes("mean", as_operand("mean", x), dim)
+    where = axes("mean", as_operand("mean", x), dim, keepdim)
     if dtype is not None:
         x = cast(x, dtypes.to_dtype(dtype))
     if not x._dtype.is_floating_point:
@@ -99,7 +112,7 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
             f"complex dtype. Got: {DTYPE_WORDS[x._dtype.name]}. Convert with x.float(), or pass "
             f"dtype=ng.float32."
         )
-    return Mean.apply(x, where, keepdim)
+    return average(x, where) if x._edge is None else Mean.apply(x, where)
 
 
 def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -113,11 +126,11 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     """
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
-    where = axes("prod", as_operand("prod", x), dim)
+    where = axes("prod", as_operand("prod", x), dim, keepdim)
     if dtype is not None:
         x = cast(x, dtypes.to_dtype(dtype))
     out = x._dtype if x._dtype.is_floating_point or dtype is not None else dtypes.int64
-    return Prod.apply(x, where, keepdim, out)
+    return Prod.apply(x, where, out)
 
 
 def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -126,8 +139,8 @@ def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> any(tensor([0.0, 2.0])).item()
     True
     """
-    where = axes("any", as_operand("any", x), dim)
-    return _as_truth(x, fold(x, where, keepdim, dtypes.bool_, (kernels.any,)))
+    where = axes("any", as_operand("any", x), dim, keepdim)
+    return _as_truth(x, fold(x, where, dtypes.bool_, (kernels.any,)))
 
 
 def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -136,8 +149,8 @@ def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> all(tensor([0.0, 2.0])).item()
     False
     """
-    where = axes("all", as_operand("all", x), dim)
-    return _as_truth(x, fold(x, where, keepdim, dtypes.bool_, (kernels.all,)))
+    where = axes("all", as_operand("all", x), dim, keepdim)
+    return _as_truth(x, fold(x, where, dtypes.bool_, (kernels.all,)))
 
 
 def _as_truth(x: Tensor, out: Tensor) -> Tensor:
@@ -151,7 +164,7 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     2
     """
     where = axes("count_nonzero", as_operand("count_nonzero", x), dim)
-    return fold(x, where, False, dtypes.int64, (kernels.count_nonzero,), (kernels.sum,))
+    return fold(x, where, dtypes.int64, (kernels.count_nonzero,), ADD)
 
 
 def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:

@@ -222,7 +222,7 @@ class Median(Amax):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
-        ctx.axes, ctx.keepdim = where, False
+        ctx.axes = where
         out = _kth(x, (where.n - 1) // 2, (1, where.n, 1), (), True).values
         ctx.save(x, out)
         return out
