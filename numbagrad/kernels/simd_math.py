@@ -43,13 +43,15 @@ def exp_float32(x):
     y = float32(-104.5) if y < float32(-104.5) else y
     shifted = y * float32(_LOG2E) + float32(_ROUND32)
     n = shifted - float32(_ROUND32)
-    r = (y - n * float32(_LN2_HIGH32)) - n * float32(_LN2_LOW32)
+    high = y - n * float32(_LN2_HIGH32)
+    r = high - n * float32(_LN2_LOW32)
+    lost = (high - r) - n * float32(_LN2_LOW32)  # what the rounding of r dropped
     q = float32(0.0013941122407833263)
     q = q * r + float32(0.008363181243424602)
     q = q * r + float32(0.04166637514965372)
     q = q * r + float32(0.16666576970142793)
     q = q * r + float32(0.5000000026954542)
-    p = (q * r) * r + r + float32(1.0)
+    p = float32(1.0) + (r + ((q * r) * r + lost))
     # 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
     k = int32(float32_bits(shifted) - float32_bits(float32(_ROUND32)))
     half = int32(k >> int32(1))
@@ -65,7 +67,9 @@ def exp_float64(x):
     y = float64(-746.0) if y < float64(-746.0) else y
     shifted = y * float64(_LOG2E) + float64(_ROUND64)
     n = shifted - float64(_ROUND64)
-    r = (y - n * float64(_LN2_HIGH64)) - n * float64(_LN2_LOW64)
+    high = y - n * float64(_LN2_HIGH64)
+    r = high - n * float64(_LN2_LOW64)
+    lost = (high - r) - n * float64(_LN2_LOW64)  # what the rounding of r dropped
     q = float64(2.511006749795799e-08)
     q = q * r + float64(2.76200891637639e-07)
     q = q * r + float64(2.7557242292789278e-06)
@@ -76,7 +80,7 @@ def exp_float64(x):
     q = q * r + float64(0.04166666666662413)
     q = q * r + float64(0.16666666666666674)
     q = q * r + float64(0.5000000000000001)
-    p = (q * r) * r + r + float64(1.0)
+    p = float64(1.0) + (r + ((q * r) * r + lost))
     k = float64_bits(shifted) - float64_bits(float64(_ROUND64))
     half = k >> int64(1)
     rest = k - half
