@@ -31,6 +31,16 @@ ROWS = {
     "amsgrad": ("Adam", {"lr": 0.01, "amsgrad": True}),
     "adamw": ("AdamW", {"lr": 0.01}),
     "adamw-decay": ("AdamW", {"lr": 0.01, "weight_decay": 0.3}),
+    "rmsprop": ("RMSprop", {}),
+    "rmsprop-decay": ("RMSprop", {"lr": 0.02, "alpha": 0.9, "weight_decay": 0.1}),
+    "rmsprop-centered": ("RMSprop", {"centered": True, "eps": 1e-4}),
+    "rmsprop-momentum": ("RMSprop", {"momentum": 0.9, "maximize": True}),
+    "rmsprop-both": ("RMSprop", {"momentum": 0.5, "centered": True, "eps": 1e-4}),
+    "adagrad": ("Adagrad", {}),
+    "adagrad-options": (
+        "Adagrad",
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
+    ),
     "adamw-amsgrad": ("AdamW", {"lr": 0.01, "amsgrad": True}),
 }
 
@@ -301,7 +311,7 @@ def test_a_recorder_sees_one_launch_and_no_state_being_made(recorder):
     ((name, args),) = recorder.seen
     assert name == "adam"
     *lists, scalars = args
-    assert [len(arrays) for arrays in lists] == [2] * 5
+    assert [len(arrays) for arrays in lists] == [2, 2, 2, 2, 0, 2]
     written = lists[: kernels.adam.outputs]
     assert written[0][0] is params[0]._array
     assert written[1][1] is optimizer.state[params[1]]["step"]._array

@@ -24,7 +24,7 @@ object header, in every NumPy. Reading it in the kernel costs 60 ns an array, ag
 
 
 class ListKernel(Kernel):
-    """A kernel whose array arguments are lists, all of one length.
+    """A kernel whose array arguments are lists, all of one length or empty where not used.
 
     The compiled function gets, for each list, the int64 ids of its arrays; for each array, the
     array; then ``sizes`` (elements of each array of the first list), ``like`` (the first array of

@@ -84,11 +84,9 @@ class Adam(Optimizer):
         steps = counters(params, states)
         firsts = held("exp_avg", params, states)
         seconds = held("exp_avg_sq", params, states)
-        lists = (params, steps, firsts, seconds)
-        if group["amsgrad"]:
-            maxima = held("max_exp_avg_sq", params, states)
-            return [Update(kernels.amsgrad, (*lists, maxima, grads), scalars)]
-        return [Update(kernels.adam, (*lists, grads), scalars)]
+        maxima = held("max_exp_avg_sq", params, states) if group["amsgrad"] else []
+        lists = (params, steps, firsts, seconds, maxima, grads)
+        return [Update(kernels.adam, lists, scalars)]
 
 
 class AdamW(Adam):

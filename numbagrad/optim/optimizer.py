@@ -199,21 +199,23 @@ def is_recorded() -> bool:
     return machine.recording and machine.recorder.current is not None
 
 
-def new_state(shape: tuple[int, ...], dtype: DType, param: Tensor) -> Tensor:
-    """Zeros that outlive the step: made at once, even while a step is being recorded."""
+def new_state(shape: tuple[int, ...], dtype: DType, param: Tensor, value: float = 0) -> Tensor:
+    """A filled tensor that outlives the step: made at once, even while a step is recorded."""
     recorder = machine.recorder
     held, recorder.current = recorder.current, None
     try:
-        return full(shape, 0, dtype, param._device)
+        return full(shape, value, dtype, param._device)
     finally:
         recorder.current = held
 
 
-def held(name: str, params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
-    """The state ``name`` of each parameter, of its shape; zeros where it is new."""
+def held(
+    name: str, params: list[Tensor], states: list[dict[str, Any]], value: float = 0
+) -> list[Tensor]:
+    """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new."""
     for param, state in zip(params, states, strict=True):
         if state.get(name) is None:
-            state[name] = new_state(param._array.shape, param._dtype, param)
+            state[name] = new_state(param._array.shape, param._dtype, param, value)
     return [state[name] for state in states]
 
 

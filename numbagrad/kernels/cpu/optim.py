@@ -123,35 +123,18 @@ def adam_chunk(
         store_at(p, i, x - step_size * first / (np.sqrt(second) / root_scale + epsilon), like)
 
 
-@list_kernel(outputs=4, grain=GRAIN)
-def adam(
-    params, steps, firsts, seconds, grads, sizes, like,
-    lr, beta1, beta2, eps, decay, decoupled, sign,
-):  # fmt: skip
-    """Adam (Kingma and Ba 2015, algorithm 1); decoupled: AdamW (Loshchilov and Hutter 2019)."""
-    p, g, m, v = data_of(params), data_of(grads), data_of(firsts), data_of(seconds)
-    counts = advance(steps)
-    chunks = chunks_of(sizes)
-    shrink = 1 - lr * decay if decoupled else 1.0
-    added = 0.0 if decoupled else decay
-    for k in prange(chunks.shape[0]):
-        t, begin, end = chunks[k]
-        size = lr / (1 - beta1 ** counts[t])
-        scale = math.sqrt(1 - beta2 ** counts[t])
-        adam_chunk(
-            begin, end, p[t], m[t], v[t], v[t], g[t], like,
-            size, scale, beta1, beta2, eps, shrink, added, False, sign,
-        )  # fmt: skip
-
-
 @list_kernel(outputs=5, grain=GRAIN)
-def amsgrad(
+def adam(
     params, steps, firsts, seconds, maxima, grads, sizes, like,
     lr, beta1, beta2, eps, decay, decoupled, sign,
 ):  # fmt: skip
-    """Adam whose v never falls (Reddi et al. 2018)."""
+    """Adam (Kingma and Ba 2015, algorithm 1); decoupled: AdamW (Loshchilov and Hutter 2019).
+
+    maxima: empty, or the largest v so far: AMSGrad (Reddi et al. 2018).
+    """
     p, g, m, v = data_of(params), data_of(grads), data_of(firsts), data_of(seconds)
-    w = data_of(maxima)
+    amsgrad = maxima.size > 0
+    w = data_of(maxima) if amsgrad else v
     counts = advance(steps)
     chunks = chunks_of(sizes)
     shrink = 1 - lr * decay if decoupled else 1.0
@@ -162,8 +145,81 @@ def amsgrad(
         scale = math.sqrt(1 - beta2 ** counts[t])
         adam_chunk(
             begin, end, p[t], m[t], v[t], w[t], g[t], like,
-            size, scale, beta1, beta2, eps, shrink, added, True, sign,
+            size, scale, beta1, beta2, eps, shrink, added, amsgrad, sign,
         )  # fmt: skip
+
+
+@device
+def rmsprop_chunk(
+    begin, end, p, v, m, b, g, like, lr, alpha, eps, decay, momentum, centered, with_momentum, sign
+):
+    """Elements begin to end of one parameter; m counts only if centered, b only with_momentum."""
+    one = like.dtype.type
+    keep, new = one(alpha), one(1 - alpha)
+    rate, epsilon, added, direction, inertia = (
+        one(lr),
+        one(eps),
+        one(decay),
+        one(sign),
+        one(momentum),
+    )
+    for i in range(begin, end):
+        x = load_at(p, i, like)
+        d = direction * load_at(g, i, like)
+        if added != 0:
+            d += added * x
+        second = keep * load_at(v, i, like) + new * d * d
+        store_at(v, i, second, like)
+        if centered:
+            first = keep * load_at(m, i, like) + new * d
+            store_at(m, i, first, like)
+            second -= first * first
+        step = d / (np.sqrt(second) + epsilon)
+        if with_momentum:
+            step += inertia * load_at(b, i, like)
+            store_at(b, i, step, like)
+        store_at(p, i, x - rate * step, like)
+
+
+@list_kernel(outputs=5, grain=GRAIN)
+def rmsprop(
+    params, steps, seconds, firsts, buffers, grads, sizes, like,
+    lr, alpha, eps, decay, momentum, sign,
+):  # fmt: skip
+    """RMSprop (Hinton 2012); firsts: empty unless centered; buffers: empty without momentum."""
+    p, g, v = data_of(params), data_of(grads), data_of(seconds)
+    centered, with_momentum = firsts.size > 0, buffers.size > 0
+    m = data_of(firsts) if centered else v
+    b = data_of(buffers) if with_momentum else v
+    advance(steps)
+    chunks = chunks_of(sizes)
+    for k in prange(chunks.shape[0]):
+        t, begin, end = chunks[k]
+        rmsprop_chunk(
+            begin, end, p[t], v[t], m[t], b[t], g[t], like,
+            lr, alpha, eps, decay, momentum, centered, with_momentum, sign,
+        )  # fmt: skip
+
+
+@list_kernel(outputs=3, grain=GRAIN)
+def adagrad(params, steps, sums, grads, sizes, like, lr, lr_decay, eps, decay, sign):
+    """s += g * g; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps) (Duchi 2011)."""
+    p, g, s = data_of(params), data_of(grads), data_of(sums)
+    counts = advance(steps)
+    chunks = chunks_of(sizes)
+    one = like.dtype.type
+    for k in prange(chunks.shape[0]):
+        t, begin, end = chunks[k]
+        pt, gt, st = p[t], g[t], s[t]
+        rate = one(lr / (1 + (counts[t] - 1) * lr_decay))
+        for i in range(begin, end):
+            x = load_at(pt, i, like)
+            d = one(sign) * load_at(gt, i, like)
+            if decay != 0:
+                d += one(decay) * x
+            total = load_at(st, i, like) + d * d
+            store_at(st, i, total, like)
+            store_at(pt, i, x - rate * d / (np.sqrt(total) + one(eps)), like)
 
 
 @device
