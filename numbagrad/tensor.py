@@ -317,8 +317,8 @@ class Tensor:
                 raise TypeError(f"grad: expected a Tensor or None, got {type(value).__name__}.")
             if value._array.shape != self._array.shape:
                 raise ShapeError(
-                    f"grad: assigned grad has shape {list(value.shape)}, the tensor "
-                    f"{list(self.shape)}; they must be equal."
+                    f"grad: a gradient of size {list(value.shape)} was assigned to a tensor of "
+                    f"size {list(self.shape)}; they must be equal."
                 )
             if value._dtype is not self._dtype:
                 raise DTypeError(

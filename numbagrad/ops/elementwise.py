@@ -137,7 +137,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
     """x ** exponent. Raises ValueError for an integer tensor with a negative exponent."""
     integer = isinstance(x, Tensor) and not x._dtype.is_floating_point
     if integer and isinstance(exponent, int) and exponent < 0:
-        raise ValueError("pow: Integers to negative integer powers are not allowed; use .float().")
+        raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")
     if type(exponent) in (int, float):
         if exponent == 2:
             return f.Square.op(x)
