@@ -41,6 +41,7 @@ from .ops.base import launch
 from .ops.create import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
 from .ops.extreme import *  # noqa: F403
+from .ops.index import *  # noqa: F403
 from .ops.linalg import *  # noqa: F403
 from .ops.methods import install as _install
 from .ops.moments import *  # noqa: F403
@@ -48,6 +49,7 @@ from .ops.norm import *  # noqa: F403
 from .ops.random import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.scan import *  # noqa: F403
+from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
 from .ops.view import *  # noqa: F403
@@ -72,6 +74,10 @@ short = int16
 __version__ = "0.1.0"
 
 _install()
+
+from . import data, io, nn, optim  # noqa: E402  they need the operations installed
+from .io import load, save  # noqa: E402
+
 # Last: inside the package these two names are the submodules until everything is imported.
 device, dtype = Device, DType
 _tape.register_files()
