@@ -1,0 +1,211 @@
+"""Reading and writing at computed places.
+
+Arrays are seen as (n, m, k): the indexed dimension, what is before it and what is after it. Every
+kernel checks its indices: ``bad`` (1,) int64 becomes the position of the first index out of range,
+or -1; then nothing was read or written outside. Entries that meet in one place are added or
+written in the order of their index, whatever the number of threads. Start reading at ``take``.
+"""
+
+from __future__ import annotations
+
+import numba
+from numba import prange
+
+from ..machine import kernel
+
+_inline = numba.njit(inline="always", error_model="numpy", nogil=True)
+
+# Columns that one thread owns where rows may meet: enough for a cache line of every dtype.
+_WIDTH = 64
+
+
+@_inline
+def _first_bad(index, m, wrap):
+    """Position of the first entry of the flat ``index`` outside [0, m), or [-m, m) with wrap."""
+    low = -m if wrap else 0
+    wrong = 0
+    for i in range(index.size):
+        wrong += 1 if index[i] < low or index[i] >= m else 0
+    if wrong:
+        for i in range(index.size):
+            if index[i] < low or index[i] >= m:
+                return i
+    return -1
+
+
+@kernel(grain=65536, outputs=2)
+def take(out, bad, x, index, wrap, skip):
+    """out (n, j, k), x (n, m, k) C; index (j,) int64: out[:, i] is x[:, index[i]].
+
+    wrap: negative indices count from the end. skip: an index whose rows become 0, or -1.
+    """
+    n, j, k = out.shape
+    m = x.shape[1]
+    bad[0] = _first_bad(index, m, wrap)
+    if bad[0] >= 0:
+        return
+    zero = x.dtype.type(0)
+    for row in prange(n * j):
+        a = row // j
+        b = row - a * j
+        at = index[b]
+        at = at + m if at < 0 else at
+        if at == skip:
+            for c in range(k):
+                out[a, b, c] = zero
+        else:
+            for c in range(k):
+                out[a, b, c] = x[a, at, c]
+
+
+@kernel(grain=65536, outputs=2)
+def add_at(out, bad, x, index, wrap, skip):
+    """out (n, m, k), x (n, j, k) C; index (j,): x[:, i] is added to out[:, index[i]].
+
+    out is read too. wrap, skip: as in ``take``.
+    """
+    n, m, k = out.shape
+    bad[0] = _first_bad(index, m, wrap)
+    if bad[0] >= 0:
+        return
+    blocks = (k + _WIDTH - 1) // _WIDTH
+    for block in prange(n * blocks):
+        a = block // blocks
+        start = (block - a * blocks) * _WIDTH
+        stop = min(start + _WIDTH, k)
+        for b in range(index.size):
+            at = index[b]
+            at = at + m if at < 0 else at
+            if at != skip:
+                for c in range(start, stop):
+                    out[a, at, c] += x[a, b, c]
+
+
+@kernel(grain=65536, outputs=2)
+def put_at(out, bad, x, index, wrap):
+    """out (n, m, k), x (n, j, k) C; index (j,): out[:, index[i]] becomes x[:, i], the last wins."""
+    n, m, k = out.shape
+    bad[0] = _first_bad(index, m, wrap)
+    if bad[0] >= 0:
+        return
+    blocks = (k + _WIDTH - 1) // _WIDTH
+    for block in prange(n * blocks):
+        a = block // blocks
+        start = (block - a * blocks) * _WIDTH
+        stop = min(start + _WIDTH, k)
+        for b in range(index.size):
+            at = index[b]
+            at = at + m if at < 0 else at
+            for c in range(start, stop):
+                out[a, at, c] = x[a, b, c]
+
+
+@kernel(grain=65536, outputs=2)
+def gather(out, bad, x, index):
+    """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c]."""
+    n, j, k = out.shape
+    m = x.shape[1]
+    bad[0] = _first_bad(index.reshape(-1), m, False)
+    if bad[0] >= 0:
+        return
+    for row in prange(n * j):
+        a = row // j
+        b = row - a * j
+        for c in range(k):
+            out[a, b, c] = x[a, index[a, b, c], c]
+
+
+@kernel(grain=65536, outputs=2)
+def scatter(out, bad, x, index):
+    """out (n, m, k); x, index (n, j, k) C: out[a, index[a, b, c], c] becomes x[a, b, c]."""
+    n, m, k = out.shape
+    bad[0] = _first_bad(index.reshape(-1), m, False)
+    if bad[0] >= 0:
+        return
+    for a in prange(n):
+        for b in range(index.shape[1]):
+            for c in range(k):
+                out[a, index[a, b, c], c] = x[a, b, c]
+
+
+@kernel(grain=65536, outputs=2)
+def scatter_add(out, bad, x, index):
+    """out (n, m, k); x, index (n, j, k) C: x[a, b, c] is added to out[a, index[a, b, c], c]."""
+    n, m, k = out.shape
+    bad[0] = _first_bad(index.reshape(-1), m, False)
+    if bad[0] >= 0:
+        return
+    for a in prange(n):
+        for b in range(index.shape[1]):
+            for c in range(k):
+                out[a, index[a, b, c], c] += x[a, b, c]
+
+
+@kernel(outputs=2)
+def combine(out, bad, index, m, first):
+    """out, index (j,) int64: out is out * m + index, or index if first; index counted in [-m, m).
+
+    Called for one dimension after the other, it gives positions in all of them together.
+    """
+    bad[0] = _first_bad(index, m, True)
+    if bad[0] >= 0:
+        return
+    for i in range(out.size):
+        at = index[i] + m if index[i] < 0 else index[i]
+        out[i] = at if first else out[i] * m + at
+
+
+@kernel
+def count_nonzero(out, x):
+    """out (1,) int64: how many entries of the flat x are not 0."""
+    total = 0
+    for i in range(x.size):
+        total += 1 if x[i] else 0
+    out[0] = total
+
+
+@kernel
+def nonzero(out, x):
+    """out (j,) int64: the positions of the flat x that are not 0; there are j."""
+    at = 0
+    for i in range(x.size):
+        if x[i]:
+            out[at] = i
+            at += 1
+
+
+@kernel
+def unravel(out, flat, shape):
+    """out (j, r), flat (j,), shape (r,) int64: positions as coordinates in shape."""
+    for i in range(flat.size):
+        rest = flat[i]
+        for d in range(shape.size - 1, -1, -1):
+            out[i, d] = rest % shape[d]
+            rest //= shape[d]
+
+
+@kernel(outputs=2)
+def one_hot(out, bad, index):
+    """out (j, m), index (j,) int64: 1 in the column that index says, else 0."""
+    bad[0] = _first_bad(index, out.shape[1], False)
+    if bad[0] >= 0:
+        return
+    for i in range(index.size):
+        for c in range(out.shape[1]):
+            out[i, c] = 0
+        out[i, index[i]] = 1
+
+
+@kernel(outputs=2)
+def masked_scatter(out, bad, mask, x):
+    """out, mask flat; x flat: the next entry of x wherever mask holds; out is kept elsewhere.
+
+    bad (1,): -1, or how many entries would have been needed where x has too few.
+    """
+    at = 0
+    for i in range(out.size):
+        if mask[i]:
+            if at < x.size:
+                out[i] = x[at]
+            at += 1
+    bad[0] = at if at > x.size else -1

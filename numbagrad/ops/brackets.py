@@ -1,0 +1,385 @@
+"""``x[key]`` and ``x[key] = value``: views for basic keys, copies for tensors and masks.
+
+A key is read into two parts: what only needs a view (ints, slices, None, ``...``), and the index
+tensors that are left for dimensions of that view. Start reading at ``getitem``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import dtype as dtypes
+from ..autograd.function import check_in_place
+from ..errors import DimError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import index as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor, wrap
+from .base import contiguous, copy_kernel, fill_kernel, new_empty
+from .create import as_tensor
+from .elementwise import cast, clone
+from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
+from .inplace import assign
+from .view import Select, Slice, expand, permute, reshape, seen
+
+_BASIC = frozenset((int, builtins.slice, type(None), type(...)))
+_ALL = builtins.slice(None)
+NUMBERS = frozenset((int, float, bool))
+
+
+@dataclass(frozen=True)
+class Group:
+    """An index tensor for dimensions ``dim`` to ``dim + span`` of a view, counted as one."""
+
+    dim: int
+    span: int
+    index: Tensor
+
+
+def getitem(x: Tensor, key: Any) -> Tensor:
+    """``x[key]``: ints, slices, None, ``...``, integer tensors or lists, boolean masks.
+
+    A view unless the key holds a tensor, list or mask. Gradient: zeros with g at the key, added
+    where indices repeat. Raises IndexError if an index is out of range.
+
+    >>> getitem(tensor([[1, 2], [3, 4]]), (slice(None), 1)).tolist()
+    [2, 4]
+    """
+    kind = type(key)
+    array = x._array
+    try:
+        if kind is int:
+            return seen(Select, x, array[key, ...], (array.shape, (key, ...)))
+        if kind is builtins.slice:
+            if key.step is not None:
+                key = _forward(key)
+            return seen(Slice, x, array[key], (array.shape, key))
+    except (IndexError, TypeError) as error:
+        raise _explained(x, (key,), error) from None
+    view, groups = _parsed(x, key if kind is tuple else (key,))
+    if not groups:
+        return view
+    view, index, dim, span = _joined(view, groups)
+    return Take.apply(view, index, dim, span, True, -1, "index")
+
+
+def _forward(part: builtins.slice) -> builtins.slice:
+    """``part`` if its step is positive; an error otherwise."""
+    if part.step is not None and operator.index(part.step) <= 0:
+        raise ValueError(
+            f"index: slice step must be positive, got {part.step}. Use ng.flip for the reverse."
+        )
+    return part
+
+
+def _explained(x: Tensor, key: tuple, error: Exception) -> Exception:
+    """PyTorch's words for what NumPy says about a basic key."""
+    shape = x._array.shape
+    if isinstance(error, TypeError):
+        return TypeError(f"index: slice indices must be integers or None, got {key}.")
+    used = sum([k is not None and k is not ... for k in key])
+    if not shape:
+        return DimError(
+            "index: invalid index of a 0-dim tensor. Use tensor.item() to convert it to a number."
+        )
+    if used > len(shape):
+        return DimError(f"index: too many indices for tensor of dimension {len(shape)}.")
+    dim = 0
+    for position, k in enumerate(key):
+        if k is None:
+            continue
+        if k is ...:
+            rest = sum([later is not None for later in key[position + 1 :]])
+            dim = len(shape) - rest
+            continue
+        if isinstance(k, int) and not -shape[dim] <= k < shape[dim]:
+            return DimError(
+                f"index: index {k} is out of bounds for dimension {dim} with size {shape[dim]}."
+            )
+        dim += 1
+    return DimError(f"index: {error}.")
+
+
+# -- reading a key ---------------------------------------------------------------------------------
+
+
+def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
+    """The view that the basic parts of ``key`` make, and the groups left for its dimensions."""
+    if all([type(k) in _BASIC for k in key]):
+        return _basic(x, key), []
+    parts = [_part(k) for k in key]
+    used = sum([_uses(k) for k in parts])
+    rank = x._array.ndim
+    if used > rank:
+        raise DimError(f"index: too many indices for tensor of dimension {rank}.")
+    if sum([k is ... for k in parts]) > 1:
+        raise DimError("index: an index can only have a single ellipsis ('...').")
+    basic: list[Any] = []  # the key of the view
+    pending: list[tuple[int, Any]] = []  # dimension of the view, index or mask
+    old = new = 0  # dimensions of x read and of the view made so far
+    for k in parts:
+        if k is None:
+            basic.append(None)
+            new += 1
+        elif k is ...:
+            skipped = rank - used
+            basic += [_ALL] * skipped
+            old, new = old + skipped, new + skipped
+        elif isinstance(k, bool):
+            basic.append(None)
+            index = wrap(np.zeros(int(k), np.int64), dtypes.int64)
+            pending.append((new, Group(new, 1, index)))
+            new += 1
+        elif isinstance(k, Tensor):
+            span = 1
+            if k._dtype is dtypes.bool_:
+                _check_mask(x, k, old)
+                span = k._array.ndim
+                k = positions(k)
+            pending.append((new, Group(new, span, k)))
+            basic += [_ALL] * span
+            old, new = old + span, new + span
+        else:
+            basic.append(k)
+            old += 1
+            new += 0 if isinstance(k, int) else 1
+    view = x if all([k is _ALL for k in basic]) else _basic(x, tuple(basic))
+    return view, [group for _, group in pending]
+
+
+def _part(k: Any) -> Any:
+    """One entry of a key as an int, slice, None, ``...``, bool or index tensor."""
+    if type(k) in _BASIC or isinstance(k, bool):
+        return k
+    if isinstance(k, np.bool_):
+        return bool(k)
+    if isinstance(k, np.integer):
+        return int(k)
+    if not isinstance(k, Tensor):
+        if not isinstance(k, (list, tuple, range, np.ndarray)):
+            if hasattr(k, "__index__"):
+                return operator.index(k)
+            raise DimError(
+                f"index: indices must be ints, slices, None, ..., tensors or lists, got "
+                f"{type(k).__name__}."
+            )
+        if not isinstance(k, np.ndarray) and len(k) == 0:
+            return wrap(np.empty(0, np.int64), dtypes.int64)
+        k = as_tensor(list(k) if isinstance(k, range) else k)
+    if k._dtype is dtypes.uint8:
+        warnings.warn(
+            "index: indexing with uint8 is read as a mask and deprecated; use ng.bool.",
+            stacklevel=4,
+        )
+        k = cast(k, dtypes.bool_)
+    if k._dtype.is_floating_point:
+        raise DimError(
+            f"index: tensors used as indices must be long, int, byte or bool tensors, got "
+            f"{k._dtype}. Convert with .long()."
+        )
+    if not k._array.ndim and not machine.recording:
+        return k.item()
+    if k._dtype is dtypes.bool_:
+        return k.detach()
+    return contiguous(cast(k.detach(), dtypes.int64))
+
+
+def _uses(k: Any) -> int:
+    """How many dimensions of x an entry of a key reads."""
+    if k is None or k is ... or isinstance(k, bool):
+        return 0
+    if isinstance(k, Tensor) and k._dtype is dtypes.bool_:
+        return k._array.ndim
+    return 1
+
+
+def _check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
+    shape = x._array.shape
+    for i, n in enumerate(mask._array.shape):
+        if n != shape[dim + i]:
+            raise DimError(
+                f"index: The shape of the mask {list(mask._array.shape)} at index {i} does not "
+                f"match the shape of the indexed tensor {list(shape)} at index {dim + i}."
+            )
+
+
+def _basic(x: Tensor, key: tuple) -> Tensor:
+    for k in key:
+        if type(k) is builtins.slice and k.step is not None:
+            _forward(k)
+    if ... not in key:
+        key = (*key, ...)
+    array = x._array
+    try:
+        return seen(Slice, x, array[key], (array.shape, key))
+    except (IndexError, TypeError) as error:
+        raise _explained(x, key[:-1] if key[-1] is ... else key, error) from None
+
+
+def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int]:
+    """One index for all groups, the dimensions it counts as one, and the view turned to suit.
+
+    Groups that are apart go to the front, and so does the result's shape of the index.
+    """
+    if len(groups) == 1:
+        (group,) = groups
+        return view, group.index, group.dim, group.span
+    shapes = [g.index._array.shape for g in groups]
+    try:
+        shape = np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise DimError(
+            f"index: shape mismatch: indexing tensors could not be broadcast together with shapes "
+            f"{', '.join(str(list(s)) for s in shapes)}."
+        ) from None
+    dims = [d for g in groups for d in range(g.dim, g.dim + g.span)]
+    start = dims[0]
+    if dims != list(range(start, start + len(dims))):
+        rest = [d for d in range(view._array.ndim) if d not in dims]
+        sizes = view._array.shape
+        view = permute(view, *dims, *rest)
+        start = 0
+    else:
+        sizes = view._array.shape
+    joined = new_empty(shape, dtypes.int64)
+    for number, group in enumerate(groups):
+        index = contiguous(expand(group.index, shape))
+        size = math.prod(sizes[group.dim : group.dim + group.span])
+        flat = index._array.reshape(-1)
+        out = joined._array.reshape(-1)
+        where = (flat, group.dim, size)
+        launch_checked("index", kernels.combine, out, flat, size, number == 0, where=where)
+    return view, joined, start, len(dims)
+
+
+# -- assignment ------------------------------------------------------------------------------------
+
+
+def setitem(x: Tensor, key: Any, value: Any) -> None:
+    """``x[key] = value``: a number, or a tensor that broadcasts to ``x[key]`` and is converted.
+
+    In place, by the tape's rules. Gradient: to ``value``, and to the elements of ``x`` that stay.
+    Where indices repeat the last entry stands, and only it gets a gradient.
+    """
+    if grad_mode.enabled:
+        check_in_place(x, "setitem")
+    recorded = grad_mode.enabled and (
+        x._edge is not None
+        or (isinstance(value, Tensor) and value._edge is not None)
+        or (x._base is not None and x._base._edge is not None)
+    )
+    if not isinstance(value, Tensor) and type(value) not in NUMBERS:
+        value = as_tensor(value)
+    kind = type(key)
+    if kind is int or kind is builtins.slice or kind is type(...):
+        view, groups = getitem(x, key), []
+    else:
+        view, groups = _parsed(x, key if kind is tuple else (key,))
+    if groups:
+        _set_groups(x, view, groups, value, recorded)
+    elif recorded:
+        value = _fitting(value, view, view._array.shape)
+        assign(view, value, "setitem")
+    else:
+        _set_view(x, view, value)
+
+
+def _set_view(x: Tensor, view: Tensor, value: Any) -> None:
+    """Write a value without history into a view of ``x``."""
+    array = view._array
+    if not isinstance(value, Tensor):
+        if x._dtype is dtypes.bool_:
+            value = bool(value)
+        elif not x._dtype.is_floating_point:
+            value = int(value)
+        machine.launch(fill_kernel, array, value)
+    else:
+        value = _fitting(value, view, array.shape)
+        machine.launch(copy_kernel, array, value._array)
+    x._bump_version()
+
+
+def _root(x: Tensor) -> Tensor:
+    return x if x._base is None else x._base
+
+
+def _fitting(value: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``value`` in the dtype of ``x``, expanded to ``shape``, apart from the memory of ``x``."""
+    if not isinstance(value, Tensor):
+        return expand(scalar_tensor(value, x), shape)
+    if _root(value) is _root(x):
+        value = clone(value)  # reading what was just written would smear it
+    value = cast(value, x._dtype)
+    have = value._array.shape
+    if have == shape:
+        return value
+    extra = len(have) - len(shape)
+    if extra > 0 and have[:extra] == (1,) * extra:
+        value = reshape(value, have[extra:])
+    try:
+        return expand(value, shape)
+    except ShapeError:
+        raise ShapeError(
+            f"setitem: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to "
+            f"indexing result of shape {list(shape)}; each size must match or be 1."
+        ) from None
+
+
+def _set_groups(x: Tensor, view: Tensor, groups: list[Group], value: Any, recorded: bool) -> None:
+    """Write at index tensors of a view of ``x``."""
+    turned, index, dim, span = _joined(view, groups)
+    shape = turned._array.shape
+    wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
+    value = _fitting(value, x, wanted)
+    if recorded:
+        out = Put.apply(turned, value, index, dim, span, False, "index")
+        if turned is not view:
+            out = permute(out, *_inverse(view, groups))
+        assign(view if view is not x else x, out, "setitem")
+        return
+    if turned._flat:
+        _write("index", kernels.put_at, turned, value, index, dim, span, True)
+    else:
+        fresh = clone(turned)
+        _write("index", kernels.put_at, fresh, value, index, dim, span, True)
+        machine.launch(copy_kernel, turned._array, fresh._array)
+    x._bump_version()
+
+
+def _inverse(view: Tensor, groups: list[Group]) -> list[int]:
+    """The order of dimensions that undoes the turn of ``_joined``."""
+    dims = [d for g in groups for d in range(g.dim, g.dim + g.span)]
+    order = dims + [d for d in range(view._array.ndim) if d not in dims]
+    return [order.index(d) for d in range(len(order))]
+
+
+def index_put(
+    x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool = False
+) -> Tensor:
+    """``x`` with ``values`` at ``indices``, as in brackets; accumulate: repeats add up."""
+    key = tuple([_ALL if k is None else k for k in indices])
+    view, groups = _parsed(x, key)
+    if not groups:
+        raise DimError("index_put: expects at least one index tensor.")
+    turned, index, dim, span = _joined(view, groups)
+    shape = turned._array.shape
+    wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
+    out = Put.apply(turned, _fitting(values, x, wanted), index, dim, span, accumulate, "index_put")
+    return out if turned is view else permute(out, *_inverse(view, groups))
+
+
+__all__ = ["index_put"]
+
+METHODS: dict[str, Any] = {
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "index_put": index_put,
+}
+INPLACE: dict[str, Any] = {"index_put_": index_put}
