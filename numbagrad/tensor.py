@@ -444,9 +444,9 @@ class Tensor:
 
     def __bool__(self) -> bool:
         if self._array.size != 1:
+            several = "more than one value" if self._array.size else "no values"
             raise GradError(
-                f"bool: Boolean value of Tensor with {self._array.size} values is ambiguous. Use "
-                f".any() or .all()."
+                f"bool: Boolean value of Tensor with {several} is ambiguous. Use .any() or .all()."
             )
         return bool(self._array.item())
 

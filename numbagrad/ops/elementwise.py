@@ -355,12 +355,17 @@ def _dtype_method(dtype: DType) -> Any:
     return method
 
 
+def _where_method(x: Tensor, condition: Tensor, y: Any) -> Tensor:
+    """``x`` where ``condition``, else ``y``."""
+    return where(condition, x, y)
+
+
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC if name != "where"}
 METHODS |= {
     "_add_in_place": _add_in_place,
     "to": to,
     "type_as": type_as,
-    "where": lambda x, condition, y: where(condition, x, y),
+    "where": _where_method,
     "float": _dtype_method(dtypes.float32),
     "double": _dtype_method(dtypes.float64),
     "long": _dtype_method(dtypes.int64),

@@ -24,8 +24,8 @@ class Adam(Optimizer):
     >>> x = ng.tensor([1.0], requires_grad=True)
     >>> x.grad = ng.tensor([2.0])
     >>> Adam([x], lr=0.5).step()
-    >>> x.tolist()
-    [0.5]
+    >>> x
+    tensor([0.5000], requires_grad=True)
     """
 
     decoupled = False
