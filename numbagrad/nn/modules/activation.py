@@ -48,13 +48,21 @@ class Activation(Configured):
     ``inplace``, where PyTorch has it, is not passed on: the result is written into the input.
     """
 
+    inplace = False
+    names: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.names = tuple(name for name in cls.options if name != "inplace")
+
     def forward(self, input: Tensor) -> Tensor:
         """The function of ``input``."""
         function = type(self).function
-        arguments = [getattr(self, name) for name in self.options if name != "inplace"]
-        if getattr(self, "inplace", False):
+        if self.inplace:
             function = in_place(type(self).__name__, function)
-        return function(input, *arguments)
+        if not self.names:
+            return function(input)
+        return function(input, *[getattr(self, name) for name in self.names])
 
     def extra_repr(self) -> str:
         shown = {name: getattr(self, name) for name in self.options}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...ops.inplace import assign
 from ...tensor import Tensor
 from .. import functional
 from .module import Module
@@ -24,8 +23,7 @@ class Dropout(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` with random zeros."""
-        out = functional.dropout(input, self.p, self.training)
-        return assign(input, out, "dropout_") if self.inplace and out is not input else out
+        return functional.dropout(input, self.p, self.training, self.inplace)
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
