@@ -229,7 +229,7 @@ def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     return _index("argmin", x, dim, keepdim, kernels.argmin)
 
 
-METHODS = {
+METHODS: dict[str, Any] = {
     "amax": amax,
     "amin": amin,
     "aminmax": aminmax,

@@ -245,4 +245,4 @@ def norm(
     return Norm.apply(x, where, float(p))
 
 
-METHODS = {"norm": norm, "std": std, "var": var}
+METHODS: dict[str, Any] = {"norm": norm, "std": std, "var": var}

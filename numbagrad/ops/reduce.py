@@ -188,7 +188,7 @@ def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return nansum(x, dim, keepdim) / count
 
 
-METHODS = {
+METHODS: dict[str, Any] = {
     "all": all,
     "any": any,
     "count_nonzero": count_nonzero,

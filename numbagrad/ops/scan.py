@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 
 from .. import dtype as dtypes
 from ..dtype import DType
+from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import scan as kernels
 from ..tensor import Tensor
 from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
-from .elementwise import cast
+from .elementwise import cast, logical_xor
+from .view import narrow
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff"]
 
 
 class CumSum(Op):
@@ -189,5 +191,30 @@ def cummin(x: Tensor, dim: int) -> Running:
     return Running(*CumMin.apply(x, form))
 
 
-METHODS = {"cumsum": cumsum, "cumprod": cumprod, "cummax": cummax, "cummin": cummin}
+def diff(x: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+    """Differences of neighbours along ``dim``, taken ``n`` times; ``cumsum`` undoes it.
+
+    Raises IndexError if dim is out of range.
+
+    >>> diff(tensor([1.0, 3.0, 6.0])).tolist()
+    [2.0, 3.0]
+    """
+    if as_operand("diff", x).ndim == 0:
+        raise ShapeError("diff: expects input to be at least one-dimensional. Use x.reshape(1).")
+    form_along("diff", x._array.shape, dim)
+    for _ in range(n):
+        size = max(x._array.shape[dim] - 1, 0)
+        after = narrow(x, dim, min(1, x._array.shape[dim]), size)
+        before = narrow(x, dim, 0, size)
+        x = logical_xor(after, before) if x._dtype is dtypes.bool_ else after - before
+    return x
+
+
+METHODS: dict[str, Any] = {
+    "cummax": cummax,
+    "cummin": cummin,
+    "cumprod": cumprod,
+    "cumsum": cumsum,
+    "diff": diff,
+}
 INPLACE = {"cumsum_": cumsum, "cumprod_": cumprod}

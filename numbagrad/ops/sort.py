@@ -1,4 +1,4 @@
-"""Sorting, selection and search along one dim. NaN is the greatest value, as in PyTorch."""
+"""Sorting and selection along one dim. NaN is the greatest value, as in PyTorch."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ from .extreme import Amax
 
 __all__ = [
     "argsort",
-    "bucketize",
     "kthvalue",
     "median",
     "msort",
-    "searchsorted",
     "sort",
     "topk",
     "unique",
@@ -217,7 +215,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     return _kth(x, k - 1, form, shape, False)
 
 
-class Median(Amax):
+class Median(Op):
     """The lower middle value of all elements; ties share the gradient, as of a maximum."""
 
     @staticmethod
@@ -226,6 +224,8 @@ class Median(Amax):
         out = _kth(x, (where.n - 1) // 2, (1, where.n, 1), (), True).values
         ctx.save(x, out)
         return out
+
+    backward = staticmethod(Amax.backward)
 
 
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -265,7 +265,7 @@ def unique(
     array = as_operand("unique", x).detach().numpy()
     if dim is not None:
         dim = normalize_dim("unique", dim, array.ndim)
-    found = np.unique(
+    found: Any = np.unique(  # type: ignore[call-overload]
         array,
         return_inverse=return_inverse,
         return_counts=return_counts,
@@ -279,56 +279,7 @@ def unique(
     return out[0] if len(out) == 1 else tuple(out)
 
 
-def searchsorted(
-    edges: Tensor, values: Any, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    """Where in the sorted ``edges`` each value belongs: how many edges are smaller.
-
-    edges: 1-D, or rows for the rows of ``values``. right: equal edges count too. Raises
-    ShapeError unless the leading dims agree.
-
-    >>> searchsorted(tensor([1.0, 2.0, 3.0]), tensor([2.0, 9.0])).tolist()
-    [1, 3]
-    """
-    as_operand("searchsorted", edges)
-    if not isinstance(values, Tensor):
-        number = np.array(values, edges._array.dtype)
-        values = wrap(number, edges._dtype)
-    lead = edges._array.shape[:-1]
-    shape = values._array.shape
-    if edges.ndim == 0 or (lead and lead != shape[:-1]):
-        raise ShapeError(
-            f"searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
-            f"boundaries tensor and input value tensor must match. Received {list(edges.shape)} "
-            f"and {list(shape)}."
-        )
-    common = dtypes.promote_types(edges._dtype, values._dtype)
-    edges, values = edges.detach().to(common), values.detach().to(common)
-    out = new_empty(shape, dtypes.int64, values._device)
-    if out._array.size:
-        n = edges._array.shape[-1]
-        rows = 1
-        for size in lead:
-            rows *= size
-        edges2 = contiguous(edges)._array.reshape((rows, n))
-        values2 = contiguous(values)._array.reshape((rows, -1))
-        target = out._array.reshape(values2.shape)
-        machine.launch(kernels.search, target, edges2, values2, bool(right), bool(lead))
-    return out.to(dtypes.int32) if out_int32 else out
-
-
-def bucketize(
-    values: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Any:
-    """``searchsorted`` with the arguments turned around: the bucket of each value.
-
-    >>> bucketize(tensor([0.5, 1.5]), tensor([1.0, 2.0])).tolist()
-    [0, 1]
-    """
-    return searchsorted(edges, values, out_int32=out_int32, right=right)
-
-
-METHODS = {
+METHODS: dict[str, Any] = {
     "argsort": argsort,
     "kthvalue": kthvalue,
     "median": median,

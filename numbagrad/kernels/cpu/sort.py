@@ -15,7 +15,7 @@ from ..intrinsics import load, store
 from ..machine import kernel
 from ..order import lowest, opposite, rising
 
-__all__ = ["kth", "search", "sort", "topk"]
+__all__ = ["kth", "sort", "topk"]
 
 GRAIN = 1 << 14
 SHORT = 32
@@ -188,26 +188,3 @@ def kth(out, order, x, k, nan_wins):
                     at = i
                     break
         out[row, 0] = order[row, at]
-
-
-@kernel(grain=GRAIN)
-def search(out, edges, values, right, rows):
-    """out, values (m, k) C; edges (m or 1, n) C sorted: how many edges come before each value.
-
-    Equal edges come before it if ``right``. rows: whether each row has its own edges.
-    """
-    m, k = values.shape
-    n = edges.shape[1]
-    for row in prange(m):
-        base = row * n if rows else 0
-        for i in range(k):
-            value = rising(values[row, i])
-            low, high = 0, n
-            while low < high:
-                middle = (low + high) // 2
-                edge = rising(load(edges, base + middle))
-                if edge < value or (right and edge == value):
-                    low = middle + 1
-                else:
-                    high = middle
-            out[row, i] = low

@@ -1,0 +1,132 @@
+"""Where values belong among sorted edges, and how many there are of each; no gradients."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtype as dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import along
+from ..kernels.cpu import search as kernels
+from ..tensor import Tensor, wrap
+from .base import as_operand, contiguous, full, new_empty, ones_like
+from .elementwise import cast
+from .extreme import amax, amin
+
+__all__ = ["bincount", "bucketize", "histc", "searchsorted"]
+
+
+def searchsorted(
+    edges: Tensor, values: Any, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """Where in the sorted ``edges`` each value belongs: how many edges are smaller.
+
+    edges: 1-D, or rows for the rows of ``values``. right: equal edges count too. Raises
+    ShapeError unless the leading dims agree.
+
+    >>> searchsorted(tensor([1.0, 2.0, 3.0]), tensor([2.0, 9.0])).tolist()
+    [1, 3]
+    """
+    as_operand("searchsorted", edges)
+    if not isinstance(values, Tensor):
+        number = np.array(values, edges._array.dtype)
+        values = wrap(number, edges._dtype)
+    lead = edges._array.shape[:-1]
+    shape = values._array.shape
+    if edges.ndim == 0 or (lead and lead != shape[:-1]):
+        raise ShapeError(
+            f"searchsorted: boundaries tensor should be 1 dimension or the first N-1 dimensions of "
+            f"boundaries tensor and input value tensor must match. Received {list(edges.shape)} "
+            f"and {list(shape)}."
+        )
+    common = dtypes.promote_types(edges._dtype, values._dtype)
+    edges, values = edges.detach().to(common), values.detach().to(common)
+    out = new_empty(shape, dtypes.int64, values._device)
+    if out._array.size:
+        n = edges._array.shape[-1]
+        rows = math.prod(lead)
+        edges2 = contiguous(edges)._array.reshape((rows, n))
+        values2 = contiguous(values)._array.reshape((rows, -1))
+        target = out._array.reshape(values2.shape)
+        machine.launch(kernels.search, target, edges2, values2, bool(right), bool(lead))
+    return out.to(dtypes.int32) if out_int32 else out
+
+
+def bucketize(
+    values: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Any:
+    """``searchsorted`` with the arguments turned around: the bucket of each value.
+
+    >>> bucketize(tensor([0.5, 1.5]), tensor([1.0, 2.0])).tolist()
+    [0, 1]
+    """
+    return searchsorted(edges, values, out_int32=out_int32, right=right)
+
+
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each of 0, 1, 2 ... occurs in ``x``, or the sum of its weights.
+
+    x: 1-D, ints from 0 on. minlength: least length of the result. Raises DTypeError for floats,
+    ShapeError for negative ints or another shape.
+
+    >>> bincount(tensor([0, 2, 2])).tolist()
+    [1, 0, 2]
+    """
+    if as_operand("bincount", x)._dtype.category != 1:
+        raise DTypeError(f"bincount: expected a tensor of ints, got {x._dtype}. Use x.long().")
+    if x.ndim != 1 or (x._array.size and amin(x).item() < 0):
+        raise ShapeError(
+            f"bincount: bincount only supports 1-d non-negative integral inputs; got shape "
+            f"{list(x.shape)}, or a negative element."
+        )
+    if weights is not None and weights._array.shape != x._array.shape:
+        raise ShapeError(
+            f"bincount: input and weights should have the same length, got {list(x.shape)} and "
+            f"{list(weights.shape)}."
+        )
+    n = max(minlength, int(amax(x).item()) + 1 if x._array.size else 0)
+    x = cast(x, dtypes.int64)
+    if weights is None:
+        weights = ones_like(x)
+    elif not weights._dtype.is_floating_point:
+        weights = cast(weights, dtypes.float64)
+    if x._array.size == 0:
+        return full((n,), 0, weights._dtype, x._device)
+    out = new_empty((n,), weights._dtype, x._device)
+    column = (1, x._array.size, 1)
+    which = contiguous(x)._array.reshape(column)
+    values = contiguous(weights)._array.reshape(column)
+    machine.launch(along.place, out._array.reshape((1, n, 1)), values, which)
+    return out
+
+
+def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of ``bins`` equal parts of [min, max]; the dtype of x.
+
+    min equal to max stands for the extremes of x. Elements outside, and NaN, are not counted.
+    Raises DTypeError for ints, ValueError unless bins is positive.
+
+    >>> histc(tensor([0.0, 1.0, 1.0, 2.0]), 2).tolist()
+    [1.0, 3.0]
+    """
+    if not as_operand("histc", x)._dtype.is_floating_point:
+        raise DTypeError(f"histc: not implemented for {x._dtype}. Convert with x.float().")
+    if bins <= 0:
+        raise ValueError(f"histc: bins must be > 0, got {bins}.")
+    low, high = float(min), float(max)
+    if low == high and x._array.size:
+        low, high = float(amin(x).item()), float(amax(x).item())
+    if low == high:
+        low, high = low - 1.0, high + 1.0
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"histc: range of [{low}, {high}] is not finite and rising.")
+    out = new_empty((bins,), x._dtype, x._device)
+    machine.launch(kernels.histogram, out._array, contiguous(x)._array.reshape(-1), low, high)
+    return out
+
+
+METHODS: dict[str, Any] = {"bincount": bincount, "histc": histc}
