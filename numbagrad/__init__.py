@@ -37,9 +37,11 @@ from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
 from .kernels.machine import threads as get_num_threads
 from .ops import base as _base
+from .ops import lapack as linalg
 from .ops.base import launch
 from .ops.brackets import *  # noqa: F403
 from .ops.create import *  # noqa: F403
+from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
 from .ops.extreme import *  # noqa: F403
 from .ops.index import *  # noqa: F403
