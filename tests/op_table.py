@@ -197,6 +197,7 @@ class Case:
     orders: how many times it can be differentiated; checked up to 2.
     rtol32, rtol64: relative tolerances of value; gradients are allowed ten times that.
     errors: calls that must be refused.
+    aliases: other names of the same function.
     repeats: whether the answer is still defined when rows of the input are equal.
     peer: whether PyTorch has the op.
     """
@@ -216,6 +217,7 @@ class Case:
     rtol64: float = 1e-12
     rtol32: float = 1e-5
     errors: tuple[Wrong, ...] = ()
+    aliases: tuple[str, ...] = ()
     repeats: bool = True
     peer: bool = True
 
@@ -273,6 +275,8 @@ def unary(name: str, oracle: Callable[..., Any], *, special: bool = True, **opti
 
     options.setdefault("dtypes", NUMBERS)
     options.setdefault("result", floating)
+    if options.get("inplace") is True:
+        options["inplace"] = f"{name}_"
     return Case(name, samples, oracle, **options)
 
 

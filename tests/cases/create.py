@@ -96,7 +96,7 @@ def filled(name: str, oracle: Any, *args: Any, dtypes: Any = NUMBERS) -> Case:
 
 
 def random(name: str, low: float, high: float, *args: Any, **options: Any) -> Case:
-    """A row for a random function: shape and range here, distribution in test_random.py."""
+    """A row for a random function: its dtype and range; distributions are tested elsewhere."""
 
     def call(*size: Any, **kwargs: Any) -> Any:
         x = _library(name)(*args, *size, **kwargs)
@@ -106,7 +106,7 @@ def random(name: str, low: float, high: float, *args: Any, **options: Any) -> Ca
     shape = (2, 3)
     return Case(
         name,
-        lambda d: [sample(*((shape,) if name == "randint" else shape))],
+        lambda d: [sample(*((shape,) if args else shape))],
         lambda *size: (None, True, True),
         call=call,
         dtypes=("float32",),
@@ -192,6 +192,7 @@ CASES = [
         result=float64,
     ),
     made("as_tensor", sample([1.0, 2.0]), oracle=np.array),
+    made("asarray", sample([1.0, 2.0]), oracle=np.array),
     Case(
         "as_tensor-array",
         lambda d: [sample(d(2, 3))],
@@ -236,6 +237,14 @@ CASES = [
     ),
     method_new("new_zeros", np.zeros),
     method_new("new_ones", np.ones),
+    Case(
+        "new_empty",
+        lambda d: [sample(d(3), (2, 2))],
+        lambda x, shape: shape,
+        call=lambda x, shape: tuple(x.new_empty(shape).shape),
+        result=None,
+        orders=0,
+    ),
     method_new("new_full", np.full, 2),
     Case(
         "new_tensor",
@@ -292,6 +301,45 @@ CASES = [
         call=lambda n: _library("randperm")(n).sort()[0],
         result=index,
     ),
+    random("normal", -20, 20, 1.0, 2.0),
+    Case(
+        "randint_like",
+        lambda d: [sample(d(2, 3), 2, 5)],
+        lambda x, low, high: (None, True),
+        call=lambda x, low, high: (lambda y: (y, bool(((y >= low) & (y < high)).all())))(
+            _library("randint_like")(x, low, high)
+        ),
+        orders=0,
+    ),
+    Case(
+        "dropout",
+        lambda d: [
+            sample(d(2, 3), 0.0),
+            sample(d(2, 3), 0.5, False),
+            sample(d(0, 3), 0.0, kind="empty"),
+        ],
+        lambda x, p, training=True: x,
+        function="nn.functional.dropout",
+        method=NO_METHOD,
+        errors=(
+            wrong(
+                np.ones(3, "float32"),
+                1.5,
+                raises=(ValueError, RuntimeError),
+                words="between 0 and 1",
+            ),
+        ),
+    ),
+    Case(
+        "dropout-all",
+        lambda d: [sample(d(2, 3), 1.0)],
+        lambda x, p: 0 * x,
+        function="nn.functional.dropout",
+        method=NO_METHOD,
+    ),
+    random_method("bernoulli_", 0, 1, 0.5),
+    random_method("exponential_", 0, 1e3, 2.0),
+    random_method("random_", 0, 5, 6),
     random_method("uniform_", -2, 3, -2, 3),
     random_method("normal_", -20, 20, 1, 2),
     Case(

@@ -42,25 +42,25 @@ def _round(x: Any, decimals: int = 0) -> Any:
 
 
 FUNCTIONS = [
-    unary("abs", np.abs, result=same, avoid=(0.0,), inplace="abs_"),
-    unary("neg", np.negative, result=same, inplace="neg_"),
+    unary("abs", np.abs, result=same, avoid=(0.0,), inplace="abs_", aliases=("absolute",)),
+    unary("neg", np.negative, result=same, inplace="neg_", aliases=("negative",)),
     unary("exp", lambda x: np.exp(1.0 * x), dtypes=ANY, inplace="exp_"),
     unary("expm1", np.expm1, inplace="expm1_"),
     unary("exp2", np.exp2),
     unary("log", np.log, domain=(0.2, 4), inplace="log_"),
-    unary("log2", np.log2, domain=(0.2, 4)),
-    unary("log10", np.log10, domain=(0.2, 4)),
-    unary("log1p", np.log1p, domain=(-0.7, 4)),
+    unary("log2", np.log2, domain=(0.2, 4), inplace=True),
+    unary("log10", np.log10, domain=(0.2, 4), inplace=True),
+    unary("log1p", np.log1p, domain=(-0.7, 4), inplace=True),
     unary("sqrt", np.sqrt, domain=(0.2, 4), inplace="sqrt_"),
-    unary("rsqrt", lambda x: 1 / np.sqrt(x), domain=(0.2, 4)),
-    unary("square", np.square, result=same),
-    unary("reciprocal", np.reciprocal, domain=(0.5, 3), dtypes=FLOATS),
+    unary("rsqrt", lambda x: 1 / np.sqrt(x), domain=(0.2, 4), inplace=True),
+    unary("square", np.square, result=same, inplace=True),
+    unary("reciprocal", np.reciprocal, domain=(0.5, 3), dtypes=FLOATS, inplace=True),
     unary("sin", np.sin, inplace="sin_"),
     unary("cos", np.cos, inplace="cos_"),
-    unary("tan", np.tan, domain=(-1.2, 1.2)),
-    unary("asin", np.arcsin, domain=(-0.9, 0.9)),
-    unary("acos", np.arccos, domain=(-0.9, 0.9)),
-    unary("atan", np.arctan),
+    unary("tan", np.tan, domain=(-1.2, 1.2), inplace=True),
+    unary("asin", np.arcsin, domain=(-0.9, 0.9), aliases=("arcsin",)),
+    unary("acos", np.arccos, domain=(-0.9, 0.9), aliases=("arccos",)),
+    unary("atan", np.arctan, aliases=("arctan",)),
     unary("sinh", np.sinh),
     unary("cosh", np.cosh),
     unary("tanh", lambda x: np.tanh(1.0 * x), dtypes=ANY, inplace="tanh_"),
@@ -69,14 +69,14 @@ FUNCTIONS = [
     unary("atanh", np.arctanh, domain=(-0.8, 0.8)),
     unary("sigmoid", scipy.special.expit, inplace="sigmoid_"),
     unary("relu", lambda x: np.where(x <= 0, 0, x), result=same, avoid=(0.0,), inplace="relu_"),
-    unary("erf", scipy.special.erf),
+    unary("erf", scipy.special.erf, inplace=True),
     unary("erfc", scipy.special.erfc),
     unary("floor", np.floor, result=same, avoid=(-2, -1, 0, 1, 2, 3), inplace="floor_"),
-    unary("ceil", np.ceil, result=same, avoid=(-2, -1, 0, 1, 2, 3)),
-    unary("trunc", np.trunc, result=same, avoid=(-2, -1, 0, 1, 2, 3)),
-    unary("round", _round, result=same, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5)),
+    unary("ceil", np.ceil, result=same, avoid=(-2, -1, 0, 1, 2, 3), inplace=True),
+    unary("trunc", np.trunc, result=same, avoid=(-2, -1, 0, 1, 2, 3), inplace=True),
+    unary("round", _round, result=same, avoid=(-2.5, -1.5, -0.5, 0.5, 1.5, 2.5), inplace=True),
     unary("frac", lambda x: x - np.trunc(x), dtypes=FLOATS, special=False, avoid=(-1, 0, 1)),
-    unary("sign", np.sign, result=same, avoid=(0.0,), special=False),
+    unary("sign", np.sign, result=same, avoid=(0.0,), special=False, inplace=True),
     unary("sgn", np.sign, result=same, avoid=(0.0,), special=False, orders=0),
     unary("signbit", np.signbit, result=boolean, orders=0),
     unary("sinc", np.sinc, avoid=(0.0,), special=False),
@@ -87,35 +87,46 @@ FUNCTIONS = [
     unary(
         "bitwise_not", np.bitwise_not, dtypes=INTS_AND_BOOL, result=same, orders=0, special=False
     ),
-    unary("nan_to_num", lambda x: np.nan_to_num(x), dtypes=FLOATS, special=False),
+    unary("nan_to_num", lambda x: np.nan_to_num(x), dtypes=FLOATS, special=False, inplace=True),
     unary("clone", np.copy, dtypes=EVERY, result=same),
     unary("positive", np.positive, result=same),
 ]
 
 PAIRS = [
     binary("add", np.add, dtypes=ANY, inplace="add_"),
-    binary("sub", np.subtract, inplace="sub_"),
-    binary("mul", np.multiply, dtypes=ANY, inplace="mul_"),
-    binary("div", np.divide, second=(0.5, 3), result=floating, inplace="div_"),
+    binary("sub", np.subtract, inplace="sub_", aliases=("subtract",)),
+    binary("mul", np.multiply, dtypes=ANY, inplace="mul_", aliases=("multiply",)),
+    binary("div", np.divide, second=(0.5, 3), result=floating, inplace="div_", aliases=("divide",)),
     binary("true_divide", np.divide, second=(0.5, 3), result=floating),
-    binary("floor_divide", np.floor_divide, second=(1, 3), special=False, orders=0),
-    binary("remainder", np.mod, second=(1, 3), special=False),
+    binary(
+        "floor_divide",
+        np.floor_divide,
+        second=(1, 3),
+        special=False,
+        orders=0,
+        inplace="floor_divide_",
+    ),
+    binary("remainder", np.mod, second=(1, 3), special=False, inplace="remainder_"),
     binary("fmod", np.fmod, second=(1, 3), special=False),
     binary("pow", np.power, domain=(0.2, 3), second=(0, 2), inplace="pow_"),
     binary("maximum", np.maximum, dtypes=ANY, numbers=False),
     binary("minimum", np.minimum, dtypes=ANY, numbers=False),
-    binary("atan2", np.arctan2, second=(0.5, 3), result=floating, numbers=False),
+    binary(
+        "atan2", np.arctan2, second=(0.5, 3), result=floating, numbers=False, aliases=("arctan2",)
+    ),
     binary("hypot", np.hypot, dtypes=FLOATS, numbers=False, special=False),
     binary("logaddexp", np.logaddexp, dtypes=FLOATS, numbers=False),
     binary("xlogy", scipy.special.xlogy, second=(0.3, 3), result=floating, special=False),
     binary("heaviside", np.heaviside, avoid=(0.0,), numbers=False, orders=0, special=False),
     binary("copysign", np.copysign, avoid=(0.0,), dtypes=FLOATS, special=False),
     binary("eq", np.equal, dtypes=ANY, result=boolean, orders=0),
-    binary("ne", np.not_equal, dtypes=ANY, result=boolean, orders=0),
-    binary("lt", np.less, dtypes=ANY, result=boolean, orders=0),
-    binary("le", np.less_equal, dtypes=ANY, result=boolean, orders=0),
-    binary("gt", np.greater, dtypes=ANY, result=boolean, orders=0),
-    binary("ge", np.greater_equal, dtypes=ANY, result=boolean, orders=0),
+    binary("ne", np.not_equal, dtypes=ANY, result=boolean, orders=0, aliases=("not_equal",)),
+    binary("lt", np.less, dtypes=ANY, result=boolean, orders=0, aliases=("less",)),
+    binary("le", np.less_equal, dtypes=ANY, result=boolean, orders=0, aliases=("less_equal",)),
+    binary("gt", np.greater, dtypes=ANY, result=boolean, orders=0, aliases=("greater",)),
+    binary(
+        "ge", np.greater_equal, dtypes=ANY, result=boolean, orders=0, aliases=("greater_equal",)
+    ),
     binary("logical_and", np.logical_and, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("logical_or", np.logical_or, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("logical_xor", np.logical_xor, dtypes=ANY, result=boolean, orders=0, numbers=False),
@@ -235,7 +246,7 @@ FORMS = [
             ),
         ),
     ),
-    Case("clip", _clamp, _clip, dtypes=(*FLOATS, "int64"), avoid=(-1, 1, 2)),
+    Case("clip", _clamp, _clip, inplace="clip_", dtypes=(*FLOATS, "int64"), avoid=(-1, 1, 2)),
     Case("clamp-tensors", _clamp_tensors, _clip, domain=(-1.5, 1.5)),
     Case("where", _where, np.where, dtypes=ANY, method=NO_METHOD),
     Case(
@@ -266,12 +277,13 @@ FORMS = [
             ),
         ),
     ),
-    Case("addcmul", _three_value, lambda x, y, z, value=1: x + value * y * z),
-    Case("addcdiv", _three_value, lambda x, y, z, value=1: x + value * y / z),
+    Case("addcmul", _three_value, lambda x, y, z, value=1: x + value * y * z, inplace="addcmul_"),
+    Case("addcdiv", _three_value, lambda x, y, z, value=1: x + value * y / z, inplace="addcdiv_"),
     Case(
         "lerp",
         lambda d: [sample(d(2, 3), d(2, 3), 0.25), *_three(d)],
         lambda x, y, w: x + w * (y - x),
+        inplace="lerp_",
     ),
     Case(
         "allclose",
@@ -299,7 +311,49 @@ FORMS = [
 
 _functional = "nn.functional."
 
+
+def _at(name: str, oracle: Any, *settings: Any, **options: Any) -> Case:
+    """An activation with its defaults, and with ``settings``."""
+
+    def samples(draw: Draw) -> list[Sample]:
+        return [*_activation(draw), *(_activation(draw, *settings) if settings else [])]
+
+    function = _functional + name
+    options.setdefault("avoid", (0.0,))
+    return Case(name, samples, oracle, function=function, method=NO_METHOD, **options)
+
+
 ACTIVATIONS = [
+    _at("celu", lambda x, a=1.0: np.where(x > 0, x, a * np.expm1(x / a)), 0.7),
+    _at(
+        "selu",
+        lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
+    ),
+    _at(
+        "hardtanh", lambda x, low=-1, high=1: np.clip(x, low, high), -2, 0.5, avoid=(-2, -1, 0.5, 1)
+    ),
+    _at("hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1), avoid=(-3, 3), orders=1),
+    _at("hardswish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), avoid=(-3, 3)),
+    _at(
+        "hardshrink", lambda x, a=0.5: np.where(np.abs(x) > a, x, 0), 1.0, avoid=(-1, -0.5, 0.5, 1)
+    ),
+    _at(
+        "softshrink",
+        lambda x, a=0.5: np.sign(x) * np.maximum(np.abs(x) - a, 0),
+        1.0,
+        avoid=(-1, -0.5, 0.5, 1),
+    ),
+    _at("mish", lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    _at("softsign", lambda x: x / (1 + np.abs(x))),
+    _at("tanhshrink", lambda x: x - np.tanh(x)),
+    Case(
+        "threshold",
+        lambda d: _activation(d, 0.5, -1.0),
+        lambda x, limit, value: np.where(x > limit, x, value),
+        function=_functional + "threshold",
+        method=NO_METHOD,
+        avoid=(0.5,),
+    ),
     Case(
         "gelu",
         lambda d: [*_activation(d), *_activation(d, approximate="tanh")],
@@ -468,6 +522,9 @@ CONVERSIONS = [
     _conversion("double", "float64", float64),
     _conversion("long", "int64", index),
     _conversion("int", "int32", lambda _: "int32"),
+    _conversion("short", "int16", lambda _: "int16"),
+    _conversion("char", "int8", lambda _: "int8"),
+    _conversion("byte", "uint8", lambda _: "uint8"),
     _conversion("bool", "bool", boolean),
     Case(
         "to",

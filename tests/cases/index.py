@@ -203,6 +203,13 @@ def index_fill(x: Any, dim: int, at: Any, value: float) -> Any:
     return np.moveaxis(x, 0, dim)
 
 
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """Copy of x with the first elements of source where the mask holds."""
+    x = x.copy()
+    x[mask] = source[: mask.sum()]
+    return x
+
+
 _where = np.array([[0, 2, 0, 1], [1, 0, 2, 2]])
 _once = np.array([[0, 2, 1, 0], [2, 0, 2, 1]])
 
@@ -323,6 +330,21 @@ CASES = [
         "nonzero",
         lambda d: [sample(d(3, 4)), sample(d(0, 3), kind="empty"), sample(_mask)],
         lambda x: np.stack(np.nonzero(x), 1),
+        dtypes=ANY,
+        result=index,
+        orders=0,
+    ),
+    Case(
+        "masked_scatter",
+        lambda d: [sample(d(3, 4), _mask, d(5)), sample(d(3, 4), np.zeros((3, 4), bool), d(2))],
+        masked_scatter,
+        dtypes=NUMBERS,
+        inplace="masked_scatter_",
+    ),
+    Case(
+        "argwhere",
+        lambda d: [sample(d(3, 4)), sample(_mask)],
+        np.argwhere,
         dtypes=ANY,
         result=index,
         orders=0,

@@ -154,12 +154,14 @@ CASES = [
             sample(d(2, 4), d(2, 3), d(3, 4), beta=0.5, alpha=2),
         ],
         lambda x, a, b, beta=1, alpha=1: beta * x + alpha * (a @ b),
+        inplace="addmm_",
         errors=(wrong(_of(2), _of(2, 3), _of(2, 3), raises=RuntimeError, words="cannot be mult"),),
     ),
     Case(
         "baddbmm",
         lambda d: [sample(d(2, 2, 2), d(2, 2, 3), d(2, 3, 2))],
         lambda x, a, b: x + a @ b,
+        inplace="baddbmm_",
     ),
     Case(
         "einsum",

@@ -389,6 +389,7 @@ CASES = [
         dtypes=NUMBERS,
         result=summed,
         avoid=(0.0,),
+        inplace="cumprod_",
         errors=(OUT_OF_RANGE,),
     ),
     Case(

@@ -128,6 +128,16 @@ def _unflatten(x: Any, dim: int, sizes: Any) -> Any:
     return x.reshape(*x.shape[:dim], *sizes, *x.shape[dim + 1 :])
 
 
+def _atleast_3d(x: Any) -> Any:
+    return x if x.ndim >= 3 else x.reshape((1,) * (3 - x.ndim) + x.shape)
+
+
+def _as_strided(x: Any, size: Any, stride: Any, offset: int = 0) -> Any:
+    flat = x.reshape(-1)
+    at = offset + sum(i * s for i, s in zip(np.indices(size), stride, strict=True))
+    return flat[at]
+
+
 _reshape_errors = (
     wrong(_ones, (4,), raises=RuntimeError, words="invalid for input of size 6"),
     wrong(_ones, (-1, 4), raises=RuntimeError, words="invalid for input of size 6"),
@@ -240,6 +250,7 @@ CASES = [
         "movedim",
         lambda d: [sample(d(2, 3, 4), 0, 2), sample(d(2, 3, 4), (0, 1), (-1, 0))],
         np.moveaxis,
+        aliases=("moveaxis",),
     ),
     moved(
         "unsqueeze",
@@ -316,7 +327,13 @@ CASES = [
         result=lambda _: "float64",
         orders=0,
     ),
-    moved("concat", _lists, lambda xs, dim=0: np.concatenate(xs, axis=dim), method=NO_METHOD),
+    moved(
+        "concat",
+        _lists,
+        lambda xs, dim=0: np.concatenate(xs, axis=dim),
+        method=NO_METHOD,
+        aliases=("concatenate",),
+    ),
     moved(
         "stack",
         _equal_lists,
@@ -333,7 +350,7 @@ CASES = [
         ),
     ),
     moved("hstack", _plain_lists, np.hstack, method=NO_METHOD),
-    moved("vstack", _plain_lists, np.vstack, method=NO_METHOD),
+    moved("vstack", _plain_lists, np.vstack, method=NO_METHOD, aliases=("row_stack",)),
     moved("dstack", _plain_lists, np.dstack, method=NO_METHOD),
     moved("column_stack", _plain_lists, np.column_stack, method=NO_METHOD),
     moved(
@@ -432,12 +449,14 @@ CASES = [
         "tril",
         _triangles,
         lambda x, diagonal=0: np.tril(x, diagonal),
+        inplace="tril_",
         errors=(wrong(np.ones(3, "float32"), raises=RuntimeError, words="at least 2 dim"),),
     ),
     moved(
         "triu",
         _triangles,
         lambda x, diagonal=0: np.triu(x, diagonal),
+        inplace="triu_",
         errors=(wrong(np.ones(3, "float32"), raises=RuntimeError, words="at least 2 dim"),),
     ),
     moved(
@@ -468,6 +487,7 @@ CASES = [
         call=lambda x, *how: x.unfold(*how),
     ),
     moved("meshgrid", lambda d: [sample(d(2), d(3), indexing="ij")], _meshgrid, method=NO_METHOD),
+    moved("atleast_3d", lambda d: [sample(d()), sample(d(2, 3, 1))], _atleast_3d, method=NO_METHOD),
     moved("atleast_1d", lambda d: [sample(d()), sample(d(2))], np.atleast_1d, method=NO_METHOD),
     moved("atleast_2d", lambda d: [sample(d()), sample(d(2))], np.atleast_2d, method=NO_METHOD),
     moved(
@@ -477,6 +497,29 @@ CASES = [
         call=lambda x: x.t().contiguous().t(),
     ),
     moved("detach", lambda d: [sample(d(2, 3))], np.copy, call=lambda x: x.detach(), orders=0),
+    moved(
+        "as_strided",
+        lambda d: [sample(d(2, 6), (2, 3), (6, 2)), sample(d(6), (3, 2), (2, 1))],
+        _as_strided,
+        call=lambda x, *how: x.contiguous().as_strided(*how),
+    ),
+    moved(
+        "reshape_as",
+        lambda d: [sample(d(2, 3), np.ones((3, 2)))],
+        lambda x, y: x.reshape(y.shape),
+        call=lambda x, y: x.reshape_as(y),
+        orders=0,
+    ),
+    Case(
+        "broadcast_shapes",
+        lambda d: [sample((2, 1), (3,)), sample((), (4,))],
+        np.broadcast_shapes,
+        method=NO_METHOD,
+        dtypes=("float32",),
+        result=None,
+        orders=0,
+        errors=(wrong((2,), (3,), raises=RuntimeError, words="[Ss]hape"),),
+    ),
     Case(
         "numel",
         lambda d: [sample(d(2, 3)), sample(d()), sample(d(0, 3))],

@@ -78,6 +78,12 @@ CASES = [
         orders=0,
     ),
     Case(
+        "msort",
+        lambda d: [sample(d.distinct(4, 2)), sample(d.distinct(5))],
+        lambda x: np.sort(x, axis=0),
+        dtypes=NUMBERS,
+    ),
+    Case(
         "argsort",
         _samples,
         argsort,
