@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import numbagrad as ng
 from numbagrad.errors import FormulaError
 from numbagrad.kernels import derive
-from numbagrad.kernels import formula as formulas
+from numbagrad.kernels import expr as formulas
+from numbagrad.kernels.formula import Formula
 
 SCALE = 2.5
 
@@ -462,7 +463,7 @@ def evaluate(root, **inputs):
 @settings(max_examples=200, deadline=None)
 @given(tree=TREES, x=st.floats(-1.5, 1.5), y=st.floats(-1.5, 1.5))
 def test_derivatives_of_random_formulas(tree, x, y):
-    formula = formulas.Formula("random", ("x", "y"), tree)
+    formula = Formula("random", ("x", "y"), tree)
     step = 1e-5
     for wrt in ("x", "y"):
         derived = derive.derivative(formula, wrt)
@@ -485,12 +486,12 @@ def test_derivatives_of_random_formulas(tree, x, y):
 @given(tree=TREES, x=st.floats(-1.0, 1.0), y=st.floats(-1.0, 1.0))
 def test_second_derivatives_commute(tree, x, y):
     """d2f / dx dy is d2f / dy dx."""
-    formula = formulas.Formula("random", ("x", "y"), tree)
+    formula = Formula("random", ("x", "y"), tree)
     mixed = []
     for first, second in (("x", "y"), ("y", "x")):
         once = derive.derivative(formula, first)
         slope = formulas.substitute(once.body, {once.inputs[0]: formulas.ONE})
-        twice = derive.derivative(formulas.Formula("once", ("x", "y"), slope), second)
+        twice = derive.derivative(Formula("once", ("x", "y"), slope), second)
         mixed.append(evaluate(twice.body, x=x, y=y, **{twice.inputs[0]: 1.0})[0])
     assert mixed[0] == pytest.approx(mixed[1], rel=1e-8, abs=1e-8)
 
@@ -499,5 +500,5 @@ def test_a_formula_prints_itself():
     def f(x, y):
         return x * y if x > 0 else -y
 
-    text = str(formulas.Formula.from_function(f))
+    text = str(Formula.from_function(f))
     assert text == "f(x, y) = ((x * y) if (x > 0) else (-y))"

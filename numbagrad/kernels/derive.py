@@ -14,11 +14,10 @@ import math
 from collections.abc import Callable
 
 from ..errors import FormulaError
-from .formula import (
+from .expr import (
     ONE,
     ZERO,
     Expr,
-    Formula,
     add,
     call,
     constant,
@@ -34,6 +33,7 @@ from .formula import (
     topological,
     where,
 )
+from .formula import Formula
 
 _ZERO_GRADIENT = frozenset("floor ceil trunc rint sign floordiv bitand bitor bitxor".split())
 

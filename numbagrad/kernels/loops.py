@@ -17,17 +17,17 @@ import numpy as np
 from numba import types
 
 from . import machine, store
-from .formula import (
+from .expr import (
     ARITHMETIC,
     BITWISE,
     COMPARISONS,
     LOGICAL,
     Expr,
-    Formula,
     substitute,
     symbol,
     topological,
 )
+from .formula import Formula
 from .intrinsics import FlatType
 from .simd_math import FUNCTIONS
 
@@ -218,7 +218,10 @@ def emit(
     ]
     lines += ["", "from numbagrad.kernels.intrinsics import agree, count, load, store", ""]
     if writer.simd:
-        lines[-1:] = [f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}", ""]
+        lines[-1:] = [
+            f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
+            "",
+        ]
     lines += [f"T = {compute}", ""]
     if writer.helpers:
         lines += ["from numba import njit", ""]

@@ -14,7 +14,8 @@ from ..autograd.function import Recorded
 from ..dtype import DType
 from ..errors import DeviceError, DimError, ShapeError
 from ..kernels import machine
-from ..kernels.formula import Formula, symbol
+from ..kernels.expr import symbol
+from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import SavedOutput, grad_mode
 from ..tensor import Tensor, wrap

@@ -21,7 +21,8 @@ from ..dtype import DType
 from ..errors import FormulaError
 from ..kernels import machine
 from ..kernels.derive import derivative
-from ..kernels.formula import Formula, is_constant, symbol
+from ..kernels.expr import is_constant, symbol
+from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import (
     ONE_OUTPUT,
