@@ -257,7 +257,8 @@ def emit(
 
 _RESERVED = frozenset(
     "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs "
-    "exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
+    "exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 "
+    "int16 int8 uint8".split()
 )
 
 

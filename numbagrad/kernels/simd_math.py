@@ -198,7 +198,8 @@ def tanh_float64(x):
     return far if a > float64(0.625) else near
 
 
-# erf(x) = x + x p(x^2) for |x| < 1 (1.5 in float64), elsewhere 1 - exp(c(|x|)), c a fit of log(erfc).
+# erf(x) = x + x p(x^2) for |x| < 1 (1.5 in float64), elsewhere 1 - exp(c(|x|)), where c is a fit
+# of log(erfc).
 
 
 @formula
