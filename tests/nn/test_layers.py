@@ -287,3 +287,40 @@ def test_initial_ranges():
         assert np.abs(values).max() <= bound and values.std() > 0.5 * bound
     values = nn.Embedding(100, 100).weight.detach().numpy()
     assert abs(values.mean()) < 0.05 and abs(values.std() - 1) < 0.05
+
+
+SMOOTH = """
+    celu hardshrink hardsigmoid hardswish hardtanh mish selu softshrink softsign tanhshrink glu
+    relu6
+""".split()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_activations_have_gradients_of_any_order(name):
+    function = getattr(nn.functional, name)
+    x = ng.tensor(np.array([-4.0, -1.7, -0.3, 0.2, 0.8, 3.7]), requires_grad=True)
+    assert ng.autograd.gradcheck(function, x)
+    assert ng.autograd.gradgradcheck(function, x)
+
+
+@pytest.mark.parametrize("name", ["prelu", "bilinear", "cosine_similarity"])
+def test_composed_functions_have_gradients_of_any_order(name):
+    draw = np.random.default_rng(0)
+    shapes = {"prelu": [(2, 3), (3,)], "bilinear": [(2, 3), (2, 4), (2, 3, 4), (2,)]}
+    inputs = [
+        ng.tensor(draw.uniform(0.2, 1, shape), requires_grad=True)
+        for shape in shapes.get(name, [(2, 3), (2, 3)])
+    ]
+    assert ng.autograd.gradcheck(getattr(nn.functional, name), inputs)
+    assert ng.autograd.gradgradcheck(getattr(nn.functional, name), inputs)
+
+
+@pytest.mark.peer
+def test_cosine_similarity_is_torchs():
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(4, 5)), draw.normal(size=(4, 5))
+    y[1] = 0
+    expected = torch.nn.functional.cosine_similarity(torch.tensor(x), torch.tensor(y), dim=0)
+    found = nn.functional.cosine_similarity(ng.tensor(x), ng.tensor(y), dim=0)
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
