@@ -17,9 +17,11 @@ def python(*arguments: str, threads: int | None = None, **environment: str) -> A
     threads: every thread pool of the process, numbagrad's and torch's, gets this size.
     """
     sizes = {} if threads is None else dict.fromkeys(THREADS, str(threads))
+    inherited = {**os.environ, **sizes, **environment}
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs; so do we
     finished = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, **sizes, **environment},
+        env=inherited,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
