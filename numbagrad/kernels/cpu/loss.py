@@ -46,9 +46,12 @@ def reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction
                 mass += weight[target[i]] if inside else np.nan
             else:
                 mass += 1.0
-    norm[0] = mass if reduction == MEAN else 1.0
-    if reduction != NONE:
-        out[0] = total / norm[0]
+    # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
+    norm[0] = mass if reduction == MEAN and mass != 0.0 else 1.0
+    if reduction == MEAN:
+        out[0] = total / mass
+    elif reduction == SUM:
+        out[0] = total
 
 
 @kernel(outputs=5, grain=16384)
