@@ -277,9 +277,10 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     )
     if not isinstance(value, Tensor) and type(value) not in NUMBERS:
         value = as_tensor(value)
+    groups: list[Group] = []
     kind = type(key)
     if kind is int or kind is builtins.slice or kind is type(...):
-        view, groups = getitem(x, key), []
+        view = getitem(x, key)
     else:
         view, groups = _parsed(x, key if kind is tuple else (key,))
     if groups:

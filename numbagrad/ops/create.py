@@ -20,7 +20,7 @@ from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
-from .base import as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
+from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
 from .elementwise import cast
 from .inplace import _rebase, assign
 from .view import _diagonal_view, expand, sizes_of
@@ -165,7 +165,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def from_numpy(array: np.ndarray) -> Tensor:
     """A tensor on the memory of a NumPy array: a change of one shows in the other.
 
-    A read-only array is copied. Raises ValueError for negative strides.
+    An array that is read-only, or that repeats elements by a stride of 0, is copied.
+    Raises ValueError for negative strides.
 
     >>> a = np.zeros(2, np.float32); x = from_numpy(a); a[0] = 1; x.tolist()
     [1.0, 0.0]
@@ -178,7 +179,12 @@ def from_numpy(array: np.ndarray) -> Tensor:
             "from_numpy: At least one stride in the given numpy array is negative, and tensors "
             "with negative strides are not supported. Make a copy with array.copy()."
         )
-    odd = any([s % array.itemsize for s in array.strides])
+    odd = any(
+        [
+            s % array.itemsize or (s == 0 and n > 1)
+            for n, s in zip(array.shape, array.strides, strict=True)
+        ]
+    )
     if odd or not (array.flags.writeable and array.flags.aligned):
         array = array.copy()
     return wrap_any(np.asarray(array))
@@ -436,7 +442,19 @@ def triu_indices(
 # -- overwriting -----------------------------------------------------------------------------------
 
 
-def overwrite(x: Tensor, name: str, write: Callable[[Tensor], None]) -> Tensor:
+class Overwrite(Op):
+    """Stands for ``x`` after all its elements were replaced: its old history gets zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor | None) -> Tensor:
+        return wrap(x._array, x._dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        return full(g._array.shape, 0, dtype=g._dtype), g if ctx.needs_input_grad[1] else None
+
+
+def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
     """Let ``write`` fill the elements of ``x``, in place and by the tape's rules; returns x.
 
     The new elements have no history: gradients that arrive at them go nowhere.
@@ -448,10 +466,11 @@ def overwrite(x: Tensor, name: str, write: Callable[[Tensor], None]) -> Tensor:
         return assign(x, fresh, name)
     write(x)
     x._bump_version()
-    if grad_mode.enabled and (
-        x._edge is not None or (x._base is not None and x._base._edge is not None)
-    ):
-        _rebase(x, wrap(x._array, x._dtype))
+    if grad_mode.enabled:
+        if x._base is not None and x._base._edge is not None:
+            _rebase(x, wrap(x._array, x._dtype))
+        elif x._edge is not None:
+            _rebase(x, Overwrite.apply(x, None))
     return x
 
 
@@ -485,12 +504,25 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Gradient: to ``src``; none to the old ``x``.
     """
     if as_operand("copy_", src, 1)._array.shape != x._array.shape:
-        src = expand(src, x._array.shape)
+        try:
+            src = expand(src, x._array.shape)
+        except ShapeError:
+            raise ShapeError(
+                f"copy_: output with shape {list(x._array.shape)} doesn't match the broadcast "
+                f"shape of source {list(src._array.shape)}; each size must match or be 1."
+            ) from None
     if src._edge is None and x._edge is None and x._base is None:
         machine.launch(copy_kernel, x._array, src._array)
         x._bump_version()
         return x
-    return assign(x, cast(src, x._dtype), "copy_")
+    src = cast(src, x._dtype)
+    if grad_mode.enabled and x._base is None:  # a node of its own, also where src is a leaf
+        check_in_place(x, "copy_")
+        machine.launch(copy_kernel, x._array, src._array)
+        x._bump_version()
+        _rebase(x, Overwrite.apply(x, src))
+        return x
+    return assign(x, src, "copy_")
 
 
 def cpu(x: Tensor) -> Tensor:

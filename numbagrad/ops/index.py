@@ -507,7 +507,7 @@ def positions(mask: Tensor) -> Tensor:
     flat = contiguous(mask)._array.reshape(-1)
     count = new_empty((1,), dtypes.int64)
     machine.launch(kernels.count_nonzero, count._array, flat)
-    out = new_empty((count.item(),), dtypes.int64)
+    out = new_empty((int(count.item()),), dtypes.int64)
     if out._array.size:
         machine.launch(kernels.nonzero, out._array, flat)
     return out

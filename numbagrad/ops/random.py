@@ -268,7 +268,7 @@ def multinomial(
     state = _state(generator, n * (num_samples if replacement else m), 2)
     launch(kernel, out, bad, contiguous(x)._array.reshape(n, m), state)
     if not machine.recording and bad.item():
-        raise ShapeError(f"multinomial: {_COMPLAINTS[bad.item()]}")
+        raise ShapeError(f"multinomial: {_COMPLAINTS[int(bad.item())]}")
     return out if rank == 2 else out.reshape(num_samples)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,8 @@ from .. import device as devices
 from .. import dtype as dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
-from ..kernels.cpu import triangle as kernels
+from ..kernels.cpu import join
+from ..kernels.cpu.triangle import triangle
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import (
@@ -21,11 +23,9 @@ from .base import (
     as_operand,
     contiguous,
     copy_kernel,
-    launch,
     new_empty,
     normalize_dim,
     normalize_dims,
-    reshaped,
     same_device,
 )
 from .elementwise import cast
@@ -38,6 +38,26 @@ _ALL = builtins.slice(None)
 # -- joining ---------------------------------------------------------------------------------------
 
 
+def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Sequence[int]) -> None:
+    """Write ``tensors``, of ``sizes`` along ``dim``, into ``out`` one after another."""
+    array = out._array
+    shape = array.shape
+    rows, width = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    flat = array.reshape(rows, shape[dim] * width)
+    start = 0
+    for x, n in zip(tensors, sizes, strict=True):
+        source = x._array
+        if not source.size:
+            pass
+        elif x._flat:
+            v = n * width
+            machine.launch(join.place, flat, source.reshape(rows, v), start * width)
+        else:
+            at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
+            machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
+        start += n
+
+
 class Cat(Op):
     """Tensors one after another along a dimension."""
 
@@ -45,18 +65,9 @@ class Cat(Op):
     def forward(ctx: Any, dim: int, shape: tuple, *tensors: Tensor) -> Tensor:
         first = tensors[0]
         out = new_empty(shape, first._dtype, first._device)
-        array = out._array
-        front = (_ALL,) * dim
-        start = 0
-        sizes = []
-        for x in tensors:
-            n = x._array.shape[dim]
-            sizes.append(n)
-            if n:
-                part = array[(*front, builtins.slice(start, start + n))]
-                machine.launch(copy_kernel, part, x._array)
-            start += n
-        ctx.dim, ctx.sizes = dim, sizes
+        ctx.dim = dim
+        ctx.sizes = sizes = [x._array.shape[dim] for x in tensors]
+        _side_by_side(out, tensors, dim, sizes)
         return out
 
     @staticmethod
@@ -108,11 +119,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         raise ShapeError("cat: zero-dimensional tensor (at position 0) cannot be concatenated.")
     dim = normalize_dim("cat", dim, len(shape))
     total = 0
+    before, after = shape[:dim], shape[dim + 1 :]
     for i, x in enumerate(found):
         other = x._array.shape
-        if len(other) != len(shape) or any(
-            [a != b and d != dim for d, (a, b) in enumerate(zip(shape, other, strict=True))]
-        ):
+        if len(other) != len(shape) or other[:dim] != before or other[dim + 1 :] != after:
             raise ShapeError(
                 f"cat: Sizes of tensors must match except in dimension {dim}. Expected "
                 f"{list(shape)} but got {list(other)} for tensor number {i} in the list."
@@ -128,12 +138,8 @@ class Stack(Op):
     def forward(ctx: Any, dim: int, *tensors: Tensor) -> Tensor:
         first = tensors[0]
         shape = first._array.shape
-        shape = (*shape[:dim], len(tensors), *shape[dim:])
-        out = new_empty(shape, first._dtype, first._device)
-        array = out._array
-        front = (_ALL,) * dim
-        for i, x in enumerate(tensors):
-            machine.launch(copy_kernel, array[(*front, i, ...)], x._array)
+        out = new_empty((*shape[:dim], len(tensors), *shape[dim:]), first._dtype, first._device)
+        _side_by_side(out, tensors, dim, [1] * len(tensors))
         ctx.dim = dim
         return out
 
@@ -253,7 +259,7 @@ def _views(op: type[Several], x: Tensor, keys: list, how: Any) -> tuple[Tensor, 
             _remember_view(base, out)
         outputs.append(out)
     if edge is not None and grad_mode.enabled and outputs:
-        node = _new(op._node_type)
+        node: Any = _new(op._node_type)
         node.how = how
         node.needs_input_grad = (True,)
         node._attach(outputs, (edge,))
@@ -518,12 +524,13 @@ class Triangle(Op):
     @staticmethod
     def forward(ctx: Any, x: Tensor, diagonal: int, upper: bool) -> Tensor:
         ctx.diagonal, ctx.upper = diagonal, upper
+        x = contiguous(x)
         shape = x._array.shape
         out = new_empty(shape, x._dtype, x._device)
         if x._array.size:
             flat = (-1, *shape[-2:])
-            source = reshaped(contiguous(x), flat)
-            launch(kernels.triangle, reshaped(out, flat), source, diagonal, upper)
+            arrays = out._array.reshape(flat), x._array.reshape(flat)
+            machine.launch(triangle, *arrays, diagonal, upper)
         return out
 
     @staticmethod

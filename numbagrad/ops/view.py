@@ -55,7 +55,8 @@ def seen(op: type[View], x: Tensor, array: Any, how: Any) -> Tensor:
     if base._edge is None or not base.is_leaf:
         _remember_view(base, out)
     if grad_mode.enabled:
-        out._edge = node = _new(op._node_type)
+        node: Any = _new(op._node_type)
+        out._edge = node
         node.edges = (edge,)
         node.sequence = next_sequence()
         node.how = how
@@ -278,6 +279,8 @@ def squeeze(x: Tensor, dim: Any = None) -> Tensor:
     shape = array.shape
     if dim is None:
         return seen(Squeeze, x, array.squeeze(), shape)
+    if type(dim) is int and -len(shape) <= dim < len(shape):
+        return seen(Squeeze, x, array.squeeze(dim) if shape[dim] == 1 else array[...], shape)
     dims = normalize_dims("squeeze", dim, len(shape))
     if not shape:
         return seen(Squeeze, x, array[...], shape)
@@ -294,7 +297,7 @@ class Permute(View):
     def backward(ctx: Any, g: Tensor) -> Tensor:
         inverse = [0] * len(ctx.how)
         for i, d in enumerate(ctx.how):
-            inverse[d] = i
+            inverse[d] = i  # a negative d counts from the end here too
         return seen(Permute, g, g._array.transpose(inverse), tuple(inverse))
 
 
@@ -316,7 +319,16 @@ class T(View):
 
 def permute(x: Tensor, *dims: Any) -> Tensor:
     """The dimensions of ``x`` in the order ``dims``; a view."""
-    dims = sizes_of("permute", dims)
+    if len(dims) == 1 and not isinstance(dims[0], int):
+        dims = sizes_of("permute", dims)
+    try:
+        return seen(Permute, x, x._array.transpose(dims), dims)
+    except (ValueError, TypeError):
+        return _permute_checked(x, sizes_of("permute", dims))
+
+
+def _permute_checked(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """``permute`` with PyTorch's words for what is wrong."""
     rank = x._array.ndim
     if len(dims) != rank:
         raise ShapeError(
@@ -418,14 +430,13 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
             f"expand: the number of sizes provided ({len(shape)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})."
         )
-    step = array.itemsize
-    strides = [0] * extra
     sizes = list(shape)
-    for i, (n, s) in enumerate(zip(old, array.strides, strict=True)):
-        wanted = sizes[extra + i]
-        if wanted == -1 or wanted == n:
+    strides = [0] * extra
+    for i, n in enumerate(old):
+        wanted = shape[extra + i]
+        if wanted == n or wanted == -1:
             sizes[extra + i] = n
-            strides.append(s // step)
+            strides.append(array.strides[i])
         elif n == 1 and wanted >= 0:
             strides.append(0)
         else:
@@ -434,12 +445,14 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
                 f"({n}) at non-singleton dimension {extra + i}. Target sizes: {list(shape)}. "
                 f"Tensor sizes: {list(old)}. Only dimensions of size 1 can be repeated."
             )
-    if any([n < 0 for n in sizes[:extra]]):
+    if extra and min(sizes[:extra]) < 0:
         raise ShapeError(
             f"expand: The expanded size of the tensor (-1) isn't allowed in a leading, "
             f"non-existing dimension; got {list(shape)}."
         )
-    return seen(Expand, x, machine.view(array, tuple(sizes), tuple(strides), 0), old)
+    step = array.itemsize
+    found = machine.view(array, tuple(sizes), tuple([s // step for s in strides]), 0)
+    return seen(Expand, x, found, old)
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:
@@ -682,37 +695,50 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 
 class AsStrided(View):
-    """Any strides: reading them back means adding up what overlaps."""
+    """Any strides in the memory of ``x``."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        raise GradError(
-            "as_strided: has no gradient here, because its view depends on the memory of x rather "
-            "than on its elements. Use slices, diagonal, unfold or expand."
-        )
+        from .create import arange
+        from .index import TakeGrad
+
+        shape, size, stride, start = ctx.how
+        order = arange(math.prod(shape))
+        index = copy_of(machine.view(order._array, size, stride, start), order)
+        flat = TakeGrad.apply(g, index, (order._array.size,), 0, 1, -1, "as_strided")
+        return reshape(flat, shape)
 
 
 def as_strided(
     x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    """The memory of ``x`` with any shape, strides and offset, in elements; no gradient.
+    """The memory of ``x`` with any shape, strides and offset, in elements; a view.
 
-    storage_offset counts from the start of the memory; by default where ``x`` starts.
+    storage_offset counts from the start of the memory; by default where ``x`` starts. Gradient:
+    added up where elements meet; ``x`` must be contiguous and hold all elements that are shown.
     Raises ShapeError if the result would leave the memory.
     """
     size, stride = tuple(size), tuple(stride)
     root = x if x._base is None else x._base
-    start = x.storage_offset() if storage_offset is None else storage_offset
+    first = x.storage_offset()
+    start = first if storage_offset is None else storage_offset
     if len(size) != len(stride):
         raise ShapeError("as_strided: mismatch in length of strides and shape.")
     last = start + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])
     limit = root._array.size
-    if 0 not in size and (min(start, last, *stride, 0) < 0 or last >= limit):
+    if 0 not in size and (min(start, *stride, 0) < 0 or last >= limit):
         raise ShapeError(
             f"as_strided: sizes {list(size)}, strides {list(stride)} and offset {start} are out of "
             f"bounds for storage of {limit} elements."
         )
-    return seen(AsStrided, x, machine.view(root._array, size, stride, start), None)
+    inside = x._flat and start >= first and last < first + x._array.size
+    if x._edge is not None and grad_mode.enabled and not inside:
+        raise GradError(
+            "as_strided: a gradient needs a contiguous x that holds all elements that are shown. "
+            "Call it on the base, or on x.contiguous()."
+        )
+    how = (x._array.shape, size, stride, start - first)
+    return seen(AsStrided, x, machine.view(root._array, size, stride, start), how)
 
 
 def copy_of(array: Any, x: Tensor) -> Tensor:
@@ -720,6 +746,11 @@ def copy_of(array: Any, x: Tensor) -> Tensor:
     out = new_empty(array.shape, x._dtype, x._device)
     machine.launch(copy_kernel, out._array, array)
     return out
+
+
+def numel(x: Tensor) -> int:
+    """The number of elements."""
+    return x._array.size
 
 
 def contiguous(x: Tensor) -> Tensor:
@@ -737,6 +768,7 @@ _PUBLIC = """
 __all__ = [
     "broadcast_shapes",
     "broadcast_tensors",
+    "numel",
     *[name for name in _PUBLIC if name != "view_as"],
 ]
 
