@@ -38,14 +38,18 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
     writer = _Writer()
     structure = json.dumps({"version": 1, "object": writer.encode(obj, (), 0)})
     name = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    open(name, "xb").close()  # a missing folder, say, is the system's own error
+    mode = name.stat().st_mode
     try:
         save_file(writer.arrays, name, {_STRUCTURE: structure})
+        name.chmod(mode)  # safetensors lets nobody else read what it writes
         with open(name, "rb") as file:
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
+    except safetensors.SafetensorError as error:
+        raise OSError(f"save: {path} cannot be written: {error}") from None
+    finally:
         name.unlink(missing_ok=True)
-        raise
 
 
 def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:

@@ -153,6 +153,12 @@ def test_the_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_file_has_the_rights_of_any_new_file(tmp_path):
+    io.save(ng.tensor([1.0]), tmp_path / "x")
+    (tmp_path / "y").write_text("")
+    assert (tmp_path / "x").stat().st_mode == (tmp_path / "y").stat().st_mode
+
+
 def test_what_cannot_be_saved_is_named(tmp_path):
     with pytest.raises(TypeError, match=r"cannot save a Linear at \[models\]\[0\]"):
         io.save({"models": [nn.Linear(1, 1)]}, tmp_path / "x")
@@ -250,6 +256,21 @@ def test_flipped_bytes_never_crash(tmp_path):
             io.load(path)
         except FormatError:
             pass
+
+
+def test_where_nothing_can_be_written(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError):
+        io.save(ng.tensor([1.0]), tmp_path / "missing" / "x")
+    with pytest.raises(IsADirectoryError):
+        io.save(ng.tensor([1.0]), tmp_path)
+
+    def fail(*args):
+        raise safetensors.SafetensorError("no space left")
+
+    monkeypatch.setattr(io, "save_file", fail)
+    with pytest.raises(OSError, match="cannot be written: no space left"):
+        io.save(ng.tensor([1.0]), tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_missing_files_and_folders_are_the_systems_errors(tmp_path):
