@@ -347,12 +347,9 @@ class Tensor:
         self._share(value)
 
     def detach(self) -> Tensor:
-        """The same memory and version without history."""
+        """The same memory and version without history: a write moves the version, nothing else."""
         self._version_counter()
-        alias = self._bare_alias()
-        if not self.is_leaf or self._base is not None:
-            alias._base = self._base if self._base is not None else self
-        return alias
+        return self._bare_alias()
 
     def detach_(self) -> Tensor:
         """Forget how this tensor was made, in place."""

@@ -26,7 +26,7 @@ from .base import contiguous, copy_kernel, fill_kernel, new_empty
 from .create import as_tensor
 from .elementwise import cast, clone
 from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
-from .inplace import assign
+from .inplace import assign, check_distinct
 from .view import Select, Slice, expand, permute, reshape, seen
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
@@ -284,6 +284,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     else:
         view, groups = _parsed(x, key if kind is tuple else (key,))
     if groups:
+        check_distinct(view, "setitem")
         _set_groups(x, view, groups, value, recorded)
     elif recorded:
         value = _fitting(value, view, view._array.shape)

@@ -67,6 +67,16 @@ def region_of(view: Tensor) -> tuple[tuple, tuple, int]:
     return tuple(view._array.shape), view.stride(), view.storage_offset()
 
 
+def check_distinct(x: Tensor, name: str) -> None:
+    """Raise if several elements of ``x`` are one number in memory, as after ``expand``."""
+    if x._array.size and 0 in [s for s, n in zip(x.stride(), x._array.shape, strict=True) if n > 1]:
+        raise GradError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor "
+            f"refers to a single memory location. Please clone() the tensor before performing "
+            f"the operation."
+        )
+
+
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     """Write ``value`` (any history) into ``x``, move its version, and carry on its history."""
     recording = grad_mode.enabled and (
@@ -76,12 +86,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     )
     if recording:
         check_in_place(x, name)
-    if x._array.size and 0 in [s for s, n in zip(x.stride(), x._array.shape, strict=True) if n > 1]:
-        raise GradError(
-            f"{name}: unsupported operation: more than one element of the written-to tensor "
-            f"refers to a single memory location. Please clone() the tensor before performing "
-            f"the operation."
-        )
+    check_distinct(x, name)
     machine.launch(copy_kernel, x._array, value._array)
     x._bump_version()
     if recording:

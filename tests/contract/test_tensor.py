@@ -189,6 +189,31 @@ def test_T3_detach_shares_storage_and_the_version_counter():
     assert inner.tolist() == [2.0, 3.0]
 
 
+def test_T3_writing_through_detach_leaves_the_history_alone():
+    x = leaf(1.0, 2.0)
+    for inner in (x * 3.0, (x * 3.0)[:], (x * 3.0).unsqueeze(0)):
+        x.grad = None
+        inner.detach().mul_(10.0)
+        inner.sum().backward()
+        assert inner.flatten().tolist() == [30.0, 60.0]
+        assert x.grad.tolist() == [3.0, 3.0]
+    x.unsqueeze(0).detach().zero_()
+    assert x.tolist() == [0.0, 0.0] and x.is_leaf
+
+
+def test_T3_copy_makes_a_node_of_its_own():
+    x = leaf(1.0, 2.0)
+    copied = ng.zeros(2)
+    copied.copy_(x)
+    assert not copied.is_leaf and copied.grad_fn is not None
+    inner = x * 1.0
+    twin = ng.zeros(2).copy_(inner)
+    twin.retain_grad()
+    (copied + inner * 2.0 + twin * 5.0).sum().backward()
+    assert twin.grad.tolist() == [5.0, 5.0]
+    assert x.grad.tolist() == [8.0, 8.0]
+
+
 def test_T3_views_share_the_version_counter():
     x = ng.zeros(2, 3)
     before = x._version
