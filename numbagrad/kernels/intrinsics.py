@@ -201,7 +201,7 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         import ctypes
 
         size = like.dtype.itemsize
-        buffer = (ctypes.c_char * size).from_address(where + i * size)
+        buffer = (ctypes.c_char * size).from_address(int(where + i * size))
         return np.frombuffer(buffer, like.dtype)
 
     def load_at(where, i, like):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -53,3 +56,19 @@ def test_norms_keep_nan(power):
     launch(kernels.power_sums, sums, [np.array([1.0, np.nan, 3.0]), np.ones(2)], lambda: (power,))
     launch(kernels.norm_of_sums, norm, sums, power)
     assert np.isnan(norm[0])
+
+
+def test_the_kernels_run_as_plain_python_too():
+    code = (
+        "import numpy as np\n"
+        "from numbagrad.kernels.cpu import optim as kernels\n"
+        "from numbagrad.kernels.machine import launch\n"
+        "x, g, steps = np.ones(3), np.full(3, 2.0), np.zeros((), 'float32')\n"
+        "m, v = np.zeros(3), np.zeros(3)\n"
+        "scalars = lambda: (0.5, 0.9, 0.999, 0.0, 0.0, False, 1.0)\n"
+        "launch(kernels.adam, [x], [steps], [m], [v], [], [g], scalars)\n"
+        "np.testing.assert_allclose(x, 0.5)\n"
+        "assert steps == 1\n"
+    )
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
