@@ -56,7 +56,10 @@ SHORT = 32
 """Up to this length a row is searched element by element."""
 
 PARTS = 64
-"""Most tasks of one parallel loop."""
+"""Most parts of one parallel loop; each does its share of the rows with its own accumulators."""
+
+SHARE = 1 << 12
+"""Elements that are worth a part of their own."""
 
 inlined = numba.njit(
     forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"}
@@ -95,14 +98,14 @@ def _rows(piece, n, k):
 
 
 @inlined
-def _parts(out):
+def _parts(out, x):
     outer, k, inner = out.shape
-    return min(outer * k * -(-inner // LANES), PARTS)
+    return min(outer * k * -(-inner // LANES), 1 + x.size // SHARE, PARTS)
 
 
 @inlined
 def _fold(out, x, part, start, step, merge, finish, p):
-    """Do one of ``_parts(out)`` shares of the reduction.
+    """Do one of ``_parts(out, x)`` shares of the reduction.
 
     start(x): a neutral accumulator. step(acc, value, p): take in an element. merge(acc, other).
     finish(acc, x, p): the value to store.
@@ -110,7 +113,7 @@ def _fold(out, x, part, start, step, merge, finish, p):
     outer, k, inner = out.shape
     n = x.shape[1]
     tiles = -(-inner // LANES)
-    tasks, parts = outer * k * tiles, _parts(out)
+    tasks, parts = outer * k * tiles, _parts(out, x)
     todo = range(tasks * part // parts, tasks * (part + 1) // parts)
     if inner == 1:
         for task in todo:
@@ -182,14 +185,14 @@ def _over(acc, x, p):
 @kernel(grain=GRAIN)
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _zero, _add, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _zero, _add, _plus, _over, count)
 
 
@@ -206,7 +209,7 @@ def _times(acc, other):
 @kernel(grain=GRAIN)
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _one, _multiply, _times, _same, 0)
 
 
@@ -263,21 +266,21 @@ def _is_set(acc, x, p):
 @kernel(grain=GRAIN)
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _false, _or, _either, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _true, _and, _both, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _none, _count, _plus, _same, 0)
 
 
@@ -334,28 +337,28 @@ def _low(acc, x, p):
 @kernel(grain=GRAIN)
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _lowest, _keep_high, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _lowest, _keep_low, _higher, _low, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _lowest, _keep_far, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _lowest, _keep_near, _higher, _low, 0)
 
 
@@ -387,21 +390,21 @@ def _root(acc, x, p):
 @kernel(grain=GRAIN)
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _zero, _add_size, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _zero, _add_square, _plus, _square_root, 0)
 
 
 @kernel(grain=GRAIN)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold(out, x, part, _zero, _add_power, _plus, _root, p)
 
 
@@ -410,7 +413,7 @@ def _fold_squares(out, x, center, divisor, part):
     outer, k, inner = out.shape
     n = x.shape[1]
     tiles = -(-inner // LANES)
-    tasks, parts = outer * k * tiles, _parts(out)
+    tasks, parts = outer * k * tiles, _parts(out, x)
     lanes = np.empty(min(LANES, inner), np.float64)
     for task in range(tasks * part // parts, tasks * (part + 1) // parts):
         tile, piece = task % tiles, task // tiles
@@ -441,7 +444,7 @@ def squares(out, x, center, divisor):
 
     The sum of (x - center)**2, divided by ``divisor``.
     """
-    for part in prange(_parts(out)):
+    for part in prange(_parts(out, x)):
         _fold_squares(out, x, center, divisor, part)
 
 
@@ -451,7 +454,7 @@ def _find(values, indices, x, part, key):
     outer, k, inner = values.shape
     n = x.shape[1]
     tiles = -(-inner // LANES)
-    tasks, parts = outer * k * tiles, _parts(values)
+    tasks, parts = outer * k * tiles, _parts(values, x)
     lanes = np.full(min(LANES, inner), lowest(x))
     places = np.empty(min(LANES, inner), np.int64)
     for task in range(tasks * part // parts, tasks * (part + 1) // parts):
@@ -506,7 +509,7 @@ def argmax(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(_parts(values)):
+    for part in prange(_parts(values, x)):
         _find(values, indices, x, part, _up)
 
 
@@ -516,5 +519,5 @@ def argmin(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(_parts(values)):
+    for part in prange(_parts(values, x)):
         _find(values, indices, x, part, _down)

@@ -1,4 +1,4 @@
-"""Sorting of rows: an insertion sort for short ones, else a radix sort; both are stable.
+"""Sorting of rows: short ones by counting smaller elements, others by radix; both are stable.
 
 Values become unsigned keys of the same order (``kernels/order.py``), NaN the greatest as in
 PyTorch; a radix sort then moves (key, index) pairs once for each byte of the dtype, whatever the
@@ -18,8 +18,8 @@ from ..order import lowest, opposite, rising
 __all__ = ["kth", "sort", "topk"]
 
 GRAIN = 1 << 14
-SHORT = 32
-"""Up to this length insertion beats the radix sort's counting."""
+SHORT = 48
+"""Up to this length comparing all pairs, in vectors, beats the radix sort."""
 
 BLOCK = 256
 """Elements of which ``topk`` first compares only the greatest with its heap."""
@@ -27,7 +27,15 @@ BLOCK = 256
 PARTS = 64
 """Most tasks of one parallel loop; each has its own buffers."""
 
+SHARE = 1 << 12
+"""Elements that are worth a task's buffers."""
+
 inlined = numba.njit(forceinline=True, error_model="numpy")
+
+
+@inlined
+def _parts(x):
+    return min(x.shape[0], 1 + x.size // SHARE, PARTS)
 
 
 @inlined
@@ -45,14 +53,6 @@ def _sort_row(x, base, n, descending, keys, places, counts):
     for i in range(n):
         keys[0, i] = _key(x, base + i, descending)
         places[0, i] = i
-    if n <= SHORT:
-        for i in range(1, n):
-            key, j = keys[0, i], i
-            while j > 0 and keys[0, j - 1] > key:
-                keys[0, j], places[0, j] = keys[0, j - 1], places[0, j - 1]
-                j -= 1
-            keys[0, j], places[0, j] = key, i
-        return 0
     width = x.itemsize
     counts[:width] = 0
     for i in range(n):
@@ -79,13 +79,38 @@ def _sort_row(x, base, n, descending, keys, places, counts):
 
 
 @inlined
+def _sort_short_row(values, indices, x, row, descending, keys):
+    """An element's place is the number of smaller ones, and of equal ones before it."""
+    n, k = x.shape[1], values.shape[1]
+    base = row * n
+    for i in range(n):
+        key = rising(load(x, base + i))
+        keys[i] = opposite(key) if descending else key
+    for i in range(n):
+        key, place = keys[i], np.int32(0)
+        for j in range(n):
+            place += np.int32(keys[j] < key)
+        for j in range(i):
+            place += np.int32(keys[j] == key)
+        if place < k:
+            store(indices, row * k + place, i)
+            store(values, row * k + place, load(x, base + i))
+
+
+@inlined
 def _sort_rows(values, indices, x, descending, part, parts):
     rows, n = x.shape
     k = values.shape[1]
+    todo = range(rows * part // parts, rows * (part + 1) // parts)
+    if n <= SHORT:
+        short = np.full(SHORT, lowest(x))
+        for row in todo:
+            _sort_short_row(values, indices, x, row, descending, short)
+        return
     keys = np.empty((2, n), np.uint64)
     places = np.empty((2, n), np.int64)
     counts = np.empty((8, 256), np.int64)
-    for row in range(rows * part // parts, rows * (part + 1) // parts):
+    for row in todo:
         half = _sort_row(x, row * n, n, descending, keys, places, counts)
         for i in range(k):
             place = places[half, i]
@@ -96,7 +121,7 @@ def _sort_rows(values, indices, x, descending, part, parts):
 @kernel(grain=GRAIN, outputs=2)
 def sort(values, indices, x, descending):
     """values, indices (m, k) C; x (m, n) C, k <= n: the first k of each sorted row. Stable."""
-    parts = min(x.shape[0], PARTS)
+    parts = _parts(x)
     for part in prange(parts):
         _sort_rows(values, indices, x, descending, part, parts)
 
@@ -164,7 +189,7 @@ def _top_rows(values, indices, x, part, parts, key_of):
 @kernel(grain=GRAIN, outputs=2)
 def topk(values, indices, x, smallest):
     """values, indices (m, k) C; x (m, n) C, 0 < k <= n: the best k of each row, best first."""
-    parts = min(x.shape[0], PARTS)
+    parts = _parts(x)
     for part in prange(parts):
         if smallest:
             _top_rows(values, indices, x, part, parts, _opposite)
