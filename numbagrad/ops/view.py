@@ -192,6 +192,8 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
         found = array.reshape(shape)
     except (ValueError, TypeError):
         found = array.reshape(inferred("reshape", sizes_of("reshape", shape), array.size))
+    if found.shape != shape and -1 not in shape:  # NumPy takes any negative size for -1
+        inferred("reshape", shape, array.size)
     return seen(Reshape, x, found, array.shape)
 
 
@@ -207,9 +209,12 @@ def view(x: Tensor, *shape: Any) -> Tensor:
     array = x._array
     if x._flat:
         try:
-            return seen(ViewAs, x, array.reshape(shape), array.shape)
+            found = array.reshape(shape)
         except ValueError:
-            return seen(ViewAs, x, array.reshape(inferred("view", shape, array.size)), array.shape)
+            found = array.reshape(inferred("view", shape, array.size))
+        if found.shape != shape and -1 not in shape:
+            inferred("view", shape, array.size)
+        return seen(ViewAs, x, found, array.shape)
     shape = inferred("view", shape, array.size)
     found = _same_memory(array, shape)
     if found is None:
