@@ -191,8 +191,8 @@ def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
 class _SelectOp(type(f.Where.op)):  # type: ignore[misc]
     """Where: the condition does not take part in promotion."""
 
-    def result_dtype(self, args: tuple) -> DType:
-        return super().result_dtype(args[1:])
+    def promoted(self, operands: list) -> DType:
+        return super().promoted(operands[1:])
 
 
 class _Select:
@@ -217,8 +217,8 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
 class _MaskedFillOp(type(f.Where.op)):  # type: ignore[misc]
     """MaskedFill: the result has the dtype of x."""
 
-    def result_dtype(self, args: tuple) -> DType:
-        return args[0]._dtype
+    def promoted(self, operands: list) -> DType:
+        return operands[0][0]
 
 
 class _Fill:

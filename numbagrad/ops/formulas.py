@@ -416,7 +416,7 @@ class Relu(Elementwise):
         return x if x > 0 or x != x else 0
 
     def grad_x(g, out):
-        return g if out > 0 else 0
+        return 0 if out <= 0 else g  # NaN lets the gradient through, as in PyTorch
 
 
 class LeakyRelu(Elementwise):

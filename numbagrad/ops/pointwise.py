@@ -249,6 +249,10 @@ class PointwiseOp:
                 f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
                 f"got {len(args)}."
             )
+        if not machine.recording:
+            out = self._equal_shapes(args)
+            if out is not None:
+                return out
         args = tuple([self._checked(i, a) for i, a in enumerate(args)])
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not tensors:
@@ -267,9 +271,38 @@ class PointwiseOp:
                 self.record(args, edges, out)
         return out
 
+    def _equal_shapes(self, args: tuple) -> Tensor | None:
+        """The result where every tensor is contiguous and of one shape, else None."""
+        key = tuple([a._dtype if isinstance(a, Tensor) else type(a) for a in args])
+        found = self.fast.get(key)
+        if found is None:
+            if not all([isinstance(k, DType) or k in NUMBERS for k in key]):
+                return None
+            if not any([isinstance(k, DType) for k in key]):
+                return None
+            operands = tuple(
+                [k if isinstance(k, DType) else a for k, a in zip(key, args, strict=True)]
+            )
+            types = tuple([getattr(k, "numpy", k) for k in key])
+            found = self.prepare(key, operands, types)
+        entry, out_dtype, numpy_dtype, floating = found
+        arrays = [a._array if isinstance(a, Tensor) else a for a in args]
+        shapes = [a.shape for a in arrays if type(a) is np.ndarray]
+        if len(shapes) > 1 and any([s != shapes[0] for s in shapes]):
+            return None
+        out_array = empty(shapes[0], numpy_dtype)
+        if not entry(out_array, *arrays):
+            return None
+        out = wrap(out_array, out_dtype)
+        if floating and grad_mode.enabled:
+            edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
+            if any([e is not None for e in edges]):
+                self.record(args, edges, out)
+        return out
+
     def result_dtype(self, args: tuple) -> DType:
         """The dtype of the result for these arguments."""
-        return self._promoted(
+        return self.promoted(
             [
                 (a._dtype, 2 if a._array.ndim else 1)
                 if isinstance(a, Tensor)
@@ -278,7 +311,8 @@ class PointwiseOp:
             ]
         )
 
-    def _promoted(self, operands: list[tuple[DType, int]]) -> DType:
+    def promoted(self, operands: list[tuple[DType, int]]) -> DType:
+        """The dtype of the result for operands of these dtypes and ranks of promotion."""
         if self.result == "bool":
             return dtypes.bool_
         promoted = dtypes.result_type(operands)
@@ -299,7 +333,7 @@ class PointwiseOp:
     def prepare(self, key: Any, operands: tuple, types: tuple) -> tuple:
         """Compile the flat kernel for these dtypes and remember it under ``key``."""
         wrapped = [(d, 2) if isinstance(d, DType) else (dtypes.of_number(d), 0) for d in operands]
-        out_dtype = self._promoted(wrapped)
+        out_dtype = self.promoted(wrapped)
         if len(types) != len(self.inputs):
             return (_never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
         entry = self.kernel.entry((out_dtype.numpy, *types), None, False)
