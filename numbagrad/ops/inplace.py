@@ -15,7 +15,7 @@ from typing import Any
 from ..autograd.function import check_in_place
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..tape import Node, grad_mode, split_edge
+from ..tape import grad_mode, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
 
