@@ -27,7 +27,7 @@ __all__ = ["BlasKernel", "blas_alone", "blas_kernel", "blas_restore", "blas_thre
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
 _int, _address = types.int32, types.intp
-_C_TYPES = {
+_C_TYPES: dict[Any, Any] = {
     types.int32: ctypes.c_int32,
     types.intp: ctypes.c_ssize_t,
     types.float32: ctypes.c_float,

@@ -363,8 +363,8 @@ def _broadcast_matmul(x: Tensor, y: Tensor) -> Tensor:
         rows = x.reshape((math.prod(shapes[0][:-1]), k))
         return _mm("matmul", rows, y).reshape((*shapes[0][:-1], m))
     batch = broadcast_shape("matmul", shapes[0][:-2], shapes[1][:-2])
-    flat = _flatten_batch(x, batch), _flatten_batch(y, batch)
-    return _bmm(*flat).reshape((*batch, n, m))
+    out = _bmm(_flatten_batch(x, batch), _flatten_batch(y, batch))
+    return out if len(batch) == 1 else out.reshape((*batch, n, m))
 
 
 def _flatten_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -163,6 +164,22 @@ def test_large_products_leave_blas_threads_alone():
     before = blas.blas_threads_now()
     x = rand(256, 256)
     mm(np.empty_like(x), x, x, 0, 0, 0)
+    assert blas.blas_threads_now() == before
+
+
+def test_products_from_several_python_threads():
+    before, x = blas.blas_threads_now(), rand(200, 300)
+    expected = x @ x.T
+
+    def work(_):
+        out = np.empty((200, 200))
+        for _ in range(20):
+            mm(out, x, x, 0, 1, 0)
+        return out
+
+    with ThreadPoolExecutor(4) as pool:
+        for out in pool.map(work, range(8)):
+            close(out, expected)
     assert blas.blas_threads_now() == before
 
 
