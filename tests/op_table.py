@@ -297,14 +297,13 @@ def binary(
         calls = [
             sample(draw(2, 3), other(2, 3)),
             sample(draw(2, 3), other(3), kind="broadcast"),
-            sample(draw(2, 1), other(1, 3), kind="broadcast"),
-            sample(draw(3), other(2, 2, 1), kind="broadcast"),
-            sample(draw(2, 3), other(), kind="broadcast"),
-            sample(draw(), other(2, 3), kind="broadcast"),
             sample(draw(), other(), kind="scalar"),
             sample(draw(0, 3), other(3), kind="empty"),
             sample(draw(1, 3), other(0, 1), kind="empty"),
         ]
+        if draw.dtype == "float64":  # each pattern of broadcasting is compiled for itself
+            calls.append(sample(draw(2, 1), other(1, 3), kind="broadcast"))
+            calls.append(sample(draw(), other(2, 3), kind="broadcast"))
         if numbers and draw.dtype != "bool":
             calls.append(sample(draw(2, 3), 2))
         if special and draw.floating:

@@ -171,7 +171,8 @@ def names_of(case: Case) -> set[str]:
     """The names of functions and methods that a row tests."""
     own = case.name.split("-")[0].rpartition(".")[2]
     function = case.function_name.rpartition(".")[2]
-    return {own, function, case.method_name, case.inplace, *case.aliases}
+    aliases = [*case.aliases, *[f"{alias}_" for alias in case.aliases if case.inplace]]
+    return {own, function, case.method_name, case.inplace, *aliases}
 
 
 def op_modules() -> list[Any]:
@@ -436,6 +437,10 @@ def test_aliases_are_the_function(case: Case) -> None:
         assert_equal(getattr(ng, alias)(*args, **kwargs), truth, 0, 0, alias)
         if case.method_name:
             assert_equal(getattr(args[0], alias)(*args[1:], **kwargs), truth, 0, 0, alias)
+        if case.inplace:
+            copy = args[0].clone()
+            assert getattr(copy, f"{alias}_")(*args[1:], **kwargs) is copy
+            assert_equal(copy, truth, 0, 0, f"{alias}_")
 
 
 @rows(lambda case: case.inplace)

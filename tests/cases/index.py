@@ -203,6 +203,16 @@ def index_fill(x: Any, dim: int, at: Any, value: float) -> Any:
     return np.moveaxis(x, 0, dim)
 
 
+def index_put(x: Any, key: Any, values: Any, accumulate: bool = False) -> Any:
+    """Copy of x with values at positions."""
+    x = x.copy()
+    if accumulate:
+        np.add.at(x, key, values)
+    else:
+        x[key] = values
+    return x
+
+
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """Copy of x with the first elements of source where the mask holds."""
     x = x.copy()
@@ -333,6 +343,17 @@ CASES = [
         dtypes=ANY,
         result=index,
         orders=0,
+    ),
+    Case(
+        "index_put",
+        lambda d: [
+            sample(d(3, 4), (np.array([2, 0]),), d(4)),
+            sample(d(3, 4), (np.array([2, 0]), np.array([1, 3])), d(2)),
+            sample(d(3, 4), (_rows, np.array([1, 1, 1])), d(3), accumulate=True),
+        ],
+        index_put,
+        dtypes=NUMBERS,
+        inplace="index_put_",
     ),
     Case(
         "masked_scatter",
