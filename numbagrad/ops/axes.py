@@ -128,7 +128,7 @@ def permuted(array: Any, order: list[int]) -> Any:
     return machine.view(array, tuple([shape[d] for d in order]), strides, 0)
 
 
-def _in_memory_order(x: Tensor, where: Axes) -> tuple[Tensor, Axes]:
+def in_memory_order(x: Tensor, where: Axes) -> tuple[Tensor, Axes]:
     """``x`` with its dims permuted so that it is contiguous, if that keeps the result's order."""
     strides = x._array.strides
     order = sorted(range(len(strides)), key=lambda d: -strides[d])
@@ -177,7 +177,7 @@ def fold(
     if out._array.size == 0:
         return out
     if not (x._flat or x._array.flags.c_contiguous):
-        x, where = _in_memory_order(x, where)
+        x, where = in_memory_order(x, where)
     source, stage = x._array, first
     final = len(where.groups) - 1
     for k, (outer, n, inner) in enumerate(where.groups):

@@ -15,7 +15,7 @@ from ..kernels.cpu import along
 from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
 from ..tensor import Tensor
-from .axes import Axes, Place, axes, fold, spread
+from .axes import Axes, Place, axes, fold, in_memory_order, spread
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import maximum, minimum
 from .pointwise import elementwise
@@ -72,6 +72,8 @@ def find(x: Tensor, where: Axes, kernel: Any) -> tuple[Tensor, Tensor]:
     values = new_empty(where.out, x._dtype, x._device)
     indices = new_empty(where.out, dtypes.int64, x._device)
     if indices._array.size:
+        if len(where.dims) == 1 and not x._flat:  # an index over several dims counts in x's order
+            x, where = in_memory_order(x, where)
         form = where.groups[0]
         outer, _, inner = form
         best, at = values._array.reshape((outer, 1, inner)), indices._array

@@ -77,6 +77,16 @@ def test_permuted_input_is_reduced_where_it_lies():
         base.copy_kernel = axes.copy_kernel = copy
 
 
+def test_indices_of_transposed_input():
+    x = sample(3, 4, 5)
+    for order in itertools.permutations(range(3)):
+        view, array = tensor(x).permute(*order), x.transpose(order)
+        for dim in range(3):
+            assert view.argmax(dim).tolist() == array.argmax(dim).tolist()
+            assert view.min(dim).indices.tolist() == array.argmin(dim).tolist()
+        assert view.argmax().item() == array.argmax()
+
+
 def test_large_reductions_through_pieces():
     x = np.random.default_rng(0).random((3, 400, 300), np.float32)
     t = tensor(x)
