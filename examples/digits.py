@@ -33,7 +33,8 @@ def main(epochs: int = 30) -> float:
     test_images, test_labels = ng.tensor(test_x, dtype=ng.float32), ng.tensor(test_y)
 
     model = Classifier(hidden=256)
-    optimizer = ng.optim.Adam(model.parameters(), lr=3e-3)
+    optimizer = ng.optim.Adam(model.parameters(), lr=4e-3)
+    schedule = ng.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, total_iters=epochs)
     accuracy = 0.0
     for epoch in range(epochs):
         model.train()
@@ -42,6 +43,7 @@ def main(epochs: int = 30) -> float:
             loss = F.cross_entropy(model(images), labels)
             loss.backward()
             optimizer.step()
+        schedule.step()
         model.eval()
         with ng.no_grad():
             accuracy = (model(test_images).argmax(1) == test_labels).float().mean().item()

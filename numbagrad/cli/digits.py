@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hidden", type=positive(int), default=256, help="units of the hidden layer"
     )
-    parser.add_argument("--lr", type=positive(float), default=3e-3, help="learning rate of Adam")
+    parser.add_argument("--lr", type=positive(float), default=4e-3, help="first learning rate of Adam")
     parser.add_argument("--batch-size", type=positive(int), default=32)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
@@ -75,7 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
     loader = ng.data.DataLoader(
         ng.data.TensorDataset(*training), batch_size=arguments.batch_size, shuffle=True
     )
-    epochs = train(model, optimizer, loader, test, arguments.epochs)
+    schedule = ng.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, arguments.epochs)
+    epochs = train(model, optimizer, schedule, loader, test, arguments.epochs)
 
     ng.save(model.state_dict(), arguments.out / "model.safetensors")
     draw(epochs, arguments.out / "learning_curve.png")
@@ -109,6 +110,7 @@ def build(hidden: int) -> ng.nn.Module:
 def train(
     model: ng.nn.Module,
     optimizer: Any,
+    schedule: Any,
     loader: Any,
     test: tuple[ng.Tensor, ng.Tensor],
     epochs: int,
@@ -118,6 +120,7 @@ def train(
 
     history = []
     progress = trange(epochs, desc="digits", unit="epoch")
+    progress.set_postfix_str("the first batch loads or compiles the kernels")
     for _ in progress:
         start = time.perf_counter()
         losses = []
@@ -128,6 +131,7 @@ def train(
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
+        schedule.step()
         seconds = time.perf_counter() - start
         epoch = Epoch(float(np.mean(losses)), held_out_accuracy(model, test), seconds)
         history.append(epoch)
