@@ -27,7 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hidden", type=positive(int), default=256, help="units of the hidden layer"
     )
-    parser.add_argument("--lr", type=positive(float), default=4e-3, help="first learning rate of Adam")
+    parser.add_argument(
+        "--lr", type=positive(float), default=4e-3, help="first learning rate of Adam"
+    )
     parser.add_argument("--batch-size", type=positive(int), default=32)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
