@@ -63,6 +63,12 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             return seen(Slice, x, array[key], (array.shape, key))
     except (IndexError, TypeError) as error:
         raise _explained(x, (key,), error) from None
+    if kind is Tensor and array.ndim:
+        if key._dtype is dtypes.int64 and key._array.ndim:
+            return Take.apply(x, contiguous(key), 0, 1, True, -1, "index")
+        if key._dtype is dtypes.bool_ and 0 < key._array.ndim <= array.ndim:
+            _check_mask(x, key, 0)
+            return Take.apply(x, positions(key), 0, key._array.ndim, True, -1, "index")
     view, groups = _parsed(x, key if kind is tuple else (key,))
     if not groups:
         return view
@@ -279,6 +285,9 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         value = as_tensor(value)
     groups: list[Group] = []
     kind = type(key)
+    if kind is Tensor and not recorded and type(value) in NUMBERS and x._flat:
+        if _fill_tensor(x, key, value):
+            return
     if kind is int or kind is builtins.slice or kind is type(...):
         view = getitem(x, key)
     else:
@@ -293,15 +302,40 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         _set_view(x, view, value)
 
 
+def _number_for(x: Tensor, value: Any) -> Any:
+    """A Python number as the dtype of ``x`` takes it."""
+    if x._dtype.is_floating_point:
+        return float(value)
+    return bool(value) if x._dtype is dtypes.bool_ else int(value)
+
+
+def _fill_tensor(x: Tensor, key: Tensor, value: Any) -> bool:
+    """``x[key] = number`` of a contiguous ``x`` outside the tape; False where it does not apply."""
+    array, at = x._array, key._array
+    if not at.ndim or not array.ndim or x._dtype is dtypes.bool_:
+        return False
+    value = _number_for(x, value)
+    if key._dtype is dtypes.bool_ and at.ndim <= array.ndim:
+        _check_mask(x, key, 0)
+        if array.size:
+            mask = contiguous(key)._array.reshape(-1)
+            machine.launch(kernels.fill_where, array.reshape(mask.size, -1), mask, value)
+    elif key._dtype is dtypes.int64:
+        flat = contiguous(key)._array.reshape(-1)
+        m = array.shape[0]
+        planes = array.reshape(1, m, math.prod(array.shape[1:]))
+        launch_checked("index", kernels.fill_at, planes, flat, value, where=(flat, 0, m))
+    else:
+        return False
+    x._bump_version()
+    return True
+
+
 def _set_view(x: Tensor, view: Tensor, value: Any) -> None:
     """Write a value without history into a view of ``x``."""
     array = view._array
     if not isinstance(value, Tensor):
-        if x._dtype is dtypes.bool_:
-            value = bool(value)
-        elif not x._dtype.is_floating_point:
-            value = int(value)
-        machine.launch(fill_kernel, array, value)
+        machine.launch(fill_kernel, array, _number_for(x, value))
     else:
         value = _fitting(value, view, array.shape)
         machine.launch(copy_kernel, array, value._array)

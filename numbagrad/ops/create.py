@@ -211,6 +211,8 @@ def _settled(dtype: Any, device: Any) -> DType:
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: DType) -> Tensor:
+    if not value and not machine.recording:
+        return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
     out = new_empty(shape, dtype)
     if dtype is dtypes.bool_:
         value = bool(value)

@@ -97,12 +97,13 @@ class Take(Op):
         skip: int,
         name: str,
     ) -> Tensor:
-        ctx.how = (index, x._array.shape, dim, span, skip, name)
+        ctx.save(index)
+        ctx.how = (x._array.shape, dim, span, skip, name)
         return _read(name, x, index, dim, span, from_end, skip)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return TakeGrad.apply(g, *ctx.how)
+        return TakeGrad.apply(g, *ctx.saved_tensors, *ctx.how)
 
 
 class TakeGrad(Op):
@@ -119,14 +120,15 @@ class TakeGrad(Op):
         skip: int,
         name: str,
     ) -> Tensor:
-        ctx.how = (index, dim, span, True, skip, name)
+        ctx.save(index)
+        ctx.how = (dim, span, True, skip, name)
         out = full(shape, 0, g._dtype, g._device)
         _write(name, kernels.add_at, out, g, index, dim, span, True, skip)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return Take.apply(g, *ctx.how)
+        return Take.apply(g, *ctx.saved_tensors, *ctx.how)
 
 
 def _write(
@@ -162,7 +164,8 @@ class Put(Op):
     def forward(
         ctx: Any, x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool, name: str
     ) -> Tensor:
-        ctx.how = (index, dim, span, add, name)
+        ctx.save(index)
+        ctx.how = (dim, span, add, name)
         ctx.shape = value._array.shape
         out = clone(x)
         if add:
@@ -173,11 +176,12 @@ class Put(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        index, dim, span, add, name = ctx.how
+        (index,) = ctx.saved_tensors
+        dim, span, add, name = ctx.how
         gx = gv = None
         if ctx.needs_input_grad[0]:
             hole = full(ctx.shape, 0, g._dtype, g._device)
-            gx = g if add else Put.apply(g, hole, *ctx.how)
+            gx = g if add else Put.apply(g, hole, index, *ctx.how)
         if ctx.needs_input_grad[1]:
             gv = Take.apply(g, index, dim, span, True, -1, name)
             if not add:
@@ -298,7 +302,8 @@ class Gather(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int, index: Tensor) -> Tensor:
-        ctx.how = (dim, index, x._array.shape)
+        ctx.save(index)
+        ctx.how = (dim, x._array.shape)
         at = index._array
         out = new_empty(at.shape, x._dtype, x._device)
         source = contiguous(x)._array
@@ -314,7 +319,8 @@ class Gather(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        dim, index, shape = ctx.how
+        (index,) = ctx.saved_tensors
+        dim, shape = ctx.how
         zeros = full(shape, 0, g._dtype, g._device)
         return Scatter.apply(zeros, dim, index, g, True, "gather")
 
@@ -329,7 +335,8 @@ class Scatter(Op):
     def forward(
         ctx: Any, x: Tensor, dim: int, index: Tensor, value: Tensor, add: bool, name: str
     ) -> Tensor:
-        ctx.how = (dim, index, add, name)
+        ctx.save(index)
+        ctx.how = (dim, add, name)
         out = clone(x)
         at = index._array
         sizes = list(at.shape)
@@ -354,7 +361,8 @@ class Scatter(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        dim, index, add, name = ctx.how
+        (index,) = ctx.saved_tensors
+        dim, add, name = ctx.how
         gx = gv = None
         if ctx.needs_input_grad[0]:
             hole = full(index._array.shape, 0, g._dtype, g._device)
@@ -557,7 +565,8 @@ class MaskedScatter(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-        ctx.mask, ctx.shape = mask, source._array.shape
+        ctx.save(mask)
+        ctx.shape = source._array.shape
         out = clone(x)
         bad = machine.empty((1,), _INT64)
         machine.launch(
@@ -576,10 +585,11 @@ class MaskedScatter(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        gx = masked_fill(g, ctx.mask, 0) if ctx.needs_input_grad[0] else None
+        (mask,) = ctx.saved_tensors
+        gx = masked_fill(g, mask, 0) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[2]:
             return (gx,)
-        taken = masked_select(g, ctx.mask)
+        taken = masked_select(g, mask)
         zeros = full((math.prod(ctx.shape),), 0, g._dtype, g._device)
         first = _counting(taken._array.size)
         return gx, None, reshape(Put.apply(zeros, taken, first, 0, 1, False, "put"), ctx.shape)
@@ -626,7 +636,8 @@ class Embedding(Op):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int) -> Tensor:
-        ctx.how = (index, weight._array.shape, 0, 1, padding, "embedding")
+        ctx.save(index)
+        ctx.how = (weight._array.shape, 0, 1, padding, "embedding")
         try:
             return _read("embedding", weight, index, 0, 1, False, -1)
         except DimError as error:
@@ -634,7 +645,7 @@ class Embedding(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return TakeGrad.apply(g, *ctx.how)
+        return TakeGrad.apply(g, *ctx.saved_tensors, *ctx.how)
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

@@ -228,3 +228,12 @@ def test_iteration_and_index_of_tensor():
     assert [row.tolist() for row in ng.eye(2)] == [[1, 0], [0, 1]]
     assert ng.arange(4)[ng.tensor(2)].item() == 2
     assert ng.arange(4)[[3, 1]].tolist() == [3, 1]
+
+
+def test_an_index_changed_before_backward_is_noticed():
+    index = tensor([0, 1])
+    x = ng.ones(3, requires_grad=True)
+    y = x[index].sum()
+    index[0] = 2
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()

@@ -100,6 +100,33 @@ def put_at(out, bad, x, index, wrap):
                 out[a, at, c] = x[a, b, c]
 
 
+@kernel(outputs=2)
+def fill_at(out, bad, index, value):
+    """out (n, m, k) C; index (j,), negative ones from the end: out[:, index] becomes value."""
+    n, m, k = out.shape
+    bad[0] = _first_bad(index, m, True)
+    if bad[0] >= 0:
+        return
+    number = out.dtype.type(value)
+    for a in range(n):
+        for b in range(index.size):
+            at = index[b]
+            at = at + m if at < 0 else at
+            for c in range(k):
+                out[a, at, c] = number
+
+
+@kernel(grain=65536)
+def fill_where(out, mask, value):
+    """out (m, k) C; mask (m,) bool: the rows where mask holds become value."""
+    m, k = out.shape
+    number = out.dtype.type(value)
+    for a in prange(m):
+        if mask[a]:
+            for c in range(k):
+                out[a, c] = number
+
+
 @kernel(grain=65536, outputs=2)
 def gather(out, bad, x, index):
     """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c]."""
