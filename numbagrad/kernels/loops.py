@@ -361,6 +361,7 @@ class ElementwiseKernel:
         costly = any(node.op in _COSTLY for node in nodes)
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
         self._entries: dict[Any, Any] = {}
+        self._small: dict[Any, Any] = {}  # loop nests of small arrays met before
 
     def __repr__(self) -> str:
         return f"<elementwise {self.__doc__}>"
@@ -405,8 +406,23 @@ class ElementwiseKernel:
         (result,) = dispatcher.overloads.values()
         return result.entry_point
 
+    def strided(self, dtypes: tuple[Any, ...], arrays: list, parallel: bool = False) -> Any:
+        """The compiled loop nest for arrays of these shapes and strides, and its plan."""
+        shape = arrays[0].shape
+        strides = tuple([_broadcast_strides(a, shape) for a in arrays])
+        plan, pattern, rows = _plan(shape, strides)
+        return self.entry(dtypes, pattern, parallel and rows > 1), plan
+
     def __call__(self, *args: Any) -> None:
         """Run on host arrays of any strides: outputs, then operands."""
+        key = tuple(
+            [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in args]
+        )
+        small = self._small.get(key)
+        if small is not None:
+            entry, plan = small
+            entry(plan, *args)
+            return
         out = args[0]
         size = out.size
         if size == 0:
@@ -420,9 +436,10 @@ class ElementwiseKernel:
             if size < self.grain or parallel:
                 self.entry(dtypes, None, parallel)(*args)
                 return
-        strides = tuple([_broadcast_strides(a, shape) for a in arrays])
-        plan, pattern, rows = _plan(shape, strides)
-        self.entry(dtypes, pattern, parallel and rows > 1)(plan, *args)
+        entry, plan = self.strided(dtypes, arrays, parallel)
+        entry(plan, *args)
+        if size < self.grain and len(self._small) < 512:
+            self._small[key] = (entry, plan)
 
 
 def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -156,6 +156,7 @@ class PointwiseOp:
             self.defaults = function.__defaults__ or ()
         self.fast: dict[Any, Any] = {}
         self.plans: dict[tuple[bool, ...], SavePlan] = {}
+        self.nests: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     # -- the formula and its gradients, read when first needed ------------------------------------
 
@@ -250,7 +251,9 @@ class PointwiseOp:
                 f"got {len(args)}."
             )
         if not machine.recording:
-            out = self._equal_shapes(args)
+            out = self._equal_shapes(args) if len(args) > 2 else None
+            if out is None:
+                out = self._seen_before(args)
             if out is not None:
                 return out
         args = tuple([self._checked(i, a) for i, a in enumerate(args)])
@@ -265,11 +268,42 @@ class PointwiseOp:
         out = wrap(machine.empty(shape, out_dtype.numpy, device), out_dtype)
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
-        if grad_mode.enabled and out_dtype.is_floating_point:
+        self._remember(args, out, operands)
+        self._record_if_needed(args, out)
+        return out
+
+    def _seen_before(self, args: tuple) -> Tensor | None:
+        """The result for small operands whose shapes, strides and dtypes have come before.
+
+        Planning a loop nest costs 10 us; a model meets the same few again and again.
+        """
+        key = _layout(args)
+        found = self.nests.get(key)
+        if found is None:
+            return None
+        entry, plan, shape, dtype = found
+        out = wrap(empty(shape, dtype.numpy), dtype)
+        entry(plan, out._array, *[a._array if isinstance(a, Tensor) else a for a in args])
+        self._record_if_needed(args, out)
+        return out
+
+    def _remember(self, args: tuple, out: Tensor, operands: list) -> None:
+        """Keep the loop nest of this call for ``_seen_before``."""
+        if machine.recording or not 0 < out._array.size < self.kernel.grain:
+            return
+        if len(self.nests) >= 512:
+            self.nests.clear()
+        key = _layout(args)
+        arrays = [out._array, *[a for a in operands if type(a) is np.ndarray]]
+        types = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in operands])
+        entry, plan = self.kernel.strided((out._array.dtype, *types), arrays)
+        self.nests[key] = (entry, plan, out._array.shape, out._dtype)
+
+    def _record_if_needed(self, args: tuple, out: Tensor) -> None:
+        if grad_mode.enabled and out._dtype.is_floating_point:
             edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
             if any([e is not None for e in edges]):
                 self.record(args, edges, out)
-        return out
 
     def _equal_shapes(self, args: tuple) -> Tensor | None:
         """The result where every tensor is contiguous and of one shape, else None."""
@@ -294,10 +328,7 @@ class PointwiseOp:
         if not entry(out_array, *arrays):
             return None
         out = wrap(out_array, out_dtype)
-        if floating and grad_mode.enabled:
-            edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
-            if any([e is not None for e in edges]):
-                self.record(args, edges, out)
+        self._record_if_needed(args, out)
         return out
 
     def result_dtype(self, args: tuple) -> DType:
@@ -390,6 +421,16 @@ class PointwiseOp:
         function.__doc__ = self.__doc__
         function.op = op  # type: ignore[attr-defined]
         return function
+
+
+def _layout(args: tuple) -> tuple:
+    """What decides the loop nest: dtype, shape and strides of each operand."""
+    return tuple(
+        [
+            (a._dtype, a._array.shape, a._array.strides) if isinstance(a, Tensor) else type(a)
+            for a in args
+        ]
+    )
 
 
 def _never(*args: Any) -> bool:
