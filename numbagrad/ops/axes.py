@@ -229,7 +229,8 @@ class Pick(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, indices: Tensor, form: tuple[int, int, int]) -> Tensor:
-        ctx.indices, ctx.form, ctx.shape = indices, form, x._array.shape
+        ctx.form, ctx.shape = form, x._array.shape
+        ctx.save(indices)
         outer, _, inner = form
         out = new_empty(indices._array.shape, x._dtype, x._device)
         which = contiguous(indices)._array.reshape((outer, -1, inner)) if out._array.size else None
@@ -240,7 +241,8 @@ class Pick(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return Place.apply(g, ctx.indices, ctx.form, ctx.shape)
+        (indices,) = ctx.saved_tensors
+        return Place.apply(g, indices, ctx.form, ctx.shape)
 
 
 class Place(Op):
@@ -250,7 +252,8 @@ class Place(Op):
     def forward(
         ctx: Any, x: Tensor, indices: Tensor, form: tuple[int, int, int], shape: tuple[int, ...]
     ) -> Tensor:
-        ctx.indices, ctx.form = indices, form
+        ctx.form = form
+        ctx.save(indices)
         outer, _, inner = form
         out = new_empty(shape, x._dtype, x._device)
         if out._array.size:
@@ -262,4 +265,5 @@ class Place(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        return Pick.apply(g, ctx.indices, ctx.form)
+        (indices,) = ctx.saved_tensors
+        return Pick.apply(g, indices, ctx.form)

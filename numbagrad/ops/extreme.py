@@ -99,12 +99,13 @@ class Max(Op):
     def forward(ctx: Any, x: Tensor, where: Axes, kernel: Any) -> tuple:
         ctx.axes = where
         values, indices = find(x, where, kernel)
-        ctx.indices = indices
+        ctx.save(indices)
         return values, indices
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
-        return Place.apply(g, ctx.indices, ctx.axes.groups[0], ctx.axes.shape)
+        (indices,) = ctx.saved_tensors
+        return Place.apply(g, indices, ctx.axes.groups[0], ctx.axes.shape)
 
 
 class Min(Max):

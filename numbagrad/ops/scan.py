@@ -101,7 +101,8 @@ class _Running(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
-        return Place.apply(g, ctx.indices, ctx.form, g._array.shape)
+        (indices,) = ctx.saved_tensors
+        return Place.apply(g, indices, ctx.form, g._array.shape)
 
 
 class CumMax(_Running):
@@ -112,8 +113,9 @@ class CumMax(_Running):
     @staticmethod
     def forward(ctx: Any, x: Tensor, form: Any) -> tuple:
         ctx.form = form
-        values, ctx.indices = CumMax.of(x, form)
-        return values, ctx.indices
+        values, indices = CumMax.of(x, form)
+        ctx.save(indices)
+        return values, indices
 
 
 class CumMin(_Running):
@@ -124,8 +126,9 @@ class CumMin(_Running):
     @staticmethod
     def forward(ctx: Any, x: Tensor, form: Any) -> tuple:
         ctx.form = form
-        values, ctx.indices = CumMin.of(x, form)
-        return values, ctx.indices
+        values, indices = CumMin.of(x, form)
+        ctx.save(indices)
+        return values, indices
 
 
 class Running(NamedTuple):

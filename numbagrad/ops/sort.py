@@ -92,16 +92,19 @@ class Sort(Op):
         outer, _, inner = form
         if 0 in shape:
             values = new_empty(shape, x._dtype, x._device)
-            ctx.indices = new_empty(shape, dtypes.int64, x._device)
-            return values, ctx.indices
+            indices = new_empty(shape, dtypes.int64, x._device)
+            ctx.save(indices)
+            return values, indices
         k = values_per_row(shape, outer * inner)
         values, places, _ = _ordered(x, form, k, descending, top)
-        ctx.indices = _unrows(places, x, form, shape)
-        return _unrows(values, x, form, shape), ctx.indices
+        indices = _unrows(places, x, form, shape)
+        ctx.save(indices)
+        return _unrows(values, x, form, shape), indices
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
-        return Place.apply(g, ctx.indices, ctx.form, ctx.shape)
+        (indices,) = ctx.saved_tensors
+        return Place.apply(g, indices, ctx.form, ctx.shape)
 
 
 class TopK(Sort):

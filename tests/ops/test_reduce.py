@@ -127,6 +127,14 @@ def test_ties_of_max_along_a_dim_go_to_the_first():
     assert x.grad.tolist() == [[0.0, 1.0, 0.0]]
 
 
+def test_indices_changed_before_backward_are_noticed():
+    for call in (lambda x: x.max(0), lambda x: x.sort(), lambda x: x.cummax(0)):
+        values, indices = call(tensor([1.0, 2.0], requires_grad=True))
+        indices.add_(100)
+        with pytest.raises(ng.errors.VersionError):
+            values.sum().backward()
+
+
 def test_nan_is_the_extreme_and_gets_the_gradient():
     x = tensor([1.0, np.nan, 3.0], requires_grad=True)
     out = x.max()
