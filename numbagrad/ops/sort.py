@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,7 +96,7 @@ class Sort(Op):
             indices = new_empty(shape, dtypes.int64, x._device)
             ctx.save(indices)
             return values, indices
-        k = values_per_row(shape, outer * inner)
+        k = math.prod(shape) // (outer * inner)
         values, places, _ = _ordered(x, form, k, descending, top)
         indices = _unrows(places, x, form, shape)
         ctx.save(indices)
@@ -109,14 +110,6 @@ class Sort(Op):
 
 class TopK(Sort):
     """The k largest or smallest along one dim, with their indices."""
-
-
-def values_per_row(shape: tuple[int, ...], rows: int) -> int:
-    """How many of ``shape``'s elements fall to each of ``rows``."""
-    count = 1
-    for size in shape:
-        count *= size
-    return count // rows
 
 
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
