@@ -47,6 +47,9 @@ class OpNode(Recorded):
         return result if type(result) is tuple else (result,)
 
 
+_NEEDS_NOTHING = (False,) * 64
+
+
 class Op:
     """A built-in differentiable operation: static ``forward(ctx, *args)`` and ``backward``.
 
@@ -74,9 +77,12 @@ class Op:
     def apply(cls, *args: Any) -> Any:
         """Run forward; record it when a Tensor among ``args`` needs a gradient."""
         ctx = _new(cls._node_type)
+        if not grad_mode.enabled:
+            ctx.needs_input_grad = _NEEDS_NOTHING[: len(args)]
+            return cls.forward(ctx, *args)
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
         needs = ctx.needs_input_grad = tuple([e is not None for e in edges])
-        if True in needs and grad_mode.enabled:
+        if True in needs:
             grad_mode.enabled = False
             try:
                 result = cls.forward(ctx, *args)
@@ -96,12 +102,7 @@ class Op:
                 Recorded.save(ctx, tuple(values))
                 ctx._to_save = ()
             return result
-        recording = grad_mode.enabled
-        grad_mode.enabled = False
-        try:
-            return cls.forward(ctx, *args)
-        finally:
-            grad_mode.enabled = recording
+        return cls.forward(ctx, *args)
 
 
 # -- allocation and launches -----------------------------------------------------------------------

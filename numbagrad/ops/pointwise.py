@@ -319,7 +319,7 @@ class PointwiseOp:
             )
             types = tuple([getattr(k, "numpy", k) for k in key])
             found = self.prepare(key, operands, types)
-        entry, out_dtype, numpy_dtype, floating = found
+        entry, out_dtype, numpy_dtype, _ = found
         arrays = [a._array if isinstance(a, Tensor) else a for a in args]
         shapes = [a.shape for a in arrays if type(a) is np.ndarray]
         if len(shapes) > 1 and any([s != shapes[0] for s in shapes]):
