@@ -282,12 +282,15 @@ def doubled(value: Any) -> Any:
 # ---------------------------------------------------------------- gradients
 
 
+TIGHT = {"rtol": 1e-5, "atol": 1e-6}  # the defaults let a thousandth pass
+
+
 @rows(differentiable)
 def test_gradient(case: Case) -> None:
     """The gradient is what central differences measure."""
     for call in case.calls("float64", "plain", "broadcast", "scalar"):
         function, inputs = as_function_of_floats(case, call)
-        assert ng.autograd.gradcheck(function, inputs), f"{case.name} {call}"
+        assert ng.autograd.gradcheck(function, inputs, **TIGHT), f"{case.name} {call}"
 
 
 @rows(lambda case: differentiable(case) and case.orders >= 2)
@@ -297,7 +300,7 @@ def test_second_gradient(case: Case) -> None:
     chosen = [*plain[:2], *case.calls("float64", "broadcast")[:1]]
     for call in chosen or case.calls("float64", "scalar")[:1]:
         function, inputs = as_function_of_floats(case, call)
-        assert ng.autograd.gradgradcheck(function, inputs), f"{case.name} {call}"
+        assert ng.autograd.gradgradcheck(function, inputs, **TIGHT), f"{case.name} {call}"
 
 
 @rows(differentiable)
