@@ -9,6 +9,7 @@ written in the order of their index, whatever the number of threads. Start readi
 from __future__ import annotations
 
 import numba
+import numpy as np
 from numba import prange
 
 from ..machine import kernel
@@ -45,17 +46,24 @@ def take(out, bad, x, index, wrap, skip):
     if bad[0] >= 0:
         return
     zero = x.dtype.type(0)
-    for row in prange(n * j):
-        a = row // j
-        b = row - a * j
-        at = index[b]
-        at = at + m if at < 0 else at
-        if at == skip:
-            for c in range(k):
-                out[a, b, c] = zero
-        else:
-            for c in range(k):
-                out[a, b, c] = x[a, at, c]
+    if k == 1:  # rows of one element: finding a row would cost more than copying it
+        for a in prange(n):
+            for b in range(j):
+                at = index[b]
+                at = at + m if at < 0 else at
+                out[a, b, 0] = zero if at == skip else x[a, np.uintp(at), 0]
+    else:
+        for row in prange(n * j):
+            a = row // j
+            b = row - a * j
+            at = index[b]
+            at = at + m if at < 0 else at
+            if at == skip:
+                for c in range(k):
+                    out[a, b, c] = zero
+            else:
+                for c in range(k):
+                    out[a, b, c] = x[a, at, c]
 
 
 @kernel(grain=65536, outputs=2)
@@ -77,7 +85,8 @@ def add_at(out, bad, x, index, wrap, skip):
             at = index[b]
             at = at + m if at < 0 else at
             if at != skip:
-                for c in range(start, stop):
+                for i in range(start, stop):
+                    c = np.uintp(i)  # a signed one might be negative, which costs the SIMD form
                     out[a, at, c] += x[a, b, c]
 
 
@@ -96,7 +105,8 @@ def put_at(out, bad, x, index, wrap):
         for b in range(index.size):
             at = index[b]
             at = at + m if at < 0 else at
-            for c in range(start, stop):
+            for i in range(start, stop):
+                c = np.uintp(i)
                 out[a, at, c] = x[a, b, c]
 
 
@@ -135,11 +145,16 @@ def gather(out, bad, x, index):
     bad[0] = _first_bad(index.reshape(-1), m, False)
     if bad[0] >= 0:
         return
-    for row in prange(n * j):
-        a = row // j
-        b = row - a * j
-        for c in range(k):
-            out[a, b, c] = x[a, index[a, b, c], c]
+    if k == 1:
+        for a in prange(n):
+            for b in range(j):
+                out[a, b, 0] = x[a, np.uintp(index[a, b, 0]), 0]
+    else:
+        for row in prange(n * j):
+            a = row // j
+            b = row - a * j
+            for c in range(k):
+                out[a, b, c] = x[a, np.uintp(index[a, b, c]), c]
 
 
 @kernel(grain=65536, outputs=2)
@@ -152,7 +167,7 @@ def scatter(out, bad, x, index):
     for a in prange(n):
         for b in range(index.shape[1]):
             for c in range(k):
-                out[a, index[a, b, c], c] = x[a, b, c]
+                out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
 
 
 @kernel(grain=65536, outputs=2)
@@ -165,7 +180,7 @@ def scatter_add(out, bad, x, index):
     for a in prange(n):
         for b in range(index.shape[1]):
             for c in range(k):
-                out[a, index[a, b, c], c] += x[a, b, c]
+                out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
 
 
 @kernel(outputs=2)

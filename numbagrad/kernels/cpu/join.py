@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import prange
 
 from ..machine import kernel
@@ -13,4 +14,5 @@ def place(out, x, start):
     n, v = x.shape
     for i in prange(n):
         for j in range(v):
-            out[i, start + j] = x[i, j]
+            # unsigned: a place that might be negative keeps LLVM from vectorising
+            out[i, np.uintp(start + j)] = x[i, j]

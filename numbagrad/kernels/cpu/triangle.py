@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import prange
 
 from ..machine import kernel
@@ -18,5 +19,6 @@ def triangle(out, x, diagonal, upper):
         edge = min(max(i + diagonal + (0 if upper else 1), 0), m)
         for j in range(edge):
             out[k, i, j] = zero if upper else x[k, i, j]
-        for j in range(edge, m):
+        for at in range(edge, m):
+            j = np.uintp(at)  # a signed one might be negative, which costs the SIMD form
             out[k, i, j] = x[k, i, j] if upper else zero
