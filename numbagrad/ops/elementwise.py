@@ -392,9 +392,6 @@ def _operator(formula: Any) -> Any:
     return _binary(formula.op, operator=True)
 
 
-_mod = _operator(f.Remainder)
-
-
 OPERATORS: dict[str, Any] = {
     "__add__": _operator(f.Add),
     "__radd__": _operator(f.Add),
@@ -406,11 +403,12 @@ OPERATORS: dict[str, Any] = {
     "__rtruediv__": _reflected(f.Div.op.binary),
     "__floordiv__": _operator(f.FloorDivide),
     "__rfloordiv__": _reflected(f.FloorDivide.op.binary),
-    "__mod__": _mod,
-    "__rmod__": _reflected(_mod),
+    "__mod__": _operator(f.Remainder),
+    "__rmod__": _reflected(f.Remainder.op.binary),
     "__pow__": pow,
     "__rpow__": _reflected(f.Pow.op.binary),
     "__neg__": neg,
+    "__pos__": lambda x: x,
     "__abs__": abs,
     "__eq__": _operator(f.Eq),
     "__ne__": _operator(f.Ne),

@@ -45,7 +45,7 @@ def _operator(name: str, function: object) -> object:
     """``function`` as an operator: foreign operands are handed back to Python."""
     if getattr(function, "__name__", "") == "binary":  # it hands foreign operands back itself
         return function
-    if name in ("__neg__", "__abs__", "__invert__", "__getitem__", "__setitem__"):
+    if name in ("__neg__", "__pos__", "__abs__", "__invert__", "__getitem__", "__setitem__"):
         return function
 
     def operator(x: Tensor, y: object) -> object:
