@@ -440,7 +440,7 @@ def test_aliases_are_the_function(case: Case) -> None:
         assert_equal(getattr(ng, alias)(*args, **kwargs), truth, 0, 0, alias)
         if case.method_name:
             assert_equal(getattr(args[0], alias)(*args[1:], **kwargs), truth, 0, 0, alias)
-        if case.inplace:
+        if hasattr(ng.Tensor, f"{alias}_"):
             copy = args[0].clone()
             assert getattr(copy, f"{alias}_")(*args[1:], **kwargs) is copy
             assert_equal(copy, truth, 0, 0, f"{alias}_")

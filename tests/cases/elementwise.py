@@ -467,7 +467,7 @@ OPERATORS = [
 ]
 
 
-def _conversion(name: str, dtype: str, result: Any) -> Case:
+def _conversion(name: str, dtype: str, result: Any, **options: Any) -> Case:
     return unary(
         name,
         lambda x: x.astype(dtype),
@@ -476,6 +476,7 @@ def _conversion(name: str, dtype: str, result: Any) -> Case:
         result=result,
         special=False,
         orders=2 if dtype == "float64" else 0,
+        **options,
     )
 
 
@@ -486,7 +487,7 @@ CONVERSIONS = [
     _conversion("int", "int32", lambda _: "int32"),
     _conversion("short", "int16", lambda _: "int16"),
     _conversion("char", "int8", lambda _: "int8"),
-    _conversion("byte", "uint8", lambda _: "uint8"),
+    _conversion("byte", "uint8", lambda _: "uint8", domain=(0, 5)),  # below 0 C leaves it open
     _conversion("bool", "bool", boolean),
     Case(
         "to",
