@@ -31,7 +31,7 @@ grad_mode = _GradMode()
 """Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly``."""
 
 ONE_OUTPUT: set[type] = set()
-"""Node classes with one output whose ``run_one`` backward may call directly."""
+"""Node classes with one output whose ``_run_one`` backward may call directly."""
 
 next_sequence = itertools.count(1).__next__
 
@@ -121,27 +121,27 @@ class Rare:
 class Node:
     """A recorded operation: where its inputs came from and what its gradient needs.
 
-    edges: per input None, a Node (its only output) or an Edge. saved: tensors, numbers and saved
+    _edges: per input None, a Node (its only output) or an Edge. saved: tensors, numbers and saved
     outputs; None once the graph is freed.
     """
 
     if not TYPE_CHECKING:  # the commonest node has slots of its own
         __slots__ = ()
-    edges: tuple[Any, ...] = ()
-    sequence: int = 0
-    outputs: int = 1
-    saved: tuple[Any, ...] | None = ()
-    rare: Rare | None = None
-    where: Location | None = None
-    hooks: Hooks | None = None
+    _edges: tuple[Any, ...] = ()
+    _sequence: int = 0
+    _outputs: int = 1
+    _saved: tuple[Any, ...] | None = ()
+    _rare: Rare | None = None
+    _where: Location | None = None
+    _hooks: Hooks | None = None
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
         """Gradients of the inputs, one per edge (None allowed), from those of the outputs."""
         raise NotImplementedError
 
-    def run_one(self, grad: Any) -> Sequence[Any]:
-        """``run`` for a simple node."""
-        return self.run([grad])
+    def _run_one(self, grad: Any) -> Sequence[Any]:
+        """``_run`` for a simple node."""
+        return self._run([grad])
 
     def name(self) -> str:
         """The name shown in ``grad_fn=<...>``."""
@@ -150,11 +150,11 @@ class Node:
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """The nodes that the inputs came from, with the number of their output."""
-        return tuple((None, 0) if e is None else split_edge(e) for e in self.edges)
+        return tuple((None, 0) if e is None else split_edge(e) for e in self._edges)
 
-    def save(self, values: tuple[Any, ...]) -> None:
+    def _save(self, values: tuple[Any, ...]) -> None:
         """Keep ``values`` for backward, with the versions that tensors among them have now."""
-        self.saved = values
+        self._saved = values
         versions = [0] * len(values)
         moved = False
         for i, value in enumerate(values):
@@ -163,13 +163,13 @@ class Node:
                 versions[i] = counter.value
                 moved = True
         if moved:
-            self.rare = self.rare or Rare()
-            self.rare.versions = tuple(versions)
-        self.where = user_location(2)
+            self._rare = self._rare or Rare()
+            self._rare.versions = tuple(versions)
+        self._where = user_location(2)
 
-    def unpack(self) -> list[Any]:
+    def _unpack(self) -> list[Any]:
         """The saved values, after checking that none was changed or freed."""
-        saved = self.saved
+        saved = self._saved
         if saved is None:
             raise GraphFreedError(
                 f"{self.name()}: Trying to backward through the graph a second time (or to read "
@@ -182,7 +182,7 @@ class Node:
                 continue
             counter = value._counter
             if counter is not None:
-                versions = None if self.rare is None else self.rare.versions
+                versions = None if self._rare is None else self._rare.versions
                 expected = 0 if versions is None else versions[i]
                 if counter.value != expected:
                     self._fail_version(value, counter, expected)
@@ -195,30 +195,30 @@ class Node:
             f"{self.name()}: one of the variables needed for gradient computation has been "
             f"modified by an inplace operation: a tensor of shape {list(value.shape)} is at "
             f"version {counter.value}; expected version {expected}. It was saved by {self.name()} "
-            f"at {show_location(self.where)} and changed at {show_location(counter.where)}. Change "
+            f"at {show_location(self._where)} and changed at {show_location(counter.where)}. Change "
             f"a clone instead, or change it after backward."
         )
 
-    def _hooks(self) -> Hooks:
-        if self.hooks is None:
-            self.hooks = Hooks()
-        return self.hooks
+    def _made_hooks(self) -> Hooks:
+        if self._hooks is None:
+            self._hooks = Hooks()
+        return self._hooks
 
     def register_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_inputs, grad_outputs)`` after this node; it may return new ones."""
-        return RemovableHandle(self._hooks().after, hook)
+        return RemovableHandle(self._made_hooks().after, hook)
 
     def register_prehook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad_outputs)`` before this node; it may return new ones."""
-        return RemovableHandle(self._hooks().before, hook)
+        return RemovableHandle(self._made_hooks().before, hook)
 
-    def retain(self, index: int, tensor: Any) -> None:
+    def _retain(self, index: int, tensor: Any) -> None:
         """Let the gradient of output ``index`` be kept in ``tensor.grad``."""
-        self._hooks().retained[index] = weakref.ref(tensor)
+        self._made_hooks().retained[index] = weakref.ref(tensor)
 
-    def add_tensor_hook(self, index: int, hook: Callable) -> RemovableHandle:
+    def _add_tensor_hook(self, index: int, hook: Callable) -> RemovableHandle:
         """Call ``hook(grad)`` with the gradient of output ``index``; it may return a new one."""
-        return RemovableHandle(self._hooks().tensor.setdefault(index, {}), hook)
+        return RemovableHandle(self._made_hooks().tensor.setdefault(index, {}), hook)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -245,7 +245,7 @@ class SavedOutput:
         """The output again, as a tensor made by ``node``."""
         output = self.template._bare_alias()
         if self.index >= 0:
-            output._edge = node if node.outputs == 1 else Edge(node, self.index)
+            output._edge = node if node._outputs == 1 else Edge(node, self.index)
         return output
 
 
@@ -253,7 +253,7 @@ class AccumulateGrad(Node):
     """The end of the tape at a leaf: adds the gradient to ``leaf.grad``."""
 
     def __init__(self, leaf: Any):
-        self.sequence = next_sequence()
+        self._sequence = next_sequence()
         self._leaf = weakref.ref(leaf)
 
     @property
@@ -274,8 +274,8 @@ class AccumulateGrad(Node):
             leaf._grad = held + grads[0]
         else:
             held._add_in_place(grads[0])
-        if self.hooks is not None:
-            for hook in list(self.hooks.after.values()):
+        if self._hooks is not None:
+            for hook in list(self._hooks.after.values()):
                 hook(leaf)
 
 
@@ -343,7 +343,7 @@ def _reachable(roots: list[Node]) -> list[Node]:
     seen = set(roots)
     stack = list(seen)
     while stack:
-        for edge in stack.pop().edges:
+        for edge in stack.pop()._edges:
             if edge is not None:
                 node = edge.node if type(edge) is Edge else edge
                 if node not in seen:
@@ -353,7 +353,7 @@ def _reachable(roots: list[Node]) -> list[Node]:
 
 
 def _by_sequence(node: Node) -> int:
-    return node.sequence
+    return node._sequence
 
 
 def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
@@ -361,7 +361,7 @@ def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
     needed: set[Node] = set()
     for node in reversed(order):
         if node in targets or any(
-            (e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None
+            (e.node if type(e) is Edge else e) in needed for e in node._edges if e is not None
         ):
             needed.add(node)
     return needed
@@ -399,12 +399,12 @@ def run_backward(
             held = take(node, None)
             if held is None or (needed is not None and node not in needed):
                 continue
-            if needed is None and node.hooks is None and type(node) in one_output:
-                results = node.run_one(held)
+            if needed is None and node._hooks is None and type(node) in one_output:
+                results = node._run_one(held)
             else:
-                grads = held if node.outputs > 1 else [held]
+                grads = held if node._outputs > 1 else [held]
                 held = grad = None
-                if node.hooks is not None or node in wanted:
+                if node._hooks is not None or node in wanted:
                     grads = _before(node, grads, wanted.get(node))
                 if type(node) is AccumulateGrad:
                     if accumulate and grads[0] is not None:
@@ -412,16 +412,16 @@ def run_backward(
                     continue
                 if needed is not None and not _continues(node, needed):
                     continue
-                results = node.run(grads)
-                if node.hooks is not None and node.hooks.after:
-                    results = _after(node.hooks, results, grads)
+                results = node._run(grads)
+                if node._hooks is not None and node._hooks.after:
+                    results = _after(node._hooks, results, grads)
                 del grads
             held = None
             if anomaly:
                 _check_finite(node, results)
-            if not retain_graph and node.saved:
-                node.saved = None
-            for edge, grad in zip(node.edges, results):  # noqa: B905  strict costs 90 ns
+            if not retain_graph and node._saved:
+                node._saved = None
+            for edge, grad in zip(node._edges, results):  # noqa: B905  strict costs 90 ns
                 if edge is None or grad is None:
                     continue
                 if type(edge) is Edge:
@@ -445,7 +445,7 @@ def run_backward(
 
 
 def _continues(node: Node, needed: set[Node]) -> bool:
-    return any((e.node if type(e) is Edge else e) in needed for e in node.edges if e is not None)
+    return any((e.node if type(e) is Edge else e) in needed for e in node._edges if e is not None)
 
 
 def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
@@ -454,7 +454,7 @@ def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
         node, index = edge.node, edge.index
         grads = pending.get(node)
         if grads is None:
-            grads = pending[node] = [None] * node.outputs
+            grads = pending[node] = [None] * node._outputs
         grads[index] = grad if grads[index] is None else grads[index] + grad
         return
     held = pending.get(edge)
@@ -463,7 +463,7 @@ def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
 
 def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:
     """Run the hooks before a node; note the gradients that somebody asked for."""
-    hooks = node.hooks or Hooks()
+    hooks = node._hooks or Hooks()
     for index, by_id in hooks.tensor.items():
         for hook in list(by_id.values()):
             if grads[index] is not None:
@@ -499,7 +499,7 @@ def _check_finite(node: Node, results: Sequence[Any]) -> None:
         if result is not None and bool((result != result).any()):
             raise GradError(
                 f"{node.name()}: returned nan values in its gradient {index}. The forward "
-                f"operation ran at {show_location(getattr(node, 'where', None))}."
+                f"operation ran at {show_location(getattr(node, '_where', None))}."
             )
 
 

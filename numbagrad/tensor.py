@@ -369,7 +369,7 @@ class Tensor:
             )
         if not self.is_leaf and not self._retain:
             node, index = split_edge(self._edge)
-            node.retain(index, self)
+            node._retain(index, self)
             self._retain = True
 
     @property
@@ -384,7 +384,7 @@ class Tensor:
                 "register_hook: cannot register a hook on a tensor that doesn't require gradient."
             )
         node, index = split_edge(self._edge)
-        return node.add_tensor_hook(index, hook)
+        return node._add_tensor_hook(index, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf."""

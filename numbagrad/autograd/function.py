@@ -29,10 +29,10 @@ class Recorded(Node):
 
     def _attach(self, outputs: Sequence[Any], edges: tuple[Any, ...], skip: Any = ()) -> None:
         """Make this node the origin of the floating tensors among ``outputs``."""
-        self.edges = edges
-        self.sequence = next_sequence()
-        self.outputs = len(outputs)
-        single = self.outputs == 1
+        self._edges = edges
+        self._sequence = next_sequence()
+        self._outputs = len(outputs)
+        single = self._outputs == 1
         for index, output in enumerate(outputs):
             if (
                 isinstance(output, Tensor)
@@ -77,13 +77,13 @@ class _Refusal(Node):
     """Raises when a gradient is asked for through something that has none on the tape."""
 
     def __init__(self, message: str, edges: tuple[Any, ...], label: str):
-        self.message, self.edges, self.label = message, edges, label
-        self.sequence = next_sequence()
+        self.message, self._edges, self.label = message, edges, label
+        self._sequence = next_sequence()
 
     def name(self) -> str:
         return self.label
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
         raise GradError(self.message)
 
 
@@ -125,7 +125,7 @@ class FunctionCtx(Recorded):
         if not self._finished:
             return self._to_save or ()
         values = []
-        for value in self.unpack():
+        for value in self._unpack():
             if type(value) is _Intermediate:
                 value = self._restore_intermediate(value.tensor)
             values.append(value)
@@ -140,7 +140,7 @@ class FunctionCtx(Recorded):
             f"{list(tensor.shape)} that forward computed and saved. The tape does not know how it "
             f"depends on the inputs. Return it from forward as a further output, compute it "
             f"again in backward, or call ctx.mark_non_differentiable on it if it is a constant.",
-            self.edges,
+            self._edges,
             "SavedIntermediate",
         )
         return alias
@@ -215,7 +215,7 @@ class FunctionCtx(Recorded):
         self._attach(outputs, edges, self._non_differentiable)
         saved = self._to_save
         if saved:
-            self.save(tuple([self._keep(t, args, outputs) for t in saved]))
+            self._save(tuple([self._keep(t, args, outputs) for t in saved]))
         self._to_save = None
         self._input_meta = [
             (a._array.shape, a._dtype) if isinstance(a, Tensor) else None for a in args
@@ -249,7 +249,7 @@ class FunctionCtx(Recorded):
 
     # -- backward --------------------------------------------------------------------------------
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
         """Call backward and check what it returns."""
         function = self._function
         if function.backward is Function.backward:
@@ -287,7 +287,7 @@ class FunctionCtx(Recorded):
                 f"from None at position {index + 1}, but the corresponding forward input was not a "
                 f"Tensor. Return None there."
             )
-        if self.edges[index] is None:
+        if self._edges[index] is None:
             return None
         if not isinstance(grad, Tensor):
             raise TypeError(
@@ -451,7 +451,7 @@ def once_differentiable(backward: Callable) -> Callable:
         refusal = _Refusal(
             f"{ctx.name()}: trying to differentiate twice a function that was marked with "
             f"@once_differentiable.",
-            tuple(g._edge for g in tracked) + ctx.edges,
+            tuple(g._edge for g in tracked) + ctx._edges,
             "OnceDifferentiable",
         )
         many = isinstance(results, tuple)

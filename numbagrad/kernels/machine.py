@@ -116,15 +116,15 @@ class Kernel:
         return self._parallel
 
     def __call__(self, *args: Any) -> None:
-        """Run on host arrays, with threads when there is enough work."""
-        if (
-            self.grain is not None
-            and max([a.size for a in args if type(a) is np.ndarray]) >= self.grain
-        ):
-            # On one thread too: LLVM orders the sums of the two compilations differently.
-            (self._parallel or self.parallel)(*args)
-        else:
-            (self._serial or self.serial)(*args)
+        """Run on host arrays; with threads when there is enough work."""
+        grain = self.grain
+        if grain is not None:
+            for a in args:
+                if type(a) is np.ndarray and a.size >= grain:
+                    # On one thread too: LLVM orders the sums of the two compilations differently.
+                    (self._parallel or self.parallel)(*args)
+                    return
+        (self._serial or self.serial)(*args)
 
     def cuda(self, function: Any) -> Any:
         """Register ``function``, a ``@cuda.jit`` kernel, as the twin that runs on a GPU."""

@@ -39,9 +39,9 @@ class OpNode(Recorded):
     @property
     def saved_tensors(self) -> list[Any]:
         """What ``save`` kept, in order."""
-        return self.unpack()
+        return self._unpack()
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
         """The op's backward on gradients of all outputs."""
         result = self._op.backward(self, *self._materialised(grads))
         return result if type(result) is tuple else (result,)
@@ -99,7 +99,7 @@ class Op:
                             value = SavedOutput(output, index if output._edge is not None else -1)
                             break
                     values.append(value)
-                Recorded.save(ctx, tuple(values))
+                Recorded._save(ctx, tuple(values))
                 ctx._to_save = ()
             return result
         return cls.forward(ctx, *args)

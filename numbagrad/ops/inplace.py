@@ -127,14 +127,14 @@ def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
 
 def _save_original(x: Tensor, node: Any) -> None:
     """Where ``node`` has saved ``x``, which is about to change, let it keep a copy."""
-    saved = node.saved
+    saved = node._saved
     if not saved or not any([value is x for value in saved]):
         return
     original = new_empty(x._array.shape, x._dtype, x._device)
     machine.launch(copy_kernel, original._array, x._array)
     original._edge = x._edge
-    node.saved = tuple([original if value is x else value for value in saved])
-    rare = node.rare
+    node._saved = tuple([original if value is x else value for value in saved])
+    rare = node._rare
     if rare is not None and rare.versions is not None:
         pairs = zip(saved, rare.versions, strict=True)
         rare.versions = tuple([0 if value is x else version for value, version in pairs])

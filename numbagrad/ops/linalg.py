@@ -148,15 +148,15 @@ class Linear(Op):
             bias_edge = None if bias is None else bias._edge
             if edge is not None or weight_edge is not None or bias_edge is not None:
                 node = _new(cls._node_type)
-                node.edges = (edge, weight_edge, bias_edge)
+                node._edges = (edge, weight_edge, bias_edge)
                 node.needs_input_grad = (
                     edge is not None,
                     weight_edge is not None,
                     bias_edge is not None,
                 )
-                node.sequence = next_sequence()
+                node._sequence = next_sequence()
                 kept = None if weight_edge is None else x, None if edge is None else weight
-                Recorded.save(node, kept)
+                Recorded._save(node, kept)
                 out._edge = node
         return out
 

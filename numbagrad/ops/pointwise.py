@@ -76,23 +76,32 @@ class SavePlan:
 class PointwiseNode(Node):
     """A recorded elementwise op."""
 
-    __slots__ = ("__weakref__", "edges", "hooks", "plan", "rare", "saved", "sequence", "where")
+    __slots__ = (
+        "__weakref__",
+        "_edges",
+        "_hooks",
+        "_rare",
+        "_saved",
+        "_sequence",
+        "_where",
+        "plan",
+    )
     plan: SavePlan
-    rare: Rare | None
+    _rare: Rare | None
 
     def name(self) -> str:
         return self.plan.op.node_name
 
-    def run(self, grads: list[Any]) -> Sequence[Any]:
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
         """Apply the gradient formula of each input that needs one."""
-        return self.run_one(grads[0])
+        return self._run_one(grads[0])
 
-    def run_one(self, grad: Any) -> Sequence[Any]:
+    def _run_one(self, grad: Any) -> Sequence[Any]:
         """``run`` with the gradient of the only output."""
-        saved: Any = self.saved
-        rare = self.rare
+        saved: Any = self._saved
+        rare = self._rare
         if saved is None or rare is not None or not _never_changed(saved):
-            saved = self.unpack()
+            saved = self._unpack()
         results: list[Any] = []
         for rule in self.plan.rules:
             if rule is None:
@@ -376,23 +385,23 @@ class PointwiseOp:
     def record(self, args: tuple, edges: tuple, out: Tensor) -> None:
         """Put a node for ``out`` on the tape."""
         node = _new(PointwiseNode)
-        node.edges = edges
-        node.sequence = next_sequence()
-        node.hooks = node.rare = None
-        node.saved = ()
+        node._edges = edges
+        node._sequence = next_sequence()
+        node._hooks = node._rare = None
+        node._saved = ()
         plan = self.plans.get(tuple([e is not None for e in edges])) or self.plan(edges)
         node.plan = plan
         if not plan.nothing:
             saved = [a if k else None for a, k in zip(args, plan.keep, strict=True)]
             if plan.keep_out:
                 saved.append(SavedOutput(out, 0))
-            node.save(tuple(saved))
+            node._save(tuple(saved))
         shape = out._array.shape
         dtype = out._dtype
         for a in args:
             if isinstance(a, Tensor) and (a._array.shape != shape or a._dtype is not dtype):
-                node.rare = node.rare or Rare()
-                node.rare.meta = tuple(
+                node._rare = node._rare or Rare()
+                node._rare.meta = tuple(
                     [
                         (a._array.shape, a._dtype) if isinstance(a, Tensor) else ((), None)
                         for a in args
@@ -463,18 +472,18 @@ def _unary(op: PointwiseOp) -> Callable:
                     out._edge = None
                     return out
                 out._edge = node = _new(PointwiseNode)
-                node.edges = (edge,)
-                node.sequence = next_sequence()
-                node.hooks = node.rare = None
+                node._edges = (edge,)
+                node._sequence = next_sequence()
+                node._hooks = node._rare = None
                 node.plan = plan = plans.get(ONE) or op.plan((edge,))
                 if plan.nothing:
-                    node.saved = ()
+                    node._saved = ()
                 elif plan.keep_out or x._counter is not None:
                     saved = (x if plan.keep[0] else None,)
-                    node.save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
+                    node._save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
                 else:
-                    node.saved = (x,)
-                    node.where = user_location(2)
+                    node._saved = (x,)
+                    node._where = user_location(2)
                 return out
         return general((x,))
 
@@ -511,9 +520,9 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
                             out._edge = None
                             return out
                         out._edge = node = _new(PointwiseNode)
-                        node.edges = edges = (ex, ey)
-                        node.sequence = next_sequence()
-                        node.hooks = node.rare = None
+                        node._edges = edges = (ex, ey)
+                        node._sequence = next_sequence()
+                        node._hooks = node._rare = None
                         if ey is None:
                             plan = first = first or op.plan(edges)
                         elif ex is None:
@@ -522,20 +531,20 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
                             plan = both = both or op.plan(edges)
                         node.plan = plan
                         if plan.nothing:
-                            node.saved = ()
+                            node._saved = ()
                             return out
                         keep_x, keep_y = plan.keep
                         saved = (x if keep_x else None, y if keep_y else None)
                         if plan.keep_out or x._counter is not None or y._counter is not None:
-                            node.save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
+                            node._save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
                         else:
-                            node.saved = saved
+                            node._saved = saved
                             frame = getframe(1)
                             code = frame.f_code
                             if code.co_filename in OUR_FILES:
-                                node.where = user_location(2)
+                                node._where = user_location(2)
                             else:
-                                node.where = (code, frame.f_lasti)
+                                node._where = (code, frame.f_lasti)
                         return out
             elif type(y) in NUMBERS:
                 key = (dtype, type(y))

@@ -57,8 +57,8 @@ def seen(op: type[View], x: Tensor, array: Any, how: Any) -> Tensor:
     if grad_mode.enabled:
         node: Any = _new(op._node_type)
         out._edge = node
-        node.edges = (edge,)
-        node.sequence = next_sequence()
+        node._edges = (edge,)
+        node._sequence = next_sequence()
         node.how = how
     return out
 

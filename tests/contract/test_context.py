@@ -475,3 +475,25 @@ def test_C7_setup_context():
     x.grad = None
     Separate.apply(x).sum().backward()
     assert x.grad.tolist() == [24.0]
+
+
+def test_C5_no_attribute_name_is_taken_by_the_tape():
+    names = "edges sequence saved rare where hooks outputs run unpack retain save variable".split()
+
+    class Square(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            for name in names:
+                setattr(ctx, name, name)
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            assert all(getattr(ctx, name) == name for name in names)
+            (x,) = ctx.saved_tensors
+            return 2 * x * g
+
+    x = ng.tensor([3.0], requires_grad=True)
+    Square.apply(x).backward()
+    assert x.grad.item() == 6.0
