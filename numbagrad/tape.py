@@ -195,8 +195,8 @@ class Node:
             f"{self.name()}: one of the variables needed for gradient computation has been "
             f"modified by an inplace operation: a tensor of shape {list(value.shape)} is at "
             f"version {counter.value}; expected version {expected}. It was saved by {self.name()} "
-            f"at {show_location(self._where)} and changed at {show_location(counter.where)}. Change "
-            f"a clone instead, or change it after backward."
+            f"at {show_location(self._where)} and changed at {show_location(counter.where)}. "
+            f"Change a clone instead, or change it after backward."
         )
 
     def _made_hooks(self) -> Hooks:
