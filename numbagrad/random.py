@@ -118,7 +118,7 @@ def manual_seed(seed: int) -> Generator:
     """Seed the default generator, so that what follows is reproducible; returns it.
 
     >>> _ = manual_seed(0); x = rand(2)
-    >>> _ = manual_seed(0); bool((rand(2) == x).all())
+    >>> _ = manual_seed(0); (rand(2) == x).all().item()
     True
     """
     return default_generator.manual_seed(seed)

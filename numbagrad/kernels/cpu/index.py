@@ -164,10 +164,15 @@ def scatter(out, bad, x, index):
     bad[0] = _first_bad(index.reshape(-1), m, False)
     if bad[0] >= 0:
         return
-    for a in prange(n):
-        for b in range(index.shape[1]):
-            for c in range(k):
-                out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
+    if k == 1:
+        for a in prange(n):
+            for b in range(index.shape[1]):
+                out[a, np.uintp(index[a, b, 0]), 0] = x[a, b, 0]
+    else:
+        for a in prange(n):
+            for b in range(index.shape[1]):
+                for c in range(k):
+                    out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
 
 
 @kernel(grain=65536, outputs=2)
@@ -177,10 +182,15 @@ def scatter_add(out, bad, x, index):
     bad[0] = _first_bad(index.reshape(-1), m, False)
     if bad[0] >= 0:
         return
-    for a in prange(n):
-        for b in range(index.shape[1]):
-            for c in range(k):
-                out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
+    if k == 1:
+        for a in prange(n):
+            for b in range(index.shape[1]):
+                out[a, np.uintp(index[a, b, 0]), 0] += x[a, b, 0]
+    else:
+        for a in prange(n):
+            for b in range(index.shape[1]):
+                for c in range(k):
+                    out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
 
 
 @kernel(outputs=2)
