@@ -49,6 +49,7 @@ from .ops.linalg import *  # noqa: F403
 from .ops.methods import install as _install
 from .ops.moments import *  # noqa: F403
 from .ops.norm import *  # noqa: F403
+from .ops.part import *  # noqa: F403
 from .ops.random import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.scan import *  # noqa: F403

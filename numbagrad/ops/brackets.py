@@ -27,7 +27,8 @@ from .create import as_tensor
 from .elementwise import cast, clone
 from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
 from .inplace import assign, check_distinct
-from .view import Select, Slice, expand, permute, reshape, seen
+from .part import Select, Slice
+from .view import expand, permute, reshape, seen
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
 _ALL = builtins.slice(None)

@@ -23,7 +23,8 @@ from ..tensor import Tensor, wrap, wrap_any
 from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
 from .elementwise import cast
 from .inplace import _rebase, assign
-from .view import _diagonal_view, expand, sizes_of
+from .part import _diagonal_view
+from .view import expand, sizes_of
 
 # -- from data -------------------------------------------------------------------------------------
 

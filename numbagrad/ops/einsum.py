@@ -14,7 +14,7 @@ from ..errors import DimError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, broadcast_shape, normalize_dim
 from .linalg import _operands, matmul
-from .view import diagonal
+from .part import diagonal
 
 __all__ = ["cdist", "cross", "einsum", "kron", "tensordot", "trace"]
 

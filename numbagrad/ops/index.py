@@ -24,7 +24,8 @@ from .base import (
     normalize_dim,
 )
 from .elementwise import cast, clone, eq, masked_fill, mul
-from .view import expand, narrow, reshape
+from .part import narrow
+from .view import expand, reshape
 
 _INT64 = np.dtype(np.int64)
 

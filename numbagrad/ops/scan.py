@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast, logical_xor
-from .view import narrow
+from .part import narrow
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff"]
 

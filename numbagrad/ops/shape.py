@@ -29,7 +29,8 @@ from .base import (
     same_device,
 )
 from .elementwise import cast
-from .view import expand, narrow, reshape, sizes_of, transpose, unsqueeze
+from .part import narrow
+from .view import expand, reshape, sizes_of, transpose, unsqueeze
 
 _new = object.__new__
 _ALL = builtins.slice(None)
