@@ -1,4 +1,4 @@
-"""Views of all elements: the same memory in another shape, each with the way its gradient goes back.
+"""Views of all elements: the same memory in another shape, with the way the gradient goes back.
 
 A view costs no copy, so its Python is short: ``seen`` makes the tensor and its node. Start there.
 """
