@@ -186,8 +186,8 @@ class Node:
                 expected = 0 if versions is None else versions[i]
                 if counter.value != expected:
                     self._fail_version(value, counter, expected)
-                if type(value) is SavedOutput:
-                    values[i] = value.restore(self)
+            if type(value) is SavedOutput:
+                values[i] = value.restore(self)
         return values
 
     def _fail_version(self, value: Any, counter: Counter, expected: int) -> None:
@@ -225,25 +225,37 @@ class Node:
 
 
 class SavedOutput:
-    """What a node keeps of its own output: the array, not the tensor, which refers to the node."""
+    """What a node keeps of its own output: the array, not the tensor, which refers to the node.
 
-    __slots__ = ("_counter", "index", "template")
+    The output knows this record and hands it its version counter when it gets one.
+    """
+
+    __slots__ = ("_array", "_counter", "_device", "_dtype", "_flat", "index")
+    tensor_class: Any = None  # set by tensor.py
 
     def __init__(self, output: Any, index: int):
-        if output._counter is None:
-            output._counter = Counter()
+        self._array = output._array
+        self._dtype = output._dtype
+        self._device = output._device
+        self._flat = output._flat
         self._counter = output._counter
-        self.template = output._bare_alias()
         self.index = index
+        output._kept = self
 
     @property
     def shape(self) -> Any:
         """Shape of the output."""
-        return self.template.shape
+        return self._array.shape
 
     def restore(self, node: Node) -> Any:
         """The output again, as a tensor made by ``node``."""
-        output = self.template._bare_alias()
+        output = object.__new__(self.tensor_class)
+        output._array = self._array
+        output._dtype = self._dtype
+        output._device = self._device
+        output._flat = self._flat
+        output._counter = self._counter
+        output._kept = self
         if self.index >= 0:
             output._edge = node if node._outputs == 1 else Edge(node, self.index)
         return output

@@ -22,6 +22,7 @@ from .tape import (
     Counter,
     Node,
     RemovableHandle,
+    SavedOutput,
     run_backward,
     split_edge,
 )
@@ -75,6 +76,7 @@ class Tensor:
     _base: Tensor | None = None
     _views: list[Any] | None = None
     _flat: bool = True
+    _kept: SavedOutput | None = None  # what the node that made this keeps of it
     _retain: bool = False
     _device = devices.cpu
     __array_priority__ = 1000
@@ -153,6 +155,8 @@ class Tensor:
         counter = self._counter
         if counter is None:
             counter = self._counter = Counter()
+            if self._kept is not None:
+                self._kept._counter = counter
         return counter
 
     def _bump_version(self) -> None:
@@ -512,6 +516,7 @@ class Tensor:
 
 
 _new = object.__new__
+SavedOutput.tensor_class = Tensor
 
 
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:

@@ -17,7 +17,7 @@ from ..kernels import machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
-from ..tape import SavedOutput, grad_mode
+from ..tape import NUMBERS, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 
 _new = object.__new__
@@ -116,6 +116,10 @@ def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> 
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     """A tensor filled with ``value``."""
     out = new_empty(shape, dtype, device)
+    if not machine.recording and type(value) in NUMBERS:
+        entry = fill_kernel.entry((dtype.numpy, type(value)), None, False)
+        if entry(out._array, value):
+            return out
     machine.launch(fill_kernel, out._array, value)
     return out
 

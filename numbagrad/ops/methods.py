@@ -14,18 +14,9 @@ FAMILIES = (
 ).split()
 
 
-def _modules() -> list[ModuleType]:
-    return [importlib.import_module(f"{__package__}.{name}") for name in FAMILIES]
-
-
 def install() -> list[ModuleType]:
     """Put every family's methods on Tensor; returns the modules, lowest first."""
-    modules = []
-    for name in FAMILIES:
-        try:
-            modules.append(importlib.import_module(f"{__package__}.{name}"))
-        except ModuleNotFoundError:
-            continue
+    modules = [importlib.import_module(f"{__package__}.{name}") for name in FAMILIES]
     for module in modules:
         for name, function in getattr(module, "METHODS", {}).items():
             setattr(Tensor, name, function)

@@ -102,6 +102,8 @@ class PointwiseNode(Node):
         rare = self._rare
         if saved is None or rare is not None or not _never_changed(saved):
             saved = self._unpack()
+        elif self.plan.keep_out:
+            saved = (*saved[:-1], saved[-1].restore(self))
         results: list[Any] = []
         for rule in self.plan.rules:
             if rule is None:
@@ -129,6 +131,9 @@ def _never_changed(saved: tuple) -> bool:
     """Whether no saved value has a version that must be checked, the common case."""
     for value in saved:
         if type(value) is Tensor:
+            if value._counter is not None:
+                return False
+        elif type(value) is SavedOutput:
             if value._counter is not None:
                 return False
         elif value is not None and type(value) not in NUMBERS:
@@ -478,12 +483,19 @@ def _unary(op: PointwiseOp) -> Callable:
                 node.plan = plan = plans.get(ONE) or op.plan((edge,))
                 if plan.nothing:
                     node._saved = ()
-                elif plan.keep_out or x._counter is not None:
-                    saved = (x if plan.keep[0] else None,)
-                    node._save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
                 else:
-                    node._saved = (x,)
-                    node._where = user_location(2)
+                    x_saved = x if plan.keep[0] else None
+                    saved = (x_saved, SavedOutput(out, 0)) if plan.keep_out else (x_saved,)
+                    if x._counter is not None:
+                        node._save(saved)
+                    else:
+                        node._saved = saved
+                        frame = getframe(1)
+                        code = frame.f_code
+                        if code.co_filename in OUR_FILES:
+                            node._where = user_location(2)
+                        else:
+                            node._where = (code, frame.f_lasti)
                 return out
         return general((x,))
 
@@ -535,8 +547,10 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
                             return out
                         keep_x, keep_y = plan.keep
                         saved = (x if keep_x else None, y if keep_y else None)
-                        if plan.keep_out or x._counter is not None or y._counter is not None:
-                            node._save((*saved, SavedOutput(out, 0)) if plan.keep_out else saved)
+                        if plan.keep_out:
+                            saved = (*saved, SavedOutput(out, 0))
+                        if x._counter is not None or y._counter is not None:
+                            node._save(saved)
                         else:
                             node._saved = saved
                             frame = getframe(1)
