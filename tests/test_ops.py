@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,7 +57,8 @@ def differentiable(case: Case) -> bool:
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """NumPy's warnings about what is meant to happen."""
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice")
         yield
 
 
