@@ -562,9 +562,7 @@ def root_of(output: Tensor, gradient: Tensor | None, name: str) -> tuple[Any, Te
                 f"{name}: grad can be implicitly created only for scalar outputs; this one has "
                 f"shape {list(output.shape)}. Pass gradient=, or reduce it, with .sum() say."
             )
-        from .ops.base import ones_like
-
-        return output._edge, ones_like(output)
+        return output._edge, output._ones_like()
     if not isinstance(gradient, Tensor):
         raise TypeError(f"{name}: gradient must be a Tensor, got {type(gradient).__name__}.")
     if gradient._array.shape != output._array.shape:

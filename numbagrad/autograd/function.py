@@ -31,6 +31,12 @@ class Recorded(Node):
         """Make this node the origin of the floating tensors among ``outputs``."""
         self._edges = edges
         self._sequence = next_sequence()
+        if len(outputs) == 1 and not skip and isinstance(outputs[0], Tensor):
+            (output,) = outputs
+            if output._dtype.is_floating_point:
+                output._edge = self
+            self._output_meta = ((output._array.shape, output._dtype, output._device),)
+            return
         self._outputs = len(outputs)
         single = self._outputs == 1
         for index, output in enumerate(outputs):
@@ -102,7 +108,6 @@ class FunctionCtx(Recorded):
     _function: type[Function]
     _input_meta: Sequence[Any] = ()
     _finished: bool = False
-    _loose: tuple[str, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors (inputs, outputs, intermediates; or None) for backward; call it once."""
@@ -174,18 +179,19 @@ class FunctionCtx(Recorded):
         else:
             self._finished = True
             return result
-        self.num_outputs = sum([isinstance(o, Tensor) for o in outputs])
-        if self._dirty:
+        self.num_outputs = len([None for o in outputs if isinstance(o, Tensor)])
+        dirty = self._dirty
+        if dirty:
             self._check_dirty(args, outputs)
         for i, output in enumerate(outputs):
-            if isinstance(output, Tensor) and not (self._dirty and _among(output, self._dirty)):
-                is_input = _among(output, args)
-                if is_input or (output._edge is not None):
-                    # An input handed back (or a tensor with a history of its own) must not have
-                    # its history replaced: the output is another tensor on the same memory.
-                    output._version_counter()
-                    outputs[i] = output._bare_alias()
-                output = outputs[i]
+            if not isinstance(output, Tensor) or (dirty and _among(output, dirty)):
+                continue
+            if output._edge is not None or _among(output, args):
+                # An input handed back (or a tensor with a history of its own) must not have its
+                # history replaced: the output is another tensor on the same memory.
+                output._version_counter()
+                output = outputs[i] = output._bare_alias()
+            if output._base is not None:
                 output._base = None
         if tracked:
             self._record(args, edges, outputs)
@@ -218,17 +224,24 @@ class FunctionCtx(Recorded):
             self._save(tuple([self._keep(t, args, outputs) for t in saved]))
         self._to_save = None
         self._input_meta = [
-            (a._array.shape, a._dtype) if isinstance(a, Tensor) else None for a in args
+            (a._array.shape, a._dtype, id(a)) if isinstance(a, Tensor) else None for a in args
         ]
-        # Intermediates kept as attributes lead to second derivatives as wrong as saved ones.
-        for value in self.__dict__.values():
-            if type(value) is Tensor:
-                self._loose = tuple(
-                    name
-                    for name, held in self.__dict__.items()
-                    if type(held) is Tensor and type(self._keep(held, args, [])) is _Intermediate
-                )
-                break
+
+    def _loose(self) -> dict[str, Tensor]:
+        """Intermediates that forward kept as attributes.
+
+        Second derivatives through them would be as wrong as through saved ones.
+        """
+        inputs = {meta[2] for meta in self._input_meta if meta is not None}
+        return {
+            name: value
+            for name, value in self.__dict__.items()
+            if type(value) is Tensor
+            and value._edge is None
+            and value._dtype.is_floating_point
+            and id(value) not in inputs
+            and not _among(value, self._non_differentiable)
+        }
 
     def _keep(self, tensor: Tensor | None, args: tuple, outputs: list) -> Any:
         if tensor is None:
@@ -257,30 +270,35 @@ class FunctionCtx(Recorded):
                 f"{function.__name__}: you must implement the backward method of your custom "
                 f"autograd.Function to use it with backward mode."
             )
-        if self._materialize:
+        if None in grads and self._materialize:
             grads = self._materialised(grads)
-        kept = {name: self.__dict__[name] for name in self._loose} if grad_mode.enabled else {}
-        try:
-            for name, tensor in kept.items():
-                self.__dict__[name] = self._restore_intermediate(tensor)
+        if grad_mode.enabled:
+            kept = self._loose()
+            try:
+                for name, tensor in kept.items():
+                    self.__dict__[name] = self._restore_intermediate(tensor)
+                result = function.backward(self, *grads)
+            finally:
+                self.__dict__.update(kept)
+        else:
             result = function.backward(self, *grads)
-        finally:
-            self.__dict__.update(kept)
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         expected = self.num_inputs
-        extra = results[expected:]
-        if len(results) < expected or any(g is not None for g in extra):
-            raise GradError(
-                f"{self.name()}: function {function.__name__} returned an incorrect number of "
-                f"gradients (expected {expected}, got {len(results)}). Return one value per "
-                f"argument of forward, None where there is no gradient."
-            )
-        return [self._checked(i, g) for i, g in enumerate(results[:expected])]
+        if len(results) != expected:
+            if len(results) < expected or any([g is not None for g in results[expected:]]):
+                raise GradError(
+                    f"{self.name()}: function {function.__name__} returned an incorrect number of "
+                    f"gradients (expected {expected}, got {len(results)}). Return one value per "
+                    f"argument of forward, None where there is no gradient."
+                )
+            del results[expected:]
+        for i, grad in enumerate(results):
+            if grad is not None:
+                results[i] = self._checked(i, grad)
+        return results
 
     def _checked(self, index: int, grad: Any) -> Any:
         meta = self._input_meta[index]
-        if grad is None:
-            return None
         if meta is None:
             raise GradError(
                 f"{self.name()}: function {self._function.__name__} returned a gradient different "
@@ -294,6 +312,8 @@ class FunctionCtx(Recorded):
                 f"{self.name()}: expected a Tensor or None as gradient {index}, got "
                 f"{type(grad).__name__}."
             )
+        if grad._array.shape == meta[0] and grad._dtype is meta[1]:
+            return grad
         return fit_gradient(grad, meta[0], meta[1], index, self.name())
 
 
@@ -401,7 +421,8 @@ class Function:
         ctx.num_inputs = len(args)
         ctx.needs_input_grad = tuple([e is not None for e in edges])
         recording = grad_mode.enabled
-        grad_mode.enabled = False
+        if recording:
+            grad_mode.enabled = False
         try:
             if separate:
                 result = cls.forward(*args, **keywords)
@@ -410,7 +431,7 @@ class Function:
                 result = cls.forward(ctx, *args, **keywords)
         finally:
             grad_mode.enabled = recording
-        return ctx._finish(args, edges, result, recording and any(ctx.needs_input_grad))
+        return ctx._finish(args, edges, result, recording and True in ctx.needs_input_grad)
 
 
 def _node_type_of(cls: type[Function]) -> type[FunctionCtx]:

@@ -421,7 +421,10 @@ class ElementwiseKernel:
         small = self._small.get(key)
         if small is not None:
             entry, plan = small
-            entry(plan, *args)
+            if plan is None:
+                entry(*args)
+            else:
+                entry(plan, *args)
             return
         out = args[0]
         size = out.size
@@ -434,7 +437,10 @@ class ElementwiseKernel:
         if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
             # On one thread the flat kernel leaves large arrays alone; the strided one does not.
             if size < self.grain or parallel:
-                self.entry(dtypes, None, parallel)(*args)
+                entry = self.entry(dtypes, None, parallel)
+                entry(*args)
+                if not parallel and len(self._small) < 512:
+                    self._small[key] = (entry, None)
                 return
         entry, plan = self.strided(dtypes, arrays, parallel)
         entry(plan, *args)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -240,6 +241,13 @@ def broadcast_shape(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
+@functools.cache
+def _sum() -> Any:
+    from .reduce import sum as found  # a higher family; an import statement costs 1 us each time
+
+    return found
+
+
 def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     """Sum the dimensions of ``x`` along which ``shape`` was broadcast; differentiable."""
     got = x._array.shape
@@ -249,10 +257,8 @@ def sum_to_shape(x: Tensor, shape: Sequence[int]) -> Tensor:
     extra = len(got) - len(shape)
     dims = list(range(extra))
     dims += [extra + i for i, n in enumerate(shape) if n == 1 and got[extra + i] != 1]
-    from .reduce import sum as sum_
-
     if dims:
-        x = sum_(x, tuple(dims), keepdim=True)
+        x = _sum()(x, tuple(dims), keepdim=True)
     return x if x._array.shape == shape else x.reshape(shape)
 
 

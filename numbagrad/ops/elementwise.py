@@ -12,7 +12,7 @@ from ..errors import DTypeError
 from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
-from .base import Op, as_operand, copy_kernel, new_empty
+from .base import Op, as_operand, copy_kernel, new_empty, ones_like
 from .pointwise import _binary, elementwise
 
 # -- conversions and copies ------------------------------------------------------------------------
@@ -363,6 +363,7 @@ def _where_method(x: Tensor, condition: Tensor, y: Any) -> Tensor:
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC if name != "where"}
 METHODS |= {
     "_add_in_place": _add_in_place,
+    "_ones_like": ones_like,
     "to": to,
     "type_as": type_as,
     "where": _where_method,
