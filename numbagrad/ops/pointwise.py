@@ -546,7 +546,7 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
                             node._saved = ()
                             return out
                         keep_x, keep_y = plan.keep
-                        saved = (x if keep_x else None, y if keep_y else None)
+                        saved: Any = (x if keep_x else None, y if keep_y else None)
                         if plan.keep_out:
                             saved = (*saved, SavedOutput(out, 0))
                         if x._counter is not None or y._counter is not None:
