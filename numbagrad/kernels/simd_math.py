@@ -26,7 +26,7 @@ from .intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 # Forced inlining: a call in the loop would stop LLVM from vectorising it. No reassociation and no
 # assumption that NaN or inf cannot occur: the rounding trick and the selects rely on both.
 formula = numba.njit(
-    error_model="numpy", forceinline=True, fastmath={"contract", "nsz", "arcp"}, nogil=True
+    error_model="numpy", forceinline=True, fastmath={"contract", "nsz"}, nogil=True
 )
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.

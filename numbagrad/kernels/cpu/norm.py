@@ -45,9 +45,7 @@ def row_max(row):
 
 # Only these may be added up in any order, which is what lets LLVM vectorise them. In a whole kernel
 # the permission would turn (x - peak) - log(total) into x - (peak + log(total)): 3 digits lost.
-summing = numba.njit(
-    nogil=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"}
-)
+summing = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 
 
 @summing

@@ -61,9 +61,7 @@ PARTS = 64
 SHARE = 1 << 12
 """Elements that are worth a part of their own."""
 
-inlined = numba.njit(
-    forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "arcp", "reassoc"}
-)
+inlined = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
 """For the parts of a reduction; reordering sums is what lets LLVM vectorise them."""
 
 

@@ -21,7 +21,7 @@ GRAIN = 1 << 15
 LANES = 512
 """Most columns of a task: 4 KB of accumulators."""
 
-inlined = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
+inlined = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "nsz"})
 
 
 def _wide(value):
