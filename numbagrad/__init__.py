@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from . import autograd, errors, kernels
-from . import dtype as _dtype
 from . import tape as _tape
 from .autograd import (
     detect_anomaly,
@@ -14,9 +13,14 @@ from .autograd import (
     no_grad,
     set_grad_enabled,
 )
-from .device import Device
-from .dtype import (
-    DType,
+from .devices import Device as device
+from .dtypes import (
+    DType as dtype,
+)
+from .dtypes import (
+    bool_ as bool,
+)
+from .dtypes import (
     finfo,
     float32,
     float64,
@@ -30,13 +34,9 @@ from .dtype import (
     set_default_dtype,
     uint8,
 )
-from .dtype import (
-    bool_ as bool,
-)
 from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
 from .kernels.machine import threads as get_num_threads
-from .ops import base as _base
 from .ops import lapack as linalg
 from .ops.base import launch
 from .ops.brackets import *  # noqa: F403
@@ -82,6 +82,4 @@ _install()
 from . import data, io, nn, optim  # noqa: E402  they need the operations installed
 from .io import load, save  # noqa: E402
 
-# Last: inside the package these two names are the submodules until everything is imported.
-device, dtype = Device, DType
 _tape.register_files()

@@ -59,7 +59,7 @@ def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:
     reason, for one that is truncated, damaged, or no safetensors file; nothing in it is executed.
     """
     if map_location is not None:
-        from .device import to_device
+        from .devices import to_device
 
         to_device(map_location)
     path = Path(path)

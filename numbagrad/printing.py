@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import DType, bool_, get_default_dtype, int64
+from .dtypes import DType, bool_, get_default_dtype, int64
 
 __all__ = ["set_printoptions"]
 
@@ -86,7 +86,7 @@ def tensor_repr(
     array: any shape, any strides. dtype: named unless the elements already tell it.
     suffix_parts: notes after size and dtype, such as ``requires_grad=True``.
 
-    >>> from numbagrad.dtype import float64
+    >>> from numbagrad.dtypes import float64
     >>> tensor_repr(np.array([1.0, 2.5]), float64, suffix_parts=["requires_grad=True"])
     'tensor([1.0000, 2.5000], dtype=ng.float64, requires_grad=True)'
     """

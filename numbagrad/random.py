@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from . import device as devices
-from . import dtype as dtypes
+from . import devices, dtypes
 from .errors import DTypeError, ShapeError
 from .kernels import machine
 from .kernels.cpu.random import take_counters

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import device as devices
-from . import dtype as dtypes
-from . import printing
-from .dtype import DType
+from . import devices, dtypes, printing
+from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .tape import (
     AccumulateGrad,

@@ -21,7 +21,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
     {"errors"},
-    {"dtype", "device"},
+    {"dtypes", "devices"},
     {"kernels"},
     {"printing"},
     {"tape"},
@@ -122,7 +122,7 @@ def test_ops_families_import_lower_families_only():
 
 def test_cuda_is_imported_in_two_places_only_and_lazily():
     for path in FILES:
-        at_home = "kernels/cuda" in path.as_posix() or path.name == "device.py"
+        at_home = "kernels/cuda" in path.as_posix() or path.name == "devices.py"
         for line, name, inside in imports_of(path):
             if name.startswith(("numba.cuda", "numba_cuda", "cuda.")) or name == "cuda":
                 assert at_home, f"{where(path, line)} imports {name}"

@@ -5,7 +5,7 @@ import doctest
 import numpy as np
 import pytest
 
-from numbagrad import dtype as dt
+from numbagrad import dtypes as dt
 from numbagrad import printing
 from numbagrad.printing import set_printoptions, tensor_repr
 

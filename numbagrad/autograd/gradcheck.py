@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype as dt
+from .. import dtypes as dt
 from ..errors import GradcheckError, ShapeError
 from ..tensor import Tensor
 from ..tensor import gradients as grad

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import float64
+from ..dtypes import float64
 from ..ops.create import from_numpy, tensor
 from ..ops.shape import stack
 from ..tensor import Tensor

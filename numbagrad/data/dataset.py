@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..dtype import int64
+from ..dtypes import int64
 from ..ops.create import tensor
 from ..ops.random import randperm
 from ..tensor import Tensor

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd.modes import no_grad
-from ..dtype import float64
+from ..dtypes import float64
 from ..errors import ShapeError
 from ..ops.base import new_empty
 from ..tensor import Tensor, wrap_any

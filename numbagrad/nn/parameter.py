@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dtype import get_default_dtype
+from ..dtypes import get_default_dtype
 from ..ops.base import new_empty
 from ..tensor import Tensor
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtype import DType
+from ..dtypes import DType
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu.reduce import GRAIN, pieces

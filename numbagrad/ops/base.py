@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from .. import device as devices
+from .. import devices
 from ..autograd.function import Recorded
-from ..dtype import DType
+from ..dtypes import DType
 from ..errors import DeviceError, DimError, ShapeError
 from ..kernels import machine
 from ..kernels.expr import symbol

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..autograd.function import check_in_place
 from ..errors import DimError, ShapeError
 from ..kernels import machine

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import device as devices
-from .. import dtype as dtypes
+from .. import devices, dtypes
 from ..autograd.function import check_in_place
-from ..dtype import DType
+from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels

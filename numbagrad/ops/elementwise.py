@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import device as devices
-from .. import dtype as dtypes
-from ..device import Device
-from ..dtype import DType
+from .. import devices, dtypes
+from ..devices import Device
+from ..dtypes import DType
 from ..errors import DTypeError
 from ..kernels import machine
 from ..tensor import Tensor

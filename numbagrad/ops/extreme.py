@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along

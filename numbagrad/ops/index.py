@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels

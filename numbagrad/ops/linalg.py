@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..autograd.function import Recorded
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..kernels import machine

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import norm as kernels

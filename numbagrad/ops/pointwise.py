@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype as dtypes
-from ..dtype import DType
+from .. import dtypes
+from ..dtypes import DType
 from ..errors import FormulaError
 from ..kernels import machine
 from ..kernels.derive import derivative

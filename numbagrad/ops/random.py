@@ -5,9 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .. import device as devices
-from .. import dtype as dtypes
-from ..dtype import DType
+from .. import devices, dtypes
+from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import random as kernels

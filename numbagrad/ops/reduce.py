@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtype as dtypes
-from ..dtype import DType
+from .. import dtypes
+from ..dtypes import DType
 from ..errors import DTypeError
 from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor

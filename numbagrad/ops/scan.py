@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import dtype as dtypes
-from ..dtype import DType
+from .. import dtypes
+from ..dtypes import DType
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import scan as kernels

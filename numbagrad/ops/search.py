@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along

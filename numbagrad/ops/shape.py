@@ -9,8 +9,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from .. import device as devices
-from .. import dtype as dtypes
+from .. import devices, dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import join

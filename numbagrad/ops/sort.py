@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import dtype as dtypes
+from .. import dtypes
 from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import sort as kernels

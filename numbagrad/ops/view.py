@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from .. import device as devices
+from .. import devices
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tape import grad_mode, next_sequence

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..autograd.modes import enable_grad
-from ..dtype import DType, float32
+from ..dtypes import DType, float32
 from ..kernels import machine
 from ..kernels.machine import launch
 from ..ops.base import contiguous, copy_kernel, full, new_empty

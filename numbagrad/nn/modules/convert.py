@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.modes import no_grad
-from ...device import Device, to_device
-from ...dtype import DType, float32, float64, to_dtype
+from ...devices import Device, to_device
+from ...dtypes import DType, float32, float64, to_dtype
 from ...errors import DTypeError
 from ...tensor import Tensor
 

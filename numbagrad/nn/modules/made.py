@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...device import cpu, to_device
-from ...dtype import get_default_dtype, to_dtype
+from ...devices import cpu, to_device
+from ...dtypes import get_default_dtype, to_dtype
 from ...ops.base import new_empty
 from ..parameter import Parameter
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...autograd.modes import no_grad
-from ...dtype import get_default_dtype, promote_types
+from ...dtypes import get_default_dtype, promote_types
 from ...kernels.cpu import optim as kernels
 from ...kernels.machine import empty, launch, view
 from ...ops.base import contiguous, new_empty, reshaped
