@@ -11,6 +11,7 @@ Start reading at ``run_backward``. This module knows no tensor class; gradients 
 from __future__ import annotations
 
 import itertools
+import operator
 import sys
 import threading
 import weakref
@@ -252,8 +253,10 @@ class SavedOutput:
         output = object.__new__(self.tensor_class)
         output._array = self._array
         output._dtype = self._dtype
-        output._device = self._device
-        output._flat = self._flat
+        if not self._flat:
+            output._flat = False
+        if self._device.type != "cpu":
+            output._device = self._device
         output._counter = self._counter
         output._kept = self
         if self.index >= 0:
@@ -364,8 +367,7 @@ def _reachable(roots: list[Node]) -> list[Node]:
     return sorted(seen, key=_by_sequence, reverse=True)
 
 
-def _by_sequence(node: Node) -> int:
-    return node._sequence
+_by_sequence = operator.attrgetter("_sequence")
 
 
 def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:

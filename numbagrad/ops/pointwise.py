@@ -44,7 +44,6 @@ empty = np.empty
 getframe = sys._getframe
 NUMBERS = frozenset((float, int, bool))
 OPERANDS = (Tensor, float, int, bool, np.generic, np.ndarray)
-ONE = (True,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +63,15 @@ class GradRule:
 
 @dataclass(frozen=True, slots=True)
 class SavePlan:
-    """What an op saves for given needs: which inputs, the output, and the rules it will run."""
+    """What an op saves for given needs: which inputs, the output; and the rules it will run."""
 
     op: PointwiseOp
     keep: tuple[bool, ...]
     keep_out: bool
     rules: tuple[GradRule | None, ...]
     nothing: bool
+    passes: tuple[bool, ...] | None  # where every gradient is ``g`` itself or none
+    checks: tuple[int, ...]  # the saved values that have a version: all but numbers
 
 
 class PointwiseNode(Node):
@@ -97,15 +98,24 @@ class PointwiseNode(Node):
         return self._run_one(grads[0])
 
     def _run_one(self, grad: Any) -> Sequence[Any]:
-        """``run`` with the gradient of the only output."""
-        saved: Any = self._saved
+        """``_run`` with the gradient of the only output."""
+        plan = self.plan
         rare = self._rare
-        if saved is None or rare is not None or not _never_changed(saved):
+        saved: Any = self._saved
+        if rare is None and plan.passes is not None:
+            return [grad if p else None for p in plan.passes]
+        if saved is None or rare is not None:
             saved = self._unpack()
-        elif self.plan.keep_out:
-            saved = (*saved[:-1], saved[-1].restore(self))
+        else:
+            for i in plan.checks:
+                if saved[i]._counter is not None:
+                    saved = self._unpack()
+                    break
+            else:
+                if plan.keep_out:
+                    saved = (*saved[:-1], saved[-1].restore(self))
         results: list[Any] = []
-        for rule in self.plan.rules:
+        for rule in plan.rules:
             if rule is None:
                 results.append(None)
             elif rule.second is not None:
@@ -125,20 +135,6 @@ class PointwiseNode(Node):
 
 
 ONE_OUTPUT.add(PointwiseNode)
-
-
-def _never_changed(saved: tuple) -> bool:
-    """Whether no saved value has a version that must be checked, the common case."""
-    for value in saved:
-        if type(value) is Tensor:
-            if value._counter is not None:
-                return False
-        elif type(value) is SavedOutput:
-            if value._counter is not None:
-                return False
-        elif value is not None and type(value) not in NUMBERS:
-            return False
-    return True
 
 
 class PointwiseOp:
@@ -169,7 +165,7 @@ class PointwiseOp:
             self.inputs = code.co_varnames[: code.co_argcount]
             self.defaults = function.__defaults__ or ()
         self.fast: dict[Any, Any] = {}
-        self.plans: dict[tuple[bool, ...], SavePlan] = {}
+        self.plans: dict[Any, SavePlan] = {}
         self.nests: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 
     # -- the formula and its gradients, read when first needed ------------------------------------
@@ -220,14 +216,23 @@ class PointwiseOp:
         second = sources[1] if len(sources) == 2 and sources[0] == -1 else None
         return GradRule(apply, tuple(sources), second)
 
-    def plan(self, edges: tuple) -> SavePlan:
-        """What to save when the inputs with an edge need gradients."""
+    def plan(self, edges: tuple, numbers: tuple[bool, ...] = ()) -> SavePlan:
+        """What to save when the inputs with an edge need gradients; ``numbers``: which inputs
+        are Python numbers."""
         needs = tuple([e is not None for e in edges])
+        key = (needs, numbers)
+        known = self.plans.get(key)
+        if known is not None:
+            return known
         rules = tuple([r if n else None for r, n in zip(self.rules, needs, strict=True)])
         used = {s for r in rules if r is not None for s in r.sources} - {-1}
         keep = tuple(i in used for i in range(len(needs)))
-        found = SavePlan(self, keep, len(needs) in used, rules, not used)
-        self.plans[needs] = found
+        passes = None
+        if not any([r is not None and r.apply is not None for r in rules]):
+            passes = tuple([r is not None and not r.zero for r in rules])
+        checks = tuple(i for i in sorted(used) if not (i < len(numbers) and numbers[i]))
+        found = SavePlan(self, keep, len(needs) in used, rules, not used, passes, checks)
+        self.plans[key] = found
         return found
 
     # -- calls -----------------------------------------------------------------------------------
@@ -394,8 +399,8 @@ class PointwiseOp:
         node._sequence = next_sequence()
         node._hooks = node._rare = None
         node._saved = ()
-        plan = self.plans.get(tuple([e is not None for e in edges])) or self.plan(edges)
-        node.plan = plan
+        numbers = tuple([type(a) in NUMBERS for a in args])
+        node.plan = plan = self.plan(edges, numbers)
         if not plan.nothing:
             saved = [a if k else None for a, k in zip(args, plan.keep, strict=True)]
             if plan.keep_out:
@@ -456,9 +461,11 @@ def _never(*args: Any) -> bool:
 
 
 def _unary(op: PointwiseOp) -> Callable:
-    fast, plans, general = op.fast, op.plans, op.general
+    fast, general = op.fast, op.general
+    plan_x: SavePlan | None = None
 
     def unary(x: Tensor) -> Tensor:
+        nonlocal plan_x
         if isinstance(x, Tensor) and not machine.recording:
             array = x._array
             dtype = x._dtype
@@ -480,7 +487,7 @@ def _unary(op: PointwiseOp) -> Callable:
                 node._edges = (edge,)
                 node._sequence = next_sequence()
                 node._hooks = node._rare = None
-                node.plan = plan = plans.get(ONE) or op.plan((edge,))
+                node.plan = plan = plan_x = plan_x or op.plan((edge,))
                 if plan.nothing:
                     node._saved = ()
                 else:
@@ -508,9 +515,10 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
     both: SavePlan | None = None
     first: SavePlan | None = None
     second: SavePlan | None = None
+    number: SavePlan | None = None
 
     def binary(x: Any, y: Any) -> Any:
-        nonlocal both, first, second
+        nonlocal both, first, second, number
         if (operator or isinstance(x, Tensor)) and not machine.recording:
             array = x._array
             dtype = x._dtype
@@ -574,8 +582,32 @@ def _binary(op: PointwiseOp, operator: bool) -> Callable:
                     out._counter = None
                     out._edge = None
                     edge = x._edge
-                    if edge is not None and floating and grad_mode.enabled:
+                    if edge is None or not floating or not grad_mode.enabled:
+                        return out
+                    if dtype is not out_dtype:
                         op.record((x, y), (edge, None), out)
+                        return out
+                    out._edge = node = _new(PointwiseNode)
+                    node._edges = edges = (edge, None)
+                    node._sequence = next_sequence()
+                    node._hooks = node._rare = None
+                    node.plan = plan = number = number or op.plan(edges, (False, True))
+                    if plan.nothing:
+                        node._saved = ()
+                        return out
+                    saved = (x if plan.keep[0] else None, y)
+                    if plan.keep_out:
+                        saved = (*saved, SavedOutput(out, 0))
+                    if x._counter is not None:
+                        node._save(saved)
+                    else:
+                        node._saved = saved
+                        frame = getframe(1)
+                        code = frame.f_code
+                        if code.co_filename in OUR_FILES:
+                            node._where = user_location(2)
+                        else:
+                            node._where = (code, frame.f_lasti)
                     return out
         if operator and not isinstance(y, OPERANDS):
             return NotImplemented
