@@ -72,6 +72,7 @@ class SavePlan:
     nothing: bool
     passes: tuple[bool, ...] | None  # where every gradient is ``g`` itself or none
     checks: tuple[int, ...]  # the saved values that have a version: all but numbers
+    only: GradRule | None  # the single rule of an op of one or two inputs, formula(g, saved)
 
 
 class PointwiseNode(Node):
@@ -102,8 +103,11 @@ class PointwiseNode(Node):
         plan = self.plan
         rare = self._rare
         saved: Any = self._saved
-        if rare is None and plan.passes is not None:
-            return [grad if p else None for p in plan.passes]
+        passes = plan.passes
+        if rare is None and passes is not None:
+            if len(passes) == 2:
+                return (grad if passes[0] else None, grad if passes[1] else None)
+            return [grad if p else None for p in passes]
         if saved is None or rare is not None:
             saved = self._unpack()
         else:
@@ -114,6 +118,9 @@ class PointwiseNode(Node):
             else:
                 if plan.keep_out:
                     saved = (*saved[:-1], saved[-1].restore(self))
+        if plan.only is not None and rare is None:
+            result = plan.only.apply(grad, saved[plan.only.second])
+            return (result, None) if plan.rules[0] is plan.only else (None, result)
         results: list[Any] = []
         for rule in plan.rules:
             if rule is None:
@@ -231,7 +238,12 @@ class PointwiseOp:
         if not any([r is not None and r.apply is not None for r in rules]):
             passes = tuple([r is not None and not r.zero for r in rules])
         checks = tuple(i for i in sorted(used) if not (i < len(numbers) and numbers[i]))
-        found = SavePlan(self, keep, len(needs) in used, rules, not used, passes, checks)
+        running = [r for r in rules if r is not None]
+        only = running[0] if len(running) == 1 and len(rules) <= 2 else None
+        if only is not None and only.second is None:
+            only = None
+        keep_out = len(needs) in used
+        found = SavePlan(self, keep, keep_out, rules, not used, passes, checks, only)
         self.plans[key] = found
         return found
 
