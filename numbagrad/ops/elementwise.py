@@ -12,7 +12,8 @@ from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
 from .base import Op, as_operand, copy_kernel, new_empty, ones_like
-from .pointwise import _binary, elementwise
+from .pointwise import elementwise
+from .short_way import make_binary
 
 # -- conversions and copies ------------------------------------------------------------------------
 
@@ -389,7 +390,7 @@ def _reflected(op: Any) -> Any:
 
 
 def _operator(formula: Any) -> Any:
-    return _binary(formula.op, operator=True)
+    return make_binary(formula.op, operator=True)
 
 
 OPERATORS: dict[str, Any] = {

@@ -9,9 +9,7 @@ elementwise op itself, so every order exists. Start reading at ``PointwiseOp``.
 from __future__ import annotations
 
 import functools
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,124 +22,16 @@ from ..kernels.derive import derivative
 from ..kernels.expr import is_constant, symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
-from ..tape import (
-    ONE_OUTPUT,
-    OUR_FILES,
-    Node,
-    Rare,
-    SavedOutput,
-    grad_mode,
-    next_sequence,
-    user_location,
-)
+from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
-from .base import broadcast_shape, same_device, sum_to_shape
+from .base import broadcast_shape, same_device
+from .pointwise_node import GradRule, PointwiseNode, SavePlan
+from .short_way import make_binary, make_unary, never
 
 __all__ = ["elementwise"]
 
 _new = object.__new__
 empty = np.empty
-getframe = sys._getframe
-NUMBERS = frozenset((float, int, bool))
-OPERANDS = (Tensor, float, int, bool, np.generic, np.ndarray)
-
-
-@dataclass(frozen=True, slots=True)
-class GradRule:
-    """How the gradient of one input is computed: an op on ``g`` and saved values.
-
-    sources: -1 for ``g``, else the position among the saved values (inputs, then the output).
-    second: the saved value where the gradient has the form ``formula(g, saved)``. apply is None
-    where the gradient is ``g`` itself; zero where it vanishes.
-    """
-
-    apply: Any  # a function, or None
-    sources: tuple[int, ...]
-    second: int | None = None
-    zero: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SavePlan:
-    """What an op saves for given needs: which inputs, the output; and the rules it will run."""
-
-    op: PointwiseOp
-    keep: tuple[bool, ...]
-    keep_out: bool
-    rules: tuple[GradRule | None, ...]
-    nothing: bool
-    passes: tuple[bool, ...] | None  # where every gradient is ``g`` itself or none
-    checks: tuple[int, ...]  # the saved values that have a version: all but numbers
-    only: GradRule | None  # the single rule of an op of one or two inputs, formula(g, saved)
-
-
-class PointwiseNode(Node):
-    """A recorded elementwise op."""
-
-    __slots__ = (
-        "__weakref__",
-        "_edges",
-        "_hooks",
-        "_rare",
-        "_saved",
-        "_sequence",
-        "_where",
-        "plan",
-    )
-    plan: SavePlan
-    _rare: Rare | None
-
-    def name(self) -> str:
-        return self.plan.op.node_name
-
-    def _run(self, grads: list[Any]) -> Sequence[Any]:
-        """Apply the gradient formula of each input that needs one."""
-        return self._run_one(grads[0])
-
-    def _run_one(self, grad: Any) -> Sequence[Any]:
-        """``_run`` with the gradient of the only output."""
-        plan = self.plan
-        rare = self._rare
-        saved: Any = self._saved
-        passes = plan.passes
-        if rare is None and passes is not None:
-            if len(passes) == 2:
-                return (grad if passes[0] else None, grad if passes[1] else None)
-            return [grad if p else None for p in passes]
-        if saved is None or rare is not None:
-            saved = self._unpack()
-        else:
-            for i in plan.checks:
-                if saved[i]._counter is not None:
-                    saved = self._unpack()
-                    break
-            else:
-                if plan.keep_out:
-                    saved = (*saved[:-1], saved[-1].restore(self))
-        if plan.only is not None and rare is None:
-            result = plan.only.apply(grad, saved[plan.only.second])
-            return (result, None) if plan.rules[0] is plan.only else (None, result)
-        results: list[Any] = []
-        for rule in plan.rules:
-            if rule is None:
-                results.append(None)
-            elif rule.second is not None:
-                results.append(rule.apply(grad, saved[rule.second]))
-            elif rule.apply is None:
-                results.append(None if rule.zero else grad)
-            else:
-                results.append(rule.apply(*[grad if s < 0 else saved[s] for s in rule.sources]))
-        if rare is not None and rare.meta is not None:
-            for i, (shape, dtype) in enumerate(rare.meta):
-                result = results[i]
-                if result is not None:
-                    if result._array.shape != shape:
-                        result = sum_to_shape(result, shape)
-                    results[i] = result if result._dtype is dtype else result.to(dtype)
-        return results
-
-
-ONE_OUTPUT.add(PointwiseNode)
 
 
 class PointwiseOp:
@@ -259,12 +149,12 @@ class PointwiseOp:
     @functools.cached_property
     def unary(self) -> Callable:
         """The op of one tensor, with a short way for a contiguous one."""
-        return _unary(self)
+        return make_unary(self)
 
     @functools.cached_property
     def binary(self) -> Callable:
         """The op of two operands, with a short way for equal shapes and for numbers."""
-        return _binary(self, operator=False)
+        return make_binary(self, operator=False)
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
@@ -397,7 +287,7 @@ class PointwiseOp:
         wrapped = [(d, 2) if isinstance(d, DType) else (dtypes.of_number(d), 0) for d in operands]
         out_dtype = self.promoted(wrapped)
         if len(types) != len(self.inputs):
-            return (_never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
+            return (never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
         entry = self.kernel.entry((out_dtype.numpy, *types), None, False)
         found = (entry, out_dtype, out_dtype.numpy, out_dtype.is_floating_point)
         if not out_dtype.is_floating_point or out_dtype in operands:
@@ -445,9 +335,9 @@ class PointwiseOp:
             return op(*args)
 
         if len(inputs) == 1:
-            function = _unary(op)
+            function = make_unary(op)
         elif len(inputs) == 2 and not self.defaults:
-            function = _binary(op, operator=False)
+            function = make_binary(op, operator=False)
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = self.__doc__
         function.op = op  # type: ignore[attr-defined]
@@ -462,170 +352,6 @@ def _layout(args: tuple) -> tuple:
             for a in args
         ]
     )
-
-
-def _never(*args: Any) -> bool:
-    return False
-
-
-# The two functions below repeat what ``general`` does for the commonest operands, with the verbs
-# ``empty`` and ``launch`` written out: 0.8 us an op where ``general`` takes 3.
-
-
-def _unary(op: PointwiseOp) -> Callable:
-    fast, general = op.fast, op.general
-    plan_x: SavePlan | None = None
-
-    def unary(x: Tensor) -> Tensor:
-        nonlocal plan_x
-        if isinstance(x, Tensor) and not machine.recording:
-            array = x._array
-            dtype = x._dtype
-            found = fast.get(dtype)
-            if found is None:
-                found = op.prepare(dtype, (dtype,), (array.dtype,))
-            entry, out_dtype, numpy_dtype, floating = found
-            out_array = empty(array.shape, numpy_dtype)
-            if entry(out_array, array):
-                out = _new(Tensor)
-                out._array = out_array
-                out._dtype = out_dtype
-                out._counter = None
-                edge = x._edge
-                if edge is None or not floating or not grad_mode.enabled:
-                    out._edge = None
-                    return out
-                out._edge = node = _new(PointwiseNode)
-                node._edges = (edge,)
-                node._sequence = next_sequence()
-                node._hooks = node._rare = None
-                node.plan = plan = plan_x = plan_x or op.plan((edge,))
-                if plan.nothing:
-                    node._saved = ()
-                else:
-                    x_saved = x if plan.keep[0] else None
-                    saved = (x_saved, SavedOutput(out, 0)) if plan.keep_out else (x_saved,)
-                    if x._counter is not None:
-                        node._save(saved)
-                    else:
-                        node._saved = saved
-                        frame = getframe(1)
-                        code = frame.f_code
-                        if code.co_filename in OUR_FILES:
-                            node._where = user_location(2)
-                        else:
-                            node._where = (code, frame.f_lasti)
-                return out
-        return general((x,))
-
-    return unary
-
-
-def _binary(op: PointwiseOp, operator: bool) -> Callable:
-    """operator: whether an operand that we do not know gives NotImplemented."""
-    fast, general = op.fast, op.general
-    both: SavePlan | None = None
-    first: SavePlan | None = None
-    second: SavePlan | None = None
-    number: SavePlan | None = None
-
-    def binary(x: Any, y: Any) -> Any:
-        nonlocal both, first, second, number
-        if (operator or isinstance(x, Tensor)) and not machine.recording:
-            array = x._array
-            dtype = x._dtype
-            if isinstance(y, Tensor):
-                if y._dtype is dtype:
-                    found = fast.get(dtype)
-                    if found is None:
-                        found = op.prepare(dtype, (dtype, dtype), (array.dtype, array.dtype))
-                    entry, out_dtype, numpy_dtype, floating = found
-                    out_array = empty(array.shape, numpy_dtype)
-                    if entry(out_array, array, y._array):
-                        out = _new(Tensor)
-                        out._array = out_array
-                        out._dtype = out_dtype
-                        out._counter = None
-                        ex = x._edge
-                        ey = y._edge
-                        if (ex is ey is None) or not floating or not grad_mode.enabled:
-                            out._edge = None
-                            return out
-                        out._edge = node = _new(PointwiseNode)
-                        node._edges = edges = (ex, ey)
-                        node._sequence = next_sequence()
-                        node._hooks = node._rare = None
-                        if ey is None:
-                            plan = first = first or op.plan(edges)
-                        elif ex is None:
-                            plan = second = second or op.plan(edges)
-                        else:
-                            plan = both = both or op.plan(edges)
-                        node.plan = plan
-                        if plan.nothing:
-                            node._saved = ()
-                            return out
-                        keep_x, keep_y = plan.keep
-                        saved: Any = (x if keep_x else None, y if keep_y else None)
-                        if plan.keep_out:
-                            saved = (*saved, SavedOutput(out, 0))
-                        if x._counter is not None or y._counter is not None:
-                            node._save(saved)
-                        else:
-                            node._saved = saved
-                            frame = getframe(1)
-                            code = frame.f_code
-                            if code.co_filename in OUR_FILES:
-                                node._where = user_location(2)
-                            else:
-                                node._where = (code, frame.f_lasti)
-                        return out
-            elif type(y) in NUMBERS:
-                key = (dtype, type(y))
-                found = fast.get(key)
-                if found is None:
-                    found = op.prepare(key, (dtype, y), (array.dtype, type(y)))
-                entry, out_dtype, numpy_dtype, floating = found
-                out_array = empty(array.shape, numpy_dtype)
-                if entry(out_array, array, y):
-                    out = _new(Tensor)
-                    out._array = out_array
-                    out._dtype = out_dtype
-                    out._counter = None
-                    out._edge = None
-                    edge = x._edge
-                    if edge is None or not floating or not grad_mode.enabled:
-                        return out
-                    if dtype is not out_dtype:
-                        op.record((x, y), (edge, None), out)
-                        return out
-                    out._edge = node = _new(PointwiseNode)
-                    node._edges = edges = (edge, None)
-                    node._sequence = next_sequence()
-                    node._hooks = node._rare = None
-                    node.plan = plan = number = number or op.plan(edges, (False, True))
-                    if plan.nothing:
-                        node._saved = ()
-                        return out
-                    saved = (x if plan.keep[0] else None, y)
-                    if plan.keep_out:
-                        saved = (*saved, SavedOutput(out, 0))
-                    if x._counter is not None:
-                        node._save(saved)
-                    else:
-                        node._saved = saved
-                        frame = getframe(1)
-                        code = frame.f_code
-                        if code.co_filename in OUR_FILES:
-                            node._where = user_location(2)
-                        else:
-                            node._where = (code, frame.f_lasti)
-                    return out
-        if operator and not isinstance(y, OPERANDS):
-            return NotImplemented
-        return general((x, y))
-
-    return binary
 
 
 def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:

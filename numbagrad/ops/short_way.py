@@ -1,0 +1,191 @@
+"""The short way from a call of an elementwise op to its kernel, for the commonest operands.
+
+``unary`` and ``binary`` repeat what ``PointwiseOp.general`` does, with the verbs ``empty`` and
+``launch`` written out: 0.8 us an op where ``general`` takes 3.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..kernels import machine
+from ..tape import NUMBERS, OUR_FILES, SavedOutput, grad_mode, next_sequence, user_location
+from ..tensor import Tensor
+from .pointwise_node import PointwiseNode, SavePlan
+
+if TYPE_CHECKING:
+    from .pointwise import PointwiseOp
+
+_new = object.__new__
+empty = np.empty
+getframe = sys._getframe
+OPERANDS = (Tensor, float, int, bool, np.generic, np.ndarray)
+
+
+def never(*args: Any) -> bool:
+    """Stands for a kernel that does not take the short way."""
+    return False
+
+
+def make_unary(op: PointwiseOp) -> Callable:
+    """``op`` of one tensor."""
+    fast, general = op.fast, op.general
+    plan_x: SavePlan | None = None
+
+    def unary(x: Tensor) -> Tensor:
+        nonlocal plan_x
+        if isinstance(x, Tensor) and not machine.recording:
+            array = x._array
+            dtype = x._dtype
+            found = fast.get(dtype)
+            if found is None:
+                found = op.prepare(dtype, (dtype,), (array.dtype,))
+            entry, out_dtype, numpy_dtype, floating = found
+            out_array = empty(array.shape, numpy_dtype)
+            if entry(out_array, array):
+                out = _new(Tensor)
+                out._array = out_array
+                out._dtype = out_dtype
+                out._counter = None
+                edge = x._edge
+                if edge is None or not floating or not grad_mode.enabled:
+                    out._edge = None
+                    return out
+                out._edge = node = _new(PointwiseNode)
+                node._edges = (edge,)
+                node._sequence = next_sequence()
+                node._hooks = node._rare = None
+                node.plan = plan = plan_x = plan_x or op.plan((edge,))
+                if plan.nothing:
+                    node._saved = ()
+                else:
+                    x_saved = x if plan.keep[0] else None
+                    saved = (x_saved, SavedOutput(out, 0)) if plan.keep_out else (x_saved,)
+                    if x._counter is not None:
+                        node._save(saved)
+                    else:
+                        node._saved = saved
+                        frame = getframe(1)
+                        code = frame.f_code
+                        if code.co_filename in OUR_FILES:
+                            node._where = user_location(2)
+                        else:
+                            node._where = (code, frame.f_lasti)
+                return out
+        return general((x,))
+
+    return unary
+
+
+def make_binary(op: PointwiseOp, operator: bool) -> Callable:
+    """``op`` of two operands.
+
+    operator: whether an operand that we do not know gives NotImplemented.
+    """
+    fast, general = op.fast, op.general
+    both: SavePlan | None = None
+    first: SavePlan | None = None
+    second: SavePlan | None = None
+    number: SavePlan | None = None
+
+    def binary(x: Any, y: Any) -> Any:
+        nonlocal both, first, second, number
+        if (operator or isinstance(x, Tensor)) and not machine.recording:
+            array = x._array
+            dtype = x._dtype
+            if isinstance(y, Tensor):
+                if y._dtype is dtype:
+                    found = fast.get(dtype)
+                    if found is None:
+                        found = op.prepare(dtype, (dtype, dtype), (array.dtype, array.dtype))
+                    entry, out_dtype, numpy_dtype, floating = found
+                    out_array = empty(array.shape, numpy_dtype)
+                    if entry(out_array, array, y._array):
+                        out = _new(Tensor)
+                        out._array = out_array
+                        out._dtype = out_dtype
+                        out._counter = None
+                        ex = x._edge
+                        ey = y._edge
+                        if (ex is ey is None) or not floating or not grad_mode.enabled:
+                            out._edge = None
+                            return out
+                        out._edge = node = _new(PointwiseNode)
+                        node._edges = edges = (ex, ey)
+                        node._sequence = next_sequence()
+                        node._hooks = node._rare = None
+                        if ey is None:
+                            plan = first = first or op.plan(edges)
+                        elif ex is None:
+                            plan = second = second or op.plan(edges)
+                        else:
+                            plan = both = both or op.plan(edges)
+                        node.plan = plan
+                        if plan.nothing:
+                            node._saved = ()
+                            return out
+                        keep_x, keep_y = plan.keep
+                        saved: Any = (x if keep_x else None, y if keep_y else None)
+                        if plan.keep_out:
+                            saved = (*saved, SavedOutput(out, 0))
+                        if x._counter is not None or y._counter is not None:
+                            node._save(saved)
+                        else:
+                            node._saved = saved
+                            frame = getframe(1)
+                            code = frame.f_code
+                            if code.co_filename in OUR_FILES:
+                                node._where = user_location(2)
+                            else:
+                                node._where = (code, frame.f_lasti)
+                        return out
+            elif type(y) in NUMBERS:
+                key = (dtype, type(y))
+                found = fast.get(key)
+                if found is None:
+                    found = op.prepare(key, (dtype, y), (array.dtype, type(y)))
+                entry, out_dtype, numpy_dtype, floating = found
+                out_array = empty(array.shape, numpy_dtype)
+                if entry(out_array, array, y):
+                    out = _new(Tensor)
+                    out._array = out_array
+                    out._dtype = out_dtype
+                    out._counter = None
+                    out._edge = None
+                    edge = x._edge
+                    if edge is None or not floating or not grad_mode.enabled:
+                        return out
+                    if dtype is not out_dtype:
+                        op.record((x, y), (edge, None), out)
+                        return out
+                    out._edge = node = _new(PointwiseNode)
+                    node._edges = edges = (edge, None)
+                    node._sequence = next_sequence()
+                    node._hooks = node._rare = None
+                    node.plan = plan = number = number or op.plan(edges, (False, True))
+                    if plan.nothing:
+                        node._saved = ()
+                        return out
+                    saved = (x if plan.keep[0] else None, y)
+                    if plan.keep_out:
+                        saved = (*saved, SavedOutput(out, 0))
+                    if x._counter is not None:
+                        node._save(saved)
+                    else:
+                        node._saved = saved
+                        frame = getframe(1)
+                        code = frame.f_code
+                        if code.co_filename in OUR_FILES:
+                            node._where = user_location(2)
+                        else:
+                            node._where = (code, frame.f_lasti)
+                    return out
+        if operator and not isinstance(y, OPERANDS):
+            return NotImplemented
+        return general((x, y))
+
+    return binary
