@@ -242,6 +242,44 @@ def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     return f.NanToNum.op(x, nan, high, low)
 
 
+def isclose(
+    x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
+    """Whether |x - y| <= atol + rtol * |y|, element by element; broadcasts."""
+    close = f.Isclose.op(x, y, float(rtol), float(atol))
+    return f.LogicalOr.op(close, f.BothNan.op(x, y)) if equal_nan else close
+
+
+def allclose(
+    x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    """Whether every element of ``isclose`` holds, as a Python bool."""
+    return bool(isclose(x, y, rtol, atol, equal_nan).all())
+
+
+def equal(x: Tensor, y: Tensor) -> bool:
+    """Whether the tensors have the same shape and elements, as a Python bool."""
+    as_operand("equal", x)
+    as_operand("equal", y, 1)
+    return x._array.shape == y._array.shape and bool(f.Eq.op(x, y).all())
+
+
+_TYPE_NAMES = {
+    "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
+    "int8": "Char", "uint8": "Byte", "bool": "Bool",
+}  # fmt: skip
+
+
+def type_(x: Tensor, dtype: Any = None) -> Any:
+    """``x.type()`` is the name of its type, ``x.type(dtype)`` the elements in that dtype."""
+    if dtype is None:
+        return f"ng.{_TYPE_NAMES[x._dtype.name]}Tensor"
+    for name, kind in _TYPE_NAMES.items():
+        if dtype == f"ng.{kind}Tensor":
+            dtype = name
+    return cast(x, dtypes.to_dtype(dtype))
+
+
 def _same_kind(name: str, x: Any, y: Any) -> None:
     for operand in (x, y):
         floating = isinstance(operand, float) or (
@@ -337,12 +375,13 @@ isfinite = f.Isfinite.function
 clip = clamp
 
 _PUBLIC = """
-    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 bitwise_and
-    bitwise_not bitwise_or bitwise_xor ceil clamp clip clone cos cosh div divide eq erf exp expm1
-    floor floor_divide ge greater greater_equal gt isfinite isinf isnan le lerp less less_equal log
-    log10 log1p log2 logical_and logical_not logical_or logical_xor lt masked_fill maximum minimum
-    mul multiply nan_to_num ne neg negative not_equal pow reciprocal relu remainder round rsqrt
-    sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc where
+    abs absolute acos add addcdiv addcmul allclose arccos arcsin arctan arctan2 asin atan atan2
+    bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clip clone cos cosh div divide eq
+    equal erf exp expm1 floor floor_divide ge greater greater_equal gt isclose isfinite isinf
+    isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
+    logical_xor lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative not_equal
+    pow reciprocal relu remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan
+    tanh true_divide trunc where
 """.split()
 __all__ = [*_PUBLIC, "elementwise"]
 
@@ -365,6 +404,7 @@ METHODS |= {
     "_add_in_place": _add_in_place,
     "_ones_like": ones_like,
     "to": to,
+    "type": type_,
     "type_as": type_as,
     "where": _where_method,
     "float": _dtype_method(dtypes.float32),

@@ -618,6 +618,24 @@ class Ge(Elementwise):
         return x >= y
 
 
+class Isclose(Elementwise):
+    """Whether x lies within atol + rtol * |y| of y; equal infinities do."""
+
+    result = "bool"
+
+    def formula(x, y, rtol, atol):
+        return x == y or (math.isfinite(y) and abs(x - y) <= atol + rtol * abs(y))
+
+
+class BothNan(Elementwise):
+    """Whether both are NaN."""
+
+    result = "bool"
+
+    def formula(x, y):
+        return math.isnan(x) and math.isnan(y)
+
+
 class LogicalAnd(Elementwise):
     """Whether both are non-zero."""
 
