@@ -357,13 +357,16 @@ def _reachable(roots: list[Node]) -> list[Node]:
     """Every node below ``roots``, newest first."""
     seen = set(roots)
     stack = list(seen)
+    add, push, pop = seen.add, stack.append, stack.pop
     while stack:
-        for edge in stack.pop()._edges:
-            if edge is not None:
-                node = edge.node if type(edge) is Edge else edge
-                if node not in seen:
-                    seen.add(node)
-                    stack.append(node)
+        for node in pop()._edges:
+            if node is None:
+                continue
+            if type(node) is Edge:
+                node = node.node
+            if node not in seen:
+                add(node)
+                push(node)
     return sorted(seen, key=_by_sequence, reverse=True)
 
 
@@ -394,7 +397,7 @@ def run_backward(
     targets: edges whose gradients to return; only nodes on a path to one of them run. accumulate:
     whether leaves (those among the targets, if there are any) add to their ``.grad``.
     """
-    order = _reachable([split_edge(edge)[0] for edge, _ in roots])
+    order = _reachable([e.node if type(e) is Edge else e for e, _ in roots])
     wanted: dict[Node, dict[int, Any]] = {}
     needed = None
     if targets is not None:
@@ -404,7 +407,10 @@ def run_backward(
     pending: dict[Node, Any] = {}
     owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
     for edge, grad in roots:
-        _give(pending, edge, grad)
+        if type(edge) is Edge or edge in pending:
+            _give(pending, edge, grad)
+        else:
+            pending[edge] = grad
     previous, anomaly = grad_mode.enabled, grad_mode.anomaly
     grad_mode.enabled = create_graph
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT

@@ -10,6 +10,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import devices
 from ..autograd.function import Recorded
 from ..dtypes import DType
@@ -22,6 +24,8 @@ from ..tape import NUMBERS, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 
 _new = object.__new__
+
+_ones: dict[DType, Any] = {}
 
 copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 fill_kernel = ElementwiseKernel(Formula("fill", ("value",), symbol("value")))
@@ -132,6 +136,13 @@ def zeros_like(x: Tensor) -> Tensor:
 
 def ones_like(x: Tensor) -> Tensor:
     """Ones of the shape, dtype and device of ``x``."""
+    if x._device is devices.cpu and not machine.recording:  # where every backward starts
+        out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
+        entry = _ones.get(x._dtype)
+        if entry is None:
+            entry = _ones[x._dtype] = fill_kernel.entry((x._dtype.numpy, int), None, False)
+        if entry(out._array, 1):
+            return out
     return full(x._array.shape, 1, x._dtype, x._device)
 
 
