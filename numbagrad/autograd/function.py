@@ -21,6 +21,13 @@ __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 _new = object.__new__
 
 
+def _missing(grads: list[Any]) -> bool:
+    for grad in grads:  # not ``None in grads``, which would compare tensors by value
+        if grad is None:
+            return True
+    return False
+
+
 class Recorded(Node):
     """A node whose gradient is a Python function of tensors."""
 
@@ -53,7 +60,7 @@ class Recorded(Node):
 
     def _materialised(self, grads: list[Any]) -> list[Any]:
         """``grads`` with zeros for the tensor outputs that nothing used."""
-        if None not in grads:
+        if not _missing(grads):
             return grads
         from ..ops.base import full
 
@@ -270,7 +277,7 @@ class FunctionCtx(Recorded):
                 f"{function.__name__}: you must implement the backward method of your custom "
                 f"autograd.Function to use it with backward mode."
             )
-        if None in grads and self._materialize:
+        if self._materialize and _missing(grads):
             grads = self._materialised(grads)
         if grad_mode.enabled:
             kept = self._loose()

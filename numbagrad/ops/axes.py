@@ -18,7 +18,7 @@ from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu.reduce import GRAIN, pieces
 from ..tensor import Tensor, wrap
-from .base import Op, contiguous, copy_kernel, new_empty, normalize_dim, normalize_dims
+from .base import Op, contiguous, copy_kernel, full, new_empty, normalize_dim, normalize_dims
 
 DTYPE_WORDS = {
     "int64": "Long",
@@ -208,6 +208,8 @@ class Spread(Op):
     @staticmethod
     def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
         ctx.axes = where
+        if type(x._array) is np.ndarray and x._array.size == 1 and not machine.recording:
+            return full(where.shape, x._array.item(), x._dtype)  # the gradient of a loss
         out = new_empty(where.shape, x._dtype, x._device)
         machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
         return out
