@@ -438,9 +438,6 @@ class Tensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
-    def _number(self) -> Any:
-        return self.item()
-
     def __bool__(self) -> bool:
         if self._array.size != 1:
             several = "more than one value" if self._array.size else "no values"

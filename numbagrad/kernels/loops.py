@@ -191,7 +191,6 @@ def emit(
     scalars: frozenset[str],
     compute: str,
     outs: Sequence[str],
-    bools: frozenset[str] = frozenset(),
     limit: int | None = None,
 ) -> tuple[str, str]:
     """Source text and function name of a CPU kernel.
@@ -204,7 +203,7 @@ def emit(
     """
     renamed = {p: _safe(p) for p in formulas[0].inputs}
     inputs = list(renamed.values())
-    scalars, bools = (frozenset(renamed[p] for p in group) for group in (scalars, bools))
+    scalars = frozenset(renamed[p] for p in scalars)
     symbols = {p: symbol(q) for p, q in renamed.items()}
     bodies = [substitute(f.body, symbols) for f in formulas]
     arrays = [p for p in inputs if p not in scalars]
@@ -244,7 +243,7 @@ def emit(
         indent, index = _strided_header(lines, pattern, [*out_names, *arrays])
     for p in arrays:
         value = f"load({p}, {index[p]})"
-        lines += [f"{indent}{p}_i = {value}" if p in bools else f"{indent}{p}_i = T({value})"]
+        lines += [f"{indent}{p}_i = T({value})"]
     lines += [indent + line for line in writer.lines]
     for name, body, to in zip(out_names, bodies, outs, strict=True):
         result = _cast(writer.names[body], body.is_bool, to, compute)

@@ -93,7 +93,6 @@ class Kernel:
         self.function = function
         self.outputs = outputs
         self.grain = grain
-        self.cuda_twin: Any = None
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._options = options
@@ -125,11 +124,6 @@ class Kernel:
                     (self._parallel or self.parallel)(*args)
                     return
         (self._serial or self.serial)(*args)
-
-    def cuda(self, function: Any) -> Any:
-        """Register ``function``, a ``@cuda.jit`` kernel, as the twin that runs on a GPU."""
-        self.cuda_twin = function
-        return function
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"

@@ -146,7 +146,7 @@ def ones_like(x: Tensor) -> Tensor:
     return full(x._array.shape, 1, x._dtype, x._device)
 
 
-def launch(kernel: Any, *args: Any, outputs: int | None = None) -> None:
+def launch(kernel: Any, *args: Any) -> None:
     """Run ``kernel`` on Tensors, arrays and numbers: outputs first, then inputs, then scalars.
 
     kernel: ``ng.kernel``, or any function on arrays, such as your own ``@njit``. Allocate the
@@ -293,8 +293,3 @@ def as_operand(name: str, value: Any, position: int = 0) -> Tensor:
             f"Convert it with ng.tensor(...)."
         )
     return value
-
-
-def check_tensor(name: str, value: Any) -> Tensor:
-    """``as_operand`` for the first argument."""
-    return as_operand(name, value)

@@ -47,7 +47,6 @@ class Div(Elementwise):
     """x / y; integers divide to the default float."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x, y):
         return x / y
@@ -56,16 +55,12 @@ class Div(Elementwise):
 class FloorDivide(Elementwise):
     """The largest integer not above x / y."""
 
-    domain = (0.5, 2.0)
-
     def formula(x, y):
         return x // y
 
 
 class Remainder(Elementwise):
     """x - y * floor(x / y), with the sign of y."""
-
-    domain = (0.5, 2.0)
 
     def formula(x, y):
         return x % y
@@ -80,8 +75,6 @@ class Neg(Elementwise):
 
 class Pow(Elementwise):
     """x ** y."""
-
-    domain = (0.5, 2.0)
 
     def formula(x, y):
         return x**y
@@ -98,7 +91,6 @@ class Reciprocal(Elementwise):
     """1 / x."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return 1 / x
@@ -152,8 +144,6 @@ class Addcmul(Elementwise):
 class Addcdiv(Elementwise):
     """x + value * y / z."""
 
-    domain = (0.5, 2.0)
-
     def formula(x, y, z, value=1):
         return x + value * y / z
 
@@ -189,7 +179,6 @@ class Log(Elementwise):
     """Natural logarithm."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return math.log(x)
@@ -199,7 +188,6 @@ class Log2(Elementwise):
     """Logarithm to base 2."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return math.log2(x)
@@ -209,7 +197,6 @@ class Log10(Elementwise):
     """Logarithm to base 10."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return math.log10(x)
@@ -219,7 +206,6 @@ class Log1p(Elementwise):
     """log(1 + x), accurate near 0."""
 
     result = "float"
-    domain = (-0.5, 2.0)
 
     def formula(x):
         return math.log1p(x)
@@ -229,7 +215,6 @@ class Sqrt(Elementwise):
     """Square root; gradient inf at 0."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return math.sqrt(x)
@@ -242,7 +227,6 @@ class Rsqrt(Elementwise):
     """1 / sqrt(x)."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x):
         return 1 / math.sqrt(x)
@@ -276,7 +260,6 @@ class Tan(Elementwise):
     """Tangent of an angle in radians."""
 
     result = "float"
-    domain = (-1.0, 1.0)
 
     def formula(x):
         return math.tan(x)
@@ -289,7 +272,6 @@ class Asin(Elementwise):
     """Inverse sine, in radians."""
 
     result = "float"
-    domain = (-0.9, 0.9)
 
     def formula(x):
         return math.asin(x)
@@ -299,7 +281,6 @@ class Acos(Elementwise):
     """Inverse cosine, in radians."""
 
     result = "float"
-    domain = (-0.9, 0.9)
 
     def formula(x):
         return math.acos(x)
@@ -318,7 +299,6 @@ class Atan2(Elementwise):
     """The angle of the point (y, x), in radians."""
 
     result = "float"
-    domain = (0.5, 2.0)
 
     def formula(x, y):
         return math.atan2(x, y)

@@ -300,8 +300,6 @@ class HuberError(Elementwise):
 class BinaryCrossEntropy(Elementwise):
     """-(y log(x) + (1 - y) log(1 - x)), the logarithms no less than -100."""
 
-    domain = (0.1, 0.9)
-
     def formula(x, y):
         return -(y * max(math.log(x), -100.0) + (1 - y) * max(math.log1p(-x), -100.0))
 
@@ -322,8 +320,6 @@ class BinaryCrossEntropyWithLogits(Elementwise):
 
 class Divergence(Elementwise):
     """y (log(y) - x), 0 where y is 0."""
-
-    domain = (0.1, 0.9)
 
     def formula(x, y):
         return y * (math.log(y) - x) if y > 0 else 0 * x

@@ -380,12 +380,11 @@ class Elementwise:
     """Base of elementwise ops: a class with a ``formula`` and, if wished, ``grad_<input>``.
 
     Subclassing makes the op; ``cls.op`` is it and ``cls.function`` the function users call.
-    domain: where tests may sample the first input. result: see ``PointwiseOp``.
+    result: see ``PointwiseOp``.
     """
 
     op: PointwiseOp
     function: Callable
-    domain: tuple[float, float] = (-2.0, 2.0)
     result = "same"
     name: str | None = None
 
