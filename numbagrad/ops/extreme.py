@@ -18,7 +18,7 @@ from ..tensor import Tensor
 from .axes import Axes, Place, axes, fold, in_memory_order, spread
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import maximum, minimum
-from .pointwise import elementwise
+from .pointwise import Elementwise
 from .reduce import Sum
 
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
@@ -38,10 +38,16 @@ class MinMax(NamedTuple):
     max: Tensor
 
 
-@elementwise
-def ties(x, out):
+class Ties(Elementwise):
     """1 where x is the extreme ``out``, else 0."""
-    return 1.0 if x == out or (x != x and out != out) else 0.0
+
+    result = "float"
+
+    def formula(x, out):
+        return 1.0 if x == out or (x != x and out != out) else 0.0
+
+
+ties = Ties.function
 
 
 class Amax(Op):
