@@ -191,8 +191,9 @@ def _larger(typing, x, y):
 
     def generate(context, builder, signature, args):
         kind = args[0].type
-        function = ir.FunctionType(kind, [kind, kind])
-        return builder.call(builder.module.declare_intrinsic("llvm.maximum", [kind], function), args)
+        function_type = ir.FunctionType(kind, [kind, kind])
+        function = builder.module.declare_intrinsic("llvm.maximum", [kind], function_type)
+        return builder.call(function, args)
 
     return x(x, x), generate
 
