@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..intrinsics import larger, load, plus, store
 from ..machine import device, kernel
 from ..simd_math import exp, log
-from .norm import row_max, sum_of_exp
 
 __all__ = [
     "cross_entropy",
@@ -25,27 +25,21 @@ NONE, MEAN, SUM = 0, 1, 2
 
 
 @device
-def first_bad(target, classes, ignore):
-    """Position of the first target that is neither a class nor ``ignore``; -1 if there is none."""
+def reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, classes):
+    """Add up ``losses`` in float64, divide by the weight of targets for a mean; fill ``bad``."""
+    total, mass, wrong = 0.0, 0.0, -1
     for i in range(target.size):
-        if target[i] != ignore and (target[i] < 0 or target[i] >= classes):
-            return i
-    return -1
-
-
-@device
-def reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction):
-    """Add up ``losses`` in float64 and divide by the weight of the targets for a mean."""
-    classes = weight.size
-    total, mass = 0.0, 0.0
-    for i in range(losses.size):
-        if target[i] != ignore:
+        t = target[i]
+        if t != ignore:
+            inside = t >= 0 and t < classes
+            if wrong < 0 and not inside:
+                wrong = i
             total += losses[i]
             if weighted:
-                inside = target[i] >= 0 and target[i] < classes
-                mass += weight[target[i]] if inside else np.nan
+                mass += weight[t] if inside else np.nan
             else:
                 mass += 1.0
+    bad[0] = wrong
     # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
     norm[0] = mass if reduction == MEAN and mass != 0.0 else 1.0
     if reduction == MEAN:
@@ -66,32 +60,37 @@ def cross_entropy(
     smoothing (float), reduction.
     """
     n, c = x.shape
-    smooth = x.dtype.type(smoothing / max(c, 1))
+    one = x.dtype.type
+    lowest = one(-np.inf)
     for i in prange(n):
-        t = target[i]
-        peak = row_max(x[i])
-        if np.isinf(peak) and peak < 0:
-            peak = x.dtype.type(0)
-        high = log(sum_of_exp(x[i], peak))
+        t, row = target[i], i * c
+        peak = lowest
+        for j in range(c):
+            peak = larger(peak, load(x, row + j))
+        if peak == lowest:
+            peak = one(0)
+        total = one(0)
+        for j in range(c):
+            total = plus(total, exp(load(x, row + j) - peak))
+        high = log(total)
         lse[i] = high + peak
-        loss = x.dtype.type(0)
+        loss = one(0)
         if t < 0 or t >= c:
             if t != ignore:
-                loss = x.dtype.type(np.nan)
+                loss = one(np.nan)
         elif t != ignore:
             # Not by way of lse, whose rounding is that of the peak.
-            loss = high - (x[i, t] - peak)
+            loss = high - (load(x, row + t) - peak)
             if weighted:
                 loss *= weight[t]
             if smoothing > 0.0:
-                rest = x.dtype.type(0)
+                rest = one(0)
                 for j in range(c):
-                    each = high - (x[i, j] - peak)
+                    each = high - (load(x, row + j) - peak)
                     rest += each * weight[j] if weighted else each
-                loss = loss * x.dtype.type(1.0 - smoothing) + rest * smooth
+                loss = loss * one(1.0 - smoothing) + rest * one(smoothing / c)
         losses[i] = loss
-    bad[0] = first_bad(target, c, ignore)
-    reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction)
+    reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
 @kernel(grain=16384)
@@ -101,28 +100,30 @@ def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, sm
     gx (n, c) C; g (1), or (n) if reduction is NONE; the rest as for ``cross_entropy``.
     """
     n, c = x.shape
-    whole = x.dtype.type(c)
+    one = x.dtype.type
+    whole = one(c)
     if weighted:
-        whole = x.dtype.type(0)
+        whole = one(0)
         for j in range(c):
             whole += weight[j]
-    smooth = x.dtype.type(smoothing / max(c, 1))
-    sharp = x.dtype.type(1.0 - smoothing)
+    sharp = one(1.0 - smoothing)
+    smooth = one(smoothing / c if c > 0 else 0.0)
     for i in prange(n):
-        t = target[i]
+        t, row = target[i], i * c
         if t == ignore or t < 0 or t >= c:
             for j in range(c):
-                gx[i, j] = 0
+                store(gx, row + j, one(0))
         else:
-            scale = g[i] if reduction == NONE else x.dtype.type(g[0] / norm[0])
+            scale = g[i] if reduction == NONE else one(g[0] / norm[0])
             own = sharp * weight[t] if weighted else sharp
             mass = scale * (own + smooth * whole)
+            shift = lse[i]
             for j in range(c):
-                gx[i, j] = mass * exp(x[i, j] - lse[i])
+                store(gx, row + j, mass * exp(load(x, row + j) - shift))
             gx[i, t] -= scale * own
             if smoothing > 0.0:
                 for j in range(c):
-                    gx[i, j] -= scale * smooth * (weight[j] if weighted else x.dtype.type(1))
+                    gx[i, j] -= scale * smooth * (weight[j] if weighted else one(1))
 
 
 @kernel
@@ -157,8 +158,7 @@ def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
                 losses[i] = np.nan
         elif t != ignore:
             losses[i] = -x[i, t] * weight[t] if weighted else -x[i, t]
-    bad[0] = first_bad(target, c, ignore)
-    reduce_losses(out, losses, target, weight, weighted, ignore, norm, reduction)
+    reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
 @kernel
