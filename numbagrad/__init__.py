@@ -83,3 +83,13 @@ from . import data, io, nn, optim  # noqa: E402  they need the operations instal
 from .io import load, save  # noqa: E402
 
 _tape.register_files()
+
+
+def __getattr__(name: str) -> object:
+    """``compile``, whose package is imported when it is first asked for."""
+    if name == "compile":
+        from .compiled import compile as found
+
+        globals()["compile"] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -67,3 +67,7 @@ class StateDictError(RuntimeError):
 
 class FormatError(ValueError):
     """A file is truncated, damaged, or not of the format its reader expects."""
+
+
+class RecordingError(RuntimeError):
+    """A function cannot be compiled as it is; the message names the line and the way out."""

@@ -95,7 +95,7 @@ class Generator:
                 self._state[1] += counters
                 return taken
             taken = machine.empty((2,), self._state.dtype)
-            machine.launch(take_counters, taken, self._state, counters)
+            machine.launch(take_counters, taken, machine.bind(self._state), counters)
             return taken
 
     def __getstate__(self) -> bytes:

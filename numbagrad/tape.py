@@ -20,6 +20,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from .errors import GradError, GraphFreedError, VersionError
+from .kernels.machine import changed
+from .kernels.traced_float import TracedFloat
 
 
 class _GradMode(threading.local):
@@ -40,7 +42,7 @@ OUR_FILES: set[str] = set()
 """Source files of this package; the user's line is the first frame outside of them."""
 
 Location = tuple[Any, int]
-NUMBERS = frozenset((float, int, bool))
+NUMBERS = frozenset((float, int, bool, TracedFloat))
 
 
 def register_files() -> None:
@@ -328,6 +330,7 @@ class RemovableHandle:
 
     def __init__(self, hooks: dict[int, Callable], hook: Callable, first: bool = False):
         self.id = RemovableHandle._next()
+        changed()
         self._hooks = hooks
         if first:
             rest = dict(hooks)
@@ -340,6 +343,7 @@ class RemovableHandle:
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         self._hooks.pop(self.id, None)
+        changed()
 
     def __enter__(self) -> RemovableHandle:
         return self

@@ -15,6 +15,7 @@ import numpy as np
 from . import devices, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
+from .kernels.machine import reading
 from .tape import (
     AccumulateGrad,
     Counter,
@@ -413,6 +414,7 @@ class Tensor:
 
     def item(self) -> float | int | bool:
         """The only element as a Python number."""
+        reading("item", self._array)
         if self._array.size != 1:
             raise GradError(
                 f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
@@ -421,10 +423,12 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
+        reading("tolist", self._array)
         return self._array.tolist()
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The elements as a NumPy array on the same memory. Raises if it requires grad."""
+        reading("numpy", self._array)
         if self._edge is not None and not force:
             raise GradError(
                 "numpy: Can't call numpy() on Tensor that requires grad. Use "
@@ -439,6 +443,7 @@ class Tensor:
         return array.copy() if copy else array
 
     def __bool__(self) -> bool:
+        reading("bool", self._array)
         if self._array.size != 1:
             several = "more than one value" if self._array.size else "no values"
             raise GradError(
@@ -453,6 +458,7 @@ class Tensor:
         return int(self.item())
 
     def __index__(self) -> int:
+        reading("__index__", self._array)
         if self._dtype.is_floating_point or self._array.size != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._array.item())
@@ -468,12 +474,14 @@ class Tensor:
         return iter([self[i] for i in range(self._array.shape[0])])
 
     def __contains__(self, value: Any) -> bool:
+        reading("in", self._array)
         return bool((self == value)._array.any())
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
 
     def __repr__(self) -> str:
+        reading("printing", self._array)
         parts = []
         if self.is_leaf:
             if self._edge is not None:
@@ -491,6 +499,7 @@ class Tensor:
                 "deepcopy: only leaf tensors (made by the user) support deepcopy; use "
                 ".detach().clone()."
             )
+        reading("deepcopy", self._array)
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
         copy.__dict__.update(

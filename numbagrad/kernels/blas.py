@@ -192,6 +192,26 @@ def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldo
     return typed
 
 
+@device
+def sgemm_at(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
+    """``gemm`` of float32 matrices, all arguments ints."""
+    x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
+    sgemm(
+        np.int32(ROW_MAJOR), x_op, y_op, np.int32(n), np.int32(m), np.int32(k), np.float32(1),
+        x, np.int32(ldx), y, np.int32(ldy), np.float32(beta), out, np.int32(ldout),
+    )  # fmt: skip
+
+
+@device
+def dgemm_at(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
+    """``gemm`` of float64 matrices, all arguments ints."""
+    x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
+    dgemm(
+        np.int32(ROW_MAJOR), x_op, y_op, np.int32(n), np.int32(m), np.int32(k), np.float64(1),
+        x, np.int32(ldx), y, np.int32(ldy), np.float64(beta), out, np.int32(ldout),
+    )  # fmt: skip
+
+
 def blas_threads_now() -> int:
     """How many threads BLAS would use for a large product of its own."""
     addresses = load_blas()

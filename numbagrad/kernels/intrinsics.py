@@ -8,13 +8,16 @@ reference-counted record per array).
 
 from __future__ import annotations
 
+import ctypes
+import math
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.np import arrayobj as numba_arrayobj
 
 
 class FlatType(types.Type):
@@ -69,9 +72,18 @@ def _unbox_flat(flat, obj, c):
     return NativeValue(struct._getvalue())
 
 
+class _Pointed:
+    """A bare pointer, read as the arrays are."""
+
+    def __init__(self, data):
+        self.data = data
+
+
 def _struct(context, builder, kind, value):
     if isinstance(kind, FlatType):
         return cgutils.create_struct_proxy(kind)(context, builder, value=value)
+    if isinstance(kind, types.CPointer):
+        return _Pointed(value)
     return context.make_array(kind)(context, builder, value)
 
 
@@ -175,6 +187,126 @@ float64_bits = _bitcast(types.float64, types.int64)
 bits_float32 = _bitcast(types.int32, types.float32)
 bits_float64 = _bitcast(types.int64, types.float64)
 
+# -- what generated programs use ------------------------------------------------------------------
+
+
+@intrinsic
+def _pointer(typing, address, dtype):
+    """Elements of ``dtype`` from ``address`` on, for ``load`` and ``store``."""
+    kind = types.CPointer(dtype.instance_type if hasattr(dtype, "instance_type") else dtype.dtype)
+
+    def generate(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(kind))
+
+    return kind(types.intp, dtype), generate
+
+
+@intrinsic
+def _start(typing, array):
+    """Address of the first element of an array argument or a pointer."""
+
+    def generate(context, builder, signature, args):
+        struct = _struct(context, builder, signature.args[0], args[0])
+        return builder.ptrtoint(struct.data, cgutils.intp_t)
+
+    return types.intp(array), generate
+
+
+@intrinsic
+def _fits(typing, array, shape):
+    """Whether a flat array is C-contiguous and has the sizes ``shape``, a tuple."""
+
+    def generate(context, builder, signature, args):
+        struct = _struct(context, builder, signature.args[0], args[0])
+        sizes = cgutils.unpack_tuple(builder, args[1])
+        flags = builder.and_(struct.flags, ir.Constant(ir.IntType(32), _C_CONTIGUOUS))
+        rank = builder.icmp_signed("==", struct.rank, struct.rank.type(len(sizes)))
+        start = builder.and_(rank, builder.icmp_signed("!=", flags, flags.type(0)))
+        result = cgutils.alloca_once_value(builder, start)
+        with builder.if_then(start):
+            for d, size in enumerate(sizes):
+                place = builder.gep(struct.sizes, [ir.Constant(cgutils.intp_t, d)])
+                equal = builder.icmp_signed("==", builder.load(place), size)
+                builder.store(builder.and_(builder.load(result), equal), result)
+        return builder.load(result)
+
+    return types.boolean(array, shape), generate
+
+
+def _array_from(context, builder, kind, data, shape, strides):
+    array = context.make_array(kind)(context, builder)
+    itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    width = ir.Constant(cgutils.intp_t, itemsize)
+    numba_arrayobj.populate_array(
+        array,
+        data=builder.bitcast(data, array.data.type),
+        shape=shape,
+        strides=[builder.mul(s, width) for s in strides],
+        itemsize=width,
+        meminfo=None,
+        parent=None,
+    )
+    return array._getvalue()
+
+
+@intrinsic
+def _dense(typing, pointer, shape):
+    """The C-contiguous array of ``shape``, a tuple, at ``pointer``."""
+    kind = types.Array(pointer.dtype, len(shape), "C")
+
+    def generate(context, builder, signature, args):
+        sizes = cgutils.unpack_tuple(builder, args[1])
+        strides, step = [], ir.Constant(cgutils.intp_t, 1)
+        for size in reversed(sizes):
+            strides.insert(0, step)
+            step = builder.mul(step, size)
+        return _array_from(context, builder, kind, args[0], sizes, strides)
+
+    return kind(pointer, shape), generate
+
+
+@intrinsic
+def _strided(typing, pointer, shape, strides):
+    """The array of ``shape`` and ``strides``, tuples in elements, at ``pointer``."""
+    kind = types.Array(pointer.dtype, len(shape), "A")
+
+    def generate(context, builder, signature, args):
+        sizes = cgutils.unpack_tuple(builder, args[1])
+        steps = cgutils.unpack_tuple(builder, args[2])
+        return _array_from(context, builder, kind, args[0], sizes, steps)
+
+    return kind(pointer, shape, strides), generate
+
+
+@intrinsic
+def _call(typing, address, arguments):
+    """Call the compiled function at ``address`` (see ``machine.native``) on a tuple."""
+    given = tuple(types.unliteral(t) for t in arguments)
+
+    def generate(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        convention = context.call_conv
+        function_type = convention.get_function_type(types.none, given)
+        callee = builder.inttoptr(args[0], function_type.as_pointer())
+        status, _ = convention.call_function(builder, callee, types.none, given, values)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.Tuple(given)), generate
+
+
+@intrinsic
+def _call_python(typing, address, number):
+    """Call the C function ``int(int64)`` at ``address``."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
+        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+
+    return types.int64(types.intp, types.int64), generate
+
+
 @intrinsic
 def _plus(typing, total, x):
     """``total + x``; sums made of it may be reordered, which is what vectorises them."""
@@ -202,11 +334,11 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
 
     def load(array, i):
         """Element ``i`` of ``array`` in memory order."""
-        return array.reshape(-1)[i]
+        return array[i] if array.ndim == 1 else array.reshape(-1)[i]
 
     def store(array, i, value):
         """Write element ``i`` of ``array`` in memory order."""
-        array.reshape(-1)[i] = value
+        (array if array.ndim == 1 else array.reshape(-1))[i] = value
 
     def count(array):
         """Number of elements."""
@@ -221,8 +353,6 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         return array.ctypes.data
 
     def _memory(where, i, like):
-        import ctypes
-
         size = like.dtype.itemsize
         buffer = (ctypes.c_char * size).from_address(int(where + i * size))
         return np.frombuffer(buffer, like.dtype)
@@ -235,6 +365,40 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """Write element ``i`` of the memory at ``where``."""
         _memory(where, i, like)[0] = value
 
+    _FAR = 1 << 40  # elements: a pointer does not know where its memory ends
+
+    def pointer(where, dtype):
+        """Elements of ``dtype`` from the address ``where`` on."""
+        dtype = np.dtype(
+            dtype if isinstance(dtype, type) else str(dtype).replace("boolean", "bool")
+        )
+        return np.lib.stride_tricks.as_strided(_memory(where, 0, np.empty(0, dtype)), (_FAR,))
+
+    def start(array):
+        """Address of the first element."""
+        return array.__array_interface__["data"][0]
+
+    def fits(array, shape):
+        """Whether an array is C-contiguous and of ``shape``."""
+        return array.shape == shape and array.flags.c_contiguous
+
+    def dense(pointer, shape):
+        """The C-contiguous array of ``shape`` at ``pointer``."""
+        return pointer[: math.prod(shape)].reshape(shape)
+
+    def strided(pointer, shape, strides):
+        """The array of ``shape`` and ``strides`` at ``pointer``."""
+        steps = [s * pointer.itemsize for s in strides]
+        return np.lib.stride_tricks.as_strided(pointer, shape, steps)
+
+    def call(function, arguments):
+        """Call the Python function whose id stands for its address."""
+        ctypes.cast(int(function), ctypes.py_object).value(*arguments)
+
+    def call_python(function, number):
+        """Call the C function at an address."""
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(int(function))(number)
+
     def larger(x, y):
         """The larger of two numbers, NaN if one is NaN."""
         return np.maximum(x, y)
@@ -245,4 +409,33 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
 else:
     load, store, count, address = _load, _store, _count, _address
     load_at, store_at, agree = _load_at, _store_at, _agree
-    plus, larger = _plus, _larger
+    pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
+    call, call_python, plus, larger = _call, _call_python, _plus, _larger
+
+
+_WORD = np.empty(0, np.int64)
+_jit = njit(nogil=True, error_model="numpy")
+
+
+@_jit
+def overlaps(begin, size, table, first, count):
+    """Whether ``size`` bytes from ``begin`` meet one of ``count`` ranges, pairs in ``table``."""
+    for k in range(count):
+        other, length = table[first + 2 * k], table[first + 2 * k + 1]
+        if begin < other + length and other < begin + size:
+            return True
+    return False
+
+
+@_jit
+def held(table, first, count):
+    """Whether a Python object has another number of references than ``table`` says.
+
+    The table holds pairs of an object's id and that number. A reference count is the first field
+    of every object; since Python 3.12 it has 32 bits.
+    """
+    for k in range(count):
+        references = load_at(table[first + 2 * k], 0, _WORD) & 0xFFFFFFFF
+        if references != table[first + 2 * k + 1]:
+            return True
+    return False

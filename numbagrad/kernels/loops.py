@@ -77,10 +77,24 @@ def _literal(value: Any, t: str) -> str:
     return f"{t}({value!r})"
 
 
-class _Writer:
-    """Writes the statements that compute expressions from loaded inputs."""
+class Writer:
+    """Writes the statements that compute expressions from loaded inputs.
 
-    def __init__(self, bodies: Sequence[Expr], integer: bool):
+    t: the name of the type of the arithmetic. inputs: the names that stand for inputs; by default
+    an input ``x`` is ``x_i``. first: number of the first local name.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[Expr],
+        integer: bool,
+        t: str = "T",
+        inputs: dict[str, str] | None = None,
+        first: int = 0,
+    ):
+        self.t = t
+        self.inputs = inputs
+        self.first = first
         self.order = topological(list(bodies))
         self.integer = integer
         self.uses: dict[Expr, int] = dict.fromkeys(bodies, 1)
@@ -96,12 +110,12 @@ class _Writer:
 
     def _write(self, node: Expr) -> str:
         if node.op == "input":
-            return f"{node.value}_i"
+            return f"{node.value}_i" if self.inputs is None else self.inputs[node.value]
         if node.op == "const":
-            return _literal(node.value, "T")
+            return _literal(node.value, self.t)
         text = self._text(node)
         if self.uses.get(node, 0) > 1:
-            name = f"t{len(self.lines)}"
+            name = f"t{self.first + len(self.lines)}"
             self.lines.append(f"{name} = {text}")
             return name
         return f"({text})"
@@ -109,7 +123,7 @@ class _Writer:
     def number(self, node: Expr) -> str:
         """The text of ``node`` as a number, also if it is a truth value."""
         text = self.names[node]
-        return f"(T(1) if {text} else T(0))" if node.is_bool else text
+        return f"({self.t}(1) if {text} else {self.t}(0))" if node.is_bool else text
 
     def _text(self, node: Expr) -> str:
         op, args = node.op, node.args
@@ -128,8 +142,7 @@ class _Writer:
         if op == "pow":
             return self._power(values[0], args[1], values[1])
         if op == "floordiv":
-            self.helpers[op] = None
-            return f"floordiv({values[0]}, {values[1]})"
+            return f"{self._helper(op)}({values[0]}, {values[1]})"
         if op in ARITHMETIC:
             return f"{values[0]} {ARITHMETIC[op]} {values[1]}"
         if op in BITWISE:
@@ -141,17 +154,21 @@ class _Writer:
         if op in _SIMD:
             self.simd[op] = None
             return f"{op}({', '.join(values)})"
-        if op in _HELPERS:
-            self.helpers[op] = None
-        return f"{_CALLS.get(op, 'math.' + op)}({', '.join(values)})"
+        name = self._helper(op) if op in _HELPERS else _CALLS.get(op, "math." + op)
+        return f"{name}({', '.join(values)})"
+
+    def _helper(self, op: str) -> str:
+        """The name of a function that Numba lacks, to be written for this type."""
+        self.helpers[op] = None
+        return helper_name(op, self.t)
 
     def _classify(self, op: str, x: str) -> str:
         if self.integer:
             return "True" if op == "isfinite" else "False"
         return {
             "isnan": f"{x} != {x}",
-            "isinf": f"abs({x}) == T(np.inf)",
-            "isfinite": f"abs({x}) < T(np.inf)",
+            "isinf": f"abs({x}) == {self.t}(np.inf)",
+            "isfinite": f"abs({x}) < {self.t}(np.inf)",
         }[op]
 
     def _power(self, base: str, exponent: Expr, text: str) -> str:
@@ -162,17 +179,29 @@ class _Writer:
             if value == 0.5:
                 return f"math.sqrt({base})"
             if value == -1:
-                return f"T(1) / {base}"
+                return f"{self.t}(1) / {base}"
             if value == -2:
-                return f"T(1) / ({base} * {base})"
+                return f"{self.t}(1) / ({base} * {base})"
         return f"{base} ** {text}"
 
     def truth(self, node: Expr) -> str:
         text = self.names[node]
-        return text if node.is_bool else f"({text} != T(0))"
+        return text if node.is_bool else f"({text} != {self.t}(0))"
 
 
-def _cast(text: str, is_bool: bool, to: str, t: str) -> str:
+def helper_name(op: str, t: str) -> str:
+    """What the helper function of ``op`` is called for the type named ``t``."""
+    return _CALLS[op] if t == "T" else f"{_CALLS[op]}_{t}"
+
+
+def helper_lines(op: str, t: str) -> list[str]:
+    """The helper function of ``op`` as source lines."""
+    text = _HELPERS[op].strip().replace(f"def {_CALLS[op]}(", f"def {helper_name(op, t)}(")
+    return ["@njit(error_model='numpy')", *text.replace("T(", f"{t}(").splitlines()]
+
+
+def cast(text: str, is_bool: bool, to: str, t: str) -> str:
+    """The text of a value of type ``t``, or of a truth value, as one of type ``to``."""
     if to == "boolean":
         return text if is_bool else f"{text} != {t}(0)"
     if is_bool:
@@ -208,7 +237,7 @@ def emit(
     bodies = [substitute(f.body, symbols) for f in formulas]
     arrays = [p for p in inputs if p not in scalars]
     out_names = ["out"] if len(formulas) == 1 else [f"out_{k}" for k in range(len(formulas))]
-    writer = _Writer(bodies, compute == "int64")
+    writer = Writer(bodies, compute == "int64")
     lines = [
         "import math",
         "",
@@ -225,7 +254,7 @@ def emit(
     if writer.helpers:
         lines += ["from numba import njit", ""]
         for helper in writer.helpers:
-            lines += ["", "@njit(error_model='numpy')", _HELPERS[helper].strip(), ""]
+            lines += ["", *helper_lines(helper, "T"), ""]
     lines += [""]
     form = "flat" if pattern is None else "strided"
     plan = [] if pattern is None else ["plan"]
@@ -246,7 +275,7 @@ def emit(
         lines += [f"{indent}{p}_i = T({value})"]
     lines += [indent + line for line in writer.lines]
     for name, body, to in zip(out_names, bodies, outs, strict=True):
-        result = _cast(writer.names[body], body.is_bool, to, compute)
+        result = cast(writer.names[body], body.is_bool, to, compute)
         lines += [f"{indent}store({name}, {index[name]}, {result})"]
     lines += ["    return True"]
     text = "\n".join(lines) + "\n"

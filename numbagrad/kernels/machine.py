@@ -20,7 +20,7 @@ from numba.core.registry import CPUDispatcher
 
 from . import store
 
-__all__ = ["Kernel", "empty", "kernel", "launch", "view"]
+__all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading", "view"]
 
 recording = False
 """True while any thread records, and once any array lives off the host: then the fast paths of ops,
@@ -50,7 +50,7 @@ def view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: i
     shares memory with ``array``. The caller has checked that it stays inside.
     """
     if type(array) is not np.ndarray:
-        return array.view(shape, strides, offset)
+        return array.element_view(shape, strides, offset)
     step = array.itemsize
     byte_strides = tuple([s * step for s in strides])
     if offset >= 0 and array.flags.c_contiguous and 0 not in shape:
@@ -79,6 +79,70 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
         recorder.current.launch(kernel, args)
     else:
         kernel(*args)
+
+
+# -- what a recorder must be told ------------------------------------------------------------------
+
+
+def is_recording() -> bool:
+    """Whether a step is being recorded in this thread."""
+    return recording and recorder.current is not None
+
+
+def check(flag: Any, fail: Callable[[int], None]) -> None:
+    """Call ``fail(value)``, which raises, if a kernel has left a ``value >= 0`` in ``flag``.
+
+    flag: an int64 array of one element. A recorded step looks at the same place in each run.
+    """
+    if recording and recorder.current is not None:
+        recorder.current.check(flag, fail)
+    elif flag[0] >= 0:
+        fail(int(flag[0]))
+
+
+def depends(read: Callable[[], Any]) -> Any:
+    """``read()``, a plain value that decides which ops run: a recorded step reads it each time.
+
+    When it has changed the step is recorded anew.
+    """
+    value = read()
+    if recording and recorder.current is not None:
+        recorder.current.depends(read, value)
+    return value
+
+
+def is_traced(array: Any) -> bool:
+    """Whether ``array`` is one of a recording, without values."""
+    return isinstance(array, np.ndarray) and type(array) is not np.ndarray
+
+
+def bind(array: Any) -> Any:
+    """``array``, whose memory outlives a recorded step: it is read and written where it is."""
+    if recording and recorder.current is not None:
+        recorder.current.bind(array)
+    return array
+
+
+def reading(name: str, array: Any) -> None:
+    """Note that Python is about to look at the elements of ``array``; a recorder refuses."""
+    if recording and recorder.current is not None:
+        recorder.current.reading(name, array)
+
+
+def outside(name: str) -> None:
+    """Refuse to run ``name``, which changes plain Python values, while a step is recorded."""
+    if recording and recorder.current is not None:
+        recorder.current.outside(name)
+
+
+def changed() -> None:
+    """Note a change that recorded steps cannot see in tensors: modes, hooks, parameter groups."""
+    global epoch
+    epoch += 1
+
+
+epoch = 0
+"""Counts ``changed``: a compiled step compares it and records anew when it has moved."""
 
 
 class Kernel:

@@ -182,7 +182,7 @@ def fold(
     final = len(where.groups) - 1
     for k, (outer, n, inner) in enumerate(where.groups):
         source = source.reshape((outer, n, inner))
-        cut = pieces(outer, n, inner)
+        cut = 1 if machine.recording else pieces(outer, n, inner)  # a compiled step cuts by itself
         if cut > 1:
             source, stage = _stage(stage, source, (outer, cut, inner), x, dtype), then
         if k < final:

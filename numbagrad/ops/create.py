@@ -79,6 +79,7 @@ def _plain(data: Any) -> Any:
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
     """A fresh C-contiguous array of numbers, nested lists, arrays or tensors."""
     if isinstance(data, Tensor):
+        machine.reading("tensor", data._array)
         data = data._array
     if isinstance(data, (np.ndarray, np.generic)):
         target = dtypes.from_numpy(data.dtype) if dtype is None else dtype
@@ -187,7 +188,7 @@ def from_numpy(array: np.ndarray) -> Tensor:
     )
     if odd or not (array.flags.writeable and array.flags.aligned):
         array = array.copy()
-    return wrap_any(np.asarray(array))
+    return wrap_any(machine.bind(np.asarray(array)))
 
 
 # -- filled ----------------------------------------------------------------------------------------

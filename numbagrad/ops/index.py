@@ -38,12 +38,16 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
     """
     bad = machine.empty((1,), _INT64)
     machine.launch(kernel, out, bad, *args)
-    if not machine.recording and bad[0] >= 0:
+
+    def fail(position: int) -> None:
         index, dim, size = where
+        known = not machine.is_traced(index)
+        value = index.reshape(-1)[position] if known else f"number {position}"
         raise DimError(
-            f"{name}: index {index.reshape(-1)[bad[0]]} is out of bounds for dimension {dim} with "
-            f"size {size}."
+            f"{name}: index {value} is out of bounds for dimension {dim} with size {size}."
         )
+
+    machine.check(bad, fail)
 
 
 def index_tensor(name: str, index: Any, dtypes_allowed: tuple = (dtypes.int64,)) -> Tensor:
@@ -577,11 +581,14 @@ class MaskedScatter(Op):
             contiguous(mask)._array.reshape(-1),
             contiguous(source)._array.reshape(-1),
         )
-        if not machine.recording and bad[0] >= 0:
+
+        def fail(ones: int) -> None:
             raise ShapeError(
                 f"masked_scatter: Number of elements of source ({source._array.size}) < number of "
-                f"ones in mask ({bad[0]})."
+                f"ones in mask ({ones})."
             )
+
+        machine.check(bad, fail)
         return out
 
     @staticmethod
@@ -669,9 +676,14 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     table = out._array.reshape(at.size, num_classes)
     bad = machine.empty((1,), _INT64)
     machine.launch(kernels.one_hot, table, bad, at)
-    if not machine.recording and bad[0] >= 0:
-        rule = "non-negative" if at[bad[0]] < 0 else "smaller than num_classes"
-        raise ShapeError(f"one_hot: Class values must be {rule}, got {at[bad[0]]}.")
+
+    def fail(position: int) -> None:
+        if machine.is_traced(at):
+            raise ShapeError(f"one_hot: Class values must be 0 to {num_classes - 1}.")
+        rule = "non-negative" if at[position] < 0 else "smaller than num_classes"
+        raise ShapeError(f"one_hot: Class values must be {rule}, got {at[position]}.")
+
+    machine.check(bad, fail)
     return out
 
 

@@ -5,6 +5,7 @@ Matrices are the last two dimensions; those before are a stack.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -50,15 +51,26 @@ def _square(name: str, x: Any) -> Tensor:
 
 
 def _launch(name: str, kernel: Any, *arrays: Any) -> None:
-    try:
-        machine.launch(kernel, *arrays)
-    except np.linalg.LinAlgError as error:
-        words = {
-            "cholesky": "the input is not positive-definite",
-            "solve": "The solver failed because the input matrix is singular",
-        }
-        reason = words.get(name, "The inversion could not be completed because it is singular")
-        raise LinAlgError(f"linalg.{name}: {reason} ({error}).") from None
+    machine.launch(_explaining(name, kernel), *arrays)
+
+
+@functools.cache
+def _explaining(name: str, kernel: Any) -> Any:
+    """``kernel`` with errors that name the op."""
+
+    @functools.wraps(kernel)
+    def run(*arrays: Any) -> None:
+        try:
+            kernel(*arrays)
+        except np.linalg.LinAlgError as error:
+            words = {
+                "cholesky": "the input is not positive-definite",
+                "solve": "The solver failed because the input matrix is singular",
+            }
+            reason = words.get(name, "The inversion could not be completed because it is singular")
+            raise LinAlgError(f"linalg.{name}: {reason} ({error}).") from None
+
+    return run
 
 
 class Inv(Op):

@@ -62,12 +62,16 @@ class Classes:
 
     def check(self, name: str, bad: Any, classes: int) -> None:
         """Raise if a kernel has found a target that is no class."""
-        if not machine.recording and bad[0] >= 0:
+        target = self.target._array
+
+        def fail(position: int) -> None:
+            value = "" if machine.is_traced(target) else f" {target[position]}"
             raise DimError(
-                f"{name}: Target {self.target._array[bad[0]]} is out of bounds "
-                f"for {classes} classes (position {bad[0]}). Targets are 0 to {classes - 1}, "
-                f"or ignore_index."
+                f"{name}: Target{value} is out of bounds for {classes} classes (position "
+                f"{position}). Targets are 0 to {classes - 1}, or ignore_index."
             )
+
+        machine.check(bad, fail)
 
     def scale(self, g: Tensor, norm: Any) -> Tensor:
         """``g`` over what the losses were divided by, to be multiplied with (n, c)."""

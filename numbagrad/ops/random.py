@@ -221,13 +221,19 @@ def _bernoulli(out: Tensor, p: Any, generator: Any) -> Tensor:
         state = _state(generator, size, 2)
         flat = out._array.reshape(-1)
         machine.launch(kernels.bernoulli_each, flat, bad._array, p._array.reshape(-1), state)
-        if not machine.recording and bad.item():
-            raise ShapeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true.")
+        machine.check(bad._array, _refuse_probability)
     return out
 
 
+def _refuse_probability(number: int) -> None:
+    raise ShapeError("bernoulli: Expected p_in >= 0 && p_in <= 1 to be true.")
+
+
+def _refuse_weights(number: int) -> None:
+    raise ShapeError(f"multinomial: {_COMPLAINTS[number]}")
+
+
 _COMPLAINTS = (
-    "",
     "probability tensor contains either `inf`, `nan` or element < 0.",
     "invalid multinomial distribution (sum of probabilities <= 0).",
     "invalid multinomial distribution (with replacement=False, not enough non-negative category "
@@ -266,8 +272,7 @@ def multinomial(
     kernel = kernels.multinomial_again if replacement else kernels.multinomial_once
     state = _state(generator, n * (num_samples if replacement else m), 2)
     launch(kernel, out, bad, contiguous(x)._array.reshape(n, m), state)
-    if not machine.recording and bad.item():
-        raise ShapeError(f"multinomial: {_COMPLAINTS[int(bad.item())]}")
+    machine.check(bad._array, _refuse_weights)
     return out if rank == 2 else out.reshape(num_samples)
 
 

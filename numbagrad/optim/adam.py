@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..kernels import machine
 from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
 from .optimizer import Optimizer, Update, counters, held, positive
@@ -84,7 +85,11 @@ class Adam(Optimizer):
         steps = counters(params, states)
         firsts = held("exp_avg", params, states)
         seconds = held("exp_avg_sq", params, states)
-        maxima = held("max_exp_avg_sq", params, states) if group["amsgrad"] else []
+        maxima = (
+            held("max_exp_avg_sq", params, states)
+            if machine.depends(lambda: bool(group["amsgrad"]))
+            else []
+        )
         lists = (params, steps, firsts, seconds, maxima, grads)
         return [Update(kernels.adam, lists, scalars)]
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..kernels import machine
 from .optimizer import Optimizer
 
 __all__ = [
@@ -57,6 +58,7 @@ class LRScheduler:
 
     def step(self) -> None:
         """Move on by one epoch (or batch, if that is what you count)."""
+        machine.outside("lr_scheduler.step")
         self.last_epoch += 1
         for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
             group["lr"] = rate
@@ -364,6 +366,7 @@ class ReduceLROnPlateau:
 
     def step(self, metrics: Any) -> None:
         """Take note of the metric of one more epoch."""
+        machine.outside("lr_scheduler.step")
         value = float(metrics)
         self.last_epoch += 1
         if self._better(value):

@@ -141,6 +141,7 @@ class Optimizer:
             group.setdefault(name, default)
         self.check(group)
         self.param_groups.append(group)
+        machine.changed()
 
     # -- saving ----------------------------------------------------------------------------------
 
@@ -185,6 +186,7 @@ class Optimizer:
         for group, other in zip(self.param_groups, saved, strict=True):
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
         self.state = state
+        machine.changed()
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -194,19 +196,23 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
-def is_recorded() -> bool:
-    """Whether a compiled step is being recorded in this thread."""
-    return machine.recording and machine.recorder.current is not None
-
-
-def new_state(shape: tuple[int, ...], dtype: DType, param: Tensor, value: float = 0) -> Tensor:
-    """A filled tensor that outlives the step: made at once, even while a step is recorded."""
+def new_state(
+    state: dict[str, Any],
+    name: str,
+    shape: tuple[int, ...],
+    dtype: DType,
+    param: Tensor,
+    value: float,
+) -> None:
+    """Make ``state[name]``, filled: at once, even while a step is recorded, which it outlives."""
     recorder = machine.recorder
     held, recorder.current = recorder.current, None
     try:
-        return full(shape, value, dtype, param._device)
+        state[name] = full(shape, value, dtype, param._device)
     finally:
         recorder.current = held
+    if held is not None:
+        held.adopt(state[name], lambda: state.pop(name))
 
 
 def held(
@@ -215,7 +221,7 @@ def held(
     """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new."""
     for param, state in zip(params, states, strict=True):
         if state.get(name) is None:
-            state[name] = new_state(param._array.shape, param._dtype, param, value)
+            new_state(state, name, param._array.shape, param._dtype, param, value)
     return [state[name] for state in states]
 
 
@@ -223,7 +229,7 @@ def counters(params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]
     """The number of steps of each parameter, as float32 scalars that the kernel advances."""
     for param, state in zip(params, states, strict=True):
         if "step" not in state:
-            state["step"] = new_state((), float32, param)
+            new_state(state, "step", (), float32, param, 0)
     return [state["step"] for state in states]
 
 

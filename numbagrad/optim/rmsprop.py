@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from ..kernels import machine
 from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
 from .optimizer import Optimizer, Update, counters, held, positive
@@ -68,7 +69,15 @@ class RMSprop(Optimizer):
         states = self.states(params)
         steps = counters(params, states)
         seconds = held("square_avg", params, states)
-        firsts = held("grad_avg", params, states) if group["centered"] else []
-        buffers = held("momentum_buffer", params, states) if group["momentum"] > 0 else []
+        firsts = (
+            held("grad_avg", params, states)
+            if machine.depends(lambda: bool(group["centered"]))
+            else []
+        )
+        buffers = (
+            held("momentum_buffer", params, states)
+            if machine.depends(lambda: group["momentum"] > 0)
+            else []
+        )
         lists = (params, steps, seconds, firsts, buffers, grads)
         return [Update(kernels.rmsprop, lists, scalars)]

@@ -6,9 +6,11 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from ..errors import RecordingError
+from ..kernels import machine
 from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
-from .optimizer import Optimizer, Update, held, is_recorded, positive
+from .optimizer import Optimizer, Update, held, positive
 
 __all__ = ["SGD"]
 
@@ -67,7 +69,7 @@ class SGD(Optimizer):
             sign = -1.0 if group["maximize"] else 1.0
             return float(group["lr"]), float(group["weight_decay"]), sign
 
-        if not group["momentum"]:
+        if not machine.depends(lambda: bool(group["momentum"])):
             return [Update(kernels.sgd, (params, grads), plain)]
 
         def later() -> tuple:
@@ -79,11 +81,11 @@ class SGD(Optimizer):
 
         states = self.states(params)
         old = [state.get("momentum_buffer") is not None for state in states]
-        if group["dampening"] == 0 or all(old):
+        if machine.depends(lambda: group["dampening"] == 0) or all(old):
             chosen = [([True] * len(params), later)]
         else:
-            if is_recorded():
-                raise RuntimeError(
+            if machine.is_recording():
+                raise RecordingError(
                     "SGD: the first step with dampening differs from the others and cannot be "
                     "recorded. Take one step before you compile."
                 )

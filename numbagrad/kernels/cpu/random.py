@@ -355,14 +355,15 @@ def bernoulli(out, state, p):
 
 @kernel(grain=65536, outputs=2)
 def bernoulli_each(out, bad, p, state):
-    """out (n,) any dtype: 1 with probability p (n,); bad (1,) int64: entries outside [0, 1]."""
+    """out (n,) any dtype: 1 with probability p (n,); bad (1,) int64: how many entries are
+    outside [0, 1], less one."""
     key, start = _u64(state[0]), _u64(state[1])
     one, zero = out.dtype.type(1), out.dtype.type(0)
     wrong = 0
     for i in prange(out.size):
         out[i] = one if _double_at(key, start, i) < p[i] else zero
         wrong += 0 if p[i] >= 0 and p[i] <= 1 else 1
-    bad[0] = wrong
+    bad[0] = wrong - 1
 
 
 @kernel(grain=65536)
@@ -408,12 +409,12 @@ def permutation(out, state):
 def multinomial_again(out, bad, p, state):
     """out (n, k) int64: columns of p (n, m), drawn with replacement by weight; state (2,).
 
-    bad (1,) int64: 0; 1 where an entry of p is negative, inf or NaN; 2 where a row sums to 0.
+    bad (1,) int64: -1; 0 where an entry of p is negative, inf or NaN; 1 where a row sums to 0.
     """
     key, start = _u64(state[0]), _u64(state[1])
     n, m = p.shape
     k = out.shape[1]
-    bad[0] = 0
+    bad[0] = -1
     sums = np.empty(m, np.float64)
     for row in range(n):
         total = 0.0
@@ -421,14 +422,14 @@ def multinomial_again(out, bad, p, state):
         for j in range(m):
             weight = _f64(p[row, j])
             if not (weight >= 0.0 and weight < np.inf):
-                bad[0] = 1
+                bad[0] = 0
                 return
             total += weight
             sums[j] = total
             if weight > 0.0:
                 last = j
         if not total > 0.0:
-            bad[0] = 2
+            bad[0] = 1
             return
         for i in range(k):
             at = _double_at(key, start, row * k + i) * total
@@ -452,7 +453,7 @@ def multinomial_once(out, bad, p, state):
     key, start = _u64(state[0]), _u64(state[1])
     n, m = p.shape
     k = out.shape[1]
-    bad[0] = 0
+    bad[0] = -1
     time = np.empty(m, np.float64)
     heap = np.empty(m, np.int64)
     for row in range(n):
@@ -460,14 +461,14 @@ def multinomial_once(out, bad, p, state):
         for j in range(m):
             weight = _f64(p[row, j])
             if not (weight >= 0.0 and weight < np.inf):
-                bad[0] = 1
+                bad[0] = 0
                 return
             if weight > 0.0:
                 time[j] = -_log_double(1.0 - _double_at(key, start, row * m + j)) / weight
                 heap[size] = j
                 size += 1
         if size < k:
-            bad[0] = 3 if size else 2
+            bad[0] = 2 if size else 1
             return
         for at in range(size // 2 - 1, -1, -1):
             _sift(heap, time, at, size)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ...kernels.machine import changed
 from ...tape import RemovableHandle
 from ...tensor import Tensor
 from ..parameter import Parameter
@@ -99,15 +100,19 @@ class Module(Convertible, Stateful):
                     )
                 self._put(table, name, value)
                 return
+        if self.__dict__.get(name, self) is not value:
+            changed()
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
+        changed()
         object.__delattr__(self, name)
         self._claim(name, "")
 
     def _put(self, table: str, name: str, value: Any) -> None:
         self.__dict__[table][name] = value
         self.__dict__[name] = value
+        changed()
 
     def _claim(self, name: str, table: str) -> None:
         """Forget what stands as ``name`` in the tables other than ``table``."""

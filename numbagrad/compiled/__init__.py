@@ -1,0 +1,13 @@
+"""``ng.compile``: record Python, make one program of it, run it as one native function.
+
+Reading order: ``step.py`` (what a call does), ``record.py`` and ``trace.py`` (the recording),
+``program.py`` (the program), ``lower.py``, ``passes.py`` and ``fusion.py``, ``emit_cpu.py`` (the
+text), ``bind.py`` and ``entry.py`` (what a call checks and passes), ``outside.py`` (the tape).
+"""
+
+from ..tape import register_files
+from .step import CacheInfo, CompiledFunction, compile
+
+__all__ = ["CacheInfo", "CompiledFunction", "compile"]
+
+register_files()

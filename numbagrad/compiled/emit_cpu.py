@@ -1,0 +1,758 @@
+"""A program as the source text of one Numba function, and what its table must hold.
+
+The function gets one int64 ``table`` (addresses of bound memory, of kernels, and the numbers that
+differ from call to call), the arrays of this call, and floats. Its text is a *template*: every size
+is a marker, so that a program recorded for another batch size has the same text and other numbers.
+Start reading at ``emit``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numba import types
+
+from ..kernels import store
+from ..kernels.blas import BlasKernel
+from ..kernels.cpu import matmul
+from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
+from ..kernels.lists import ListKernel
+from ..kernels.loops import Writer, cast, helper_lines, numba_name
+from ..kernels.machine import Kernel, threads
+from .fusion import collapsed
+from .memory import assign, rounded
+from .program import (
+    Buffer,
+    Call,
+    Check,
+    Gemm,
+    Instruction,
+    Loop,
+    Operand,
+    Program,
+    Scalar,
+    Slot,
+    Store,
+    label,
+)
+
+DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
+"""What the function returns: the number of a failed check is added to FIRST_CHECK."""
+
+_MARK = re.compile("⟦(\\d+)⟧")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array that the function gets: an input, or fresh memory.
+
+    shape: checked by the function; None where Python has checked the layout. offset: of the first
+    element in the buffer.
+    """
+
+    buffer: Buffer
+    shape: tuple[int, ...] | None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One place of the table.
+
+    kind: "work", "buffer" (address of bound memory), "pointer to" (how list kernels find an array:
+    what looks like an object whose data pointer is place ``what``), "table" (its own address),
+    "kernel", "number" or "result" (written by the function).
+    """
+
+    kind: str
+    what: Any = None
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """A kernel called by address, and the types of its arguments."""
+
+    kernel: Any
+    signature: tuple[Any, ...]
+    parallel: bool
+
+
+@dataclass
+class Template:
+    """Source text with markers for numbers, and all that a call needs to know."""
+
+    name: str
+    text: str
+    numbers: list[int | float]
+    table: list[Entry]
+    arguments: list[Argument]
+    hyper: list[tuple[Callable[[], tuple], tuple]]  # callables and the types they gave
+    floats: list[str]  # expressions of float arguments, passed each time
+    checks: list[tuple[Callable[[int], None], int]]  # failure and the table place of the flag
+    work: int  # bytes
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What must be equal for two templates to share compiled code."""
+        table = tuple((e.kind, _kernel_identity(e.what)) for e in self.table)
+        return self.text, table, len(self.arguments), tuple(t for _, t in self.hyper)
+
+    def source(self, varying: dict[int, str]) -> tuple[str, str]:
+        """Text and function name. varying: names of the numbers that are read from the table's end,
+        in order of first appearance, by their position; equal names are one number."""
+        names = list(dict.fromkeys(varying.values()))
+        kinds = {varying[k]: type(self.numbers[k]) for k in varying}
+        text = _MARK.sub(
+            lambda m: varying.get(int(m[1])) or repr(self.numbers[int(m[1])]), self.text
+        )
+        loads = ""
+        for j, name in enumerate(names):
+            value = f"table[{len(self.table) + j}]"
+            value = value if kinds[name] is int else f"bits_float64({value})"
+            loads += f"    {name} = {value}\n"
+        text = text.replace("    SIZES\n", loads)
+        name = store.content_name(self.name, text)
+        return text.replace("NAME", name, 1), name
+
+
+def _kernel_identity(what: Any) -> Any:
+    if isinstance(what, KernelUse):
+        return id(what.kernel), what.signature
+    return what if isinstance(what, (int, str)) else None
+
+
+class Emitter:
+    """Writes one program."""
+
+    def __init__(self, program: Program, persistent: Sequence[Buffer]):
+        self.program = program
+        self.persistent = persistent
+        self.numbers: list[int | float] = []
+        self.table: list[Entry] = [Entry("work"), Entry("table")]
+        self.places: dict[Any, int] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.declared: list[str] = []
+        self.lines: list[str] = []
+        self.arguments: list[Argument] = []
+        self.hyper: list[tuple[Callable[[], tuple], tuple]] = []
+        self.floats: list[str] = []
+        self.checks: list[tuple[Callable[[int], None], int]] = []
+        self.helpers: dict[tuple[str, str], None] = {}
+        self.simd: dict[str, None] = {}
+        self.types: dict[str, None] = {}
+        self.intrinsics: dict[str, None] = {"pointer": None}
+        self.offsets, self.work = assign(program)
+        self.scratch = 0
+        self.loops = 0
+        self.alone = False  # whether BLAS must be kept from starting threads of its own
+        self.temporaries = 0
+
+    # -- pieces of text --------------------------------------------------------------------------
+
+    def number(self, value: int | float) -> str:
+        """A marker for a number that may differ in another recording."""
+        if isinstance(value, bool):
+            return repr(value)
+        self.numbers.append(value)
+        return f"⟦{len(self.numbers) - 1}⟧"
+
+    def type(self, dtype: Any) -> str:
+        """The name of a dtype, imported."""
+        name = dtype if isinstance(dtype, str) else numba_name(dtype)
+        self.types[name] = None
+        return name
+
+    def use(self, name: str) -> str:
+        """The name of an intrinsic, imported."""
+        self.intrinsics[name] = None
+        return name
+
+    def place(self, entry: Entry, key: Any = None) -> int:
+        """The table place of ``entry``, made on first need."""
+        if key is not None and key in self.places:
+            return self.places[key]
+        self.table.append(entry)
+        if key is not None:
+            self.places[key] = len(self.table) - 1
+        return len(self.table) - 1
+
+    def address(self, buffer: Buffer, offset: int = 0) -> str:
+        """The address of an element as an int."""
+        if buffer.kind == "work":
+            byte = self.offsets[buffer] + offset * buffer.dtype.itemsize
+            return f"work + {self.number(byte)}"
+        base = f"{self.pointer(buffer)}_at"
+        return f"{base} + {self.number(offset * buffer.dtype.itemsize)}" if offset else base
+
+    def pointer(self, buffer: Buffer) -> str:
+        """The local name of the pointer to ``buffer``."""
+        name = self.pointers.get(buffer)
+        if name is not None:
+            return name
+        name = re.sub(r"\W", "_", buffer.name)
+        if name in self.pointers.values() or name in _TAKEN:
+            name = f"{name}_{len(self.pointers)}"
+        self.pointers[buffer] = name
+        t = self.type(buffer.dtype)
+        if buffer.kind == "work":
+            byte = self.number(self.offsets[buffer])
+            self.declared.append(f"{name} = pointer(work + {byte}, {t})")
+        else:
+            at = self.place(Entry("buffer", buffer), buffer)
+            self.declared.append(f"{name}_at = table[{at}]")
+            self.declared.append(f"{name} = pointer({name}_at, {t})")
+        return name
+
+    def argument(self, argument: Argument) -> None:
+        """Declare an array that is passed at each call."""
+        b = argument.buffer
+        name = re.sub(r"\W", "_", b.name)
+        if name in self.pointers.values() or name in _TAKEN:
+            name = f"{name}_{len(self.pointers)}"
+        self.pointers[b] = name
+        self.arguments.append(argument)
+        at = self.place(Entry("result", b), b)
+        self.use("start")
+        back = f" - {self.number(argument.offset * b.dtype.itemsize)}" if argument.offset else ""
+        self.declared.append(f"{name}_at = start({name}_array){back}")
+        self.declared.append(f"table[{at}] = {name}_at")
+        self.declared.append(f"{name} = pointer({name}_at, {self.type(b.dtype)})")
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def instruction(self, i: Instruction) -> None:
+        """Write one instruction."""
+        if isinstance(i, Loop):
+            self.comment(i)
+            self.loop(collapsed(i))
+        elif isinstance(i, Gemm):
+            self.comment(i)
+            self.gemm(i)
+        elif isinstance(i, Call):
+            self.comment(i)
+            self.call(i)
+        elif isinstance(i, Check):
+            self.check(i)
+
+    def comment(self, i: Instruction) -> None:
+        """Say what comes: shapes, ops and the user's lines."""
+        outs = ", ".join(f"{o.buffer.name} {self.shape_text(o)}" for o in i.outs)
+        self.lines.append(f"# {outs}: {label(i)}")
+
+    def shape_text(self, o: Operand) -> str:
+        """The shape of an operand for people."""
+        return "x".join(self.number(n) for n in o.view.shape) or "scalar"
+
+    def index(self, o: Operand, dims: int) -> str:
+        """Where in its buffer the element of an operand at (i0, i1, ...) lies."""
+        terms = []
+        for d in range(dims):
+            s = o.view.strides[d]
+            if s == 1:
+                terms.append(f"i{d}")
+            elif s:
+                terms.append(f"i{d} * {self.number(s)}")
+        if o.view.offset or not terms:
+            terms.append(self.number(o.view.offset))
+        return " + ".join(terms)
+
+    def loop(self, loop: Loop) -> None:
+        """A nest of loops around scalar code."""
+        if 0 in loop.space:
+            return
+        k = self.loops
+        self.loops += 1
+        dims = len(loop.space)
+        self.use("load")
+        self.use("store")
+        before: dict[int, list[str]] = {d: [] for d in range(dims + 1)}
+        after: dict[int, list[str]] = {d: [] for d in range(dims + 1)}
+        names = {n: f"{n}_{k}" for n in loop.loads}
+        names |= {line.name: f"{line.name}_{k}" for line in loop.lines}
+        body = [
+            f"{names[n]} = load({self.pointer(o.buffer)}, {self.index(o, dims)})"
+            for n, o in zip(loop.loads, loop.ins, strict=True)
+        ]
+        kinds = {n: self.type(o.dtype) for n, o in zip(loop.loads, loop.ins, strict=True)}
+        for n, s in loop.scalars:
+            names[n] = self.float_argument(s)
+            kinds[n] = "float64"
+        body += self.scalar_code(loop, names, kinds)
+        dtypes = kinds | {line.name: line.dtype for line in loop.lines}
+        for o, s in zip(loop.outs, loop.stores, strict=True):
+            if s.mode == "store":
+                value = names[s.line]
+                if dtypes[s.line] != self.type(o.dtype):
+                    value = f"{self.type(o.dtype)}({value})"
+                body.append(f"store({self.pointer(o.buffer)}, {self.index(o, dims)}, {value})")
+            else:
+                self.summed(loop, o, s, names[s.line], before, body, after)
+        self.nest(loop.space, before, body, after)
+
+    def nest(
+        self,
+        space: tuple[int, ...],
+        before: dict[int, list[str]],
+        body: list[str],
+        after: dict[int, list[str]],
+    ) -> None:
+        """Loops over ``space``; before and after: what stands around the loop over dim d."""
+        dims = len(space)
+        for d in range(dims):
+            self.lines += [f"{'    ' * d}{line}" for line in before[d]]
+            self.lines.append(f"{'    ' * d}for i{d} in range({self.number(space[d])}):")
+        self.lines += [f"{'    ' * dims}{line}" for line in [*before[dims], *body, *after[dims]]]
+        for d in reversed(range(dims)):
+            self.lines += [f"{'    ' * d}{line}" for line in after[d]]
+
+    def scalar_code(self, loop: Loop, names: dict[str, str], kinds: dict[str, str]) -> list[str]:
+        """The lines of a loop as Python."""
+        code: list[str] = []
+        kinds = dict(kinds)
+        for line in loop.lines:
+            t = self.type(line.compute)
+            inputs = {
+                n: names[n] if kinds[n] == t else f"{t}({names[n]})" for n in kinds if n in names
+            }
+            writer = Writer([line.expr], t == "int64", t, inputs, self.temporaries)
+            self.temporaries += len(writer.lines)
+            code += writer.lines
+            for op in writer.helpers:
+                self.helpers[op, t] = None
+            self.simd.update(writer.simd)
+            value = cast(writer.names[line.expr], line.expr.is_bool, self.type(line.dtype), t)
+            code.append(f"{names[line.name]} = {value}")
+            kinds[line.name] = line.dtype
+        return code
+
+    def summed(
+        self,
+        loop: Loop,
+        o: Operand,
+        s: Store,
+        value: str,
+        before: dict[int, list[str]],
+        body: list[str],
+        after: dict[int, list[str]],
+    ) -> None:
+        """A sum over the dims where ``o`` has stride 0, in float64 or int64."""
+        wide = "float64" if o.dtype.kind == "f" else "int64"
+        self.type(wide)
+        dims = len(loop.space)
+        inner = dims
+        while inner and o.view.strides[inner - 1] == 0:
+            inner -= 1
+        out, at = self.pointer(o.buffer), self.index(o, dims)
+        t = self.type(o.dtype)
+        add = "{0} = plus({0}, {1})" if wide == "float64" else "{0} = {0} + {1}"
+        if wide == "float64":
+            self.use("plus")
+        share = f" / {self.number(s.divisor)}" if s.divisor != 1 else ""
+        if all(o.view.strides[d] != 0 for d in range(inner)):
+            name = f"sum_{self.loops}_{len(before[inner])}"
+            before[inner].append(f"{name} = {wide}(0)")
+            body.append(add.format(name, f"{wide}({value})"))
+            after[inner].insert(0, f"store({out}, {at}, {t}({name}{share}))")
+            return
+        # Sums of columns: a row of sums in memory, over which the inner loop runs.
+        kept = [d for d in range(dims) if o.view.strides[d] != 0]
+        sizes = [loop.space[d] for d in kept]
+        count = int(np.prod(sizes, dtype=np.int64))
+        sums = f"sums_{self.loops}_{len(after[0])}"
+        place = self.scratch
+        self.scratch += rounded(8 * count)
+        start = self.number(self.work + place)
+        self.declared.append(f"{sums} = pointer(work + {start}, {wide})")
+        steps, step = {}, 1
+        for d, n in zip(reversed(kept), reversed(sizes), strict=True):
+            steps[d] = step
+            step *= n
+        spot = " + ".join(
+            f"i{d}" if steps[d] == 1 else f"i{d} * {self.number(steps[d])}" for d in kept
+        )
+        before[0] += [f"for j in range({self.number(count)}):", f"    store({sums}, j, {wide}(0))"]
+        body.append(f"store({sums}, {spot}, load({sums}, {spot}) + {wide}({value}))")
+        lines, indent = [], ""
+        for d in kept:
+            lines.append(f"{indent}for i{d} in range({self.number(loop.space[d])}):")
+            indent += "    "
+        lines.append(f"{indent}store({out}, {at}, {t}(load({sums}, {spot}){share}))")
+        after[0] += lines
+
+    def float_argument(self, s: Scalar) -> str:
+        """The local name of a number computed from float arguments."""
+        assert s.text is not None
+        if s.text not in self.floats:
+            self.floats.append(s.text)
+        return f"f_{self.floats.index(s.text)}"
+
+    def gemm(self, i: Gemm) -> None:
+        """A product: BLAS at once when it is small, the threaded kernel when it is not."""
+        (out,), (x, y) = i.outs, i.ins
+        n, k = x.view.shape
+        m = y.view.shape[1]
+        if n * m * k >= matmul.GRAIN and threads() > 1:
+            arguments = [self.strided(o) for o in (out, x, y)] + ["0", "0", str(int(i.accumulate))]
+            dtype = numba.from_dtype(out.dtype)
+            signature = (*[types.Array(dtype, 2, "A")] * 3, types.intp, types.intp, types.intp)
+            self.call_kernel(KernelUse(matmul.mm, signature, True), arguments)
+            return
+        self.alone |= n * m * k >= 1 << 17
+        name = "sgemm_at" if out.dtype == np.float32 else "dgemm_at"
+        self.simd[f"blas:{name}"] = None
+        ldx, transx = leading(x)
+        ldy, transy = leading(y)
+        ldout = out.view.strides[0] if n > 1 else max(m, 1)
+        sizes = ", ".join(self.number(v) for v in (n, m, k))
+        self.lines.append(
+            f"{name}({transx}, {transy}, {sizes}, {self.at(x)}, {self.number(ldx)}, "
+            f"{self.at(y)}, {self.number(ldy)}, {int(i.accumulate)}, {self.at(out)}, "
+            f"{self.number(ldout)})"
+        )
+
+    def at(self, o: Operand) -> str:
+        """The address of the first element of an operand."""
+        return self.address(o.buffer, o.view.offset)
+
+    def strided(self, o: Operand) -> str:
+        """An array of any layout."""
+        sizes = _tuple([self.number(n) for n in o.view.shape])
+        steps = _tuple([self.number(s) for s in o.view.strides])
+        self.use("strided")
+        return f"strided({self.element(o)}, {sizes}, {steps})"
+
+    def element(self, o: Operand) -> str:
+        """A pointer to the first element of an operand."""
+        if not o.view.offset:
+            return self.pointer(o.buffer)
+        self.pointer(o.buffer)
+        return f"pointer({self.address(o.buffer, o.view.offset)}, {self.type(o.dtype)})"
+
+    def array(self, o: Operand, any_layout: bool = False) -> tuple[str, Any]:
+        """An operand as an array, and its Numba type."""
+        dtype, rank = numba.from_dtype(o.dtype), len(o.view.shape)
+        if any_layout or not o.view.contiguous:
+            return self.strided(o), types.Array(dtype, rank, "A")
+        self.use("dense")
+        if rank == 0:
+            return f"dense({self.element(o)}, ())", types.Array(dtype, 0, "C")
+        sizes = _tuple([self.number(n) for n in o.view.shape])
+        return f"dense({self.element(o)}, {sizes})", types.Array(dtype, rank, "C")
+
+    def call(self, i: Call) -> None:
+        """A kernel by its address, or a Python function by way of the interpreter."""
+        operands = {"in": i.ins, "out": i.outs}
+        kernel = i.kernel
+        arguments, signature, sizes = [], [], []
+        first: Operand | None = None
+        for arg in i.args:
+            if isinstance(arg, Slot):
+                o = operands[arg.side][arg.index]
+                sizes.append(o.view.size)
+                text, kind = self.array(o, isinstance(kernel, BlasKernel))
+                arguments.append(text)
+                signature.append(kind)
+            elif isinstance(arg, tuple):
+                listed = [operands[s.side][s.index] for s in arg]
+                first = first or listed[0]
+                sizes.append(sum(o.view.size for o in listed) if not sizes else 0)
+                arguments.append(self.table_of([self.object_at(o) for o in listed]))
+                signature.append(types.Array(types.int64, 1, "C"))
+            elif isinstance(arg, Scalar):
+                arguments.append(self.scalar(arg))
+                signature.append(_number_type(arg.value))
+            else:
+                assert first is not None
+                counts = [operands[s.side][s.index].view.size for s in i.args[0]]
+                arguments.append(self.table_of([Entry("number", n) for n in counts]))
+                signature.append(types.Array(types.int64, 1, "C"))
+                text, kind = self.array(_flattened(first))
+                arguments.append(text)
+                signature.append(kind)
+                values = arg()
+                for j, value in enumerate(values):
+                    arguments.append(f"h{len(self.hyper)}_{j}")
+                    signature.append(_number_type(value))
+                self.hyper.append((arg, tuple(map(_number_type, values))))
+        parallel = _parallel(kernel, i, sizes)
+        if isinstance(kernel, Kernel) or hasattr(kernel, "py_func"):
+            self.call_kernel(KernelUse(kernel, tuple(signature), parallel), arguments)
+        else:
+            self.python(i)
+
+    def scalar(self, s: Scalar) -> str:
+        """A number as an argument."""
+        if s.text is not None:
+            return self.float_argument(s)
+        if isinstance(s.value, float):
+            if not np.isfinite(s.value):
+                return f"np.float64({_special(s.value)})"
+            return f"np.float64({self.number(s.value)})"
+        return repr(s.value) if isinstance(s.value, bool) else f"np.int64({self.number(s.value)})"
+
+    def call_kernel(self, use: KernelUse, arguments: list[str]) -> None:
+        """Call compiled code by its address in the table."""
+        self.use("call")
+        at = self.place(Entry("kernel", use))
+        self.lines.append(f"call(table[{at}], {_tuple(arguments)})")
+
+    def python(self, i: Call) -> None:
+        """A plain Python function: the interpreter runs it on arrays made from addresses."""
+        self.use("call_python")
+        spots = []
+        for arg in i.args:
+            if isinstance(arg, Slot):
+                o = (i.ins if arg.side == "in" else i.outs)[arg.index]
+                spots.append((self.pointer_place(o), o))
+            else:
+                spots.append((None, arg))
+        at = self.place(Entry("python", (i.kernel, spots)))
+        number = len(self.checks)
+        self.checks.append((_raise_kept, at))
+        self.lines += [
+            f"if call_python(table[{at}], {at}) != 0:",
+            f"    return {FIRST_CHECK + number}",
+        ]
+
+    def pointer_place(self, o: Operand) -> int:
+        """A table place that holds the address of the first element of an operand."""
+        if o.buffer.kind == "work":
+            return self.place(
+                Entry(
+                    "address", o.buffer, self.offsets[o.buffer] + o.view.offset * o.dtype.itemsize
+                )
+            )
+        self.pointer(o.buffer)
+        if not o.view.offset:
+            return self.places[o.buffer]
+        at = self.place(Entry("result", None))
+        self.lines.append(f"table[{at}] = {self.at(o)}")
+        return at
+
+    def object_at(self, o: Operand) -> Entry:
+        """What a list kernel takes for the id of the array of an operand."""
+        return Entry("pointer to", self.pointer_place(o))
+
+    def table_of(self, entries: list[Entry]) -> str:
+        """An int64 array inside the table."""
+        self.use("dense")
+        self.type("int64")
+        begin = len(self.table)
+        self.table += entries
+        count = str(len(entries))
+        return f"dense(pointer(table[1] + {8 * begin}, int64), ({count},))"
+
+    def check(self, i: Check) -> None:
+        """Stop if a kernel left a position in the flag."""
+        (flag,) = i.ins
+        assert i.fail is not None
+        at = self.place(Entry("result", None))
+        self.use("load")
+        number = len(self.checks)
+        self.checks.append((i.fail, at))
+        self.lines += [
+            f"table[{at}] = load({self.pointer(flag.buffer)}, {self.number(flag.view.offset)})",
+            f"if table[{at}] >= 0:",
+            f"    return {FIRST_CHECK + number}",
+        ]
+
+    def memory_guard(self) -> list[str]:
+        """Return early where an input overlaps memory that is written, or where somebody else
+        holds memory that this call would overwrite."""
+        lines = []
+        written = {o.buffer for i in self.program.instructions for o in i.outs}
+        inputs = [a for a in self.arguments if a.buffer.kind == "input"]
+        lasting = [b for b in self.pointers if b.kind == "state" and b in written]
+        lasting += [b for b in self.persistent if b in self.pointers]
+        used = [b for b in self.pointers if b.kind == "state"]
+        if inputs and lasting:
+            first = self.ranges(lasting)
+            for a in inputs:
+                lines += self.overlap(a, first, len(lasting))
+        for a in inputs:
+            if a.buffer in written and used:
+                lines += self.overlap(a, self.ranges(used), len(used))
+            for b in inputs if a.buffer in written else ():
+                if b is not a:
+                    at = self.places[b.buffer]
+                    size = self.number(b.buffer.nbytes)
+                    place = self.place(Entry("result", None))
+                    self.place(Entry("result", None))
+                    lines += [f"table[{place}] = table[{at}]", f"table[{place + 1}] = {size}"]
+                    lines += self.overlap(a, place, 1)
+        if self.persistent:
+            self.use("held")
+            begin = len(self.table)
+            for k, _ in enumerate(self.persistent):
+                for kind in ("tensor id", "tensor references", "array id", "array references"):
+                    self.table.append(Entry(kind, k))
+            lines += [f"if held(table, {begin}, {2 * len(self.persistent)}):", f"    return {HELD}"]
+        return lines
+
+    def ranges(self, buffers: Sequence[Buffer]) -> int:
+        """Table places of (address, bytes) pairs."""
+        begin = len(self.table)
+        for b in buffers:
+            self.table += [Entry("buffer", b), Entry("number", b.nbytes)]
+        return begin
+
+    def overlap(self, a: Argument, first: int, count: int) -> list[str]:
+        """Return if the memory of ``a`` meets one of the ranges."""
+        self.use("overlaps")
+        size = self.number(a.buffer.nbytes)
+        name = self.pointers[a.buffer]
+        return [
+            f"if overlaps({name}_at, {size}, table, {first}, {count}):",
+            f"    return {OVERLAP}",
+        ]
+
+    # -- the whole -------------------------------------------------------------------------------
+
+    def finish(self) -> Template:
+        """The text of the module."""
+        program = self.program
+        params = [f"{self.pointers[a.buffer]}_array" for a in self.arguments]
+        params += [f"f_{k}" for k in range(len(self.floats))]
+        params += [f"h{k}_{j}" for k, (_, t) in enumerate(self.hyper) for j in range(len(t))]
+        fits = [
+            f"fits({self.pointers[a.buffer]}_array, {_tuple([self.number(n) for n in a.shape])})"
+            for a in self.arguments
+            if a.shape is not None
+        ]
+        guard = []
+        if fits:
+            self.use("fits")
+            joined = " and ".join(fits)
+            guard = [f"if not ({joined}):", f"    return {OTHER_SHAPE}"]
+        body = [*guard, "work = table[0]", *self.declared, *self.memory_guard()]
+        if self.alone:
+            self.simd["blas:blas_alone"] = self.simd["blas:blas_restore"] = None
+            body.append("before = blas_alone(1 << 20)")
+            for line in self.lines:
+                if line.lstrip().startswith("return "):
+                    body.append(f"{line[: -len(line.lstrip())]}blas_restore(before)")
+                body.append(line)
+            body.append("blas_restore(before)")
+        else:
+            body += self.lines
+        body.append(f"return {DONE}")
+        blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
+        maths = sorted(n for n in self.simd if not n.startswith("blas:"))
+        heads = [
+            f'"""{program.name}, compiled: {len(program.instructions)} instructions."""',
+            "",
+            "import math",
+            "",
+            "import numpy as np",
+            f"from numba import {', '.join(sorted({*self.types, 'njit'}))}",
+            "",
+        ]
+        if blas:
+            heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
+        self.use("bits_float64")
+        heads.append(
+            f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
+        )
+        if maths:
+            heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
+        for op, t in self.helpers:
+            heads += ["", "", *helper_lines(op, t)]
+        text = "\n".join(
+            [
+                *heads,
+                "",
+                "",
+                f"def NAME({', '.join(['table', *params])}):",
+                "    SIZES",
+                *[f"    {line}" for line in body],
+            ]
+        )
+        return Template(
+            program.name,
+            text + "\n",
+            self.numbers,
+            self.table,
+            self.arguments,
+            self.hyper,
+            self.floats,
+            self.checks,
+            self.work + self.scratch,
+        )
+
+
+_TAKEN = (
+    frozenset(
+        "table work before math np njit load store plus pointer start fits dense strided call "
+        "call_python float32 float64 int64 int32 int16 int8 uint8 boolean j exp log tanh erf "
+        "sigmoid sums".split()
+    )
+    | {f"i{d}" for d in range(32)}
+    | _EXPR_FUNCTIONS
+)
+
+
+def emit(
+    program: Program, arguments: list[Argument], persistent: Sequence[Buffer] = ()
+) -> Template:
+    """The template of ``program``.
+
+    arguments: the arrays that each call passes, in order. persistent: fresh buffers that are not
+    passed, but used again unless somebody else holds them.
+    """
+    emitter = Emitter(program, persistent)
+    for argument in arguments:
+        emitter.argument(argument)
+    for i in program.instructions:
+        emitter.instruction(i)
+    return emitter.finish()
+
+
+def leading(x: Operand) -> tuple[int, int]:
+    """Elements from one stored row to the next, and 1 if the rows stored are the columns."""
+    (n, m), (row, col) = x.view.shape, x.view.strides
+    if (col == 1 or m == 1) and (row >= m or n == 1):
+        return (max(m, 1) if n == 1 else row), 0
+    return (max(n, 1) if m == 1 else col), 1
+
+
+def _tuple(items: Sequence[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _special(value: float) -> str:
+    return "np.nan" if value != value else "np.inf" if value > 0 else "-np.inf"
+
+
+def _number_type(value: Any) -> Any:
+    if isinstance(value, bool):
+        return types.boolean
+    return types.float64 if isinstance(value, float) else types.int64
+
+
+def _flattened(o: Operand) -> Operand:
+    from .program import View
+
+    return Operand(o.value, View((o.view.size,), (1,), o.view.offset))
+
+
+def _raise_kept(value: int) -> None:
+    """Stands for the failure of a Python function, whose exception the caller has kept."""
+
+
+def _parallel(kernel: Any, i: Call, sizes: list[int]) -> bool:
+    """Whether an eager launch would take the threaded form."""
+    grain = getattr(kernel, "grain", None)
+    if grain is None:
+        return False
+    if isinstance(kernel, BlasKernel):
+        out, x, y = (o.view.size for o in (*i.outs, *i.ins)[:3])
+        return threads() > 1 and x * y >= grain and x * y * out >= grain * grain
+    if isinstance(kernel, ListKernel):
+        return sizes[0] >= grain and threads() > 1
+    return any(size >= grain for size in sizes)

@@ -1,0 +1,510 @@
+"""One recorded signature, ready to be called: guards, native code, effects.
+
+``make_entry`` turns a recording into programs and writes the Python function that a call runs. That
+function is text made for the recording, because a call of a small step must not cost more than the
+step. Start reading at ``make_entry``.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..kernels import machine
+from ..tape import grad_mode, run_backward
+from ..tensor import Tensor, wrap
+from . import outside
+from .bind import Bound, Code, Workspace
+from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
+from .gradients import Gradients, Slot
+from .lower import lower
+from .passes import optimise
+from .program import Buffer, Program
+from .record import Memory, Ref
+from .trace import Recording, Result, name_tensors
+
+MISS = object()
+"""What a call returns when the entry is not for these arguments."""
+
+
+@dataclass
+class Entry:
+    """A recording that can be called with its flat arguments."""
+
+    call: Callable[[tuple], Any]
+    program: Program
+    bound: Bound
+    backward: Any = None
+
+
+@dataclass
+class Shared:
+    """What all entries of one compiled function share."""
+
+    codes: dict[Any, Code] = field(default_factory=dict)
+    workspace: Workspace = field(default_factory=Workspace)
+    gradients: Gradients = field(default_factory=Gradients)
+    lock: Any = field(default_factory=threading.RLock)
+
+
+@dataclass
+class _Writer:
+    """The text of a call, and the objects that it names."""
+
+    names: dict[str, Any] = field(default_factory=dict)
+    guards: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    known: dict[int, str] = field(default_factory=dict)
+
+    def name(self, prefix: str, value: Any) -> str:
+        """A global name for ``value`` in the text."""
+        found = self.known.get(id(value))
+        if found is None:
+            found = f"{prefix}{len(self.names)}"
+            self.names[found] = value
+            self.known[id(value)] = found
+        return found
+
+
+def make_entry(
+    name: str,
+    recording: Recording,
+    leaves: list[Any],
+    bound: frozenset[int],
+    shared: Shared,
+    function: Callable[..., Any],
+) -> Entry:
+    """Compile ``recording``; ``leaves`` are the arguments it was made with."""
+    plan = outside.plan(name, recording, shared)
+    fresh = _fresh(recording, plan)
+    names = _names(recording, leaves)
+    inputs = [i.ref.memory for i in recording.inputs]
+    program = optimise(lower(name, recording.events[: recording.split], fresh, names, inputs))
+    buffers = {b.memory: b for b in program.buffers if b.memory is not None}
+    w = _Writer()
+    arguments = _check_arguments(w, recording, leaves, bound, buffers)
+    lasting = _lasting(recording, buffers, shared.gradients)
+    for memory in fresh:
+        b = buffers[memory]
+        if b not in lasting:
+            arguments.append(Argument(b, None))
+            shape = w.name("shape", _shape_of(recording, memory))
+            w.before.append(f"o_{b.name} = empty({shape}, {w.name('dtype', b.dtype)})")
+            w.passed.append(f"o_{b.name}")
+    template = emit(program, arguments, [b for b, (_, again) in lasting.items() if again])
+    code = shared.codes.setdefault(template.shape, Code())
+    made = Bound(template, code, shared.workspace, dict.fromkeys(lasting))
+    number = 0
+    for b, (slot, again) in lasting.items():
+        slot.used_by(made, b, number if again else -1)
+        number += again
+    _state_guards(w, recording, function, {id(g) for _, g in recording.read_before})
+    _gradient_guards(w, recording, shared.gradients)
+    _enter(w, template)
+    slots = [slot for slot, again in lasting.values() if again]
+    _effects(w, recording, leaves, buffers, lasting)
+    _returned(w, recording, buffers, plan)
+    renewals = _renewals(w, recording, leaves, slots, made)
+    w.names |= {
+        "MISS": MISS, "Tensor": Tensor, "empty": np.empty, "wrap": wrap, "machine": machine,
+        "grad_mode": grad_mode, "native": made.run, "table": made.table, "lock": shared.lock,
+        "ndarray": np.ndarray, "run_backward": run_backward,
+    }  # fmt: skip
+    return Entry(_compile_call(w, len(leaves), renewals), program, made, plan)
+
+
+def _lasting(
+    recording: Recording, buffers: dict[Any, Buffer], gradients: Gradients
+) -> dict[Buffer, tuple[Slot, bool]]:
+    """Buffers of gradients that stay in ``.grad`` from call to call, and whether this recording
+    makes them (it may also add to them)."""
+    results = {r.ref.memory for r in recording.results if r.ref is not None}
+    found: dict[Buffer, tuple[Slot, bool]] = {}
+    for t, g in recording.effects.grads:
+        ref = recording.effect_refs.get(id(g))
+        if isinstance(ref, Ref) and ref.memory not in results and g is not None:
+            edge = None if g._edge is None else outside.sealed()
+            shape = _shape_of(recording, ref.memory)
+            found[buffers[ref.memory]] = (gradients.slot(t, shape, ref.memory.dtype, edge), True)
+    for _, grad in recording.read_before:
+        slot = gradients.holding(grad)
+        for memory, owners in recording.owners.items():
+            if slot is not None and any(o.tensor is grad for o in owners) and memory in buffers:
+                memory.array = None  # the slot decides where it is
+                found[buffers[memory]] = (slot, False)
+    return found
+
+
+def _gradient_guards(w: _Writer, recording: Recording, gradients: Gradients) -> None:
+    """Guards for gradients that the recording reads."""
+    for t, grad in recording.read_before:
+        slot = gradients.holding(grad)
+        held = w.name("tensor", grad) if slot is None else f"{w.name('holder', slot.grad)}[0]"
+        w.guards.append(f"{w.name('t', t)}._grad is not {held}")
+
+
+def _renewals(
+    w: _Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
+) -> list[str]:
+    """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
+
+    def renewed() -> None:
+        for slot in slots:
+            slot.renew()
+
+    def failed(status: int) -> None:
+        for slot in slots:
+            slot.tensor._grad = None
+        bound.fail(status)
+
+    w.names |= {"renewed": renewed, "failed": failed}
+    if not slots:
+        return []
+    tests = [f"{w.name('t', s.tensor)}._grad is not {w.name('holder', s.grad)}[0]" for s in slots]
+    shapes = [
+        f"a{k}._array.shape != {leaf._array.shape}"
+        for k, leaf in enumerate(leaves)
+        if isinstance(leaf, Tensor)
+    ]
+    lines = [f"if {' or '.join(tests)}:"]
+    if shapes:
+        lines += [f"    if {' or '.join(shapes)}:", "        return MISS"]
+    return [*lines, "    renewed()"]
+
+
+def _fresh(recording: Recording, plan: Any) -> dict[Memory, str]:
+    """Memory that outlives the call, with its name."""
+    found: dict[Memory, str] = {}
+    for k, r in enumerate(recording.results):
+        if r.kind == "tensor" and r.ref is not None:
+            found.setdefault(
+                r.ref.memory, "result" if len(recording.results) == 1 else f"result{k}"
+            )
+    labels = name_tensors([t for t, _ in recording.effects.grads])
+    for k, (t, g) in enumerate(recording.effects.grads):
+        ref = recording.effect_refs.get(id(g))
+        if isinstance(ref, Ref):
+            found.setdefault(ref.memory, f"grad_{labels[id(t)] or 'p'}_{k}")
+    for k, (_, t) in enumerate(recording.effects.arrays):
+        ref = recording.effect_refs.get(id(t))
+        if isinstance(ref, Ref):
+            found.setdefault(ref.memory, f"data{k}")
+    for k, ref in recording.input_grads.items():
+        found.setdefault(ref.memory, f"grad_of_argument{k}")
+    if plan is not None:
+        for k, memory in enumerate(plan.saved):
+            found.setdefault(memory, f"saved{k}")
+    return found
+
+
+def _names(recording: Recording, leaves: list[Any]) -> dict[Memory, str]:
+    """Names of inputs and state for people."""
+    found = {i.ref.memory: f"a{i.leaf}" for i in recording.inputs}
+    owners = {m: o[0].tensor for m, o in recording.owners.items() if o}
+    labels = name_tensors(list(owners.values()))
+    taken: set[str] = set()
+    for k, (memory, owner) in enumerate(owners.items()):
+        name = labels[id(owner)]
+        if name:
+            found[memory] = name if name not in taken else f"{name}_{k}"
+            taken.add(name)
+    return found
+
+
+def _shape_of(recording: Recording, memory: Memory) -> tuple[int, ...]:
+    """The shape that fresh memory is allocated with."""
+    refs = [r.ref for r in recording.results if r.ref is not None]
+    refs += [r for r in recording.effect_refs.values() if isinstance(r, Ref)]
+    refs += list(recording.input_grads.values())
+    for ref in refs:
+        whole = ref.memory is memory and ref.offset == 0
+        if whole and int(np.prod(ref.shape, dtype=np.int64)) == memory.size and _dense(ref):
+            return ref.shape
+    return (memory.size,)
+
+
+def _dense(ref: Ref) -> bool:
+    step = 1
+    for n, s in zip(reversed(ref.shape), reversed(ref.strides), strict=True):
+        if n != 1 and s != step:
+            return False
+        step *= n
+    return True
+
+
+# -- what a call checks ----------------------------------------------------------------------------
+
+
+def _check_arguments(
+    w: _Writer,
+    recording: Recording,
+    leaves: list[Any],
+    bound: frozenset[int],
+    buffers: dict[Any, Buffer],
+) -> list[Argument]:
+    """Guards for each argument, and the arrays to pass."""
+    arguments = []
+    refs = {i.leaf: i.ref for i in recording.inputs}
+    for k, leaf in enumerate(leaves):
+        if k in bound:
+            w.guards.append(f"a{k} is not {w.name('tensor', leaf)}")
+        elif isinstance(leaf, Tensor):
+            kind = "Tensor" if type(leaf) is Tensor else w.name("type", type(leaf))
+            edge = "is not" if leaf._edge is None else "is"
+            w.guards.append(f"a{k}.__class__ is not {kind}")
+            w.guards.append(f"a{k}._dtype is not {w.name('dtype', leaf._dtype)}")
+            w.guards.append(f"a{k}._edge {edge} None")
+            w.guards.append(f"a{k}._array.__class__ is not ndarray")
+            ref = refs[k]
+            b = buffers[ref.memory]
+            if leaf._array.flags.c_contiguous:
+                arguments.append(Argument(b, ref.shape))
+            else:
+                shape, strides = leaf._array.shape, leaf._array.strides
+                w.guards.append(f"a{k}._array.shape != {shape}")
+                w.guards.append(f"a{k}._array.strides != {strides}")
+                arguments.append(Argument(b, None, ref.offset))
+            w.passed.append(f"a{k}._array")
+        elif type(leaf) is float:
+            w.guards.append(f"a{k}.__class__ is not float")
+            if k in recording.recorder.pinned:
+                w.guards.append(f"a{k} != {leaf!r}")
+        else:
+            name = w.name("value", leaf)
+            w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
+            w.names["same"] = _same
+    return arguments
+
+
+def _same(x: Any, y: Any) -> bool:
+    """Whether two arguments that are not tensors mean the same recording."""
+    return type(x) is type(y) and type(x) in (int, bool, str, bytes, float, type(None)) and x == y
+
+
+def _state_guards(
+    w: _Writer, recording: Recording, function: Callable[..., Any], skip: set[int]
+) -> None:
+    """Guards for what the recording has found in tensors and Python."""
+    w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
+    w.guards.append(f"machine.epoch != {machine.epoch}")
+    seen = set()
+    for owners in recording.owners.values():
+        for b in owners:
+            if id(b.tensor) in seen or id(b.tensor) in skip:
+                continue
+            seen.add(id(b.tensor))
+            t = w.name("t", b.tensor)
+            w.guards.append(f"{t}._array is not {w.name('array', b.array)}")
+            if b.edge is None:
+                w.guards.append(f"{t}._edge is not None")
+            elif b.tensor.is_leaf:
+                w.guards.append(f"{t}._edge is not {w.name('edge', b.edge)}")
+    for t in recording.none_before:
+        w.guards.append(f"{w.name('t', t)}._grad is not None")
+    for read, value in recording.recorder.reads:
+        w.guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
+    for place, value in _python_values(function):
+        w.guards.append(
+            place.format(w.name("place", value[0])) + f" is not {w.name('v', value[1])}"
+        )
+
+
+def _python_values(function: Callable[..., Any]) -> list[tuple[str, tuple[Any, Any]]]:
+    """Closure cells and globals that ``function`` itself reads, with what they hold now."""
+    target = getattr(function, "__func__", function)
+    code = getattr(target, "__code__", None)
+    if code is None:
+        return []
+    found: list[tuple[str, tuple[Any, Any]]] = []
+    for cell in target.__closure__ or ():
+        try:
+            found.append(("{}.cell_contents", (cell, cell.cell_contents)))
+        except ValueError:
+            continue
+    for name in code.co_names:
+        if name in target.__globals__:
+            value = target.__globals__[name]
+            plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
+            if plain or type(value).__module__.partition(".")[0] == __name__.partition(".")[0]:
+                found.append((f"{{}}[{name!r}]", (target.__globals__, value)))
+    return found
+
+
+# -- what a call does ------------------------------------------------------------------------------
+
+
+def _enter(w: _Writer, template: Any) -> None:
+    for k, (read, kinds) in enumerate(template.hyper):
+        targets = ", ".join(f"h{k}_{j}" for j in range(len(kinds)))
+        if kinds:
+            w.before.append(
+                f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()"
+            )
+    passed = ["table", *w.passed]
+    for text in template.floats:
+        passed.append(_arguments_in(text))
+    for k, (_, kinds) in enumerate(template.hyper):
+        passed += [f"h{k}_{j}" for j in range(len(kinds))]
+    w.before.append("with lock:")
+    w.before.append(f"    status = native({', '.join(passed)})")
+
+
+def _arguments_in(text: str) -> str:
+    """An expression of traced floats ``f0`` in terms of the arguments ``a0``."""
+    inside = re.sub(r"\bf(\d+)\b", r"a\1", text)
+    return f"float({inside})"
+
+
+def _effects(
+    w: _Writer,
+    recording: Recording,
+    leaves: list[Any],
+    buffers: dict[Any, Buffer],
+    lasting: dict[Buffer, tuple[Slot, bool]],
+) -> None:
+    """Write what a call does to tensors after native code has run."""
+    for t, g in recording.effects.grads:
+        name = w.name("t", t)
+        ref = None if g is None else recording.effect_refs[id(g)]
+        if g is None:
+            w.after.append(f"{name}._grad = None")
+        elif ref is None:
+            w.after.append(f"{name}._grad = {w.name('tensor', g)}")
+        elif isinstance(ref, int):
+            w.after.append(f"{name}._grad = a{ref}")
+        elif buffers[ref.memory] not in lasting:  # it is returned too
+            array = f"o_{buffers[ref.memory].name}"
+            w.after.append(f"{name}._grad = wrap({array}, {w.name('dtype', t._dtype)})")
+    for t, alias in recording.effects.arrays:
+        ref = recording.effect_refs[id(alias)]
+        name = w.name("t", t)
+        if isinstance(ref, Ref):
+            w.after.append(f"{name}._array, {name}._flat = o_{buffers[ref.memory].name}, True")
+            w.after.append(f"{name}._dtype = {w.name('dtype', alias._dtype)}")
+        elif ref is None:
+            w.after.append(f"{name}._share({w.name('tensor', alias)})")
+        else:
+            w.after.append(f"{name}._share(a{ref})")
+    counted = set()
+    slots = {id(slot.grad[0]): slot for slot, _ in lasting.values()}
+    for t, by, where in recording.effects.bumps:
+        if id(t) in slots:
+            holder = w.name("holder", slots[id(t)].grad)
+            w.after.append(f"{holder}[0]._version_counter().value += {by}")
+            continue
+        counter = t._version_counter()
+        if id(counter) not in counted:
+            counted.add(id(counter))
+            c = w.name("counter", counter)
+            w.after.append(f"{c}.value += {by}; {c}.where = {w.name('where', where)}")
+    for k, by in recording.input_bumps.items():
+        w.after.append(f"a{k}._version_counter().value += {by}")
+    for k, ref in recording.input_grads.items():
+        dtype = w.name("dtype", leaves[k]._dtype)
+        grad = f"wrap(o_{buffers[ref.memory].name}, {dtype})"
+        w.after.append(
+            f"run_backward([(a{k}._edge, {grad})], retain_graph=False, create_graph=False)"
+        )
+
+
+def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:
+    """Write the returned value."""
+    if plan is not None:
+        plan.write(w, buffers)
+    texts = [_result_text(w, k, r, buffers) for k, r in enumerate(recording.results)]
+    texts.reverse()
+    w.after.append(f"return {_nested(w, recording.result_spec, texts)}")
+
+
+def _result_text(w: _Writer, k: int, r: Result, buffers: dict[Any, Buffer]) -> str:
+    """One leaf of the result as an expression."""
+    if r.kind == "value":
+        return w.name("value", r.value)
+    if r.kind == "leaf":
+        return f"a{r.value}"
+    if r.kind == "float":
+        return _arguments_in(r.value)
+    assert r.ref is not None
+    if r.kind == "tensor":
+        b = buffers[r.ref.memory]
+        size = int(np.prod(r.ref.shape, dtype=np.int64))
+        whole = r.ref.offset == 0 and size == b.size and _dense(r.ref)
+        text = f"wrap(o_{b.name}, {w.name('dtype', r.dtype)})"
+        if not whole:
+            text = f"part({text}, {r.ref.shape}, {r.ref.strides}, {r.ref.offset})"
+            w.names["part"] = outside.part
+    elif r.kind == "copy":
+        ref = r.ref
+        array = ref.memory.array
+        w.names["constant"] = outside.constant
+        text = f"constant({w.name('array', array)}, {ref.shape}, {ref.strides}, {ref.offset})"
+    else:
+        leaf = r.ref.memory.position
+        source = f"a{leaf}" if r.ref.memory.kind == "input" else None
+        w.names["part"] = outside.part
+        offset = r.ref.offset
+        if source is None:
+            owner = wrap(r.ref.memory.array, r.dtype)
+            source = w.name("tensor", owner)
+        text = f"part({source}, {r.ref.shape}, {r.ref.strides}, {offset})"
+    if r.edge is None:
+        return text
+    w.names[f"result_{k}"] = None
+    w.after.append(f"r{k} = {text}")
+    if r.edge == "sealed":
+        w.after.append(f"r{k}._edge = {w.name('edge', outside.sealed())}")
+    elif r.edge == "leaf":
+        w.after.append(f"r{k}.requires_grad_()")
+    else:
+        w.after.append(f"r{k}._edge = output_edge(node, {r.edge})")
+    return f"r{k}"
+
+
+def _nested(w: _Writer, spec: Any, texts: list[str]) -> str:
+    if spec == "*":
+        return texts.pop()
+    kind, parts = spec
+    if kind == "dict":
+        inside = ", ".join(f"{k!r}: {_nested(w, p, texts)}" for k, p in parts)
+        return f"{{{inside}}}"
+    items = [_nested(w, p, texts) for p in parts]
+    if kind == "list":
+        return f"[{', '.join(items)}]"
+    if kind == "tuple":
+        return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+    return f"{w.name('type', kind)}({', '.join(items)})"
+
+
+def _compile_call(w: _Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
+    """The function that the text makes."""
+    unpack = ", ".join(f"a{k}" for k in range(count))
+    lines = [
+        "def call(leaves):",
+        f"    if len(leaves) != {count}:",
+        "        return MISS",
+    ]
+    if count:
+        lines.append(f"    {unpack}{',' if count == 1 else ''} = leaves")
+    lines += ["    if (", *[f"        {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]]
+    lines += ["    ):", "        return MISS"]
+    lines += [f"    {line}" for line in (*renewals, *w.before)]
+    lines += [
+        "    if status:",
+        f"        if status == {HELD}:",
+        "            renewed()",
+        "            return call(leaves)",
+        f"        if status == {OTHER_SHAPE} or status == {OVERLAP}:",
+        "            return MISS",
+        "        failed(status)",
+    ]
+    lines += [f"    {line}" for line in w.after]
+    text = "\n".join(lines) + "\n"
+    exec(compile(text, "<call of a compiled function>", "exec"), w.names)
+    return w.names["call"]

@@ -1,0 +1,214 @@
+"""Compiled functions on the tape: one node, whose backward is the recorded gradient program.
+
+``plan`` decides what the forward program saves; ``Plan.write`` adds the node to the text of a call.
+Start reading at ``plan``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import GradError, GraphFreedError
+from ..kernels import machine
+from ..tape import Edge, Node, grad_mode, next_sequence
+from ..tensor import Tensor, wrap
+from .bind import Bound, Code
+from .emit_cpu import Argument, emit
+from .lower import lower
+from .passes import optimise
+from .program import Program
+from .record import Memory, Ref
+from .trace import Recording, refs_of
+
+
+class Sealed(Node):
+    """Stands for a graph that was used up inside a compiled function."""
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
+        raise GraphFreedError(
+            "CompiledBackward: Trying to backward through the graph a second time: this tensor's "
+            "graph was differentiated and freed inside a compiled function. Return what you need, "
+            "or leave backward out of the compiled function."
+        )
+
+
+@functools.cache
+def sealed() -> Sealed:
+    """The one node of its kind."""
+    return Sealed()
+
+
+class CompiledBackward(Node):
+    """The node of one call: saved tensors, and the plan that knows the gradient program."""
+
+    plan: Plan
+    leaves: tuple[Any, ...] = ()
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
+        values = self._unpack()
+        if grad_mode.enabled:
+            raise GradError(
+                "CompiledBackward: a compiled function is differentiable once. For a gradient of a "
+                "gradient, compute the first one inside the compiled function, with "
+                "ng.autograd.grad(..., create_graph=True), or call the function uncompiled."
+            )
+        return self.plan.run(grads, values, self.leaves)
+
+
+class Plan:
+    """The gradient program of a recording, and what it needs from the forward pass."""
+
+    def __init__(self, program: Program, recording: Recording, saved: list[Memory], shared: Any):
+        self.program = program
+        self.saved = saved
+        self.edges = recording.edges
+        used = {b.memory for b in program.buffers if _is_used(program, b)}
+        self.inputs = [i for i in recording.inputs if i.ref.memory in used]
+        self.tensors = [
+            owners[0].tensor
+            for memory, owners in recording.owners.items()
+            if memory in used and owners
+        ]
+        self.incoming = recording.incoming
+        self.outgoing: list[Ref | None] = recording.outgoing
+        self.bound: Bound | None = None
+        self.shared = shared
+
+    def write(self, w: Any, buffers: dict[Any, Any]) -> None:
+        """Make the node of a call."""
+        edges = [f"a{e}._edge" if isinstance(e, int) else w.name("edge", e) for e in self.edges]
+        saved = [f"a{i.leaf}" for i in self.inputs]
+        saved += [w.name("t", t) for t in self.tensors]
+        for memory in self.saved:
+            b = buffers[memory]
+            saved.append(f"wrap(o_{b.name}, {w.name('dtype', _dtype(b.dtype))})")
+        w.names |= {"new_node": new_node, "plan": self, "output_edge": output_edge}
+        w.after.append(
+            f"node = new_node(plan, ({', '.join(edges)},), ({', '.join([*saved, '0'])},), leaves)"
+        )
+
+    def run(self, grads: list[Any], values: list[Any], leaves: tuple[Any, ...]) -> list[Any]:
+        """Gradients for the edges of the node."""
+        with self.shared.lock:
+            bound = self.bound or self._compile()
+            arrays = []
+            for grad, ref in zip(grads, self.incoming, strict=True):
+                if grad is None:
+                    arrays.append(np.zeros(ref.shape, ref.memory.dtype))
+                else:
+                    arrays.append(np.ascontiguousarray(grad._array))
+            inputs = values[: len(self.inputs)]
+            saved = values[len(self.inputs) + len(self.tensors) : -1]
+            arrays += [t._array for t in (*inputs, *saved)]
+            fresh = [
+                None if r is None else np.empty(r.shape, r.memory.dtype) for r in self.outgoing
+            ]
+            floats = [_evaluate(text, leaves) for text in bound.template.floats]
+            status = bound.run(bound.table, *arrays, *[a for a in fresh if a is not None], *floats)
+            if status:
+                bound.fail(status)
+        return [None if a is None else wrap(a, _dtype(a.dtype)) for a in fresh]
+
+    def _compile(self) -> Bound:
+        buffers = {b.memory: b for b in self.program.buffers if b.memory is not None}
+        arguments = [Argument(buffers[r.memory], r.shape) for r in self.incoming]
+        for i in self.inputs:
+            dense = i.given_contiguous
+            offset = 0 if dense else i.ref.offset
+            arguments.append(Argument(buffers[i.ref.memory], None, offset))
+        arguments += [Argument(buffers[m], None) for m in self.saved]
+        arguments += [Argument(buffers[r.memory], None) for r in self.outgoing if r is not None]
+        template = emit(self.program, arguments)
+        code = self.shared.codes.setdefault(template.shape, Code())
+        self.bound = Bound(template, code, self.shared.workspace, {})
+        return self.bound
+
+
+def _is_used(program: Program, buffer: Any) -> bool:
+    return any(buffer is v.buffer for i in program.instructions for v in i.used) or any(
+        buffer is o.buffer for i in program.instructions for o in i.outs
+    )
+
+
+def _evaluate(text: str, leaves: tuple[Any, ...]) -> float:
+    values = {f"f{k}": leaf for k, leaf in enumerate(leaves) if isinstance(leaf, float)}
+    names = set(re.findall(r"\bf\d+\b", text))
+    return float(eval(text, {n: values[n] for n in names}))
+
+
+def _dtype(dtype: np.dtype) -> Any:
+    from ..dtypes import from_numpy
+
+    return from_numpy(dtype)
+
+
+def new_node(plan: Plan, edges: tuple, saved: tuple, leaves: tuple) -> CompiledBackward:
+    """The node of one call."""
+    node = CompiledBackward()
+    node._edges, node._sequence = edges, next_sequence()
+    node._outputs = len(plan.incoming)
+    node.plan = plan
+    if any(type(leaf) is float for leaf in leaves):
+        node.leaves = leaves
+    node._save(saved)
+    return node
+
+
+def output_edge(node: CompiledBackward, index: int) -> Any:
+    """The edge of output ``index``."""
+    return node if node._outputs == 1 else Edge(node, index)
+
+
+def plan(name: str, recording: Recording, shared: Any) -> Plan | None:
+    """The gradient program of ``recording``, if something it returns can be differentiated."""
+    if not recording.incoming:
+        return None
+    events = recording.events
+    forward = {
+        r.memory for e in events[: recording.split] for r in _refs(e) if r.memory.kind == "made"
+    }
+    backward = {r.memory for e in events[recording.split :] for r in _refs(e)}
+    between = [m for m in dict.fromkeys(forward) if m in backward]
+    fresh = {r.memory: f"gradient{k}" for k, r in enumerate(recording.outgoing) if r is not None}
+    names = {r.memory: f"g{k}" for k, r in enumerate(recording.incoming)}
+    names |= {m: f"saved{k}" for k, m in enumerate(between)}
+    names |= {i.ref.memory: f"a{i.leaf}" for i in recording.inputs}
+    inputs = [r.memory for r in recording.incoming]
+    program = optimise(
+        lower(f"{name}_backward", events[recording.split :], fresh, names, inputs, set(between))
+    )
+    used = {b.memory for b in program.buffers if _is_used(program, b)}
+    saved = [m for m in between if m in used]
+    return Plan(program, recording, saved, shared)
+
+
+def _refs(event: Any) -> list[Ref]:
+    return list(refs_of(event)) if hasattr(event, "args") else [event.flag]
+
+
+def part(tensor: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+    """A view of ``tensor``, sharing its memory and version."""
+    from ..kernels.machine import view
+
+    out = wrap(view(tensor._array, shape, strides, offset), tensor._dtype)
+    out._flat = bool(out._array.flags.c_contiguous)
+    out._counter = tensor._version_counter()
+    out._base = tensor if tensor._base is None else tensor._base
+    return out
+
+
+def constant(array: np.ndarray, shape: tuple, strides: tuple, offset: int) -> Tensor:
+    """A fresh tensor of values known since the recording."""
+    found = machine.view(array.reshape(-1), shape, strides, offset).copy()
+    return wrap(found, _dtype(found.dtype))

@@ -1,0 +1,401 @@
+"""The program of a compiled function: instructions on values, in single assignment.
+
+A ``Buffer`` is a piece of memory, a ``Value`` what it holds after one of the writes to it, an
+``Operand`` a strided view of a value. An instruction reads operands and makes new values; nothing
+else changes memory. ``print(program)`` shows it, ``verify`` checks it; passes are functions from
+Program to Program. Start reading at ``Program``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..kernels.expr import Expr, inputs_of, to_text
+from ..kernels.loops import numba_name
+from ..tape import Location, show_location
+from .record import Memory
+
+KINDS = ("input", "state", "constant", "fresh", "work")
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A piece of memory.
+
+    kind: "input" (passed by the caller), "state" (bound where it is), "constant", "fresh" (made by
+    the caller for this call, and kept: results, saved tensors, gradients), or "work" (lives inside
+    the call only). size: in elements.
+    """
+
+    kind: str
+    dtype: np.dtype
+    size: int
+    name: str
+    memory: Memory | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def lasts(self) -> bool:
+        """Whether somebody can see its last value after the call."""
+        return self.kind != "work"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a buffer holds after ``version`` writes to it."""
+
+    buffer: Buffer
+    version: int
+
+    def __repr__(self) -> str:
+        return f"{self.buffer.name}.{self.version}" if self.version else self.buffer.name
+
+
+@dataclass(frozen=True)
+class View:
+    """The elements at ``offset + index . strides``, all in elements."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of indices."""
+        return math.prod(self.shape)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether the elements follow each other in row-major order."""
+        expected = 1
+        for n, s in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if n != 1:
+                if s != expected:
+                    return False
+                expected *= n
+        return True
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The first element and one past the last, counted in the buffer."""
+        low = high = self.offset
+        for n, s in zip(self.shape, self.strides, strict=True):
+            if s < 0:
+                low += (n - 1) * s
+            else:
+                high += (n - 1) * s
+        return (low, high + 1) if self.size else (low, low)
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no two indices are one element (as after broadcasting)."""
+        steps = sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        reach = 0
+        for s, n in steps:
+            if s <= reach:
+                return False
+            reach += (n - 1) * s
+        return True
+
+    def covers(self, buffer: Buffer) -> bool:
+        """Whether every element of ``buffer`` is one index."""
+        return self.size == buffer.size and self.distinct
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a contiguous array."""
+    strides, step = [], 1
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A view of a value."""
+
+    value: Value
+    view: View
+
+    @property
+    def buffer(self) -> Buffer:
+        """The memory."""
+        return self.value.buffer
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The element type."""
+        return self.value.buffer.dtype
+
+    def __repr__(self) -> str:
+        view = self.view
+        text = f"{self.value!r} {_shape(view.shape)}"
+        if view.offset or not view.contiguous:
+            text += f" at {view.offset} by {_shape(view.strides)}"
+        return text
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number: a literal, or an expression of float arguments with its value while recording."""
+
+    value: float | int | bool
+    text: str | None = None
+
+    def __repr__(self) -> str:
+        return self.text if self.text is not None else repr(self.value)
+
+
+@dataclass(frozen=True)
+class Source:
+    """What an instruction was made from: ops, and the user's lines."""
+
+    op: str
+    where: Location | None
+
+    def __repr__(self) -> str:
+        line = show_location(self.where).rsplit("/", 1)[-1]
+        return f"{self.op} at {line}"
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """Reads ``ins``, makes ``outs``. kept: values of which a written buffer keeps the rest."""
+
+    outs: tuple[Operand, ...]
+    ins: tuple[Operand, ...]
+    kept: tuple[Value, ...] = ()
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def used(self) -> Iterator[Value]:
+        """Every value that must exist before."""
+        for operand in self.ins:
+            yield operand.value
+        yield from self.kept
+
+    @property
+    def effect(self) -> bool:
+        """Whether it must run even if nobody reads its values."""
+        return False
+
+    def body(self) -> str:
+        """What stands between outs and sources when printed."""
+        return f"{type(self).__name__.lower()} {', '.join(map(repr, self.ins))}"
+
+    def __repr__(self) -> str:
+        outs = ", ".join(map(repr, self.outs))
+        told = "; ".join(dict.fromkeys(map(repr, self.sources)))
+        return f"{outs} = {self.body()}" + (f"    # {told}" if told else "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One scalar assignment in a loop: ``name = dtype(expr)``, computed in ``compute``.
+
+    Inputs of the expression are names of loads, scalars and earlier lines.
+    """
+
+    name: str
+    expr: Expr
+    compute: str
+    dtype: str
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype} = {to_text(self.expr)}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Where a line goes: ``mode`` "store", or "sum" over dims of stride 0, then over divisor."""
+
+    line: str
+    mode: str = "store"
+    divisor: int = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Loop(Instruction):
+    """Scalar code for every index of ``space``; every operand's view has that shape.
+
+    loads: the name of each of ``ins``; scalars: names of numbers; stores: one for each of ``outs``.
+    """
+
+    space: tuple[int, ...] = ()
+    loads: tuple[str, ...] = ()
+    scalars: tuple[tuple[str, Scalar], ...] = ()
+    lines: tuple[Line, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of iterations."""
+        return math.prod(self.space)
+
+    def body(self) -> str:
+        """The scalar code."""
+        names = [f"{n} in {o!r}" for n, o in zip(self.loads, self.ins, strict=True)]
+        names += [f"{n} = {s!r}" for n, s in self.scalars]
+        results = [
+            s.line
+            if s.mode == "store"
+            else f"sum({s.line})" + (f"/{s.divisor}" if s.divisor != 1 else "")
+            for s in self.stores
+        ]
+        code = "; ".join(map(repr, self.lines))
+        return f"loop {_shape(self.space)} [{', '.join(names)}] {{{code}}} -> {', '.join(results)}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Gemm(Instruction):
+    """``out = x y``, or ``kept + x y`` if ``accumulate``; ins are (n, k) and (k, m)."""
+
+    accumulate: bool = False
+
+    def body(self) -> str:
+        """The product."""
+        x, y = self.ins
+        return f"{'+ ' if self.accumulate else ''}{x!r} @ {y!r}"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An array argument of a kernel: number ``index`` of its instruction's ins or outs."""
+
+    side: str  # "in" or "out"
+    index: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Call(Instruction):
+    """A kernel called as it is.
+
+    args: Slots, tuples of Slots (lists of arrays), Scalars, and at the end of a list kernel the
+    callable that gives hyper-parameters.
+    """
+
+    kernel: Any = None
+    args: tuple[Any, ...] = ()
+
+    def body(self) -> str:
+        """The call."""
+        return f"{kernel_name(self.kernel)}({', '.join(map(self._argument, self.args))})"
+
+    def _argument(self, arg: Any) -> str:
+        if isinstance(arg, Slot):
+            return repr((self.ins if arg.side == "in" else self.outs)[arg.index])
+        if isinstance(arg, tuple):
+            return f"[{', '.join(map(self._argument, arg))}]"
+        return repr(arg) if isinstance(arg, Scalar) else "hyper-parameters"
+
+
+def kernel_name(kernel: Any) -> str:
+    """The name of a kernel, a dispatcher or a function."""
+    return getattr(kernel, "__name__", type(kernel).__name__)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Check(Instruction):
+    """Stop, before anything later is written, if the flag is not negative."""
+
+    fail: Callable[[int], None] | None = None
+
+    @property
+    def effect(self) -> bool:
+        """Checks are there to be seen."""
+        return True
+
+
+@dataclass(frozen=True)
+class Program:
+    """Instructions in order. results: values that must survive (returned, saved, gradients)."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    buffers: tuple[Buffer, ...]
+    final: dict[Buffer, Value] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        lines = [f"program {self.name}:"]
+        for kind in KINDS:
+            for b in self.buffers:
+                if b.kind == kind and b.kind != "work":
+                    lines.append(f"  {kind} {b.name}: {numba_name(b.dtype)} ({b.size})")
+        lines += [f"  {i!r}" for i in self.instructions]
+        return "\n".join(lines)
+
+    def with_instructions(self, instructions: Any) -> Program:
+        """The same program with other instructions, and only the buffers that these use."""
+        kept = tuple(instructions)
+        used = {o.buffer for i in kept for o in (*i.ins, *i.outs)}
+        used |= {v.buffer for i in kept for v in i.kept}
+        buffers = tuple(b for b in self.buffers if b in used or b.kind in ("fresh", "input"))
+        final = {b: Value(b, 0) for b in buffers}
+        for i in kept:
+            for o in i.outs:
+                if o.value.version >= final[o.buffer].version:
+                    final[o.buffer] = o.value
+        return replace(self, instructions=kept, buffers=buffers, final=final)
+
+
+def verify(program: Program) -> Program:
+    """Raise AssertionError unless the program is well formed; returns it.
+
+    Each value is made once, before it is used, and not used after its memory was overwritten; views
+    stay inside their buffers; operands of loops have the shape of the space.
+    """
+    known = set(program.buffers)
+    current: dict[Buffer, Value] = {
+        b: Value(b, 0) for b in program.buffers if b.kind in ("input", "state", "constant")
+    }
+    for i in program.instructions:
+        for v in i.used:
+            assert v.buffer in known, f"{v} of an unknown buffer in {i!r}"
+            assert current.get(v.buffer) == v, f"{i!r} uses {v}, now {current.get(v.buffer)}"
+        for o in (*i.ins, *i.outs):
+            low, high = o.view.bounds
+            assert 0 <= low and high <= max(o.buffer.size, low), f"{o!r} leaves {o.buffer.name}"
+        made = set()
+        for o in i.outs:
+            assert o.value not in made or isinstance(i, Loop) is False, f"{o.value} made twice"
+            held = current.get(o.buffer)
+            older = -1 if held is None else held.version
+            assert o.value.version > older or o.value in made, f"{o.value} made twice: {i!r}"
+            made.add(o.value)
+            current[o.buffer] = o.value
+        if isinstance(i, Loop):
+            _verify_loop(i)
+    return program
+
+
+def _verify_loop(loop: Loop) -> None:
+    names = [*loop.loads, *(n for n, _ in loop.scalars)]
+    assert len(loop.loads) == len(loop.ins) and len(loop.stores) == len(loop.outs), loop
+    for o in (*loop.ins, *loop.outs):
+        assert o.view.shape == loop.space, f"{o!r} is not of the space of {loop!r}"
+    for line in loop.lines:
+        assert inputs_of(line.expr) <= set(names), f"{line!r} reads an unknown name in {loop!r}"
+        assert line.name not in names, f"{line.name} is made twice in {loop!r}"
+        names.append(line.name)
+    for o, store in zip(loop.outs, loop.stores, strict=True):
+        assert store.line in names, f"nothing called {store.line} in {loop!r}"
+        assert store.mode == "sum" or o.view.distinct, f"{o!r} is written twice in {loop!r}"
+
+
+def label(x: Any) -> str:
+    """The source of an instruction as one line of text."""
+    return "; ".join(dict.fromkeys(map(repr, x.sources)))

@@ -1,0 +1,411 @@
+"""Running Python with a recorder behind the verbs: what a compiled function is made from.
+
+While ``record`` runs a function, ``empty`` gives arrays whose memory is never touched, ``view``
+gives views of them, and ``launch`` writes down what would have run. Nothing is executed, so a
+recording that raises has changed nothing. Start reading at ``Recorder``.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import RecordingError
+from ..kernels import machine
+from ..kernels.lists import ListKernel
+from ..kernels.traced_float import TracedFloat
+from ..tape import OUR_FILES, Counter, Location, run_backward, show_location, user_location
+from ..tensor import Tensor
+
+_recording_alone = threading.RLock()
+
+# What NumPy may do with a traced array: make views of it.
+_VIEWS = frozenset(
+    getattr(np, name)
+    for name in "transpose broadcast_to expand_dims squeeze moveaxis swapaxes reshape shape ndim "
+    "size".split()
+)
+
+
+@dataclass(eq=False)
+class Memory:
+    """A piece of memory that a recording meets.
+
+    kind: "input" (an argument's), "state" (lives before and after the call), "constant" (made from
+    Python values while recording) or "made" (by ``empty``). start: its address while recording;
+    size: in elements. array: the whole of it, for state and constants.
+    """
+
+    kind: str
+    dtype: np.dtype
+    size: int
+    start: int
+    array: np.ndarray | None = None
+    position: int = -1  # of an input
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An array argument of a launch: elements of ``memory`` at ``offset + index . strides``."""
+
+    memory: Memory
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its arguments: Refs, lists of Refs, numbers, TracedFloats, a callable."""
+
+    kernel: Any
+    args: tuple[Any, ...]
+    where: Location | None
+    op: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """The place of a flag, and the function that raises when it is not negative."""
+
+    flag: Ref
+    fail: Callable[[int], None]
+    where: Location | None
+    op: str
+
+
+class Traced(np.ndarray):
+    """An array whose elements do not exist yet: looking at them is an error."""
+
+    memory: Memory | None = None
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.memory = getattr(parent, "memory", None)
+
+    def element_view(self, shape: Any, strides: Any, offset: int) -> Traced:
+        """``machine.view`` of this array."""
+        step = self.itemsize
+        found = (
+            np.ndarray.__new__(
+                Traced, shape, self.dtype, _whole(self), None, [s * step for s in strides]
+            )
+            if 0 in shape
+            else _placed(self, shape, strides, offset)
+        )
+        found.memory = self.memory
+        return found
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
+        refuse(f"numpy.{ufunc.__name__}")
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if function in _VIEWS:
+            return super().__array_function__(function, types, args, kwargs)
+        refuse(f"numpy.{function.__name__}")
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if not isinstance(found, np.ndarray):
+            refuse("reading an element")
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        refuse("writing an element")
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse(name)
+
+    return method
+
+
+for _name in """
+    item tolist tobytes copy astype fill sort argsort nonzero dot __bool__ __int__ __float__
+    __index__ __iter__ __contains__
+""".split():
+    setattr(Traced, _name, _refusing(_name.strip("_")))
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory of ``array``."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def _placed(array: Traced, shape: Any, strides: Any, offset: int) -> Traced:
+    root, step = _whole(array), array.itemsize
+    start = machine.address_of(array) - machine.address_of(root) + offset * step
+    return np.ndarray.__new__(Traced, shape, array.dtype, root, start, [s * step for s in strides])
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise because Python looked at, or changed, values that are only computed later."""
+    line = show_location(user_location(2))
+    raise RecordingError(
+        f"{what}: not possible inside a compiled function, at {line}: while a step is recorded its "
+        f"tensors have no values yet. Return the tensor and look at it outside, or keep this line "
+        f"out of the compiled function; ng.where(condition, x, y) chooses between values."
+    )
+
+
+_BACKWARD = run_backward.__code__
+
+
+def _origin() -> tuple[Location | None, str]:
+    """The user's line and the op that a launch belongs to.
+
+    In a backward pass that is the line of the forward op, which its node remembers.
+    """
+    import sys
+
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+        if frame.f_code is _BACKWARD:
+            node = frame.f_locals.get("node")
+            if node is not None:
+                return getattr(node, "_where", None) or user_location(2), node.name()
+        frame = frame.f_back
+    return (None if frame is None else (frame.f_code, frame.f_lasti)), ""
+
+
+class Recorder:
+    """Stands behind the verbs while a function is recorded."""
+
+    def __init__(self) -> None:
+        self.events: list[Launch | Check] = []
+        self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
+        self.pinned: set[int] = set()  # float arguments whose value decided something
+        self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
+        self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
+        self.newborn: dict[int, Before] = {}  # that state, by the id of its array
+        self.lasting: set[int] = set()  # ids of arrays that outlive the step
+        self.before: frozenset[int] = frozenset()  # ids of arrays that lived before
+
+    # -- the verbs -------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Traced:
+        """An array without values."""
+        return self.made("made", shape, dtype)
+
+    def made(self, kind: str, shape: tuple[int, ...], dtype: Any, position: int = -1) -> Traced:
+        """A traced C-contiguous array with memory of its own."""
+        array = np.ndarray.__new__(Traced, shape, dtype)
+        start = machine.address_of(array)
+        array.memory = Memory(kind, array.dtype, array.size, start, position=position)
+        return array
+
+    def stand_in(self, array: np.ndarray, position: int) -> Traced:
+        """A traced array of the layout of an argument."""
+        if array.flags.c_contiguous:
+            return self.made("input", array.shape, array.dtype, position)
+        low, high = np.lib.array_utils.byte_bounds(array)
+        step = array.itemsize
+        whole = self.made("input", ((high - low) // step,), array.dtype, position)
+        strides = tuple([s // step for s in array.strides])
+        offset = (machine.address_of(array) - low) // step
+        return whole.element_view(array.shape, strides, offset)
+
+    def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
+        """Write down a launch."""
+        where, op = _origin()
+        taken = []
+        for arg in args:
+            if type(arg) is list:
+                taken.append([self.ref(a) for a in arg])
+            elif isinstance(arg, np.ndarray):
+                taken.append(self.ref(arg))
+            elif isinstance(arg, np.generic):
+                taken.append(arg.item())
+            elif type(arg) in (float, int, bool, TracedFloat):
+                taken.append(arg)
+            elif callable(arg) and isinstance(kernel, ListKernel):
+                taken.append(arg)
+            else:
+                raise RecordingError(
+                    f"launch: a recorded kernel takes arrays and numbers, not "
+                    f"{type(arg).__name__}, at {show_location(where)}."
+                )
+        self.events.append(Launch(kernel, tuple(taken), where, op))
+
+    def ref(self, array: np.ndarray) -> Ref:
+        """``array`` by its memory."""
+        memory, step = self._memory_of(array), array.itemsize
+        distance = machine.address_of(array) - memory.start
+        outside = array.size and not 0 <= distance < max(memory.size, 1) * memory.dtype.itemsize
+        if outside or distance % step or array.dtype != memory.dtype:
+            raise RecordingError(
+                "launch: an array was copied or changed behind the verbs empty, view and launch, "
+                f"at {show_location(user_location())}. Use tensor operations instead."
+            )
+        strides = tuple([s // step for s in array.strides])
+        return Ref(memory, array.shape, strides, distance // step)
+
+    def _memory_of(self, array: np.ndarray) -> Memory:
+        root = array
+        while True:
+            if type(root) is Traced and root.memory is not None:
+                return root.memory
+            if not isinstance(root.base, np.ndarray):
+                break
+            root = root.base
+        found = self._roots.get(id(root))
+        if found is not None:
+            return found[1]
+        low, high = np.lib.array_utils.byte_bounds(root) if root.size else (0, 0)
+        known = id(root) in self.before or id(root) in self.lasting or root.base is not None
+        size = (high - low) // root.itemsize
+        memory = Memory("state" if known else "constant", root.dtype, size, low)
+        # A constant may be changed by Python later, but never after the launch that reads it.
+        memory.array = root if known else root.copy()
+        self._roots[id(root)] = (root, memory)
+        return memory
+
+    # -- what ops tell ---------------------------------------------------------------------------
+
+    def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
+        """Write down a flag to look at."""
+        self.events.append(Check(self.ref(flag), fail, *_origin()))
+
+    def depends(self, read: Callable[[], Any], value: Any) -> None:
+        """Note a Python value that the recording depends on."""
+        self.reads.append((read, value))
+
+    def bind(self, array: np.ndarray) -> None:
+        """Note that an array outlives the step."""
+        self.lasting.add(id(_whole(array)))
+
+    def adopt(self, tensor: Tensor, undo: Callable[[], None]) -> None:
+        """Note state made for real meanwhile; ``undo`` takes it back if the recording fails."""
+        self.bind(tensor._array)
+        self.newborn[id(_whole(tensor._array))] = Before.of(tensor)
+        self.adopted.append(undo)
+
+    def reading(self, name: str, array: np.ndarray) -> None:
+        """Refuse to show values, unless they are constants made from Python values."""
+        root = _whole(array)
+        if type(array) is Traced or id(root) in self.before or id(root) in self.lasting:
+            refuse(name)
+
+    def outside(self, name: str) -> None:
+        """Refuse what would happen in the recording only."""
+        line = show_location(user_location())
+        raise RecordingError(
+            f"{name}: not possible inside a compiled function, at {line}: it changes Python "
+            f"values, which a compiled call does not run. Call it after the compiled step."
+        )
+
+    def traced_float(self, index: int, value: float) -> TracedFloat:
+        """The stand-in of float argument ``index``."""
+        return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index))
+
+
+# -- tensors before and after ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Before:
+    """A living tensor as it was before a recording."""
+
+    tensor: Tensor
+    array: Any
+    dtype: Any
+    edge: Any
+    grad: Any
+    counter: Counter | None
+    version: int
+    where: Any
+    flat: bool
+
+    @staticmethod
+    def of(t: Tensor) -> Before:
+        """Note the parts of ``t`` that a function can change."""
+        c = t._counter
+        version, where = (c.value, c.where) if c is not None else (0, None)
+        return Before(t, t._array, t._dtype, t._edge, t._grad, c, version, where, t._flat)
+
+    def restore(self) -> None:
+        """Make the tensor what it was."""
+        t = self.tensor
+        for name, value in (
+            ("_array", self.array),
+            ("_dtype", self.dtype),
+            ("_edge", self.edge),
+            ("_grad", self.grad),
+            ("_flat", self.flat),
+        ):
+            if getattr(t, name) is not value:
+                setattr(t, name, value)
+        counter = t._counter
+        if self.counter is not None:
+            self.counter.value, self.counter.where = self.version, self.where
+        elif counter is not None:
+            counter.value = 0
+
+
+def living_tensors() -> list[Before]:
+    """Every tensor that exists now."""
+    return [
+        Before.of(t)
+        for t in gc.get_objects()
+        if isinstance(t, Tensor) and getattr(t, "_array", None) is not None
+    ]
+
+
+@dataclass
+class Effects:
+    """What a recorded function does to tensors beside writing their memory."""
+
+    grads: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
+    arrays: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    bumps: list[tuple[Tensor, int, Any]] = field(default_factory=list)  # versions, line
+
+
+def effects_since(before: list[Before]) -> Effects:
+    """Compare living tensors with what they were."""
+    found = Effects()
+    for b in before:
+        t = b.tensor
+        if t._grad is not b.grad:
+            found.grads.append((t, t._grad))
+        if t._array is not b.array:
+            found.arrays.append((t, t.data))
+        counter = t._counter
+        if counter is not None and counter.value != b.version:
+            found.bumps.append((t, counter.value - b.version, counter.where))
+        if t._edge is not b.edge and not (t.is_leaf and (b.edge is None or b.array is t._array)):
+            raise RecordingError(
+                "in-place: a compiled function changed the history of a tensor that it did not "
+                "make and that is not a leaf. Change a clone, or pass detach() of it."
+            )
+    return found
+
+
+@contextmanager
+def recording_with(recorder: Recorder) -> Iterator[None]:
+    """Let ``recorder`` stand behind the verbs of this thread."""
+    with _recording_alone:
+        held, on = machine.recorder.current, machine.recording
+        machine.recorder.current, machine.recording = recorder, True
+        try:
+            yield
+        finally:
+            machine.recorder.current, machine.recording = held, on
+
+
+def roots_of(before: list[Before]) -> dict[int, list[Before]]:
+    """Living tensors by the id of the array that owns their memory."""
+    found: dict[int, list[Before]] = {}
+    for b in before:
+        if isinstance(b.array, np.ndarray):
+            found.setdefault(id(_whole(b.array)), []).append(b)
+    return found

@@ -1,0 +1,214 @@
+"""``ng.compile``: a Python function on tensors as one native function.
+
+The first call for a signature records the function (``trace``), makes a program of the recording
+(``lower``, ``passes``), writes it as source text (``emit_cpu``), compiles that and runs it. A call
+after that is one Python function made for the signature, which checks what the recording relied on,
+enters native code, and passes on its effects. Start reading at ``CompiledFunction.__call__``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..errors import RecordingError
+from ..kernels import machine
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .entry import MISS, Entry, Shared, make_entry
+from .program import Program
+from .trace import record
+from .tree import LEAF, flatten
+
+__all__ = ["CacheInfo", "CompiledFunction", "compile"]
+
+ENTRIES = 16
+"""Most recordings kept for one signature."""
+
+
+class CacheInfo(NamedTuple):
+    """How a compiled function was used: calls, recordings, native functions compiled."""
+
+    calls: int
+    recordings: int
+    compilations: int
+
+
+@dataclass(frozen=True)
+class Options:
+    """What ``compile`` was asked for."""
+
+    check_finite: bool = False
+
+
+class CompiledFunction:
+    """What ``ng.compile`` returns: call it as the function it was made from."""
+
+    def __init__(self, function: Callable[..., Any], options: Options):
+        self._function = function
+        self._options = options
+        self._entries: dict[Any, list[Entry]] = {}
+        self._shared = Shared()
+        self._fast: Callable[[tuple], Any] = _nothing
+        self._last: Entry | None = None
+        self._recordings = 0
+        self._slow_calls = 0
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the compiled function; record and compile it where this call needs that."""
+        if not kwargs:
+            found = self._fast(args)
+            if found is not MISS:
+                return found
+        if machine.is_recording():
+            return self._function(*args, **kwargs)
+        return self._general(args, kwargs)
+
+    def _general(self, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Find the entry for these arguments, or make it, and run it."""
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        with self._shared.lock:
+            self._slow_calls += 1
+            given = tuple(leaves)
+            key = self._key(spec, leaves)
+            entries = self._entries.setdefault(key, [])
+            for entry in list(entries):
+                found = entry.call(given)
+                if found is not MISS:
+                    self._promote(entries, entry, spec)
+                    return found
+            entry = self._new_entry(entries, leaves, spec)
+            found = entry.call(given)
+            if found is MISS:  # the arguments overlap memory that is written
+                entries.remove(entry)
+                entry = self._new_entry(entries, leaves, spec, frozenset(_tensors(leaves)))
+                found = entry.call(given)
+            assert found is not MISS, "a fresh entry refuses its own arguments"
+            self._promote(entries, entry, spec)
+            return found
+
+    def _promote(self, entries: list[Entry], entry: Entry, spec: Any) -> None:
+        entries.remove(entry)
+        entries.insert(0, entry)
+        self._last = entry
+        plain = spec[1][1][1] == () and all(part == LEAF for part in spec[1][0][1])
+        self._fast = entry.call if plain else _nothing
+
+    def _key(self, spec: Any, leaves: list[Any]) -> Any:
+        parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
+        parts.append(dtypes.get_default_dtype())
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                array = leaf._array
+                layout = array.strides if not array.flags.c_contiguous else None
+                parts.append((type(leaf), leaf._dtype, array.shape, layout, leaf._edge is not None))
+            elif type(leaf) is float:
+                parts.append(float)
+            else:
+                try:
+                    hash(leaf)
+                    parts.append((type(leaf), leaf))
+                except TypeError:
+                    parts.append((type(leaf), id(leaf)))
+        return tuple(parts)
+
+    def _new_entry(
+        self,
+        entries: list[Entry],
+        leaves: list[Any],
+        spec: Any,
+        bound: frozenset[int] = frozenset(),
+    ) -> Entry:
+        self._recordings += 1
+        recording = record(self._function, leaves, spec, bound)
+        name = getattr(self._function, "__name__", type(self._function).__name__)
+        name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
+        entry = make_entry(name, recording, leaves, bound, self._shared, self._function)
+        if len(entries) >= ENTRIES:
+            entries.pop()
+        entries.insert(0, entry)
+        return entry
+
+    # -- to be looked at -------------------------------------------------------------------------
+
+    def warmup(self, *args: Any, **kwargs: Any) -> None:
+        """Record and compile for arguments like these, without running anything."""
+        leaves: list[Any] = []
+        spec = flatten((args, kwargs), leaves)
+        with self._shared.lock:
+            entries = self._entries.setdefault(self._key(spec, leaves), [])
+            if not entries:
+                self._last = self._new_entry(entries, leaves, spec)
+
+    def cache_info(self) -> CacheInfo:
+        """How often the function was recorded and compiled."""
+        compiled = sum(len(code.variants) for code in self._shared.codes.values())
+        return CacheInfo(self._slow_calls, self._recordings, compiled)
+
+    def cache_clear(self) -> None:
+        """Forget all recordings; the next call records anew. Compiled code stays on disk."""
+        with self._shared.lock:
+            self._entries.clear()
+            self._shared.codes.clear()
+            self._fast, self._last = _nothing, None
+
+    def _seen(self) -> Entry:
+        if self._last is None:
+            raise RecordingError(
+                "compile: nothing has been recorded yet; call the function once, or warmup(...)."
+            )
+        return self._last
+
+    @property
+    def program(self) -> Program:
+        """The program of the last call's signature; ``print`` it."""
+        return self._seen().program
+
+    @property
+    def source(self) -> str:
+        """The generated Python of the last call's signature."""
+        return self._seen().bound.source
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __repr__(self) -> str:
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        return f"<compiled {name}: {self.cache_info()}>"
+
+
+def _nothing(args: tuple) -> Any:
+    return MISS
+
+
+def _tensors(leaves: list[Any]) -> list[int]:
+    return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+
+def compile(function: Callable[..., Any] | None = None, *, check_finite: bool = False) -> Any:
+    """Make ``function`` one native function, recorded from a run of its Python.
+
+    function: any callable on tensors: a formula, a Module, or a whole training step with
+    ``zero_grad``, ``backward`` and ``optimizer.step``. Tensors that it closes over (parameters,
+    buffers, optimiser state, gradients) are state, updated in place as without ``compile``. Python
+    floats among the arguments are inputs; other Python values belong to the signature. A second
+    batch size compiles once more, for every size.
+
+    Raises RecordingError, naming the line, where a value is looked at inside.
+
+    >>> @compile
+    ... def area(x, y):
+    ...     return (x * y).sum()
+    """
+    options = Options(check_finite)
+    if function is None:
+        return lambda f: CompiledFunction(f, options)
+    if not callable(function):
+        raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
+    return CompiledFunction(function, options)

@@ -1,0 +1,361 @@
+"""One recording of a user's function: its arguments, launches, results and effects.
+
+``record`` runs the function with stand-ins for its arguments and puts every tensor back as it was.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import RecordingError
+from ..kernels.expr import symbol
+from ..kernels.formula import Formula
+from ..kernels.loops import ElementwiseKernel
+from ..kernels.traced_float import TracedFloat
+from ..tape import (
+    AccumulateGrad,
+    _reachable,
+    grad_mode,
+    next_sequence,
+    run_backward,
+    split_edge,
+)
+from ..tensor import Tensor, wrap
+from .record import (
+    Before,
+    Effects,
+    Launch,
+    Memory,
+    Recorder,
+    Ref,
+    Traced,
+    effects_since,
+    living_tensors,
+    recording_with,
+    roots_of,
+)
+from .tree import flatten, rebuild
+
+
+@dataclass(frozen=True)
+class Input:
+    """A tensor argument: which leaf, its memory and layout, and the stand-in's tensor."""
+
+    leaf: int
+    ref: Ref
+    given_contiguous: bool
+
+
+@dataclass(frozen=True)
+class Result:
+    """A leaf of what the function returned.
+
+    kind: "tensor" (fresh memory ``ref``), "leaf" (argument ``value`` itself), "view" (of argument
+    or state memory ``ref``), "float" (the text of an expression) or "value" (the same each time).
+    edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
+    """
+
+    kind: str
+    value: Any = None
+    ref: Ref | None = None
+    dtype: Any = None
+    edge: Any = None
+
+
+@dataclass
+class Recording:
+    """What ``record`` found."""
+
+    events: list[Any]
+    inputs: list[Input]
+    results: list[Result]
+    result_spec: Any
+    effects: Effects
+    effect_refs: dict[int, Ref | int | None]  # by id of a tensor in effects.grads or .arrays: its
+    # fresh memory, the leaf that it is, or None for one that was there before
+    recorder: Recorder
+    owners: dict[Memory, list[Before]]
+    input_bumps: dict[int, int]  # by leaf: how often an argument was changed in place
+    input_grads: dict[int, Ref]  # by leaf: a gradient that backward inside gave to an argument
+    none_before: list[Tensor]  # tensors with a new gradient that had none
+    read_before: list[tuple[Tensor, Tensor]]  # tensors with a gradient that is read or written
+    split: int  # events from here on are the backward pass
+    incoming: list[Ref] = field(default_factory=list)  # gradients of differentiable results
+    edges: list[Any] = field(default_factory=list)  # where their graph leaves the function
+    outgoing: list[Ref | None] = field(default_factory=list)  # the gradients that go there
+
+
+def record(
+    function: Callable[..., Any], leaves: list[Any], spec: Any, bound: frozenset[int]
+) -> Recording:
+    """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are)."""
+    recorder = Recorder()
+    before = living_tensors()
+    recorder.before = frozenset(roots_of(before))
+    start = next_sequence()
+    with recording_with(recorder):
+        try:
+            found = _run(function, leaves, spec, bound, recorder, before, start)
+        except BaseException:
+            for undo in reversed(recorder.adopted):
+                undo()
+            raise
+        finally:
+            for b in before:
+                b.restore()
+    _look_for_leaks({id(t) for _, t in (*found.effects.grads, *found.effects.arrays)})
+    return found
+
+
+def _run(
+    function: Callable[..., Any],
+    leaves: list[Any],
+    spec: Any,
+    bound: frozenset[int],
+    recorder: Recorder,
+    before: list[Before],
+    start: int,
+) -> Recording:
+    inputs, given, stand_in = [], [], {}
+    for k, leaf in enumerate(leaves):
+        if isinstance(leaf, Tensor) and k not in bound:
+            tensor = _stand_in(leaf, k, recorder)
+            inputs.append(Input(k, recorder.ref(tensor._array), leaf._array.flags.c_contiguous))
+            stand_in[k] = tensor
+            given.append(tensor)
+        else:
+            given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)
+    args, kwargs = rebuild(spec, given)
+    returned = function(*args, **kwargs)
+    result_leaves: list[Any] = []
+    result_spec = flatten(returned, result_leaves)
+    del returned
+    effects = effects_since(before)
+    stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
+    known = {id(b.tensor) for b in before}
+    settle = _Settler(recorder)
+    refs: dict[int, Ref | int | None] = {}
+    for _, t in (*effects.grads, *effects.arrays):
+        if t is not None:
+            same = id(t) in known and type(t._array) is not Traced
+            refs[id(t)] = None if same else stand_ins.get(id(t), settle(t))
+    bumps = {
+        k: t._counter.value
+        for k, t in stand_in.items()
+        if t._counter is not None and t._counter.value
+    }
+    grads = {k: settle(t._grad) for k, t in stand_in.items() if t._grad is not None}
+    graph = _Graph(recorder, start, stand_ins, settle)
+    split = len(recorder.events)
+    graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
+    results = [_result(t, recorder, stand_ins, known, graph) for t in result_leaves]
+    roots = roots_of(before)
+    owners = {
+        memory: _owners(array, roots.get(id(array), []))
+        or [recorder.newborn[i] for i in (id(array),) if i in recorder.newborn]
+        for array, memory in recorder._roots.values()
+        if memory.kind == "state"
+    }
+    used = {id(o.tensor) for found in owners.values() for o in found}
+    started = {id(t) for t, _ in effects.grads}
+    none = [b.tensor for b in before if b.grad is None and id(b.tensor) in started]
+    read = [(b.tensor, b.grad) for b in before if b.grad is not None and id(b.grad) in used]
+    return Recording(
+        recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
+        grads, none, read, split, graph.incoming, graph.edges, graph.outgoing,
+    )  # fmt: skip
+
+
+COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
+
+
+class _Settler:
+    """Gives tensors that outlive the call memory of their own."""
+
+    def __init__(self, recorder: Recorder):
+        self.recorder = recorder
+        self.taken: set[Memory] = set()
+
+    def __call__(self, tensor: Tensor, again: bool = False) -> Ref:
+        """The memory of ``tensor``, or of a copy where it is shared, strided or not fresh."""
+        ref = self.recorder.ref(tensor._array)
+        size = tensor._array.size
+        own = ref.memory.kind == "made" and ref.memory.size == size and ref.memory not in self.taken
+        if not own or not tensor._array.flags.c_contiguous or again:
+            array = self.recorder.made("made", tensor._array.shape, tensor._array.dtype)
+            self.recorder.launch(COPY, (array, tensor._array))
+            ref = self.recorder.ref(array)
+        self.taken.add(ref.memory)
+        return ref
+
+
+def _owners(root: Any, found: list[Before]) -> list[Before]:
+    """The tensors that ``root`` belongs to: those on all of it, and leaves; else any."""
+    main = [b for b in found if b.array is root or type(b.edge) is AccumulateGrad]
+    return main or found
+
+
+def _stand_in(leaf: Tensor, position: int, recorder: Recorder) -> Tensor:
+    tensor: Any = object.__new__(type(leaf))
+    tensor._array = recorder.stand_in(leaf._array, position)
+    tensor._dtype = leaf._dtype
+    tensor._flat = bool(tensor._array.flags.c_contiguous)
+    tensor._device = leaf._device
+    tensor._edge = None
+    tensor._counter = None
+    if leaf._edge is not None:
+        tensor._edge = AccumulateGrad(tensor)
+    return tensor
+
+
+def _recorded(value: Any, known: set[int], stand_ins: dict[int, int]) -> bool:
+    """Whether a returned leaf has a history made inside."""
+    inside = isinstance(value, Tensor) and id(value) not in known and id(value) not in stand_ins
+    return inside and value._edge is not None and not value.is_leaf
+
+
+class _Graph:
+    """The part of the tape that was made inside, differentiated from outside."""
+
+    def __init__(self, recorder: Recorder, start: int, stand_ins: dict[int, int], settle: _Settler):
+        self.recorder, self.start, self.stand_ins = recorder, start, stand_ins
+        self.settle = settle
+        self.numbers: dict[int, Any] = {}  # id of a returned tensor -> number of its gradient
+        self.incoming: list[Ref] = []
+        self.edges: list[Any] = []
+        self.outgoing: list[Ref | None] = []
+
+    def differentiate(self, outputs: list[Tensor]) -> None:
+        """Record the backward pass from ``outputs`` to where the graph leaves the function."""
+        outputs = list({id(t): t for t in outputs}.values())
+        if not outputs or not grad_mode.enabled:
+            return
+        nodes = _reachable([split_edge(t._edge)[0] for t in outputs])
+        inside = [n for n in nodes if n._sequence > self.start]
+        if any(n._saved is None for n in inside):
+            self.numbers = {id(t): "sealed" for t in outputs}
+            return
+        targets: dict[Any, Any] = {}
+        for node in inside:
+            for edge in node._edges:
+                if edge is None:
+                    continue
+                n, index = split_edge(edge)
+                mine = type(n) is AccumulateGrad and id(n.variable) in self.stand_ins
+                if n._sequence < self.start or mine:
+                    targets[n, index] = edge
+        roots = []
+        split = len(self.recorder.events)
+        for k, t in enumerate(outputs):
+            array = self.recorder.made("input", t._array.shape, t._array.dtype, -1 - k)
+            self.incoming.append(self.recorder.ref(array))
+            self.numbers[id(t)] = k
+            roots.append((t._edge, wrap(array, t._dtype)))
+        found = run_backward(
+            roots,
+            retain_graph=False,
+            create_graph=False,
+            targets=list(targets.values()),
+            accumulate=False,
+        )
+        assert found is not None
+        forward = {
+            r.memory
+            for e in self.recorder.events[:split]
+            if isinstance(e, Launch)
+            for r in refs_of(e)
+        }
+        for edge, grad in zip(targets.values(), found, strict=True):
+            node = split_edge(edge)[0]
+            leaf = node.variable if type(node) is AccumulateGrad else None
+            self.edges.append(self.stand_ins.get(id(leaf), edge))
+            shared = grad is not None and self.recorder.ref(grad._array).memory in forward
+            self.outgoing.append(None if grad is None else self.settle(grad, shared))
+
+
+def refs_of(event: Launch) -> Iterator[Ref]:
+    """Every array argument of a launch."""
+    for arg in event.args:
+        for each in arg if isinstance(arg, list) else (arg,):
+            if isinstance(each, Ref):
+                yield each
+
+
+def _result(
+    value: Any, recorder: Recorder, stand_ins: dict[int, int], known: set[int], graph: _Graph
+) -> Result:
+    if type(value) is TracedFloat:
+        return Result("float", value.text)
+    if not isinstance(value, Tensor):
+        return Result("value", value)
+    if id(value) in stand_ins:
+        return Result("leaf", stand_ins[id(value)])
+    if id(value) in known:
+        return Result("value", value)
+    ref = recorder.ref(value._array)
+    kind = "tensor" if ref.memory.kind == "made" else "view"
+    if ref.memory.kind == "constant":
+        kind = "copy"
+    edge = graph.numbers.get(id(value))
+    if edge is None and value._edge is not None:
+        edge = "leaf"
+    return Result(kind, None, ref, value._dtype, edge)
+
+
+def _look_for_leaks(allowed: set[int]) -> None:
+    """Raise if a tensor without values has been kept in some object outside."""
+
+    def leaked() -> list[Tensor]:
+        return [
+            t
+            for t in gc.get_objects()
+            if isinstance(t, Tensor)
+            and type(getattr(t, "_array", None)) is Traced
+            and id(t) not in allowed
+        ]
+
+    if leaked():
+        gc.collect()
+        kept = leaked()
+        if kept:
+            raise RecordingError(
+                f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
+                f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0])}. A "
+                f"compiled call would not renew them: return them instead."
+            )
+
+
+def _holder(tensor: Tensor) -> str:
+    for holder in gc.get_referrers(tensor):
+        if isinstance(holder, dict):
+            for key, value in holder.items():
+                if value is tensor and isinstance(key, str):
+                    return f", as {key!r}"
+    return ""
+
+
+_names: dict[int, tuple[weakref.ref, str]] = {}
+
+
+def name_tensors(tensors: list[Tensor]) -> dict[int, str]:
+    """Names of tensors, by id: the key under which a dict holds each, such as a module's own."""
+
+    def known(t: Tensor) -> bool:
+        return id(t) in _names and _names[id(t)][0]() is t
+
+    unknown = {id(t): t for t in tensors if not known(t)}
+    found: dict[int, str] = {}
+    if unknown:
+        for holder in gc.get_referrers(*unknown.values()):
+            if isinstance(holder, dict):
+                for key, value in list(holder.items()):
+                    if id(value) in unknown and isinstance(key, str) and key.isidentifier():
+                        if not key.startswith("_"):
+                            found.setdefault(id(value), key)
+        for i, t in unknown.items():
+            _names[i] = (weakref.ref(t), found.get(i, ""))
+    return {id(t): _names[id(t)][1] for t in tensors}

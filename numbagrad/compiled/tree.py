@@ -1,0 +1,33 @@
+"""Nested tuples, lists and dicts as a flat list of leaves and a hashable description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LEAF = "*"
+
+
+def flatten(value: Any, leaves: list[Any]) -> Any:
+    """Append the leaves of ``value`` to ``leaves``; returns what ``rebuild`` needs."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind.__name__, tuple([flatten(v, leaves) for v in value])
+    if kind is dict:
+        return "dict", tuple([(k, flatten(v, leaves)) for k, v in value.items()])
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind, tuple([flatten(v, leaves) for v in value])
+    leaves.append(value)
+    return LEAF
+
+
+def rebuild(spec: Any, leaves: list[Any]) -> Any:
+    """The value that ``flatten`` took apart, with ``leaves`` (consumed) in its places."""
+    if spec == LEAF:
+        return leaves.pop(0)
+    kind, parts = spec
+    if kind == "dict":
+        return {k: rebuild(p, leaves) for k, p in parts}
+    values = [rebuild(p, leaves) for p in parts]
+    if kind == "list":
+        return values
+    return tuple(values) if kind == "tuple" else kind(*values)

@@ -1,0 +1,48 @@
+"""Addresses of compiled kernels, for generated functions that call them without Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+from ..errors import RecordingError
+from .blas import load_blas
+from .machine import Kernel
+
+__all__ = ["native"]
+
+_known: dict[Any, tuple[int, Any]] = {}
+
+
+def native(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> int:
+    """Address of ``kernel`` compiled for Numba types, for ``intrinsics.call``.
+
+    kernel: a Kernel or an ``@njit`` dispatcher. Under NUMBA_DISABLE_JIT it is the id of the Python
+    function, which the interpreted ``call`` understands.
+    """
+    key = (kernel, signature, parallel)
+    found = _known.get(key)
+    if found is None:
+        found = _known[key] = _compiled(kernel, signature, parallel)
+    return found[0]
+
+
+def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[int, Any]:
+    load_blas()
+    dispatcher = kernel
+    if isinstance(kernel, Kernel):
+        dispatcher = kernel.parallel if parallel else kernel.serial
+    if numba.config.DISABLE_JIT:
+        return id(dispatcher), dispatcher
+    try:
+        dispatcher.compile(signature)
+    except numba.core.errors.NumbaError as error:
+        name = getattr(kernel, "__name__", kernel)
+        raise RecordingError(
+            f"launch: {name} cannot be compiled for {', '.join(map(str, signature))}. The "
+            f"arguments are the outputs, then inputs, then numbers.\n{error}"
+        ) from error
+    result = dispatcher.overloads[signature]
+    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+    return address, result
