@@ -250,6 +250,13 @@ class Recorder:
         strides = tuple([s // step for s in array.strides])
         return Ref(memory, array.shape, strides, distance // step)
 
+    def known_memory(self, array: np.ndarray) -> Memory | None:
+        """The memory of ``array``, if the recording has met it."""
+        if type(array) is Traced:
+            return self._memory_of(array)
+        found = self._roots.get(id(_whole(array)))
+        return None if found is None else found[1]
+
     def _memory_of(self, array: np.ndarray) -> Memory:
         root = array
         while True:
@@ -357,7 +364,7 @@ def living_tensors() -> list[Before]:
     return [
         Before.of(t)
         for t in gc.get_objects()
-        if isinstance(t, Tensor) and getattr(t, "_array", None) is not None
+        if issubclass(type(t), Tensor) and getattr(t, "_array", None) is not None
     ]
 
 

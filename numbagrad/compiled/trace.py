@@ -135,6 +135,7 @@ def _run(
     result_spec = flatten(returned, result_leaves)
     del returned
     effects = effects_since(before)
+    _put_in_order(effects, recorder)
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
     known = {id(b.tensor) for b in before}
     settle = _Settler(recorder)
@@ -168,6 +169,23 @@ def _run(
         recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
         grads, none, read, split, graph.incoming, graph.edges, graph.outgoing,
     )  # fmt: skip
+
+
+def _put_in_order(effects: Effects, recorder: Recorder) -> None:
+    """Sort effects as the memory of their tensors is met: the collector's order would differ from
+    run to run, and so would the text of the program, which names its cache file."""
+    met: dict[Memory, int] = {}
+    for event in recorder.events:
+        if isinstance(event, Launch):
+            for ref in refs_of(event):
+                met.setdefault(ref.memory, len(met))
+
+    def place(effect: tuple[Tensor, Tensor | None]) -> list[int]:
+        memories = [None if t is None else recorder.known_memory(t._array) for t in effect]
+        return [-1 if m is None else met.get(m, -1) for m in memories]
+
+    effects.grads.sort(key=place)
+    effects.arrays.sort(key=place)
 
 
 COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
@@ -313,7 +331,7 @@ def _look_for_leaks(allowed: set[int]) -> None:
         return [
             t
             for t in gc.get_objects()
-            if isinstance(t, Tensor)
+            if issubclass(type(t), Tensor)
             and type(getattr(t, "_array", None)) is Traced
             and id(t) not in allowed
         ]
@@ -342,7 +360,10 @@ _names: dict[int, tuple[weakref.ref, str]] = {}
 
 
 def name_tensors(tensors: list[Tensor]) -> dict[int, str]:
-    """Names of tensors, by id: the key under which a dict holds each, such as a module's own."""
+    """Names of tensors, by id: the key under which a dict holds each, such as a module's own.
+
+    Of several keys the longest, so that the name does not depend on the collector's order.
+    """
 
     def known(t: Tensor) -> bool:
         return id(t) in _names and _names[id(t)][0]() is t
@@ -355,7 +376,8 @@ def name_tensors(tensors: list[Tensor]) -> dict[int, str]:
                 for key, value in list(holder.items()):
                     if id(value) in unknown and isinstance(key, str) and key.isidentifier():
                         if not key.startswith("_"):
-                            found.setdefault(id(value), key)
+                            other = found.get(id(value), "")
+                            found[id(value)] = min(key, other, key=lambda k: (-len(k), k))
         for i, t in unknown.items():
             _names[i] = (weakref.ref(t), found.get(i, ""))
     return {id(t): _names[id(t)][1] for t in tensors}
