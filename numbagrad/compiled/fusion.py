@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..kernels.expr import Expr, build, expr, symbol, topological
-from .program import Instruction, Line, Loop, Operand, Program, View
+from .program import Instruction, Line, Loop, Operand, Program, Value, View
 
 LOOK_BACK = 64
 """How many instructions back a partner is looked for."""
@@ -21,14 +21,21 @@ OPERANDS = 24
 def fuse(program: Program) -> Program:
     """Merge every loop into an earlier one that it shares data with, where that is possible."""
     items: list[Instruction] = []
+    readers: dict[Value, int] = {}
     for i in program.instructions:
-        if not (isinstance(i, Loop) and _placed(items, i)):
+        for value in set(i.used):
+            readers[value] = readers.get(value, 0) + 1
+    for i in program.instructions:
+        if not (isinstance(i, Loop) and _placed(items, i, readers)):
             items.append(i)
     return program.with_instructions(items)
 
 
-def _placed(items: list[Instruction], loop: Loop) -> bool:
-    """Merge ``loop`` into one of ``items``, moving it up or that one down."""
+def _placed(items: list[Instruction], loop: Loop, readers: dict[Value, int]) -> bool:
+    """Merge ``loop`` into one of ``items``, moving it up or that one down.
+
+    readers: how many instructions use each value; kept up to date.
+    """
     for at in range(len(items) - 1, max(-1, len(items) - 1 - LOOK_BACK), -1):
         earlier = items[at]
         if not isinstance(earlier, Loop) or not _related(earlier, loop):
@@ -41,6 +48,16 @@ def _placed(items: list[Instruction], loop: Loop) -> bool:
         merged = merge(earlier, loop)
         if merged is None:
             continue
+        for value in set(earlier.used) & set(loop.used):
+            readers[value] -= 1  # two readers are one now
+        merged = _without_inner(merged, earlier, loop, readers)
+        if len(merged.ins) + len(merged.outs) > OPERANDS:
+            for value in set(earlier.used) & set(loop.used):
+                readers[value] += 1
+            continue
+        for o in earlier.outs:
+            if o.value in set(loop.used) and o.value not in set(merged.used):
+                readers[o.value] -= 1
         if up:
             items[at] = merged
         else:
@@ -48,6 +65,21 @@ def _placed(items: list[Instruction], loop: Loop) -> bool:
             items.append(merged)
         return True
     return False
+
+
+def _without_inner(merged: Loop, a: Loop, b: Loop, readers: dict[Value, int]) -> Loop:
+    """``merged`` without storing what ``a`` makes for ``b`` alone."""
+    used = set(b.used)
+    alive = [
+        o.buffer.lasts or o.value not in used or readers.get(o.value, 0) > 1 for o in a.outs
+    ] + [True] * len(b.outs)
+    if all(alive):
+        return merged
+    outs = tuple(o for o, keep in zip(merged.outs, alive, strict=True) if keep)
+    stores = tuple(s for s, keep in zip(merged.stores, alive, strict=True) if keep)
+    buffers = {o.buffer for o in outs}
+    kept = tuple(v for v in merged.kept if v.buffer in buffers)
+    return tidy(replace(merged, outs=outs, stores=stores, kept=kept))
 
 
 def _conflict(a: Instruction, b: Instruction) -> bool:
@@ -73,7 +105,7 @@ def _related(a: Loop, b: Loop) -> bool:
 def merge(a: Loop, b: Loop) -> Loop | None:
     """``a`` then ``b`` as one loop, or None."""
     spaces = common_space(a.space, b.space)
-    if spaces is None or len(a.ins) + len(a.outs) + len(b.ins) + len(b.outs) > OPERANDS:
+    if spaces is None:
         return None
     a, b = in_space(a, spaces), in_space(b, spaces)
     made = {o.value: (o, s) for o, s in zip(a.outs, a.stores, strict=True)}
@@ -272,7 +304,8 @@ def tidy(loop: Loop) -> Loop:
                 lines.append(replace(inlined[name][0], expr=inlined[name][1]))
         exact = line.compute == line.dtype and not body.is_bool
         simple = body.op == "const" or (body.op == "input" and _same_type(body, line, kinds, lines))
-        if exact and line.name not in stored and (simple or uses.get(line.name, 0) == 1):
+        alone = simple or uses.get(line.name, 0) == 1
+        if exact and alone and line.name not in stored and not _large(body):
             inlined[line.name] = (line, body)
         else:
             lines.append(replace(line, expr=body))
@@ -310,6 +343,11 @@ def _same_type(body: Expr, line: Line, kinds: dict[str, object], lines: list[Lin
     if body.value in kinds:
         return str(kinds[body.value]) == line.dtype
     return any(x.name == body.value and x.dtype == line.dtype for x in lines)
+
+
+def _large(body: Expr) -> bool:
+    """Whether ``body`` is an integer that may leave int64 where its user is folded with it."""
+    return body.op == "const" and isinstance(body.value, int) and abs(body.value) >= 1 << 31
 
 
 def _uses(loop: Loop) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..kernels.expr import symbol
+from ..kernels.expr import constant, symbol
 from ..kernels.machine import Kernel
 from .fusion import fuse, tidy
 from .program import (
@@ -16,6 +16,7 @@ from .program import (
     Call,
     Gemm,
     Instruction,
+    Line,
     Loop,
     Operand,
     Program,
@@ -151,6 +152,37 @@ def _in_buffer(i: Instruction, old: Buffer, new: Buffer) -> Instruction:
     )
 
 
+# -- constants -----------------------------------------------------------------------------------
+
+
+def constants(program: Program) -> Program:
+    """Write a value that is one literal everywhere into the loops that read it."""
+    known: dict[Value, tuple[float, str]] = {}
+    kept: list[Instruction] = []
+    for i in program.instructions:
+        if isinstance(i, Loop) and any(o.value in known for o in i.ins):
+            i = _with_literals(i, known)
+        if isinstance(i, Loop) and len(i.outs) == 1 and not i.kept and len(i.lines) == 1:
+            (out,), (line,) = i.outs, i.lines
+            literal = line.expr.op == "const" and i.stores[0].mode == "store"
+            if literal and out.view.covers(out.buffer):
+                known[out.value] = (line.expr.value, line.dtype)
+        kept.append(i)
+    return program.with_instructions(kept)
+
+
+def _with_literals(loop: Loop, known: dict[Value, tuple[float, str]]) -> Loop:
+    lines, ins, loads = [], [], []
+    for o, name in zip(loop.ins, loop.loads, strict=True):
+        if o.value in known:
+            value, dtype = known[o.value]
+            lines.append(Line(name, constant(value), dtype, dtype))
+        else:
+            ins.append(o)
+            loads.append(name)
+    return tidy(replace(loop, ins=tuple(ins), loads=tuple(loads), lines=(*lines, *loop.lines)))
+
+
 # -- common subexpressions -------------------------------------------------------------------------
 
 
@@ -231,10 +263,10 @@ def accumulate(program: Program) -> Program:
             same = held.view == out.view and held.view.contiguous and product.view.contiguous
             between = items[items.index(gemm) + 1 : items.index(i)]
             quiet = all(out.buffer not in _written(j) for j in between)
-            undisturbed = all(
-                b not in _written(j) for j in between for b in (g.buffer for g in gemm.ins)
-            )
-            if same and quiet and undisturbed and product.view.covers(product.buffer):
+            read = {g.buffer for g in gemm.ins}
+            undisturbed = all(not read & _written(j) for j in between)
+            apart = out.buffer not in read  # BLAS may not write what it reads
+            if same and quiet and undisturbed and apart and product.view.covers(product.buffer):
                 shape = gemm.outs[0].view.shape
                 view = View(shape, gemm.outs[0].view.strides, out.view.offset)
                 replaced[id(i)] = Gemm(
@@ -253,6 +285,7 @@ def accumulate(program: Program) -> Program:
 PASSES: tuple[Pass, ...] = (
     dead_code,
     forward_copies,
+    constants,
     common,
     dead_code,
     accumulate,
