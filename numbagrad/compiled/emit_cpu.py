@@ -8,6 +8,8 @@ Start reading at ``emit``.
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -151,7 +153,9 @@ class Emitter:
         self.scratch = 0
         self.loops = 0
         self.alone = False  # whether BLAS must be kept from starting threads of its own
-        self.temporaries = 0
+        # Temporaries of formulas are called t0, t1, ... as work buffers are.
+        used = [int(b.name[1:]) for b in program.buffers if re.fullmatch(r"t[0-9]+", b.name)]
+        self.temporaries = 1 + max(used, default=-1)
 
     # -- pieces of text --------------------------------------------------------------------------
 
@@ -195,10 +199,7 @@ class Emitter:
         name = self.pointers.get(buffer)
         if name is not None:
             return name
-        name = re.sub(r"\W", "_", buffer.name)
-        if name in self.pointers.values() or name in _TAKEN:
-            name = f"{name}_{len(self.pointers)}"
-        self.pointers[buffer] = name
+        name = self.pointers[buffer] = self.local(buffer)
         t = self.type(buffer.dtype)
         if buffer.kind == "work":
             byte = self.number(self.offsets[buffer])
@@ -209,13 +210,19 @@ class Emitter:
             self.declared.append(f"{name} = pointer({name}_at, {t})")
         return name
 
+    def local(self, buffer: Buffer) -> str:
+        """A name for ``buffer`` that nothing else in the text has."""
+        name = re.sub(r"\W", "_", buffer.name, flags=re.ASCII)
+        if name in _TAKEN or keyword.iskeyword(name) or _LOCAL.fullmatch(name):
+            name = f"{name}_"
+        if name in self.pointers.values():
+            name = f"{name}_{len(self.pointers)}_"
+        return name
+
     def argument(self, argument: Argument) -> None:
         """Declare an array that is passed at each call."""
         b = argument.buffer
-        name = re.sub(r"\W", "_", b.name)
-        if name in self.pointers.values() or name in _TAKEN:
-            name = f"{name}_{len(self.pointers)}"
-        self.pointers[b] = name
+        name = self.pointers[b] = self.local(b)
         self.arguments.append(argument)
         at = self.place(Entry("result", b), b)
         self.use("start")
@@ -355,7 +362,7 @@ class Emitter:
             self.use("plus")
         share = f" / {self.number(s.divisor)}" if s.divisor != 1 else ""
         if all(o.view.strides[d] != 0 for d in range(inner)):
-            name = f"sum_{self.loops}_{len(before[inner])}"
+            name = f"sum_{self.loops}_{inner}_{len(before[inner])}"
             before[inner].append(f"{name} = {wide}(0)")
             body.append(add.format(name, f"{wide}({value})"))
             after[inner].insert(0, f"store({out}, {at}, {t}({name}{share}))")
@@ -689,12 +696,17 @@ class Emitter:
 _TAKEN = (
     frozenset(
         "table work before math np njit load store plus pointer start fits dense strided call "
-        "call_python float32 float64 int64 int32 int16 int8 uint8 boolean j exp log tanh erf "
-        "sigmoid sums".split()
+        "call_python overlaps held larger bits_float64 sgemm_at dgemm_at blas_alone blas_restore "
+        "float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
     )
-    | {f"i{d}" for d in range(32)}
+    | frozenset(dir(builtins))
     | _EXPR_FUNCTIONS
 )
+_LOCAL = re.compile(
+    r"([in][0-9]+|[xvfh][0-9]*_[0-9]+|sums?_[0-9_]+|(maximum|minimum|sign|floordiv)_.*|"
+    r".*_(at|array))"
+)
+"""Names that the generated text gives to numbers, counters and functions."""
 
 
 def emit(
