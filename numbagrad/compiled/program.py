@@ -9,6 +9,7 @@ Program to Program. Start reading at ``Program``.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from ..kernels.expr import Expr, inputs_of, to_text
 from ..kernels.loops import numba_name
 from ..tape import Location, show_location
 from .record import Memory
+from .shown import coloured, solid, without_parentheses, wrapped
 
 KINDS = ("input", "state", "constant", "fresh", "work")
 
@@ -42,6 +44,12 @@ class Buffer:
     def nbytes(self) -> int:
         """Its size in bytes."""
         return self.size * self.dtype.itemsize
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array that owns the memory, where it is known; else flat."""
+        array = None if self.memory is None else self.memory.array
+        return array.shape if array is not None and array.size == self.size else (self.size,)
 
     @property
     def lasts(self) -> bool:
@@ -137,12 +145,19 @@ class Operand:
         """The element type."""
         return self.value.buffer.dtype
 
-    def __repr__(self) -> str:
-        view = self.view
-        text = f"{self.value!r} {_shape(view.shape)}"
-        if view.offset or not view.contiguous:
-            text += f" at {view.offset} by {_shape(view.strides)}"
+    @property
+    def place(self) -> str:
+        """The value, and where its view does not simply go through it, offset and strides."""
+        text, view = repr(self.value), self.view
+        if view.offset:
+            text += f" from {view.offset}"
+        if not view.contiguous:
+            text += f" by {_shape(view.strides)}"
         return text
+
+    def __repr__(self) -> str:
+        name, where = repr(self.value), self.place
+        return f"{name} {_shape(self.view.shape)}{where[len(name) :]}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -167,9 +182,13 @@ class Source:
     op: str
     where: Location | None
 
+    @property
+    def line(self) -> str:
+        """The user's line, without folders."""
+        return os.path.basename(show_location(self.where))
+
     def __repr__(self) -> str:
-        line = show_location(self.where).rsplit("/", 1)[-1]
-        return f"{self.op} at {line}"
+        return f"{self.op} at {self.line}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,14 +212,13 @@ class Instruction:
         """Whether it must run even if nobody reads its values."""
         return False
 
-    def body(self) -> str:
-        """What stands between outs and sources when printed."""
-        return f"{type(self).__name__.lower()} {', '.join(map(repr, self.ins))}"
+    def body(self) -> list[str]:
+        """The lines of the instruction when printed."""
+        return wrapped(f"{', '.join(map(repr, self.outs))} = uninitialised", "", "    ")
 
     def __repr__(self) -> str:
-        outs = ", ".join(map(repr, self.outs))
-        told = "; ".join(dict.fromkeys(map(repr, self.sources)))
-        return f"{outs} = {self.body()}" + (f"    # {told}" if told else "")
+        told = wrapped(label(self), "# ", "#     ") if self.sources else []
+        return "\n".join([*told, *self.body()])
 
 
 @dataclass(frozen=True)
@@ -216,7 +234,7 @@ class Line:
     dtype: str
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype} = {to_text(self.expr)}"
+        return f"{self.name}: {self.dtype} = {without_parentheses(to_text(self.expr))}"
 
 
 @dataclass(frozen=True)
@@ -246,18 +264,16 @@ class Loop(Instruction):
         """Number of iterations."""
         return math.prod(self.space)
 
-    def body(self) -> str:
-        """The scalar code."""
-        names = [f"{n} in {o!r}" for n, o in zip(self.loads, self.ins, strict=True)]
-        names += [f"{n} = {s!r}" for n, s in self.scalars]
-        results = [
-            s.line
-            if s.mode == "store"
-            else f"sum({s.line})" + (f"/{s.divisor}" if s.divisor != 1 else "")
-            for s in self.stores
-        ]
-        code = "; ".join(map(repr, self.lines))
-        return f"loop {_shape(self.space)} [{', '.join(names)}] {{{code}}} -> {', '.join(results)}"
+    def body(self) -> list[str]:
+        """A loop over loads, scalar code and stores."""
+        lines = [f"{n} = {o.place}" for n, o in zip(self.loads, self.ins, strict=True)]
+        lines += [f"{n} = {s!r}" for n, s in self.scalars]
+        lines += map(repr, self.lines)
+        for o, s in zip(self.outs, self.stores, strict=True):
+            value = s.line if s.mode == "store" else f"sum({s.line})"
+            lines.append(f"{o.place} = {value}" + (f" / {s.divisor}" if s.divisor != 1 else ""))
+        body = [each for line in lines for each in wrapped(line, "    ", "        ")]
+        return [f"for {_shape(self.space)}:", *body]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -266,10 +282,11 @@ class Gemm(Instruction):
 
     accumulate: bool = False
 
-    def body(self) -> str:
+    def body(self) -> list[str]:
         """The product."""
-        x, y = self.ins
-        return f"{'+ ' if self.accumulate else ''}{x!r} @ {y!r}"
+        (out,), (x, y) = self.outs, self.ins
+        sign = "+=" if self.accumulate else "="
+        return wrapped(f"{out!r} {sign} {x!r} @ {y!r}", "", "    ")
 
 
 @dataclass(frozen=True)
@@ -291,15 +308,24 @@ class Call(Instruction):
     kernel: Any = None
     args: tuple[Any, ...] = ()
 
-    def body(self) -> str:
-        """The call."""
-        return f"{kernel_name(self.kernel)}({', '.join(map(self._argument, self.args))})"
+    def body(self) -> list[str]:
+        """The call: what it writes is marked ``out``."""
+        items = [self._argument(a) for a in self.args]
+        name = kernel_name(self.kernel)
+        if any(isinstance(a, tuple) for a in self.args):
+            lines = [f"{item}," for item in items[:-1]] + [f"{items[-1]})"]
+            return [f"{name}(", *(w for line in lines for w in wrapped(line, "    ", "        "))]
+        return wrapped(f"{name}({', '.join(map(solid, items))})", "", "    ")
 
     def _argument(self, arg: Any) -> str:
         if isinstance(arg, Slot):
-            return repr((self.ins if arg.side == "in" else self.outs)[arg.index])
+            if arg.side == "in":
+                return repr(self.ins[arg.index])
+            return f"out {self.outs[arg.index]!r}"
         if isinstance(arg, tuple):
-            return f"[{', '.join(map(self._argument, arg))}]"
+            listed = [self._argument(a) for a in arg]
+            out = "out " if listed and listed[0].startswith("out ") else ""
+            return f"{out}[{', '.join(solid(x.removeprefix(out)) for x in listed)}]"
         return repr(arg) if isinstance(arg, Scalar) else "hyper-parameters"
 
 
@@ -319,6 +345,10 @@ class Check(Instruction):
         """Checks are there to be seen."""
         return True
 
+    def body(self) -> list[str]:
+        """The condition."""
+        return [f"stop unless {self.ins[0].value!r} < 0"]
+
 
 @dataclass(frozen=True)
 class Program:
@@ -332,11 +362,18 @@ class Program:
     def __repr__(self) -> str:
         lines = [f"program {self.name}:"]
         for kind in KINDS:
-            for b in self.buffers:
-                if b.kind == kind and b.kind != "work":
-                    lines.append(f"  {kind} {b.name}: {numba_name(b.dtype)} ({b.size})")
-        lines += [f"  {i!r}" for i in self.instructions]
+            held = [b for b in self.buffers if b.kind == kind and b.kind != "work"]
+            if held:
+                told = [solid(f"{b.name}: {numba_name(b.dtype)} {_shape(b.shape)}") for b in held]
+                lines += wrapped(", ".join(told), f"  {kind} ", "      ")
+        for i in self.instructions:
+            lines += ["", *(f"  {line}" for line in repr(i).splitlines())]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """What Jupyter shows: the print, in colours by kind of memory."""
+        kinds = {b.name: b.kind for b in self.buffers}
+        return f"<pre>{coloured(repr(self), kinds)}</pre>"
 
     def with_instructions(self, instructions: Any) -> Program:
         """The same program with other instructions, and only the buffers that these use."""
@@ -397,5 +434,8 @@ def _verify_loop(loop: Loop) -> None:
 
 
 def label(x: Any) -> str:
-    """The source of an instruction as one line of text."""
-    return "; ".join(dict.fromkeys(map(repr, x.sources)))
+    """The source of an instruction as one line of text: ops, by the user's line."""
+    places: dict[str, dict[str, None]] = {}
+    for source in x.sources:
+        places.setdefault(source.line, {})[source.op] = None
+    return "; ".join(f"{', '.join(ops)} at {line}" for line, ops in places.items())
