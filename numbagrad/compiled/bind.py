@@ -86,7 +86,7 @@ def _one_number_per_name(varying: dict[int, str], numbers: Sequence[int | float]
 def _compile(template: Template, varying: dict[int, str]) -> tuple[Callable[..., int], str]:
     load_blas()
     text, name = template.source(varying)
-    dispatcher = store.compile_source(text, name)
+    dispatcher = store.compile_source(text, name, nogil=template.heavy)
     if numba.config.DISABLE_JIT:
         return dispatcher, text
     signature = [types.Array(types.int64, 1, "C")]

@@ -40,11 +40,15 @@ from .program import (
     Scalar,
     Slot,
     Store,
+    View,
     label,
 )
 
 DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
 """What the function returns: the number of a failed check is added to FIRST_CHECK."""
+
+HEAVY = 4_000_000
+"""Multiplications, about 100 us of them, from which a call lets go of the interpreter lock."""
 
 _MARK = re.compile("⟦(\\d+)⟧")
 
@@ -98,12 +102,13 @@ class Template:
     floats: list[str]  # expressions of float arguments, passed each time
     checks: list[tuple[Callable[[int], None], int]]  # failure and the table place of the flag
     work: int  # bytes
+    heavy: bool  # whether it runs so long that other Python threads should run meanwhile
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """What must be equal for two templates to share compiled code."""
         table = tuple((e.kind, _kernel_identity(e.what)) for e in self.table)
-        return self.text, table, len(self.arguments), tuple(t for _, t in self.hyper)
+        return self.text, table, len(self.arguments), tuple(t for _, t in self.hyper), self.heavy
 
     def source(self, varying: dict[int, str]) -> tuple[str, str]:
         """Text and function name. varying: names of the numbers that are read from the table's end,
@@ -152,6 +157,7 @@ class Emitter:
         self.offsets, self.work = assign(program)
         self.scratch = 0
         self.loops = 0
+        self.effort = 0  # multiplications and loop iterations, about
         self.alone = False  # whether BLAS must be kept from starting threads of its own
         # Temporaries of formulas are called t0, t1, ... as work buffers are.
         used = [int(b.name[1:]) for b in program.buffers if re.fullmatch(r"t[0-9]+", b.name)]
@@ -275,6 +281,7 @@ class Emitter:
             return
         k = self.loops
         self.loops += 1
+        self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
         dims = len(loop.space)
         self.use("load")
         self.use("store")
@@ -402,26 +409,31 @@ class Emitter:
     def gemm(self, i: Gemm) -> None:
         """A product: BLAS at once when it is small, the threaded kernel when it is not."""
         (out,), (x, y) = i.outs, i.ins
+        if (
+            out.view.strides[1] != 1 and out.view.shape[1] != 1
+        ):  # columns are stored: out.T = y.T x.T
+            out, x, y = transposed(out), transposed(y), transposed(x)
         n, k = x.view.shape
         m = y.view.shape[1]
-        if n * m * k >= matmul.GRAIN and threads() > 1:
-            arguments = [self.strided(o) for o in (out, x, y)] + ["0", "0", str(int(i.accumulate))]
-            dtype = numba.from_dtype(out.dtype)
-            signature = (*[types.Array(dtype, 2, "A")] * 3, types.intp, types.intp, types.intp)
-            self.call_kernel(KernelUse(matmul.mm, signature, True), arguments)
-            return
-        self.alone |= n * m * k >= 1 << 17
-        name = "sgemm_at" if out.dtype == np.float32 else "dgemm_at"
-        self.simd[f"blas:{name}"] = None
+        work = n * m * k
+        self.effort += work
         ldx, transx = leading(x)
         ldy, transy = leading(y)
         ldout = out.view.strides[0] if n > 1 else max(m, 1)
         sizes = ", ".join(self.number(v) for v in (n, m, k))
-        self.lines.append(
-            f"{name}({transx}, {transy}, {sizes}, {self.at(x)}, {self.number(ldx)}, "
+        arguments = (
+            f"{transx}, {transy}, {sizes}, {self.at(x)}, {self.number(ldx)}, "
             f"{self.at(y)}, {self.number(ldy)}, {int(i.accumulate)}, {self.at(out)}, "
-            f"{self.number(ldout)})"
+            f"{self.number(ldout)}"
         )
+        if work >= matmul.GRAIN and threads() > 1:
+            use = KernelUse(matmul.shared_gemm, (types.int64,) * 13, True)
+            self.call_kernel(use, [str(out.dtype.itemsize), arguments])
+            return
+        self.alone |= work >= 1 << 17
+        name = "sgemm_at" if out.dtype == np.float32 else "dgemm_at"
+        self.simd[f"blas:{name}"] = None
+        self.lines.append(f"{name}({arguments})")
 
     def at(self, o: Operand) -> str:
         """The address of the first element of an operand."""
@@ -690,6 +702,7 @@ class Emitter:
             self.floats,
             self.checks,
             self.work + self.scratch,
+            self.effort > HEAVY or "call_python" in self.intrinsics,
         )
 
 
@@ -725,6 +738,12 @@ def emit(
     return emitter.finish()
 
 
+def transposed(x: Operand) -> Operand:
+    """The matrix ``x`` with its axes exchanged."""
+    v = x.view
+    return Operand(x.value, View(v.shape[::-1], v.strides[::-1], v.offset))
+
+
 def leading(x: Operand) -> tuple[int, int]:
     """Elements from one stored row to the next, and 1 if the rows stored are the columns."""
     (n, m), (row, col) = x.view.shape, x.view.strides
@@ -748,8 +767,6 @@ def _number_type(value: Any) -> Any:
 
 
 def _flattened(o: Operand) -> Operand:
-    from .program import View
-
     return Operand(o.value, View((o.view.size,), (1,), o.view.offset))
 
 

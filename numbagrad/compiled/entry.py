@@ -48,6 +48,7 @@ class Shared:
 
     codes: dict[Any, Code] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=Workspace)
+    light: Workspace = field(default_factory=Workspace)  # of programs that hold Python's lock
     gradients: Gradients = field(default_factory=Gradients)
     lock: Any = field(default_factory=threading.RLock)
 
@@ -100,7 +101,8 @@ def make_entry(
             w.passed.append(f"o_{b.name}")
     template = emit(program, arguments, [b for b, (_, again) in lasting.items() if again])
     code = shared.codes.setdefault(template.shape, Code())
-    made = Bound(template, code, shared.workspace, dict.fromkeys(lasting))
+    workspace = shared.workspace if template.heavy else shared.light
+    made = Bound(template, code, workspace, dict.fromkeys(lasting))
     number = 0
     for b, (slot, again) in lasting.items():
         slot.used_by(made, b, number if again else -1)
@@ -352,8 +354,10 @@ def _enter(w: _Writer, template: Any) -> None:
         passed.append(_arguments_in(text))
     for k, (_, kinds) in enumerate(template.hyper):
         passed += [f"h{k}_{j}" for j in range(len(kinds))]
-    w.before.append("with lock:")
-    w.before.append(f"    status = native({', '.join(passed)})")
+    if template.heavy:
+        w.before.append("with lock:")
+    indent = "    " if template.heavy else ""
+    w.before.append(f"{indent}status = native({', '.join(passed)})")
 
 
 def _arguments_in(text: str) -> str:
@@ -393,11 +397,12 @@ def _effects(
         else:
             w.after.append(f"{name}._share(a{ref})")
     counted = set()
-    slots = {id(slot.grad[0]): slot for slot, _ in lasting.values()}
+    slots = {id(slot.grad[0]): (slot, made) for slot, made in lasting.values()}
     for t, by, where in recording.effects.bumps:
         if id(t) in slots:
-            holder = w.name("holder", slots[id(t)].grad)
-            w.after.append(f"{holder}[0]._version_counter().value += {by}")
+            slot, made = slots[id(t)]
+            holder, sign = w.name("holder", slot.grad), "" if made else "+"
+            w.after.append(f"{holder}[0]._version_counter().value {sign}= {by}")
             continue
         counter = t._version_counter()
         if id(counter) not in counted:

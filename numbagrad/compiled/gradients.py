@@ -63,6 +63,7 @@ class Slot:
             self.array[0] = np.empty(self.shape, self.dtype)
             self.grad[0] = self._wrapped()
             self._tell()
+        self.grad[0]._counter = None  # as for the fresh tensor that it stands for
         self.tensor._grad = self.grad[0]
 
 
@@ -75,7 +76,8 @@ class Gradients:
     def slot(self, tensor: Tensor, shape: tuple[int, ...], dtype: Any, edge: Any) -> Slot:
         """The slot of ``tensor``, made on first need."""
         found = self._slots.get(id(tensor))
-        if found is None or found.tensor is not tensor or found.shape != shape:
+        kind = None if found is None else (found.shape, found.dtype)
+        if found is None or found.tensor is not tensor or kind != (shape, dtype):
             found = self._slots[id(tensor)] = Slot(tensor, shape, dtype, edge)
         return found
 

@@ -131,7 +131,8 @@ class Plan:
         arguments += [Argument(buffers[r.memory], None) for r in self.outgoing if r is not None]
         template = emit(self.program, arguments)
         code = self.shared.codes.setdefault(template.shape, Code())
-        self.bound = Bound(template, code, self.shared.workspace, {})
+        workspace = self.shared.workspace if template.heavy else self.shared.light
+        self.bound = Bound(template, code, workspace, {})
         return self.bound
 
 

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +20,15 @@ from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.lists import ListKernel
 from ..kernels.traced_float import TracedFloat
-from ..tape import OUR_FILES, Counter, Location, run_backward, show_location, user_location
+from ..tape import (
+    Counter,
+    Location,
+    grad_mode,
+    origin,
+    show_location,
+    standing_behind,
+    user_location,
+)
 from ..tensor import Tensor
 
 _recording_alone = threading.RLock()
@@ -158,26 +165,6 @@ def refuse(what: str) -> NoReturn:
     )
 
 
-_BACKWARD = run_backward.__code__
-
-
-def _origin() -> tuple[Location | None, str]:
-    """The user's line and the op that a launch belongs to.
-
-    In a backward pass that is the line of the forward op, which its node remembers.
-    """
-    import sys
-
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename in OUR_FILES:
-        if frame.f_code is _BACKWARD:
-            node = frame.f_locals.get("node")
-            if node is not None:
-                return getattr(node, "_where", None) or user_location(2), node.name()
-        frame = frame.f_back
-    return (None if frame is None else (frame.f_code, frame.f_lasti)), ""
-
-
 class Recorder:
     """Stands behind the verbs while a function is recorded."""
 
@@ -217,7 +204,7 @@ class Recorder:
 
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Write down a launch."""
-        where, op = _origin()
+        where, op = origin(2)
         taken = []
         for arg in args:
             if type(arg) is list:
@@ -281,7 +268,7 @@ class Recorder:
 
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
         """Write down a flag to look at."""
-        self.events.append(Check(self.ref(flag), fail, *_origin()))
+        self.events.append(Check(self.ref(flag), fail, *origin(2)))
 
     def depends(self, read: Callable[[], Any], value: Any) -> None:
         """Note a Python value that the recording depends on."""
@@ -399,14 +386,13 @@ def effects_since(before: list[Before]) -> Effects:
 
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
-    """Let ``recorder`` stand behind the verbs of this thread."""
-    with _recording_alone:
-        held, on = machine.recorder.current, machine.recording
-        machine.recorder.current, machine.recording = recorder, True
+    """Let ``recorder`` stand behind the verbs of this thread; nobody looks for NaN meanwhile."""
+    with _recording_alone, standing_behind(recorder):
+        held, grad_mode.anomaly = grad_mode.anomaly, None
         try:
             yield
         finally:
-            machine.recorder.current, machine.recording = held, on
+            grad_mode.anomaly = held
 
 
 def roots_of(before: list[Before]) -> dict[int, list[Before]]:

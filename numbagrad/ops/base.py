@@ -120,6 +120,8 @@ def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> 
 
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     """A tensor filled with ``value``."""
+    if not value and device is devices.cpu and not machine.is_recording():
+        return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
     out = new_empty(shape, dtype, device)
     if not machine.recording and type(value) in NUMBERS:
         entry = fill_kernel.entry((dtype.numpy, type(value)), None, False)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from numba import prange
 
-from ..blas import blas_alone, blas_kernel, blas_restore, gemm
+from ..blas import blas_alone, blas_kernel, blas_restore, dgemm_at, gemm, sgemm_at
 from ..intrinsics import address
 from ..machine import device, kernel
 
-__all__ = ["addmm", "bmm", "integer_mm", "mm"]
+__all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
 GRAIN = 1 << 20
 """Multiplications from which a second thread pays: about 10 us of work, a launch costs 2."""
@@ -76,6 +76,28 @@ def multiply(out, x, y, beta, i, j, n, m):
         *(address(x) + i * x.strides[0], ldx, address(y) + j * y.strides[1], ldy),
         *(beta, address(out) + i * out.strides[0] + j * out.itemsize, ldout),
     )
+
+
+@kernel(outputs=0, grain=GRAIN)
+def shared_gemm(itemsize, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
+    """``out (n, m) = op(x) op(y) + beta out`` on addresses; all are ints, ld* count elements.
+
+    What ``mm`` does, for compiled steps, which have no arrays.
+    """
+    rows, cols = blocks(n, m, n * m * k, transx)
+    across = (m + cols - 1) // cols
+    previous = blas_alone(n * m * k)
+    for b in prange((n + rows - 1) // rows * across):
+        i, j = b // across * rows, b % across * cols
+        height, width = min(rows, n - i), min(cols, m - j)
+        left = x + itemsize * (i if transx else i * ldx)
+        right = y + itemsize * (j * ldy if transy else j)
+        to = out + itemsize * (i * ldout + j)
+        if itemsize == 4:
+            sgemm_at(transx, transy, height, width, k, left, ldx, right, ldy, beta, to, ldout)
+        else:
+            dgemm_at(transx, transy, height, width, k, left, ldx, right, ldy, beta, to, ldout)
+    blas_restore(previous)
 
 
 @blas_kernel(grain=GRAIN)
