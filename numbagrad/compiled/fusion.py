@@ -260,13 +260,23 @@ def in_space(loop: Loop, space: tuple[int, ...]) -> Loop:
     )
 
 
+def in_memory_order(loop: Loop) -> list[int]:
+    """The dims of more than one index, outermost first, so that what is stored (or else what is
+    read) is walked as it lies in memory."""
+    stored = [o for o, s in zip(loop.outs, loop.stores, strict=True) if s.mode == "store"]
+    guides = [o for o in (*stored, *loop.ins) if all(o.view.strides)] or list(loop.ins)
+    dims = [d for d, n in enumerate(loop.space) if n != 1]
+    if not guides:
+        return dims
+    return sorted(dims, key=lambda d: -abs(guides[0].view.strides[d]))
+
+
 def collapsed(loop: Loop) -> Loop:
     """``loop`` over as few dims as its operands allow."""
     operands = (*loop.ins, *loop.outs)
     dims: list[list[int]] = []
-    for d, size in enumerate(loop.space):
-        if size == 1:
-            continue
+    for d in in_memory_order(loop):
+        size = loop.space[d]
         steps = [o.view.strides[d] for o in operands]
         if dims and all(p == s * size for p, s in zip(dims[-1][1:], steps, strict=True)):
             dims[-1] = [dims[-1][0] * size, *steps]

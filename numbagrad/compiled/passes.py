@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..kernels.expr import constant, symbol
 from ..kernels.machine import Kernel
 from .fusion import fuse, tidy
+from .layout import by_columns
 from .program import (
     Buffer,
     Call,
@@ -289,6 +290,7 @@ PASSES: tuple[Pass, ...] = (
     common,
     dead_code,
     accumulate,
+    by_columns,
     fuse,
     dead_code,
     copy_to_result,
