@@ -95,8 +95,7 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
         done = found[0](a, a, b)
     if not done:
         machine.launch(f.Add.op.kernel, a, a, b)
-    if x._counter is not None:
-        x._counter.bump()
+    (x._counter or x._version_counter()).bump()
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

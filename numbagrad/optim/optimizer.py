@@ -7,6 +7,7 @@ Start reading at ``Optimizer.step``.
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -35,6 +36,45 @@ class Update:
     scalars: Callable[[], tuple]
 
 
+def _telling(method: Any) -> Any:
+    """``method``, which also tells recorded steps that state has changed."""
+
+    @functools.wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        machine.changed()
+        return method(self, *args, **kwargs)
+
+    return told
+
+
+_CHANGES = "__setitem__ __delitem__ __ior__ clear pop popitem update".split()
+
+
+class ParamState(dict):
+    """What an optimiser keeps of one parameter; recorded steps notice when an entry changes."""
+
+    locals().update({name: _telling(getattr(dict, name)) for name in _CHANGES})
+
+
+class State(defaultdict):
+    """The ``ParamState`` of each parameter, made on first need."""
+
+    def __init__(self, *items: Any):
+        super().__init__(ParamState)
+        for given in items:
+            for param, held in given.items():
+                self[param] = held
+
+    locals().update({name: _telling(getattr(dict, name)) for name in _CHANGES})
+
+    def __setitem__(self, param: Tensor, held: dict[str, Any]) -> None:
+        machine.changed()
+        super().__setitem__(param, held if type(held) is ParamState else ParamState(held))
+
+    def __reduce__(self) -> Any:
+        return State, (dict(self),)
+
+
 class Optimizer:
     """The base of optimisers; a subclass defines ``check`` and ``updates``.
 
@@ -49,7 +89,7 @@ class Optimizer:
                 f"dicts, but got {type(params).__name__}."
             )
         self.defaults = defaults
-        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.state = State()
         self.param_groups: list[dict[str, Any]] = []
         groups = list(params)
         if not groups:
@@ -58,6 +98,16 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+
+    @property
+    def state(self) -> dict[Tensor, dict[str, Any]]:
+        """What is kept of each parameter, by name: momentum, number of steps."""
+        return self._state
+
+    @state.setter
+    def state(self, state: dict[Tensor, dict[str, Any]]) -> None:
+        self._state = state if type(state) is State else State(state)
+        machine.changed()
 
     # -- what a subclass defines -----------------------------------------------------------------
 
@@ -108,7 +158,7 @@ class Optimizer:
 
     def states(self, params: list[Tensor]) -> list[dict[str, Any]]:
         """The state of each parameter, empty where it is new."""
-        state = self.state
+        state = self._state
         return [state[param] for param in params]
 
     # -- groups ----------------------------------------------------------------------------------
@@ -178,11 +228,12 @@ class Optimizer:
                     f"{len(group['params'])}."
                 )
             ours.update(zip(other["params"], group["params"], strict=True))
-        state: dict[Tensor, dict[str, Any]] = defaultdict(dict)
+        state = State()
         for number, held in state_dict["state"].items():
             if number in ours:
                 param = ours[number]
-                state[param] = {name: _taken_over(name, v, param) for name, v in held.items()}
+                taken = {name: _taken_over(name, v, param) for name, v in held.items()}
+                state[param] = ParamState(taken)
         for group, other in zip(self.param_groups, saved, strict=True):
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
         self.state = state
