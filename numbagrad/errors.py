@@ -14,6 +14,7 @@ __all__ = [
     "GradError",
     "GradcheckError",
     "GraphFreedError",
+    "NonFiniteError",
     "NotScalarError",
     "ShapeError",
     "StateDictError",
@@ -51,6 +52,10 @@ class GraphFreedError(GradError):
 
 class VersionError(GradError):
     """A tensor needed for backward was changed in place. Clone it, or change it after backward."""
+
+
+class NonFiniteError(GradError, FloatingPointError):
+    """An operation made NaN or inf; the message names it, the line and the place. Look there."""
 
 
 class GradcheckError(RuntimeError):

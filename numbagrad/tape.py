@@ -15,11 +15,13 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from .errors import GradError, GraphFreedError, VersionError
+from .kernels import machine
 from .kernels.machine import changed
 from .kernels.traced_float import TracedFloat
 
@@ -27,11 +29,11 @@ from .kernels.traced_float import TracedFloat
 class _GradMode(threading.local):
     enabled = True
     inference = False
-    anomaly = False
+    anomaly: Any = None
 
 
 grad_mode = _GradMode()
-"""Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly``."""
+"""Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly`` (the watcher or None)."""
 
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
@@ -72,6 +74,44 @@ def show_location(location: Location | None) -> str:
         if start <= instruction < stop and line is not None:
             return f"{code.co_filename}:{line}"
     return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def origin(depth: int = 1) -> tuple[Location | None, str]:
+    """The user's line and, in a backward pass, the name of the node that runs.
+
+    In a backward pass the line is that of the forward op, which its node remembers.
+    """
+    frame: FrameType | None = sys._getframe(depth + 1)
+    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+        if frame.f_code is run_backward.__code__:
+            node = frame.f_locals.get("node")
+            if node is not None:
+                return getattr(node, "_where", None) or user_location(2), node.name()
+        frame = frame.f_back
+    return (None if frame is None else (frame.f_code, frame.f_lasti)), ""
+
+
+_behind: list[bool] = []
+_counting = threading.Lock()
+
+
+@contextmanager
+def standing_behind(recorder: Any) -> Iterator[None]:
+    """Let ``recorder`` stand behind the verbs of this thread; None: nobody."""
+    held = machine.recorder.current
+    with _counting:  # the last of all threads to leave opens the fast paths again
+        _behind.append(machine.recording)
+        machine.recording = True
+    machine.recorder.current = recorder
+    try:
+        yield
+    finally:
+        machine.recorder.current = held
+        with _counting:
+            first = _behind[0]
+            _behind.pop()
+            if not _behind:
+                machine.recording = first
 
 
 class Counter:
@@ -441,8 +481,8 @@ def run_backward(
                     results = _after(node._hooks, results, grads)
                 del grads
             held = None
-            if anomaly:
-                _check_finite(node, results)
+            if anomaly is not None:
+                anomaly.gradients(node, results)
             if not retain_graph and node._saved:
                 node._saved = None
             for edge, grad in zip(node._edges, results):  # noqa: B905  strict costs 90 ns
@@ -516,15 +556,6 @@ def _checked_hook(node: Node, grad: Any, result: Any) -> Any:
             f"{list(getattr(result, 'shape', []))}. Return None or a tensor of the same shape."
         )
     return result
-
-
-def _check_finite(node: Node, results: Sequence[Any]) -> None:
-    for index, result in enumerate(results):
-        if result is not None and bool((result != result).any()):
-            raise GradError(
-                f"{node.name()}: returned nan values in its gradient {index}. The forward "
-                f"operation ran at {show_location(getattr(node, '_where', None))}."
-            )
 
 
 def _after(hooks: Hooks, results: Sequence[Any], grads: list[Any]) -> Sequence[Any]:

@@ -2,10 +2,10 @@
 
 from ..tensor import backward
 from ..tensor import gradients as grad
+from .anomaly import detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck
 from .modes import (
-    detect_anomaly,
     enable_grad,
     inference_mode,
     is_grad_enabled,

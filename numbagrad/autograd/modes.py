@@ -9,7 +9,6 @@ from typing import Any
 from ..tape import grad_mode
 
 __all__ = [
-    "detect_anomaly",
     "enable_grad",
     "inference_mode",
     "is_grad_enabled",
@@ -97,12 +96,6 @@ class set_grad_enabled(_Switch):
     def __call__(self, function: Callable) -> Callable:
         grad_mode.enabled = self.__dict__["_stack"][-1]["enabled"]
         return super().__call__(function)
-
-
-class detect_anomaly(_Switch):
-    """Backward in the block raises where a gradient first contains NaN, naming the operation."""
-
-    values = {"anomaly": True}
 
 
 def is_grad_enabled() -> bool:

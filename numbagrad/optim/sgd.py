@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.cpu import optim as kernels
+from ..tape import grad_mode
 from ..tensor import Tensor
 from .optimizer import Optimizer, Update, held, positive
 
@@ -84,7 +85,7 @@ class SGD(Optimizer):
         if machine.depends(lambda: group["dampening"] == 0) or all(old):
             chosen = [([True] * len(params), later)]
         else:
-            if machine.is_recording():
+            if machine.is_recording() and grad_mode.anomaly is None:
                 raise RecordingError(
                     "SGD: the first step with dampening differs from the others and cannot be "
                     "recorded. Take one step before you compile."

@@ -1,0 +1,201 @@
+"""``detect_anomaly``: stop at the operation that makes the first NaN, forward or backward.
+
+A ``Watcher`` stands behind the verbs as a recorder does: it runs every kernel and then looks at
+what the kernel has written. Start reading at ``Watcher.launch``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import NonFiniteError, RecordingError
+from ..kernels import machine
+from ..kernels.machine import Kernel
+from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
+
+__all__ = ["detect_anomaly"]
+
+KINDS = ("nan", "inf", "-inf")
+
+
+class Watcher:
+    """Runs what the verbs say and raises NonFiniteError after a kernel that made a bad value.
+
+    only_nan: whether inf is fine.
+    """
+
+    def __init__(self, only_nan: bool):
+        self.only_nan = only_nan
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
+        """Zeros, so that memory which a kernel leaves as it was is never found bad."""
+        if device is not None and device.type != "cpu":
+            return device.empty(shape, dtype)
+        return np.zeros(shape, dtype)
+
+    def launch(self, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
+        """Run ``kernel`` and look at the arrays that it may have written."""
+        outputs = kernel.outputs if isinstance(kernel, Kernel) else None
+        before = [(first_bad(a, self.only_nan), a) for a in _arrays(args)]
+        kernel(*args)
+        given = [(found, a) for found, a in before if found is not None]
+        # Of a function that does not say what it writes, what was bad before was read.
+        fine = [] if outputs is not None else [id(a) for _, a in given]
+        for out in _arrays(args[:outputs]):
+            found = first_bad(out, self.only_nan)
+            if found is None or id(out) in fine:
+                continue
+            where, node = origin(2)
+            name = getattr(kernel, "__name__", type(kernel).__name__)
+            told, shape = ("", out.shape)
+            if given:
+                (found, array), told = given[0], "a tensor it was given"
+                shape = array.shape
+            assert found is not None
+            raise_not_finite(name, node, where, found[1], found[0], shape, told)
+
+    def gradients(self, node: Any, results: Sequence[Any]) -> None:
+        """Look at what a node's backward returned."""
+        for index, result in enumerate(results):
+            if result is not None:
+                found = first_bad(result._array, self.only_nan)
+                if found is not None:
+                    at, kind = found
+                    where = getattr(node, "_where", None)
+                    told = f"gradient {index}"
+                    raise_not_finite(
+                        node.name(), node.name(), where, kind, at, result._array.shape, "", told
+                    )
+
+    def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
+        """What ``machine.check`` does."""
+        if flag[0] >= 0:
+            fail(int(flag[0]))
+
+    def depends(self, read: Callable[[], Any], value: Any) -> None:
+        """Nothing: no one runs this again."""
+
+    def bind(self, array: np.ndarray) -> None:
+        """Nothing: arrays are what they are."""
+
+    def adopt(self, tensor: Any, undo: Callable[[], None]) -> None:
+        """Nothing: state is made for real."""
+
+    def reading(self, name: str, array: np.ndarray) -> None:
+        """Nothing: there are values to look at."""
+
+    def outside(self, name: str) -> None:
+        """Nothing: Python runs each time."""
+
+
+def _arrays(args: Sequence[Any]) -> Iterator[np.ndarray]:
+    """The floating host arrays among ``args`` and the lists among them."""
+    for arg in args:
+        for a in arg if type(arg) is list else (arg,):
+            if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+                yield a
+
+
+def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
+    """Row-major position and kind of the first bad element of ``array``, or None."""
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        return None
+    bad = np.isnan(array) if only_nan else ~np.isfinite(array)
+    if not bad.any():
+        return None
+    at = int(bad.argmax())
+    value = array[np.unravel_index(at, array.shape)]
+    return at, KINDS[0] if value != value else KINDS[1] if value > 0 else KINDS[2]
+
+
+def raise_not_finite(
+    op: str,
+    node: str,
+    where: Location | None,
+    kind: str,
+    at: int,
+    shape: tuple[int, ...],
+    given: str = "",
+    told: str = "its result",
+) -> NoReturn:
+    """Raise NonFiniteError.
+
+    node: of the backward pass in which ``op`` ran, or "". where: the user's line, of the forward
+    operation if backward. at: row-major position of the bad value. given: what held the value
+    before the op ran, if one did.
+    """
+    index = [int(i) for i in np.unravel_index(at, shape)]
+    line = show_location(where)
+    if node:
+        inside = "" if op == node else f" (in {op})"
+        who = f"backward: {node}{inside}, whose forward operation ran at {line},"
+    else:
+        who = f"forward: {op} at {line}"
+    if given:
+        raise NonFiniteError(
+            f"{who} met {kind} at index {index} of {given} (shape {list(shape)}): the value was "
+            f"there before. Look at what made it, or replace it (ng.nan_to_num, ng.where)."
+        )
+    raise NonFiniteError(
+        f"{who} returned {kind} at index {index} of {told}, of shape {list(shape)}; "
+        f"nothing that it was given was {kind}."
+    )
+
+
+class detect_anomaly:
+    """In the block, raise where a value first becomes NaN, in forward or backward.
+
+    check_inf: look for infinities too (masks filled with -inf are found then). check_nan: False
+    makes the block do nothing. Raises NonFiniteError, which names the operation, the user's line,
+    and the index and shape. Each value is looked at twice: for debugging. Compiled functions run
+    with ``check_finite`` inside. Also a decorator.
+
+    >>> with detect_anomaly():
+    ...     tensor([4.0]).log().tolist()
+    [1.3862943649291992]
+    """
+
+    def __new__(cls, check_nan: Any = True, *, check_inf: bool = False) -> Any:
+        """``@detect_anomaly`` without a call decorates."""
+        self = object.__new__(cls)
+        if callable(check_nan):
+            self._watch, self._only_nan = True, True
+            return self(check_nan)
+        self._watch, self._only_nan = bool(check_nan), not check_inf
+        return self
+
+    _watch: bool
+    _only_nan: bool
+
+    def __enter__(self) -> None:
+        if machine.is_recording() and grad_mode.anomaly is None:
+            raise RecordingError(
+                "detect_anomaly: not possible inside a compiled function, at "
+                f"{show_location(user_location())}: use ng.compile(..., check_finite=True), or "
+                "call the compiled function inside detect_anomaly."
+            )
+        watcher = Watcher(self._only_nan) if self._watch else None
+        held = grad_mode.anomaly
+        inside = standing_behind(watcher)
+        inside.__enter__()
+        grad_mode.anomaly = watcher
+        self.__dict__.setdefault("_stack", []).append((held, inside))
+
+    def __exit__(self, *exception: Any) -> None:
+        grad_mode.anomaly, inside = self.__dict__["_stack"].pop()
+        inside.__exit__(None, None, None)
+
+    def __call__(self, function: Callable) -> Callable:
+        """``function``, each call of it inside the block."""
+        watch, check_inf = self._watch, not self._only_nan
+
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            with detect_anomaly(watch, check_inf=check_inf):
+                return function(*args, **kwargs)
+
+        return wrapper
