@@ -6,6 +6,7 @@ import ctypes
 import struct
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -16,7 +17,7 @@ from ..kernels import machine, store
 from ..kernels.blas import load_blas
 from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
-from ..kernels.native import native
+from ..kernels.native import address_of_compiled, native
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
 from .record import Memory
@@ -45,15 +46,26 @@ class Workspace:
                 each.place_work()
 
 
+@dataclass
+class Variant:
+    """Compiled code: the numbers it reads from the table, its entry, and addresses of its parts."""
+
+    varying: dict[int, str]
+    run: Callable[..., int]
+    text: str
+    parts: list[int]
+    kept: list[Any]
+
+
 class Code:
     """Compiled functions of one template text: for given numbers, or for any."""
 
     def __init__(self) -> None:
         self.first: list[int | float] | None = None
-        self.variants: list[tuple[dict[int, str], Callable[..., int], str]] = []
+        self.variants: list[Variant] = []
 
-    def find(self, template: Template) -> tuple[dict[int, str], Callable[..., int], str]:
-        """The varying numbers, the native function and its source; compiled where none fits."""
+    def find(self, template: Template) -> Variant:
+        """The compiled code for the numbers of ``template``; compiled where none fits."""
         if self.first is None:
             self.first = list(template.numbers)
         moved = {
@@ -61,11 +73,12 @@ class Code:
             for k, (a, b) in enumerate(zip(self.first, template.numbers, strict=True))
             if a != b or type(a) is not type(b)
         }
-        for varying, function, text in self.variants:
+        for variant in self.variants:
+            varying = variant.varying
             if moved <= set(varying) and _one_number_per_name(varying, template.numbers):
-                return varying, function, text
-        for varying, _, _ in self.variants:
-            moved |= set(varying)
+                return variant
+        for variant in self.variants:
+            moved |= set(variant.varying)
         names: dict[Any, str] = {}
         chosen = {}
         for k in sorted(moved):
@@ -73,7 +86,7 @@ class Code:
             # Numbers that were equal both times are one size, unless a third time shows otherwise.
             same: Any = (a, b, type(a), type(b)) if len(self.variants) < 2 else k
             chosen[k] = names.setdefault(same, f"n{len(names)}")
-        found = (chosen, *_compile(template, chosen))
+        found = _compile(template, chosen)
         self.variants.append(found)
         return found
 
@@ -83,19 +96,28 @@ def _one_number_per_name(varying: dict[int, str], numbers: Sequence[int | float]
     return all(seen.setdefault(name, numbers[k]) == numbers[k] for k, name in varying.items())
 
 
-def _compile(template: Template, varying: dict[int, str]) -> tuple[Callable[..., int], str]:
+def _compile(template: Template, varying: dict[int, str]) -> Variant:
     load_blas()
+    table = types.Array(types.int64, 1, "C")
+    parts, texts, kept = [], [], []
+    for k, part in enumerate(template.parts):
+        text, name = template.part_source(k, varying)
+        shared = store.compile_source(text, name, parallel=True)
+        kept.append(shared)
+        parts.append(address_of_compiled(shared, (table, *[types.float64] * part.floats)))
+        texts.append(text)
     text, name = template.source(varying)
     dispatcher = store.compile_source(text, name, nogil=template.heavy)
+    whole = "\n\n".join([*texts, text])
     if numba.config.DISABLE_JIT:
-        return dispatcher, text
-    signature = [types.Array(types.int64, 1, "C")]
+        return Variant(varying, dispatcher, whole, parts, kept)
+    signature = [table]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
     dispatcher.compile(tuple(signature))
     (result,) = dispatcher.overloads.values()
-    return result.entry_point, text
+    return Variant(varying, result.entry_point, whole, parts, kept)
 
 
 class Bound:
@@ -109,12 +131,13 @@ class Bound:
         arrays: dict[Buffer, np.ndarray | None],
     ):
         self.template = template
-        self.varying, self.run, self.source = code.find(template)
+        self.variant = code.find(template)
+        self.run = self.variant.run
         self.arrays = arrays
         self.kept: list[Any] = []  # what the table refers to
         self.failure: BaseException | None = None
         names: dict[str, int] = {}
-        for k, name in self.varying.items():
+        for k, name in self.variant.varying.items():
             names.setdefault(name, k)
         numbers = [template.numbers[k] for k in names.values()]
         self.table = np.zeros(len(template.table) + len(numbers), np.int64)
@@ -125,6 +148,11 @@ class Bound:
         self._fill()
         workspace.reserve(template.work, self)
         self.place_work()
+
+    @property
+    def source(self) -> str:
+        """The generated text."""
+        return self.variant.text
 
     def place_work(self) -> None:
         """Write the addresses that depend on where the workspace is."""
@@ -148,6 +176,8 @@ class Bound:
             elif entry.kind == "kernel":
                 use: KernelUse = entry.what
                 self.table[k] = native(use.kernel, use.signature, use.parallel)
+            elif entry.kind == "part":
+                self.table[k] = self.variant.parts[entry.what]
             elif entry.kind == "python":
                 self.table[k] = self._callback(*entry.what)
 

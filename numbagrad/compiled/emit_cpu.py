@@ -24,10 +24,11 @@ from ..kernels.blas import BlasKernel
 from ..kernels.cpu import matmul
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
-from ..kernels.loops import Writer, cast, helper_lines, numba_name
+from ..kernels.loops import helper_lines, numba_name
 from ..kernels.machine import Kernel, threads
+from .emit_loop import WORTH_THREADS, LoopText, effort
 from .fusion import collapsed
-from .memory import assign, rounded
+from .memory import assign
 from .program import (
     Buffer,
     Call,
@@ -39,7 +40,6 @@ from .program import (
     Program,
     Scalar,
     Slot,
-    Store,
     View,
     label,
 )
@@ -72,7 +72,7 @@ class Entry:
 
     kind: "work", "buffer" (address of bound memory), "pointer to" (how list kernels find an array:
     what looks like an object whose data pointer is place ``what``), "table" (its own address),
-    "kernel", "number" or "result" (written by the function).
+    "kernel", "part", "number" or "result" (written by the function).
     """
 
     kind: str
@@ -89,12 +89,21 @@ class KernelUse:
     parallel: bool
 
 
+@dataclass(frozen=True)
+class Part:
+    """The text of a loop that is shared out among threads, and how many floats it takes."""
+
+    text: str
+    floats: int
+
+
 @dataclass
 class Template:
     """Source text with markers for numbers, and all that a call needs to know."""
 
     name: str
     text: str
+    parts: list[Part]
     numbers: list[int | float]
     table: list[Entry]
     arguments: list[Argument]
@@ -108,23 +117,42 @@ class Template:
     def shape(self) -> tuple[Any, ...]:
         """What must be equal for two templates to share compiled code."""
         table = tuple((e.kind, _kernel_identity(e.what)) for e in self.table)
-        return self.text, table, len(self.arguments), tuple(t for _, t in self.hyper), self.heavy
+        parts = tuple(part.text for part in self.parts)
+        return (
+            self.text,
+            parts,
+            table,
+            len(self.arguments),
+            tuple(t for _, t in self.hyper),
+            self.heavy,
+        )
 
     def source(self, varying: dict[int, str]) -> tuple[str, str]:
         """Text and function name. varying: names of the numbers that are read from the table's end,
         in order of first appearance, by their position; equal names are one number."""
+        return self._render(self.text, self.name, varying)
+
+    def part_source(self, index: int, varying: dict[int, str]) -> tuple[str, str]:
+        """``source`` of a part."""
+        return self._render(self.parts[index].text, f"{self.name}_part", varying)
+
+    def _render(self, text: str, prefix: str, varying: dict[int, str]) -> tuple[str, str]:
         names = list(dict.fromkeys(varying.values()))
         kinds = {varying[k]: type(self.numbers[k]) for k in varying}
-        text = _MARK.sub(
-            lambda m: varying.get(int(m[1])) or repr(self.numbers[int(m[1])]), self.text
-        )
+        used = {varying.get(int(m)) for m in _MARK.findall(text)}
+
+        def shown(m: re.Match[str]) -> str:
+            k = int(m[1])
+            return varying.get(k) or repr(self.numbers[k])
+
+        text = _MARK.sub(shown, text)
         loads = ""
         for j, name in enumerate(names):
             value = f"table[{len(self.table) + j}]"
             value = value if kinds[name] is int else f"bits_float64({value})"
-            loads += f"    {name} = {value}\n"
+            loads += f"    {name} = {value}\n" if name in used else ""
         text = text.replace("    SIZES\n", loads)
-        name = store.content_name(self.name, text)
+        name = store.content_name(prefix, text)
         return text.replace("NAME", name, 1), name
 
 
@@ -147,6 +175,7 @@ class Emitter:
         self.declared: list[str] = []
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
+        self.parts: list[Part] = []
         self.hyper: list[tuple[Callable[[], tuple], tuple]] = []
         self.floats: list[str] = []
         self.checks: list[tuple[Callable[[int], None], int]] = []
@@ -276,128 +305,30 @@ class Emitter:
         return " + ".join(terms)
 
     def loop(self, loop: Loop) -> None:
-        """A nest of loops around scalar code."""
+        """A nest of loops around scalar code, here or, where threads pay, as a part."""
         if 0 in loop.space:
             return
-        k = self.loops
-        self.loops += 1
         self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
-        dims = len(loop.space)
-        self.use("load")
-        self.use("store")
-        before: dict[int, list[str]] = {d: [] for d in range(dims + 1)}
-        after: dict[int, list[str]] = {d: [] for d in range(dims + 1)}
-        names = {n: f"{n}_{k}" for n in loop.loads}
-        names |= {line.name: f"{line.name}_{k}" for line in loop.lines}
-        body = [
-            f"{names[n]} = load({self.pointer(o.buffer)}, {self.index(o, dims)})"
-            for n, o in zip(loop.loads, loop.ins, strict=True)
-        ]
-        kinds = {n: self.type(o.dtype) for n, o in zip(loop.loads, loop.ins, strict=True)}
-        for n, s in loop.scalars:
-            names[n] = self.float_argument(s)
-            kinds[n] = "float64"
-        body += self.scalar_code(loop, names, kinds)
-        dtypes = kinds | {line.name: line.dtype for line in loop.lines}
-        for o, s in zip(loop.outs, loop.stores, strict=True):
-            if s.mode == "store":
-                value = names[s.line]
-                if dtypes[s.line] != self.type(o.dtype):
-                    value = f"{self.type(o.dtype)}({value})"
-                body.append(f"store({self.pointer(o.buffer)}, {self.index(o, dims)}, {value})")
-            else:
-                self.summed(loop, o, s, names[s.line], before, body, after)
-        self.nest(loop.space, before, body, after)
+        if loop.space and threads() > 1 and effort(loop) >= WORTH_THREADS:
+            self.part(loop)
+        else:
+            self.lines += LoopText(self, loop, False).lines()
 
-    def nest(
-        self,
-        space: tuple[int, ...],
-        before: dict[int, list[str]],
-        body: list[str],
-        after: dict[int, list[str]],
-    ) -> None:
-        """Loops over ``space``; before and after: what stands around the loop over dim d."""
-        dims = len(space)
-        for d in range(dims):
-            self.lines += [f"{'    ' * d}{line}" for line in before[d]]
-            self.lines.append(f"{'    ' * d}for i{d} in range({self.number(space[d])}):")
-        self.lines += [f"{'    ' * dims}{line}" for line in [*before[dims], *body, *after[dims]]]
-        for d in reversed(range(dims)):
-            self.lines += [f"{'    ' * d}{line}" for line in after[d]]
-
-    def scalar_code(self, loop: Loop, names: dict[str, str], kinds: dict[str, str]) -> list[str]:
-        """The lines of a loop as Python."""
-        code: list[str] = []
-        kinds = dict(kinds)
-        for line in loop.lines:
-            t = self.type(line.compute)
-            inputs = {
-                n: names[n] if kinds[n] == t else f"{t}({names[n]})" for n in kinds if n in names
-            }
-            writer = Writer([line.expr], t == "int64", t, inputs, self.temporaries)
-            self.temporaries += len(writer.lines)
-            code += writer.lines
-            for op in writer.helpers:
-                self.helpers[op, t] = None
-            self.simd.update(writer.simd)
-            value = cast(writer.names[line.expr], line.expr.is_bool, self.type(line.dtype), t)
-            code.append(f"{names[line.name]} = {value}")
-            kinds[line.name] = line.dtype
-        return code
-
-    def summed(
-        self,
-        loop: Loop,
-        o: Operand,
-        s: Store,
-        value: str,
-        before: dict[int, list[str]],
-        body: list[str],
-        after: dict[int, list[str]],
-    ) -> None:
-        """A sum over the dims where ``o`` has stride 0, in float64 or int64."""
-        wide = "float64" if o.dtype.kind == "f" else "int64"
-        self.type(wide)
-        dims = len(loop.space)
-        inner = dims
-        while inner and o.view.strides[inner - 1] == 0:
-            inner -= 1
-        out, at = self.pointer(o.buffer), self.index(o, dims)
-        t = self.type(o.dtype)
-        add = "{0} = plus({0}, {1})" if wide == "float64" else "{0} = {0} + {1}"
-        if wide == "float64":
-            self.use("plus")
-        share = f" / {self.number(s.divisor)}" if s.divisor != 1 else ""
-        if all(o.view.strides[d] != 0 for d in range(inner)):
-            name = f"sum_{self.loops}_{inner}_{len(before[inner])}"
-            before[inner].append(f"{name} = {wide}(0)")
-            body.append(add.format(name, f"{wide}({value})"))
-            after[inner].insert(0, f"store({out}, {at}, {t}({name}{share}))")
-            return
-        # Sums of columns: a row of sums in memory, over which the inner loop runs.
-        kept = [d for d in range(dims) if o.view.strides[d] != 0]
-        sizes = [loop.space[d] for d in kept]
-        count = int(np.prod(sizes, dtype=np.int64))
-        sums = f"sums_{self.loops}_{len(after[0])}"
-        place = self.scratch
-        self.scratch += rounded(8 * count)
-        start = self.number(self.work + place)
-        self.declared.append(f"{sums} = pointer(work + {start}, {wide})")
-        steps, step = {}, 1
-        for d, n in zip(reversed(kept), reversed(sizes), strict=True):
-            steps[d] = step
-            step *= n
-        spot = " + ".join(
-            f"i{d}" if steps[d] == 1 else f"i{d} * {self.number(steps[d])}" for d in kept
-        )
-        before[0] += [f"for j in range({self.number(count)}):", f"    store({sums}, j, {wide}(0))"]
-        body.append(f"store({sums}, {spot}, load({sums}, {spot}) + {wide}({value}))")
-        lines, indent = [], ""
-        for d in kept:
-            lines.append(f"{indent}for i{d} in range({self.number(loop.space[d])}):")
-            indent += "    "
-        lines.append(f"{indent}store({out}, {at}, {t}(load({sums}, {spot}){share}))")
-        after[0] += lines
+    def part(self, loop: Loop) -> None:
+        """A function of its own, compiled with threads and called by its address."""
+        outer = self.pointers, self.declared, self.lines, self.helpers, self.simd, self.intrinsics
+        self.pointers, self.declared, self.lines = {}, [], []
+        self.helpers, self.simd, self.intrinsics = {}, {}, {"pointer": None}
+        body = LoopText(self, loop, True).lines()
+        floats = [self.float_argument(s) for _, s in loop.scalars]
+        floats = list(dict.fromkeys(floats))
+        params = ["table", *floats]
+        text = self.function(params, ["work = table[0]", *self.declared, *body], "prange")
+        self.pointers, self.declared, self.lines, self.helpers, self.simd, self.intrinsics = outer
+        self.parts.append(Part(text, len(floats)))
+        at = self.place(Entry("part", len(self.parts) - 1))
+        self.use("call")
+        self.lines.append(f"call(table[{at}], {_tuple(params)})")
 
     def float_argument(self, s: Scalar) -> str:
         """The local name of a number computed from float arguments."""
@@ -631,6 +562,33 @@ class Emitter:
             f"    return {OVERLAP}",
         ]
 
+    def function(self, params: list[str], body: list[str], *extra: str) -> str:
+        """The text of a module with one function."""
+        blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
+        maths = sorted(n for n in self.simd if not n.startswith("blas:"))
+        heads = [
+            f'"""{self.program.name}, compiled: {len(self.program.instructions)} instructions."""',
+            "",
+            "import math",
+            "",
+            "import numpy as np",
+            f"from numba import {', '.join(sorted({*self.types, *extra, 'njit'}))}",
+            "",
+        ]
+        if blas:
+            heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
+        self.use("bits_float64")
+        heads.append(
+            f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
+        )
+        if maths:
+            heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
+        for op, t in self.helpers:
+            heads += ["", "", *helper_lines(op, t)]
+        signature = f"def NAME({', '.join(params)}):"
+        lines = [*heads, "", "", signature, "    SIZES", *[f"    {line}" for line in body]]
+        return "\n".join(lines) + "\n"
+
     # -- the whole -------------------------------------------------------------------------------
 
     def finish(self) -> Template:
@@ -661,40 +619,11 @@ class Emitter:
         else:
             body += self.lines
         body.append(f"return {DONE}")
-        blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
-        maths = sorted(n for n in self.simd if not n.startswith("blas:"))
-        heads = [
-            f'"""{program.name}, compiled: {len(program.instructions)} instructions."""',
-            "",
-            "import math",
-            "",
-            "import numpy as np",
-            f"from numba import {', '.join(sorted({*self.types, 'njit'}))}",
-            "",
-        ]
-        if blas:
-            heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
-        self.use("bits_float64")
-        heads.append(
-            f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
-        )
-        if maths:
-            heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
-        for op, t in self.helpers:
-            heads += ["", "", *helper_lines(op, t)]
-        text = "\n".join(
-            [
-                *heads,
-                "",
-                "",
-                f"def NAME({', '.join(['table', *params])}):",
-                "    SIZES",
-                *[f"    {line}" for line in body],
-            ]
-        )
+        text = self.function(["table", *params], body)
         return Template(
             program.name,
-            text + "\n",
+            text,
+            self.parts,
             self.numbers,
             self.table,
             self.arguments,

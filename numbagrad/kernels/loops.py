@@ -36,7 +36,7 @@ CHEAP_GRAIN = 1 << 17
 COSTLY_GRAIN = 1 << 14
 """The same where the formula calls a function such as exp."""
 
-_COSTLY = frozenset(
+COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
     "acosh atanh erf erfc lgamma sigmoid pow hypot".split()
 )
@@ -386,7 +386,7 @@ class ElementwiseKernel:
         self.__name__ = formulas[0].name
         self.__doc__ = "; ".join(map(str, formulas))
         nodes = topological([f.body for f in formulas])
-        costly = any(node.op in _COSTLY for node in nodes)
+        costly = any(node.op in COSTLY for node in nodes)
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
         self._entries: dict[Any, Any] = {}
         self._small: dict[Any, Any] = {}  # loop nests of small arrays met before

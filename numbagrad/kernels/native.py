@@ -10,7 +10,7 @@ from ..errors import RecordingError
 from .blas import load_blas
 from .machine import Kernel
 
-__all__ = ["native"]
+__all__ = ["address_of_compiled", "native"]
 
 _known: dict[Any, tuple[int, Any]] = {}
 
@@ -33,16 +33,20 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[
     dispatcher = kernel
     if isinstance(kernel, Kernel):
         dispatcher = kernel.parallel if parallel else kernel.serial
-    if numba.config.DISABLE_JIT:
-        return id(dispatcher), dispatcher
     try:
-        dispatcher.compile(signature)
+        return address_of_compiled(dispatcher, signature), dispatcher
     except numba.core.errors.NumbaError as error:
         name = getattr(kernel, "__name__", kernel)
         raise RecordingError(
             f"launch: {name} cannot be compiled for {', '.join(map(str, signature))}. The "
             f"arguments are the outputs, then inputs, then numbers.\n{error}"
         ) from error
+
+
+def address_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> int:
+    """Compile a dispatcher for Numba types; the address of its native code."""
+    if numba.config.DISABLE_JIT:
+        return id(dispatcher)
+    dispatcher.compile(signature)
     result = dispatcher.overloads[signature]
-    address = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
-    return address, result
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)

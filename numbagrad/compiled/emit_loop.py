@@ -1,0 +1,200 @@
+"""A loop instruction as source text: a nest around scalar code, with sums, for one thread or many.
+
+With threads the outermost dim is cut into chunks whose number depends on sizes alone, each with
+sums of its own that are added up in order: the result does not depend on the threads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from ..kernels.loops import COSTLY, Writer, cast
+from .memory import rounded
+from .program import Loop, Operand, Store
+
+if TYPE_CHECKING:
+    from .emit_cpu import Emitter
+
+CHUNKS = 64
+"""Most chunks of a shared loop."""
+WORTH_THREADS = 1 << 19
+"""Iterations, those with a function such as exp counted eight times, from which a loop gets a
+compilation with threads of its own: 0.3 s once, to save 100 us each time."""
+
+
+def effort(loop: Loop) -> int:
+    """About how many plain iterations the loop is worth."""
+    from ..kernels.expr import topological
+
+    nodes = topological([line.expr for line in loop.lines])
+    return loop.size * (1 + 7 * sum(node.op in COSTLY for node in nodes))
+
+
+class LoopText:
+    """Writes one collapsed loop; ``shared``: with ``prange`` over chunks."""
+
+    def __init__(self, emitter: Emitter, loop: Loop, shared: bool):
+        self.e = emitter
+        self.loop = loop
+        self.shared = shared
+        self.number = emitter.loops
+        emitter.loops += 1
+        self.dims = len(loop.space)
+        self.first: list[str] = []  # before everything
+        self.last: list[str] = []  # after everything
+        self.before: list[list[str]] = [[] for _ in range(self.dims + 1)]  # the loop over dim d
+        self.after: list[list[str]] = [[] for _ in range(self.dims + 1)]
+        self.body: list[str] = []
+        self.scratch = 0
+        self.sums = 0
+        self.chunks = min(loop.space[0], CHUNKS) if shared else 1
+
+    def lines(self) -> list[str]:
+        """The text."""
+        loop, e = self.loop, self.e
+        e.use("load")
+        e.use("store")
+        k = self.number
+        names = {n: f"{n}_{k}" for n in loop.loads}
+        names |= {line.name: f"{line.name}_{k}" for line in loop.lines}
+        self.body += [
+            f"{names[n]} = load({e.pointer(o.buffer)}, {e.index(o, self.dims)})"
+            for n, o in zip(loop.loads, loop.ins, strict=True)
+        ]
+        kinds = {n: e.type(o.dtype) for n, o in zip(loop.loads, loop.ins, strict=True)}
+        for n, s in loop.scalars:
+            names[n] = e.float_argument(s)
+            kinds[n] = "float64"
+        self.scalar_code(names, kinds)
+        kinds |= {line.name: line.dtype for line in loop.lines}
+        for o, store in zip(loop.outs, loop.stores, strict=True):
+            if store.mode == "store":
+                value = names[store.line]
+                if kinds[store.line] != e.type(o.dtype):
+                    value = f"{e.type(o.dtype)}({value})"
+                at = e.index(o, self.dims)
+                self.body.append(f"store({e.pointer(o.buffer)}, {at}, {value})")
+            else:
+                self.summed(o, store, names[store.line])
+        e.scratch = max(e.scratch, self.scratch)
+        return [*self.first, *self.nest(), *self.last]
+
+    def nest(self) -> list[str]:
+        """The loops."""
+        lines: list[str] = []
+        indent = ""
+        if self.shared:
+            lines.append(f"for c in prange({self.e.number(self.chunks)}):")
+            indent = "    "
+        for d in range(self.dims):
+            lines += [indent + line for line in self.before[d]]
+            size = self.e.number(self.loop.space[d])
+            span = size
+            if d == 0 and self.shared:
+                chunks = self.e.number(self.chunks)
+                span = f"{size} * c // {chunks}, {size} * (c + 1) // {chunks}"
+            lines.append(f"{indent}for i{d} in range({span}):")
+            indent += "    "
+        inside = [*self.before[self.dims], *self.body, *self.after[self.dims]]
+        lines += [indent + line for line in inside]
+        for d in reversed(range(self.dims)):
+            indent = indent[4:]
+            lines += [indent + line for line in self.after[d]]
+        return lines
+
+    def scalar_code(self, names: dict[str, str], kinds: dict[str, str]) -> None:
+        """The lines of the loop as Python."""
+        e, kinds = self.e, dict(kinds)
+        for line in self.loop.lines:
+            t = e.type(line.compute)
+            inputs = {
+                n: names[n] if kinds[n] == t else f"{t}({names[n]})" for n in kinds if n in names
+            }
+            writer = Writer([line.expr], t == "int64", t, inputs, e.temporaries)
+            e.temporaries += len(writer.lines)
+            self.body += writer.lines
+            for op in writer.helpers:
+                e.helpers[op, t] = None
+            e.simd.update(writer.simd)
+            value = cast(writer.names[line.expr], line.expr.is_bool, e.type(line.dtype), t)
+            self.body.append(f"{names[line.name]} = {value}")
+            kinds[line.name] = line.dtype
+
+    def summed(self, o: Operand, store: Store, value: str) -> None:
+        """A sum over the dims where ``o`` has stride 0, in float64 or int64."""
+        e = self.e
+        wide = e.type("float64" if o.dtype.kind == "f" else "int64")
+        strides = o.view.strides
+        inner = self.dims
+        while inner and strides[inner - 1] == 0:
+            inner -= 1
+        share = f" / {e.number(store.divisor)}" if store.divisor != 1 else ""
+        result = (
+            f"store({e.pointer(o.buffer)}, {e.index(o, self.dims)}, {e.type(o.dtype)}({{}}{share}))"
+        )
+        total = f"sum_{self.number}_{self.sums}"
+        self.sums += 1
+        add = "{0} = {0} + {1}"
+        if wide == "float64":
+            add = f"{{0}} = {e.use('plus')}({{0}}, {{1}})"
+        add = add.format(total, f"{wide}({value})")
+        if all(strides[d] for d in range(inner)):  # in a register
+            self.before[inner].append(f"{total} = {wide}(0)")
+            self.body.append(add)
+            if not (self.shared and inner == 0):
+                self.after[inner].append(result.format(total))
+                return
+            sums = self.room(self.chunks, wide)
+            self.after[0].append(f"store({sums}, c, {total})")
+            self.last += [
+                f"{total} = {wide}(0)",
+                f"for c in range({e.number(self.chunks)}):",
+                f"    {total} = {total} + load({sums}, c)",
+                result.format(total),
+            ]
+            return
+        self.columns(o, value, wide, total, result)
+
+    def columns(self, o: Operand, value: str, wide: str, total: str, result: str) -> None:
+        """Sums of columns: a row of sums in memory, over which the inner loop runs."""
+        e, strides = self.e, o.view.strides
+        kept = [d for d in range(self.dims) if strides[d]]
+        sizes = [self.loop.space[d] for d in kept]
+        count = math.prod(sizes)
+        cut = self.shared and strides[0] == 0
+        sums = self.room(count * (self.chunks if cut else 1), wide)
+        step, terms = 1, []
+        for d, n in zip(reversed(kept), reversed(sizes), strict=True):
+            terms.append(f"i{d}" if step == 1 else f"i{d} * {e.number(step)}")
+            step *= n
+        spot = " + ".join(reversed(terms))
+        mine = f"c * {e.number(count)} + {spot}" if cut else spot
+        (self.before[0] if cut else self.first).extend(
+            [
+                f"for j in range({e.number(count)}):",
+                f"    store({sums}, {f'c * {e.number(count)} + j' if cut else 'j'}, {wide}(0))",
+            ]
+        )
+        self.body.append(f"store({sums}, {mine}, load({sums}, {mine}) + {wide}({value}))")
+        indent = ""
+        for d in kept:
+            self.last.append(f"{indent}for i{d} in range({e.number(self.loop.space[d])}):")
+            indent += "    "
+        if cut:
+            self.last += [
+                f"{indent}{total} = {wide}(0)",
+                f"{indent}for c in range({e.number(self.chunks)}):",
+                f"{indent}    {total} = {total} + load({sums}, {mine})",
+                indent + result.format(total),
+            ]
+        else:
+            self.last.append(indent + result.format(f"load({sums}, {spot})"))
+
+    def room(self, count: int, wide: str) -> str:
+        """A pointer to scratch memory of this loop."""
+        e = self.e
+        name = f"sums_{self.number}_{self.sums}"
+        e.declared.append(f"{name} = pointer(work + {e.number(e.work + self.scratch)}, {wide})")
+        self.scratch += rounded(8 * count)
+        return name
