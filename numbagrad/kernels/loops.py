@@ -308,7 +308,8 @@ def _strided_header(
     for k, name in enumerate(arrays):
         if pattern[k] == "s":
             lines += [f"    {name}_step = plan[{3 + k}]"]
-    lines += ["    for row in prange(rows):", "        rest = row"]
+    # Not "rest = row": Numba takes that for another name of the parallel index.
+    lines += ["    for row in prange(rows):", "        rest = row + 0"]
     lines += [f"        {name}_at = 0" for name in arrays]
     lines += ["        for d in range(dims):"]
     base = 3 + len(arrays)
