@@ -21,6 +21,7 @@ from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
 from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
+from .finite import checked_passes
 from .gradients import Gradients, Slot
 from .lower import lower
 from .passes import optimise
@@ -81,13 +82,19 @@ def make_entry(
     bound: frozenset[int],
     shared: Shared,
     function: Callable[..., Any],
+    looked_for: str = "",
 ) -> Entry:
-    """Compile ``recording``; ``leaves`` are the arguments it was made with."""
-    plan = outside.plan(name, recording, shared)
+    """Compile ``recording``; ``leaves`` are the arguments it was made with.
+
+    looked_for: "nan" or "inf" to stop at the first bad value.
+    """
+    passes = checked_passes(looked_for) if looked_for else None
+    plan = outside.plan(name, recording, shared, passes)
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
     inputs = [i.ref.memory for i in recording.inputs]
-    program = optimise(lower(name, recording.events[: recording.split], fresh, names, inputs))
+    lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
+    program = optimise(lowered, passes)
     buffers = {b.memory: b for b in program.buffers if b.memory is not None}
     w = _Writer()
     arguments = _check_arguments(w, recording, leaves, bound, buffers)
@@ -295,6 +302,11 @@ def _state_guards(
 ) -> None:
     """Guards for what the recording has found in tensors and Python."""
     w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
+    if grad_mode.anomaly is None:
+        w.guards.append("grad_mode.anomaly is not None")
+    else:
+        w.guards.append("grad_mode.anomaly is None")
+        w.guards.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
     w.guards.append(f"machine.epoch != {machine.epoch}")
     seen = set()
     for owners in recording.owners.values():

@@ -20,7 +20,7 @@ from ..tensor import Tensor, wrap
 from .bind import Bound, Code
 from .emit_cpu import Argument, emit
 from .lower import lower
-from .passes import optimise
+from .passes import Pass, optimise
 from .program import Program
 from .record import Memory, Ref
 from .trace import Recording, refs_of
@@ -171,7 +171,9 @@ def output_edge(node: CompiledBackward, index: int) -> Any:
     return node if node._outputs == 1 else Edge(node, index)
 
 
-def plan(name: str, recording: Recording, shared: Any) -> Plan | None:
+def plan(
+    name: str, recording: Recording, shared: Any, passes: tuple[Pass, ...] | None = None
+) -> Plan | None:
     """The gradient program of ``recording``, if something it returns can be differentiated."""
     if not recording.incoming:
         return None
@@ -186,9 +188,10 @@ def plan(name: str, recording: Recording, shared: Any) -> Plan | None:
     names |= {m: f"saved{k}" for k, m in enumerate(between)}
     names |= {i.ref.memory: f"a{i.leaf}" for i in recording.inputs}
     inputs = [r.memory for r in recording.incoming]
-    program = optimise(
-        lower(f"{name}_backward", events[recording.split :], fresh, names, inputs, set(between))
+    lowered = lower(
+        f"{name}_backward", events[recording.split :], fresh, names, inputs, set(between)
     )
+    program = optimise(lowered, passes)
     used = {b.memory for b in program.buffers if _is_used(program, b)}
     saved = [m for m in between if m in used]
     return Plan(program, recording, saved, shared)

@@ -29,10 +29,10 @@ from .program import (
 Pass = Callable[[Program], Program]
 
 
-def optimise(program: Program) -> Program:
-    """The program that is emitted."""
+def optimise(program: Program, passes: tuple[Pass, ...] | None = None) -> Program:
+    """The program that is emitted. passes: ``PASSES``, or others."""
     verify(program)
-    for each in PASSES:
+    for each in PASSES if passes is None else passes:
         program = verify(each(program))
     return program
 

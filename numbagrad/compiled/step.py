@@ -42,7 +42,15 @@ class CacheInfo(NamedTuple):
 class Options:
     """What ``compile`` was asked for."""
 
-    check_finite: bool = False
+    check_finite: bool | str = False
+
+    @property
+    def looked_for(self) -> str:
+        """What stops a call: "" (nothing), "nan", or "inf" (NaN and infinities)."""
+        if self.check_finite:
+            return "nan" if self.check_finite == "nan" else "inf"
+        watcher = grad_mode.anomaly
+        return "" if watcher is None else "nan" if watcher.only_nan else "inf"
 
 
 class CompiledFunction:
@@ -65,7 +73,7 @@ class CompiledFunction:
             found = self._fast(args)
             if found is not MISS:
                 return found
-        if machine.is_recording():
+        if machine.is_recording() and grad_mode.anomaly is None:
             return self._function(*args, **kwargs)
         return self._general(args, kwargs)
 
@@ -102,6 +110,7 @@ class CompiledFunction:
 
     def _key(self, spec: Any, leaves: list[Any]) -> Any:
         parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
+        parts.append(self._options.looked_for)
         parts.append(dtypes.get_default_dtype())
         for leaf in leaves:
             if isinstance(leaf, Tensor):
@@ -129,7 +138,8 @@ class CompiledFunction:
         recording = record(self._function, leaves, spec, bound)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
-        entry = make_entry(name, recording, leaves, bound, self._shared, self._function)
+        looked_for = self._options.looked_for
+        entry = make_entry(name, recording, leaves, bound, self._shared, self._function, looked_for)
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)
@@ -191,7 +201,7 @@ def _tensors(leaves: list[Any]) -> list[int]:
     return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
-def compile(function: Callable[..., Any] | None = None, *, check_finite: bool = False) -> Any:
+def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | str = False) -> Any:
     """Make ``function`` one native function, recorded from a run of its Python.
 
     function: any callable on tensors: a formula, a Module, or a whole training step with
@@ -200,12 +210,18 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool = 
     floats among the arguments are inputs; other Python values belong to the signature. A second
     batch size compiles once more, for every size.
 
+    check_finite: stop at the first value that is NaN or inf, or with "nan" at the first NaN:
+    NonFiniteError names the operation, the line and the index, and nothing after it is run. For
+    debugging: nothing is fused then. ``ng.autograd.detect_anomaly`` around a call does the same.
+
     Raises RecordingError, naming the line, where a value is looked at inside.
 
     >>> @compile
     ... def area(x, y):
     ...     return (x * y).sum()
     """
+    if check_finite not in (False, True, "nan"):
+        raise ValueError(f'compile: check_finite is True, False or "nan", got {check_finite!r}.')
     options = Options(check_finite)
     if function is None:
         return lambda f: CompiledFunction(f, options)
