@@ -8,13 +8,41 @@ import importlib
 import json
 from types import ModuleType
 
-from . import first_step, imports, layers, linear, memory, op_cost, report, training
+from . import (
+    call_cost,
+    chain,
+    digits,
+    first_step,
+    imports,
+    layers,
+    linear,
+    memory,
+    op_cost,
+    peak_memory,
+    report,
+    steps,
+    training,
+)
 from .case import Case, Row, check_equal, load_peer, timed_row
 from .measure import interleave
 from .processes import python
 
-CASES = {"op_cost": op_cost, "linear": linear, "layers": layers, "training": training}
-PROCESSES = {"imports": imports, "first_step": first_step, "memory": memory}
+CASES = {
+    "op_cost": op_cost,
+    "linear": linear,
+    "layers": layers,
+    "training": training,
+    "call_cost": call_cost,
+}
+PROCESSES = {
+    "imports": imports,
+    "first_step": first_step,
+    "memory": memory,
+    "steps": steps,
+    "chain": chain,
+    "peak_memory": peak_memory,
+    "digits": digits,
+}
 
 
 def main() -> None:
@@ -38,7 +66,7 @@ def main() -> None:
         if not parsed.dry:
             report.write(suite, rows, about)
         everything += rows
-    print(report.table(everything))
+    print(report.with_notes(everything))
 
 
 def measure(suite: str, rounds: int) -> list[Row]:
@@ -70,7 +98,13 @@ def time_case(
         check_equal(case, *calls)
     mine, *theirs = interleave(calls, rounds)
     return timed_row(
-        suite, case.name, mine, theirs[0] if theirs else None, threads=threads, asked=case.at_most
+        suite,
+        case.name,
+        mine,
+        theirs[0] if theirs else None,
+        threads=threads,
+        asked=case.at_most,
+        asked_of_ratio=case.asked_of_ratio,
     )
 
 

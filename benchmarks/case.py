@@ -24,7 +24,8 @@ class Case:
     """Code to time.
 
     build: prepares everything that is not timed and returns the call that is.
-    at_most: the ratio to torch that is asked for, None where no figure is.
+    at_most: the ratio to torch that is asked for, or with ``asked_of_ratio=False`` the seconds;
+    None where no figure is.
     threads: the numbers of threads to measure with.
     """
 
@@ -34,6 +35,7 @@ class Case:
     threads: tuple[int, ...] = (1,)
     rtol: float = 1e-5
     atol: float = 1e-6
+    asked_of_ratio: bool = True
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ def load_peer() -> ModuleType | None:
         return importlib.import_module("torch")
     except ModuleNotFoundError:
         return None
+
+
+def compile_step(lib: Any, step: Callable[..., Any]) -> Callable[..., Any]:
+    """``step`` as one native function if ``lib`` is numbagrad; as it is, for torch."""
+    return lib.compile(step) if lib.__name__ == "numbagrad" else step
 
 
 def uniform(*shape: int) -> np.ndarray:

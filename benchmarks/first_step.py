@@ -1,5 +1,7 @@
 """The digits MLP's first training step in a new process, with an empty and with a warm cache.
 
+Measured op by op, and with the whole step given to ``ng.compile``.
+
 Run as a script it is that process: it prints how many seconds each part took as JSON.
 """
 
@@ -11,7 +13,7 @@ import tempfile
 import time
 from typing import Any
 
-from .case import Row, load_peer, timed_row
+from .case import Row, compile_step, load_peer, timed_row
 from .measure import summary
 from .processes import python
 
@@ -22,20 +24,36 @@ EMPTY_RUNS, WARM_RUNS = 3, 7
 def measure() -> list[Row]:
     """Rows for the empty cache (peer: none) and the warm one (peer: the same script on torch)."""
     empty, warm, peer = [], [], []
+    compiled_empty, compiled_warm = [], []
     for _ in range(EMPTY_RUNS):
         with tempfile.TemporaryDirectory() as folder:
             empty.append(_process("numbagrad", folder))
+        with tempfile.TemporaryDirectory() as folder:
+            compiled_empty.append(_process("numbagrad", folder, "compiled"))
     with tempfile.TemporaryDirectory() as folder:
         _process("numbagrad", folder)
+        _process("numbagrad", folder, "compiled")
         for _ in range(WARM_RUNS):
             warm.append(_process("numbagrad", folder))
+            compiled_warm.append(_process("numbagrad", folder, "compiled"))
             if load_peer() is not None:
                 peer.append(_process("torch", folder))
-    return _rows("empty cache", empty, [], 12.0) + _rows("warm cache", warm, peer, 1.5)
+    return [
+        *_rows("empty cache", empty, [], 12.0),
+        *_rows("warm cache", warm, peer, 1.5),
+        _compiled_row("first compiled step, empty cache", "first step", compiled_empty, 2.5),
+        _compiled_row("first compiled step, warm cache", "after import", compiled_warm, 0.3),
+    ]
 
 
-def _process(library: str, cache: str) -> dict[str, Any]:
-    return python("-m", "benchmarks.first_step", library, NUMBA_CACHE_DIR=cache)
+def _process(library: str, cache: str, *mode: str) -> dict[str, Any]:
+    return python("-m", "benchmarks.first_step", library, *mode, NUMBA_CACHE_DIR=cache)
+
+
+def _compiled_row(name: str, key: str, runs: list[dict[str, Any]], asked: float) -> Row:
+    """The step alone with an empty cache; with a warm one all that follows the import."""
+    middle = sorted(runs, key=lambda run: run[key])[len(runs) // 2]
+    return _row(name, key, runs, [], asked, _where(middle))
 
 
 def _rows(name: str, ours: list[dict[str, Any]], peer: list[dict[str, Any]], asked: float) -> Any:
@@ -71,6 +89,7 @@ def _where(run: dict[str, Any]) -> str:
     parts = ", ".join(
         f"{key} {run[key]:.2f}"
         for key in ("import", "model", "forward", "backward", "optimizer", "second step")
+        if key in run
     )
     slowest = ", ".join(f"{name} {seconds:.2f}" for name, seconds in run["slowest"])
     return (
@@ -113,8 +132,11 @@ def _observe_numba(seen: dict[str, Any]) -> None:
     event.register("numba:compile", Compilations())
 
 
-def main(library: str) -> None:
-    """Import ``library``, build the model, train two steps; print the seconds of each part."""
+def main(library: str, compiled: bool = False) -> None:
+    """Import ``library``, build the model, train two steps; print the seconds of each part.
+
+    compiled: the step is one function, compiled as a whole, and its parts cannot be told apart.
+    """
     import importlib
 
     start = time.perf_counter()
@@ -140,34 +162,51 @@ def main(library: str) -> None:
     images, targets = lib.from_numpy(x), lib.from_numpy(labels)
 
     times = [time.perf_counter()]
-    for _ in range(2):
+
+    def clock() -> None:
+        times.append(time.perf_counter())
+
+    def step(images: Any, targets: Any, passed: Any = lambda: None) -> Any:
         optimizer.zero_grad()
         loss = layers.functional.cross_entropy(model(images), targets)
-        times.append(time.perf_counter())
+        passed()
         loss.backward()
-        times.append(time.perf_counter())
+        passed()
         optimizer.step()
-        times.append(time.perf_counter())
-    assert np.isfinite(loss.item())
+        return loss
 
-    compiled = sorted(seen["compiled"].items(), key=lambda item: -item[1])
+    parts = {}
+    if compiled:
+        step = compile_step(lib, step)
+    for _ in range(2):
+        loss = step(images, targets) if compiled else step(images, targets, clock)
+        clock()
+    assert np.isfinite(loss.item())
+    if not compiled:
+        parts = {
+            "forward": times[1] - times[0],
+            "backward": times[2] - times[1],
+            "optimizer": times[3] - times[2],
+        }
+    ends = times[:: len(times) // 2]  # of the model, the first step and the second
+
+    signatures = sorted(seen["compiled"].items(), key=lambda item: -item[1])
     report = {
         "import": imported - start,
-        "model": times[0] - began,
-        "forward": times[1] - times[0],
-        "backward": times[2] - times[1],
-        "optimizer": times[3] - times[2],
-        "first step": times[3] - times[0],
-        "second step": times[6] - times[3],
-        "total": (imported - start) + (times[3] - began),
-        "compiled": len(compiled),
-        "compiling": sum(seconds for _, seconds in compiled),
+        "model": ends[0] - began,
+        **parts,
+        "first step": ends[1] - ends[0],
+        "second step": ends[2] - ends[1],
+        "after import": ends[1] - began,
+        "total": (imported - start) + (ends[1] - began),
+        "compiled": len(signatures),
+        "compiling": sum(seconds for _, seconds in signatures),
         "loaded": seen["loaded"],
         "loading": seen["loading"],
-        "slowest": compiled[:5],
+        "slowest": signatures[:5],
     }
     print(json.dumps(report))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], "compiled" in sys.argv[2:])

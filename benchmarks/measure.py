@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -27,14 +28,29 @@ def interleave(
     A round repeats its call for about ``round_seconds``; one call before the clock starts warms
     what the other side has pushed out of the caches. The garbage collector runs as it would.
     """
-    numbers = [_repeats(call, round_seconds) for call in calls]
-    seconds: list[list[float]] = [[] for _ in calls]
+    return interleave_batches([partial(batch, call) for call in calls], rounds, round_seconds)
+
+
+def interleave_batches(
+    batches: list[Callable[[int], float]], rounds: int = 31, round_seconds: float = 0.01
+) -> list[Timing]:
+    """The same for functions that take a number of calls and give the seconds of one."""
+    numbers = [_repeats(each, round_seconds) for each in batches]
+    seconds: list[list[float]] = [[] for _ in batches]
     for i in range(rounds):
-        order = range(len(calls)) if i % 2 == 0 else reversed(range(len(calls)))
+        order = range(len(batches)) if i % 2 == 0 else reversed(range(len(batches)))
         for j in order:
-            calls[j]()
-            seconds[j].append(_batch(calls[j], numbers[j]))
+            seconds[j].append(batches[j](numbers[j]))
     return [summary(values) for values in seconds]
+
+
+def batch(call: Callable[[], Any], number: int) -> float:
+    """Seconds of one of ``number`` calls, after one that is not timed."""
+    call()
+    start = time.perf_counter()
+    for _ in repeat(None, number):
+        call()
+    return (time.perf_counter() - start) / number
 
 
 def summary(values: list[float]) -> Timing:
@@ -45,17 +61,9 @@ def summary(values: list[float]) -> Timing:
     return Timing(middle, high - low, min(values))
 
 
-def _repeats(call: Callable[[], Any], round_seconds: float) -> int:
-    for _ in range(3):
-        call()
+def _repeats(each: Callable[[int], float], round_seconds: float) -> int:
+    each(2)
     number = 1
-    while (elapsed := _batch(call, number) * number) < round_seconds / 4:
+    while (elapsed := each(number) * number) < round_seconds / 4:
         number *= 4
     return max(1, round(number * round_seconds / elapsed))
-
-
-def _batch(call: Callable[[], Any], number: int) -> float:
-    start = time.perf_counter()
-    for _ in repeat(None, number):
-        call()
-    return (time.perf_counter() - start) / number

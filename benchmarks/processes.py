@@ -11,17 +11,22 @@ from typing import Any
 THREADS = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-def python(*arguments: str, threads: int | None = None, **environment: str) -> Any:
+def environment(threads: int | None = None, **more: str) -> dict[str, str]:
+    """Variables for a new process; every thread pool in it gets the size ``threads``."""
+    sizes = {} if threads is None else dict.fromkeys(THREADS, str(threads))
+    variables = {**os.environ, **sizes, **more}
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs; so do we
+    return variables
+
+
+def python(*arguments: str, threads: int | None = None, **more: str) -> Any:
     """What ``python arguments...`` prints on its last line, as JSON.
 
     threads: every thread pool of the process, numbagrad's and torch's, gets this size.
     """
-    sizes = {} if threads is None else dict.fromkeys(THREADS, str(threads))
-    inherited = {**os.environ, **sizes, **environment}
-    inherited.pop("PYTHONDONTWRITEBYTECODE", None)  # pip compiles what it installs; so do we
     finished = subprocess.run(
         [sys.executable, *arguments],
-        env=inherited,
+        env=environment(threads, **more),
         stdout=subprocess.PIPE,
         text=True,
         check=True,

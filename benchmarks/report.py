@@ -27,6 +27,12 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
 
+def with_notes(rows: Sequence[Row]) -> str:
+    """The table, and under it what rows have to say."""
+    notes = [f"- {row.name}: {row.note}" for row in rows if row.note]
+    return "\n".join([table(rows), *([""] if notes else []), *notes])
+
+
 def _cells(row: Row) -> tuple[str, ...]:
     bound = "" if row.asked is None else f"{row.asked:g}" + ("" if row.asked_of_ratio else row.unit)
     return (
@@ -55,7 +61,7 @@ def _amount(value: float, spread: float, unit: str) -> str:
 def machine() -> dict[str, str]:
     """What a figure depends on besides the code."""
     versions = {}
-    for name in ("numba", "llvmlite", "numpy", "scipy", "tbb", "torch"):
+    for name in ("numba", "llvmlite", "numpy", "scipy", "tbb", "torch", "jax"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -95,12 +101,11 @@ def write(suite: str, rows: Sequence[Row], about: dict[str, str]) -> Path:
     content = json.dumps({"command": command, "machine": about, "rows": records}, indent=1)
     (RESULTS / f"{suite}.json").write_text(content + "\n")
     facts = ", ".join(f"{name} {value}" for name, value in about.items())
-    notes = [f"- {row.name}: {row.note}" for row in rows if row.note]
     path = RESULTS / f"{suite}.md"
     path.write_text(
         f"# {suite}\n\n`{command}`: {facts}.\n"
         "Median ± distance of the quartiles; `of best` is the ratio of the fastest rounds.\n\n"
-        + "\n".join([table(rows), *([""] if notes else []), *notes])
+        + with_notes(rows)
         + "\n"
     )
     return path

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import numbagrad as ng
 from benchmarks import report
 from benchmarks.__main__ import CASES, time_case
 from benchmarks.case import Case, Row, check_equal
+from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import interleave, summary
+from benchmarks.nets import NETS
+from benchmarks.steps import STEPS, check_weights
+from benchmarks.workers import Unavailable, Worker
 
 EVERY = [pytest.param(case, id=case.name) for suite in CASES.values() for case in suite.CASES]
 SMALL = [case for case in EVERY if "1024" not in case.id and "784" not in case.id]
@@ -82,3 +87,51 @@ def test_results_are_kept_as_json_and_markdown(tmp_path, monkeypatch):
     assert kept["rows"][0]["ratio"] == 2.0 and kept["rows"][0]["met"] is False
     text = (tmp_path / "suite.md").read_text()
     assert "MISSED" in text and "2 ± 0.1 us" in text and "- case: why" in text
+
+
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("net", NETS[:4], ids=lambda net: net.name)
+def test_the_step_by_hand_trains_as_the_eager_one_does(net, threads):
+    weights = {}
+    for name in ("handwritten", "numbagrad eager"):
+        run, of = CONTENDERS[name](net, threads)
+        losses = [float(run()) for _ in range(STEPS)]
+        weights[name] = [w.copy() for w in of()]
+        weights[name].append(np.array(losses))
+    for x, y in zip(*weights.values(), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7)
+    check_weights(net.name, *[values[:-1] for values in weights.values()], net.weights())
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name, module", [("torch", "torch"), ("jax.jit", "jax")])
+def test_peers_train_the_same_weights(name, module):
+    pytest.importorskip(module)
+    net = NETS[2]
+    weights = []
+    for each in ("handwritten", name):
+        run, of = CONTENDERS[each](net, 1)
+        for _ in range(STEPS):
+            run()
+        weights.append(of())
+    check_weights(net.name, *weights, net.weights())
+
+
+def test_a_contender_whose_learning_rate_is_wrong_is_not_timed():
+    start = [np.ones(3, np.float32)]
+    right = [np.float32([0.9999, 1.0002, 1.0])]
+    check_weights("right", right, right, start)
+    wrong = [start[0] + (right[0] - start[0]) * np.float32(1.02)]
+    with pytest.raises(AssertionError, match="wrong, array 0"):
+        check_weights("wrong", wrong, right, start)
+    with pytest.raises(AssertionError, match="has not trained"):
+        check_weights("idle", start, start, start)
+
+
+def test_a_contender_that_is_not_there_says_why():
+    worker = Worker("nothing", 1)
+    try:
+        with pytest.raises(Unavailable, match="KeyError"):
+            worker.train(0, STEPS)
+    finally:
+        worker.close()

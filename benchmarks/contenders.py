@@ -1,0 +1,230 @@
+"""One training step of a ``Net``, as each library's own users would write it to be fast.
+
+``CONTENDERS[name](net, threads)`` gives the call of one step and a function that returns the
+weights. A library that is not there is imported in vain and raises ModuleNotFoundError.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .case import compile_step
+from .nets import BETAS, EPS, LR, MOMENTUM, Net
+
+Step = tuple[Callable[[], Any], Callable[[], list[np.ndarray]]]
+
+
+def handwritten(net: Net, threads: int) -> Step:
+    """One Numba function for this very network: the limit for a compiler."""
+    from . import handwritten as steps
+
+    run, weights = steps.build(net, threads)
+    return run, lambda: weights
+
+
+def numbagrad_eager(net: Net, threads: int) -> Step:
+    """numbagrad's step as written, op by op."""
+    return _eager(importlib.import_module("numbagrad"), net)
+
+
+def numbagrad_compiled(net: Net, threads: int) -> Step:
+    """The same function given to ``ng.compile``."""
+    ng = importlib.import_module("numbagrad")
+    return _eager(ng, net, lambda step: compile_step(ng, step))
+
+
+def torch_eager(net: Net, threads: int) -> Step:
+    """torch's step as written; its optimisers choose their for-each form themselves."""
+    return _eager(_torch(threads), net)
+
+
+def torch_compiled(net: Net, threads: int) -> Step:
+    """torch.compile of a step that is one graph: gradient and update without autograd's tape.
+
+    Compiling the loss and ``optimizer.step`` of the usual loop was slower for all these nets (261
+    against 76 us for the smallest): it enters compiled code in three places, past their guards.
+    """
+    torch = _torch(threads)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    parameters = [torch.tensor(w) for w in net.weights()]
+    data = tuple(map(torch.from_numpy, net.data()))
+    state = [torch.zeros_like(p) for p in parameters for _ in range(_slots(net))]
+    count = torch.zeros(())
+
+    def loss_of(parameters: Any, x: Any, labels: Any) -> Any:
+        h = x
+        for weight, bias in _pairs(parameters[:-2]):
+            h = torch.relu(torch.nn.functional.linear(h, weight, bias))
+        return torch.nn.functional.cross_entropy(
+            torch.nn.functional.linear(h, *parameters[-2:]), labels
+        )
+
+    gradient = torch.func.grad_and_value(loss_of)
+
+    def step(parameters: Any, state: Any, count: Any, x: Any, labels: Any) -> Any:
+        gradients, loss = gradient(parameters, x, labels)
+        new, new_state, count_now = update(torch, net, parameters, gradients, state, count)
+        for old, value in _changes(parameters, new, state, new_state, count, count_now):
+            old.copy_(value)
+        return loss
+
+    compiled = torch.compile(step, fullgraph=True)
+    torch.set_grad_enabled(False)  # for good: the process is this contender's own
+    return lambda: compiled(parameters, state, count, *data), lambda: [
+        p.numpy() for p in parameters
+    ]
+
+
+def jax_jit(net: Net, threads: int) -> Step:
+    """jax.jit of the whole step with donated buffers, waited for once in each step."""
+    jax = _jax(threads)
+    jnp = importlib.import_module("jax.numpy")
+    x, labels = map(jnp.asarray, net.data())
+
+    def loss_of(parameters: Any, x: Any, labels: Any) -> Any:
+        h = x
+        for weight, bias in _pairs(parameters[:-2]):
+            h = jax.nn.relu(h @ weight.T + bias)
+        weight, bias = parameters[-2:]
+        logs = jax.nn.log_softmax(h @ weight.T + bias)
+        return -jnp.take_along_axis(logs, labels[:, None], axis=1).mean()
+
+    def step(parameters: Any, state: Any, count: Any, x: Any, labels: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(parameters, x, labels)
+        return (*update(jnp, net, parameters, gradients, state, count), loss)
+
+    compiled = jax.jit(step, donate_argnums=(0, 1, 2))
+    parameters = [jnp.asarray(w) for w in net.weights()]
+    state = [jnp.zeros_like(p) for p in parameters for _ in range(_slots(net))]
+    held: list[Any] = [parameters, state, jnp.zeros(())]
+
+    def run() -> Any:
+        *held[:], loss = compiled(*held, x, labels)
+        return jax.block_until_ready(loss)
+
+    return run, lambda: [np.asarray(p) for p in held[0]]
+
+
+def pytensor_numba(net: Net, threads: int) -> Step:
+    """pytensor.function in its Numba mode; shared variables are updated in place."""
+    pytensor = importlib.import_module("pytensor")
+    pt = importlib.import_module("pytensor.tensor")
+    pytensor.config.floatX = "float32"
+    x, labels = pt.matrix("x", dtype="float32"), pt.vector("labels", dtype="int64")
+    parameters = [pytensor.shared(w) for w in net.weights()]
+    state = [pytensor.shared(np.zeros_like(p.get_value())) for p in parameters
+             for _ in range(_slots(net))]  # fmt: skip
+    count = pytensor.shared(np.zeros((), np.float32))
+    h = x
+    for weight, bias in _pairs(parameters[:-2]):
+        h = pt.maximum(h @ weight.T + bias, np.float32(0))
+    weight, bias = parameters[-2:]
+    logs = pt.special.log_softmax(h @ weight.T + bias, axis=1)
+    loss = -logs[pt.arange(net.batch), labels].mean(dtype="float32")
+    gradients = pytensor.grad(loss, parameters)
+    new, new_state, count_now = update(pt, net, parameters, gradients, state, count)
+    changes = _changes(parameters, new, state, new_state, count, count_now)
+    updates = {old: value.astype("float32") for old, value in changes}
+    function = pytensor.function([x, labels], loss, updates=updates, mode="NUMBA", trust_input=True)
+    data = net.data()
+    return lambda: function(*data), lambda: [p.get_value() for p in parameters]
+
+
+CONTENDERS: dict[str, Callable[[Net, int], Step]] = {
+    "numbagrad compiled": numbagrad_compiled,
+    "numbagrad eager": numbagrad_eager,
+    "handwritten": handwritten,
+    "torch": torch_eager,
+    "torch.compile": torch_compiled,
+    "jax.jit": jax_jit,
+    "pytensor": pytensor_numba,
+}
+"""By the names that reports use; the first two and ``handwritten`` are ours, the rest peers."""
+
+PEERS = [name for name in CONTENDERS if not name.startswith(("numbagrad", "handwritten"))]
+
+
+def update(xp: Any, net: Net, parameters: Any, gradients: Any, state: Any, count: Any) -> Any:
+    """New parameters, state and count of a functional optimiser step; xp: torch, jnp or pt."""
+    f32 = np.float32 if xp.__name__ != "torch" else float
+    zipped = list(zip(parameters, gradients, strict=True))
+    if net.optimizer != "Adam":
+        state = [f32(MOMENTUM) * b + g for b, g in zip(state, gradients, strict=True)]
+        new = [p - f32(LR) * b for p, b in zip(parameters, state, strict=True)]
+        return new, state, count
+    count = count + f32(1)
+    size = f32(LR) / (1 - f32(BETAS[0]) ** count)
+    root = 1 / xp.sqrt(1 - f32(BETAS[1]) ** count)
+    new, new_state = [], []
+    for (p, g), (m, v) in zip(zipped, _pairs(state), strict=True):
+        first = f32(BETAS[0]) * m + f32(1 - BETAS[0]) * g
+        second = f32(BETAS[1]) * v + f32(1 - BETAS[1]) * g * g
+        new.append(p - size * first / (xp.sqrt(second) * root + f32(EPS)))
+        new_state += [first, second]
+    return new, new_state, count
+
+
+def _changes(
+    parameters: Any, new: Any, state: Any, new_state: Any, count: Any, count_now: Any
+) -> list[tuple[Any, Any]]:
+    """What an update changes, as pairs of old and new."""
+    pairs = zip([*parameters, *state, count], [*new, *new_state, count_now], strict=True)
+    return [(old, value) for old, value in pairs if old is not value]
+
+
+def _eager(lib: Any, net: Net, whole: Callable[[Any], Any] = lambda step: step) -> Step:
+    """The usual loop's body in numbagrad or torch, passed through ``whole``."""
+    layers: list[Any] = []
+    for features_in, features_out in pairwise(net.sizes):
+        layers += [lib.nn.Linear(features_in, features_out), lib.nn.ReLU()]
+    model = lib.nn.Sequential(*layers[:-1])
+    parameters = list(model.parameters())
+    with lib.no_grad():
+        for p, value in zip(parameters, net.weights(), strict=True):
+            p.copy_(lib.from_numpy(value))
+    if net.optimizer == "Adam":
+        optimizer = lib.optim.Adam(parameters, lr=LR, betas=BETAS, eps=EPS)
+    else:
+        optimizer = lib.optim.SGD(parameters, lr=LR, momentum=MOMENTUM)
+    x, labels = map(lib.from_numpy, net.data())
+
+    def step(x: Any, labels: Any) -> Any:
+        optimizer.zero_grad()
+        loss = lib.nn.functional.cross_entropy(model(x), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    call = whole(step)
+    return lambda: call(x, labels), lambda: [p.detach().numpy() for p in parameters]
+
+
+def _torch(threads: int) -> Any:
+    torch = importlib.import_module("torch")
+    torch.set_num_threads(threads)
+    return torch
+
+
+def _jax(threads: int) -> Any:
+    """jax, whose thread pool is as large as the number of cores it may use when it starts."""
+    jax = importlib.import_module("jax")
+    if hasattr(os, "sched_setaffinity"):
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, sorted(cores)[:threads])
+        jax.devices()
+        os.sched_setaffinity(0, cores)
+    return jax
+
+
+def _slots(net: Net) -> int:
+    return 2 if net.optimizer == "Adam" else 1
+
+
+def _pairs(items: Any) -> Any:
+    return zip(items[::2], items[1::2], strict=True)
