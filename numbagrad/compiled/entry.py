@@ -21,6 +21,7 @@ from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
 from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
+from .explain import Unfused, unfused
 from .finite import checked_passes
 from .gradients import Gradients, Slot
 from .lower import lower
@@ -40,6 +41,7 @@ class Entry:
     call: Callable[[tuple], Any]
     program: Program
     bound: Bound
+    unfused: Unfused
     backward: Any = None
 
 
@@ -124,9 +126,10 @@ def make_entry(
     w.names |= {
         "MISS": MISS, "Tensor": Tensor, "empty": np.empty, "wrap": wrap, "machine": machine,
         "grad_mode": grad_mode, "native": made.run, "table": made.table, "lock": shared.lock,
-        "ndarray": np.ndarray, "run_backward": run_backward,
+        "ndarray": np.ndarray, "run_backward": run_backward, **outside.NUMBERS,
     }  # fmt: skip
-    return Entry(_compile_call(w, len(leaves), renewals), program, made, plan)
+    before = unfused(recording.events[: recording.split], lowered)
+    return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
 
 
 def _lasting(

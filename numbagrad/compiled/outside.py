@@ -7,6 +7,7 @@ Start reading at ``plan``.
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from ..tape import Edge, Node, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from .bind import Bound, Code
 from .emit_cpu import Argument, emit
+from .explain import Unfused, unfused
 from .lower import lower
 from .passes import Pass, optimise
 from .program import Program
@@ -69,8 +71,16 @@ class CompiledBackward(Node):
 class Plan:
     """The gradient program of a recording, and what it needs from the forward pass."""
 
-    def __init__(self, program: Program, recording: Recording, saved: list[Memory], shared: Any):
+    def __init__(
+        self,
+        program: Program,
+        recording: Recording,
+        saved: list[Memory],
+        shared: Any,
+        before: Unfused,
+    ):
         self.program = program
+        self.unfused = before
         self.saved = saved
         self.edges = recording.edges
         used = {b.memory for b in program.buffers if _is_used(program, b)}
@@ -145,7 +155,11 @@ def _is_used(program: Program, buffer: Any) -> bool:
 def _evaluate(text: str, leaves: tuple[Any, ...]) -> float:
     values = {f"f{k}": leaf for k, leaf in enumerate(leaves) if isinstance(leaf, float)}
     names = set(re.findall(r"\bf\d+\b", text))
-    return float(eval(text, {n: values[n] for n in names}))
+    return float(eval(text, NUMBERS | {n: values[n] for n in names}))
+
+
+NUMBERS = {"inf": math.inf, "nan": math.nan}
+"""How ``repr`` writes them in expressions of float arguments."""
 
 
 def _dtype(dtype: np.dtype) -> Any:
@@ -194,7 +208,8 @@ def plan(
     program = optimise(lowered, passes)
     used = {b.memory for b in program.buffers if _is_used(program, b)}
     saved = [m for m in between if m in used]
-    return Plan(program, recording, saved, shared)
+    before = unfused(events[recording.split :], lowered)
+    return Plan(program, recording, saved, shared, before)
 
 
 def _refs(event: Any) -> list[Ref]:

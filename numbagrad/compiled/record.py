@@ -102,7 +102,7 @@ class Traced(np.ndarray):
         step = self.itemsize
         found = (
             np.ndarray.__new__(
-                Traced, shape, self.dtype, _whole(self), None, [s * step for s in strides]
+                Traced, shape, self.dtype, _whole(self), 0, [s * step for s in strides]
             )
             if 0 in shape
             else _placed(self, shape, strides, offset)

@@ -24,7 +24,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import contiguous, copy_kernel, fill_kernel, new_empty
 from .create import as_tensor
-from .elementwise import cast, clone
+from .elementwise import cast, clone, masked_fill
 from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
 from .inplace import assign, check_distinct
 from .part import Select, Slice
@@ -286,6 +286,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         value = as_tensor(value)
     groups: list[Group] = []
     kind = type(key)
+    if kind is Tensor and machine.is_recording() and _fill_masked(x, key, value):
+        return
     if kind is Tensor and not recorded and type(value) in NUMBERS and x._flat:
         if _fill_tensor(x, key, value):
             return
@@ -329,6 +331,25 @@ def _fill_tensor(x: Tensor, key: Tensor, value: Any) -> bool:
     else:
         return False
     x._bump_version()
+    return True
+
+
+def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> bool:
+    """``x[mask] = number`` while a step is recorded, when nobody knows where the mask holds; False
+    where it does not apply.
+    """
+    rest = x._array.ndim - mask._array.ndim
+    if mask._dtype is not dtypes.bool_ or not mask._array.ndim or rest < 0:
+        return False
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            return False
+        value = cast(value, x._dtype)
+    else:
+        value = _number_for(x, value)
+    _check_mask(x, mask, 0)
+    mask = reshape(mask, (*mask._array.shape, *[1] * rest))
+    assign(x, masked_fill(x, mask, value), "setitem")
     return True
 
 

@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
+from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
 from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
@@ -108,7 +109,10 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
         kind = array.dtype
         if kind.kind == "O":
             try:
-                array = array.astype(np.int64 if dtype is None else dtype.numpy)
+                # Ints beyond int64, or arguments of a compiled function, which are floats.
+                floating = any([isinstance(v, float) for v in array.flat])
+                plain = np.float64 if floating else np.int64
+                array = array.astype(plain if dtype is None else dtype.numpy)
             except OverflowError as error:
                 raise ShapeError(f"tensor: Overflow when unpacking long: {error}.") from None
         else:
@@ -145,6 +149,8 @@ def tensor(
             "rather than ng.tensor(x).",
             stacklevel=2,
         )
+    if type(data) is TracedFloat:
+        return full((), data, dtype=dtype, requires_grad=requires_grad)
     array = _array_of(data, dtype)
     return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad)
 
@@ -159,6 +165,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if isinstance(data, np.ndarray):
         found = from_numpy(data)
         return found if dtype is None else cast(found, dtype)
+    if type(data) is TracedFloat:
+        return full((), data, dtype=dtype)
     array = _array_of(data, dtype)
     return wrap(array, dtypes.from_numpy(array.dtype))
 

@@ -582,9 +582,11 @@ class MaskedScatter(Op):
             contiguous(source)._array.reshape(-1),
         )
 
+        size = source._array.size
+
         def fail(ones: int) -> None:
             raise ShapeError(
-                f"masked_scatter: Number of elements of source ({source._array.size}) < number of "
+                f"masked_scatter: Number of elements of source ({size}) < number of "
                 f"ones in mask ({ones})."
             )
 
