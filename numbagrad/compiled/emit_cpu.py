@@ -401,6 +401,7 @@ class Emitter:
         kernel = i.kernel
         arguments, signature, sizes = [], [], []
         first: Operand | None = None
+        counts: list[int] = []  # elements of each array of the first list
         for arg in i.args:
             if isinstance(arg, Slot):
                 o = operands[arg.side][arg.index]
@@ -410,8 +411,8 @@ class Emitter:
                 signature.append(kind)
             elif isinstance(arg, tuple):
                 listed = [operands[s.side][s.index] for s in arg]
-                first = first or listed[0]
-                sizes.append(sum(o.view.size for o in listed) if not sizes else 0)
+                sizes.append(0 if counts else sum(o.view.size for o in listed))
+                first, counts = first or listed[0], counts or [o.view.size for o in listed]
                 arguments.append(self.table_of([self.object_at(o) for o in listed]))
                 signature.append(types.Array(types.int64, 1, "C"))
             elif isinstance(arg, Scalar):
@@ -419,7 +420,6 @@ class Emitter:
                 signature.append(_number_type(arg.value))
             else:
                 assert first is not None
-                counts = [operands[s.side][s.index].view.size for s in i.args[0]]
                 arguments.append(self.table_of([Entry("number", n) for n in counts]))
                 signature.append(types.Array(types.int64, 1, "C"))
                 text, kind = self.array(_flattened(first))

@@ -107,7 +107,8 @@ def record(
         finally:
             for b in before:
                 b.restore()
-    _look_for_leaks({id(t) for _, t in (*found.effects.grads, *found.effects.arrays)})
+    known = {id(b.tensor) for b in before}
+    _look_for_leaks(known | {id(t) for _, t in (*found.effects.grads, *found.effects.arrays)})
     return found
 
 
