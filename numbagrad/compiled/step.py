@@ -9,6 +9,7 @@ enters native code, and passes on its effects. Start reading at ``CompiledFuncti
 from __future__ import annotations
 
 import functools
+import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .entry import MISS, Entry, Shared, make_entry
+from .explain import Explanation, explanation
 from .program import Program
 from .trace import record
 from .tree import LEAF, flatten
@@ -184,6 +186,25 @@ class CompiledFunction:
     def source(self) -> str:
         """The generated Python of the last call's signature."""
         return self._seen().bound.source
+
+    def explain(self) -> Explanation:
+        """What the last call's signature runs: a table of loops, products and kernels with the
+        bytes and flops that they need, and the time that these take at this machine's rates.
+
+        Measures the machine on first use, which takes a moment.
+        """
+        entry = self._seen()
+        plan = entry.backward
+        backward = None if plan is None else explanation(plan.program, plan.unfused)
+        return explanation(entry.program, entry.unfused, backward)
+
+    def _repr_html_(self) -> str:
+        """What Jupyter shows: the name, what was compiled, and a summary of the program."""
+        title = html.escape(repr(self))
+        if self._last is None:
+            return f"<p>{title}</p>"
+        told = "<br>".join(map(html.escape, self.explain().summary()))
+        return f"<p>{title}</p><p>{told}</p>"
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
