@@ -152,7 +152,7 @@ class Template:
             value = value if kinds[name] is int else f"bits_float64({value})"
             loads += f"    {name} = {value}\n" if name in used else ""
         text = text.replace("    SIZES\n", loads)
-        name = store.content_name(prefix, text)
+        name = store.content_name(f"compiled_{prefix}", text)  # as `numbagrad cache` counts
         return text.replace("NAME", name, 1), name
 
 
@@ -313,6 +313,15 @@ class Emitter:
             self.part(loop)
         else:
             self.lines += LoopText(self, loop, False).lines()
+
+    def share(self, a: Buffer, b: Buffer) -> bool:
+        """Whether two buffers may lie in the same memory."""
+        if a is b:
+            return True
+        if a.kind != "work" or b.kind != "work":
+            return False
+        x, y = self.offsets[a], self.offsets[b]
+        return x < y + b.nbytes and y < x + a.nbytes
 
     def part(self, loop: Loop) -> None:
         """A function of its own, compiled with threads and called by its address."""

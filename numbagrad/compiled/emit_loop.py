@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..kernels.loops import COSTLY, Writer, cast
 from .memory import rounded
-from .program import Loop, Operand, Store
+from .program import Buffer, Loop, Operand, Store
 
 if TYPE_CHECKING:
     from .emit_cpu import Emitter
@@ -53,13 +53,13 @@ class LoopText:
     def lines(self) -> list[str]:
         """The text."""
         loop, e = self.loop, self.e
-        e.use("load")
-        e.use("store")
         k = self.number
+        pieces = self.pieces()
         names = {n: f"{n}_{k}" for n in loop.loads}
         names |= {line.name: f"{line.name}_{k}" for line in loop.lines}
         self.body += [
-            f"{names[n]} = load({e.pointer(o.buffer)}, {e.index(o, self.dims)})"
+            f"{names[n]} = {e.use('load_apart')}({e.pointer(o.buffer)}, {e.index(o, self.dims)}, "
+            f"{pieces[o.buffer]!r})"
             for n, o in zip(loop.loads, loop.ins, strict=True)
         ]
         kinds = {n: e.type(o.dtype) for n, o in zip(loop.loads, loop.ins, strict=True)}
@@ -74,11 +74,22 @@ class LoopText:
                 if kinds[store.line] != e.type(o.dtype):
                     value = f"{e.type(o.dtype)}({value})"
                 at = e.index(o, self.dims)
-                self.body.append(f"store({e.pointer(o.buffer)}, {at}, {value})")
+                to = f"{e.use('store_apart')}({e.pointer(o.buffer)}"
+                self.body.append(f"{to}, {at}, {value}, {pieces[o.buffer]!r})")
             else:
                 self.summed(o, store, names[store.line])
         e.scratch = max(e.scratch, self.scratch)
         return [*self.first, *self.nest(), *self.last]
+
+    def pieces(self) -> dict[Buffer, str]:
+        """Which buffers of this loop share memory, in the words of ``load_apart``."""
+        groups: list[list[Buffer]] = []
+        for o in (*self.loop.ins, *self.loop.outs):
+            meeting = [g for g in groups if any(self.e.share(o.buffer, b) for b in g)]
+            groups = [g for g in groups if g not in meeting]
+            groups.append([o.buffer, *(b for g in meeting for b in g)])
+        count = len(groups)
+        return {b: f"{self.number}.{k}.{count}" for k, group in enumerate(groups) for b in group}
 
     def nest(self) -> list[str]:
         """The loops."""
@@ -130,6 +141,7 @@ class LoopText:
         while inner and strides[inner - 1] == 0:
             inner -= 1
         share = f" / {e.number(store.divisor)}" if store.divisor != 1 else ""
+        e.use("store")
         result = (
             f"store({e.pointer(o.buffer)}, {e.index(o, self.dims)}, {e.type(o.dtype)}({{}}{share}))"
         )
@@ -147,6 +159,7 @@ class LoopText:
                 return
             sums = self.room(self.chunks, wide)
             self.after[0].append(f"store({sums}, c, {total})")
+            e.use("load")
             self.last += [
                 f"{total} = {wide}(0)",
                 f"for c in range({e.number(self.chunks)}):",
@@ -159,6 +172,7 @@ class LoopText:
     def columns(self, o: Operand, value: str, wide: str, total: str, result: str) -> None:
         """Sums of columns: a row of sums in memory, over which the inner loop runs."""
         e, strides = self.e, o.view.strides
+        e.use("load")
         kept = [d for d in range(self.dims) if strides[d]]
         sizes = [self.loop.space[d] for d in kept]
         count = math.prod(sizes)

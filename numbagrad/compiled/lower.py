@@ -5,16 +5,18 @@ Every other kernel becomes a Call. Start reading at ``lower``.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..kernels.cpu import bias, matmul, reduce
+from ..kernels.cpu import bias, loss, matmul, norm, reduce
 from ..kernels.expr import Expr, expr, substitute, symbol
 from ..kernels.loops import ElementwiseKernel, compute_type, numba_name
 from ..kernels.machine import Kernel
+from ..kernels.specialise import specialise
 from ..kernels.traced_float import TracedFloat
 from . import record
 from .program import (
@@ -310,6 +312,7 @@ class Lowering:
 
         Of a function that says nothing about outputs every array may be written.
         """
+        kernel, args = in_one_mode(kernel, args)
         outputs = kernel.outputs if isinstance(kernel, Kernel) else len(args)
         ins: list[Operand] = []
         outs: list[Operand] = []
@@ -350,6 +353,30 @@ RULES: dict[Any, Callable[[Lowering, Any, tuple[Any, ...]], None]] = {
     reduce.sum: Lowering.reduce,
     reduce.mean: Lowering.reduce,
 }
+
+
+_CLASSES = ("weighted", "ignore", "smoothing", "reduction")
+MODES: dict[Any, tuple[str, ...]] = {
+    loss.cross_entropy: _CLASSES,
+    loss.cross_entropy_grad: _CLASSES,
+    loss.nll: _CLASSES,
+    loss.nll_grad: _CLASSES,
+    norm.layer_norm: ("affine",),
+    norm.layer_norm_grad: ("affine",),
+}
+"""Parameters that choose among branches: a compiled step has the kernel for its own choice, which
+takes half the time to compile."""
+
+
+def in_one_mode(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """``kernel`` for the mode that its arguments ask for, and the arguments that are left."""
+    names = MODES.get(kernel)
+    if names is None:
+        return kernel, args
+    given = dict(zip(inspect.signature(kernel.function).parameters, args, strict=True))
+    known = {n: given[n] for n in names if type(given.get(n)) in (int, float, bool)}
+    chosen = specialise(kernel, known)
+    return chosen, tuple(given[n] for n in chosen.parameters)
 
 
 def lower(

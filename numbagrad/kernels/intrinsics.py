@@ -201,6 +201,55 @@ def _pointer(typing, address, dtype):
     return kind(types.intp, dtype), generate
 
 
+def _mark_apart(builder, instruction, scope):
+    """Tell LLVM which accesses of a loop never meet.
+
+    scope: "loop.piece.pieces": this access is to one of so many disjoint pieces of memory. Without
+    it a vectorised loop begins with a test of each pair of pointers, and with many there is none.
+    """
+    module = builder.module
+    loop, piece, pieces = scope.split(".")
+    domain = module.add_metadata(["numbagrad"])
+    scopes = [
+        module.add_metadata([f"{builder.function.name} {loop}.{k}", domain])
+        for k in range(int(pieces))
+    ]
+    own = scopes.pop(int(piece))
+    instruction.set_metadata("alias.scope", module.add_metadata([own]))
+    if scopes:
+        instruction.set_metadata("noalias", module.add_metadata(scopes))
+
+
+@intrinsic(prefer_literal=True)
+def _load_apart(typing, array, i, scope):
+    """``load`` from one of several disjoint pieces of memory, see ``_mark_apart``."""
+    text = scope.literal_value
+
+    def generate(context, builder, signature, args):
+        struct = _struct(context, builder, signature.args[0], args[0])
+        found = builder.load(builder.gep(struct.data, [args[1]], inbounds=True))
+        _mark_apart(builder, found, text)
+        model = context.data_model_manager[signature.args[0].dtype]
+        return model.from_data(builder, found)
+
+    return array.dtype(array, types.intp, scope), generate
+
+
+@intrinsic(prefer_literal=True)
+def _store_apart(typing, array, i, value, scope):
+    """``store`` to one of several disjoint pieces of memory, see ``_mark_apart``."""
+    text = scope.literal_value
+
+    def generate(context, builder, signature, args):
+        struct = _struct(context, builder, signature.args[0], args[0])
+        place = builder.gep(struct.data, [args[1]], inbounds=True)
+        model = context.data_model_manager[signature.args[0].dtype]
+        _mark_apart(builder, builder.store(model.as_data(builder, args[2]), place), text)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, array.dtype, scope), generate
+
+
 @intrinsic
 def _start(typing, array):
     """Address of the first element of an array argument or a pointer."""
@@ -340,6 +389,14 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """Write element ``i`` of ``array`` in memory order."""
         (array if array.ndim == 1 else array.reshape(-1))[i] = value
 
+    def load_apart(array, i, scope):
+        """``load``."""
+        return load(array, i)
+
+    def store_apart(array, i, value, scope):
+        """``store``."""
+        store(array, i, value)
+
     def count(array):
         """Number of elements."""
         return array.size
@@ -409,6 +466,7 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
 else:
     load, store, count, address = _load, _store, _count, _address
     load_at, store_at, agree = _load_at, _store_at, _agree
+    load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     call, call_python, plus, larger = _call, _call_python, _plus, _larger
 
