@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from ...kernels import machine
 from ...kernels.machine import changed
 from ...tape import RemovableHandle
 from ...tensor import Tensor
@@ -100,7 +101,11 @@ class Module(Convertible, Stateful):
                     )
                 self._put(table, name, value)
                 return
-        if self.__dict__.get(name, self) is not value:
+        held = self.__dict__.get(name, self)
+        if type(held) is bool and type(value) is bool:
+            # Switched back it is the old sum: steps compiled before train() and eval() run again.
+            machine.epoch += hash((id(self), name)) * (value - held)
+        elif held is not value:
             changed()
         object.__setattr__(self, name, value)
 
