@@ -159,7 +159,8 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     fastmath = {"contract", "nsz"}
     if options.pop("reassoc", False):
         fastmath.add("reassoc")
-    options = {"nogil": True, "error_model": "numpy", **options}
+    # Nothing enters a kernel as a C function: 15 ms less for each signature.
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     dispatcher = numba.njit(fastmath=fastmath, **options)(function)
     if not numba.config.DISABLE_JIT:
         if source is None:
