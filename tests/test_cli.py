@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -59,12 +60,17 @@ def test_digits_without_the_demo_extra_says_what_to_install(monkeypatch, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_digits_reaches_its_accuracy_and_the_saved_model_has_it(tmp_path, capsys):
+@pytest.mark.parametrize("option", [[], ["--compile"]])
+def test_digits_reaches_its_accuracy_and_the_saved_model_has_it(tmp_path, capsys, option):
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     pytest.importorskip("tqdm")
-    assert main(["digits", "--out", str(tmp_path)]) == 0
+    assert main(["digits", *option, "--out", str(tmp_path)]) == 0
     shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert ("step" in shown) == bool(option)
+    if option:
+        told = r"compiled \d+ us, eager \d+ us: \d+\.\d times as fast"
+        assert re.fullmatch(told, shown["step"])
     printed = float(shown["accuracy"].split("%")[0]) / 100
     assert printed >= 0.97
     assert "device" in shown and "threads" in shown and "per" in shown
@@ -89,6 +95,20 @@ def test_cache_shows_and_clears_only_compiled_kernels(tmp_path):
     cleared = command("cache", "--clear", **where)
     assert cleared.returncode == 0, cleared.stderr
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_cache_counts_and_clears_compiled_steps(tmp_path):
+    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    code = "import numbagrad as ng; print(ng.compile(lambda x: x * 2.0)(ng.ones(2)).tolist())"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, env={**os.environ, **where}, timeout=300,
+    )  # fmt: skip
+    assert run.stdout.strip() == "[2.0, 2.0]", run.stderr
+    shown = command("cache", **where)
+    assert shown.stdout.strip().endswith(", 1 of them compiled steps")
+    assert command("cache", "--clear", **where).returncode == 0
+    assert not list((tmp_path / "numbagrad").iterdir())
 
 
 def test_importing_numbagrad_imports_no_heavy_library():

@@ -1,4 +1,4 @@
-"""Show the folder of compiled kernels, or empty it with --clear."""
+"""Show the folder of compiled kernels and steps, or empty it with --clear."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ __all__ = ["add_arguments", "describe_size", "files_of_cache", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--clear``."""
-    parser.add_argument("--clear", action="store_true", help="delete the compiled kernels")
+    parser.add_argument(
+        "--clear", action="store_true", help="delete the compiled kernels and steps"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -34,12 +36,19 @@ def files_of_cache() -> list[Path]:
     return sorted(store.cache_folder().glob("*.nbc*"))
 
 
+STEP = "compiled_"
+"""How the names of ``ng.compile``'s files begin."""
+
+
 def describe_size(files: Sequence[Path]) -> str:
-    """Count and total size of ``files``; one that another process deletes counts for nothing."""
+    """Count and total size of ``files``, and how many are of compiled steps; one that another
+    process deletes counts for nothing."""
     size = 0
     for path in files:
         try:
             size += path.stat().st_size
         except FileNotFoundError:
             continue
-    return f"{len(files)} files, {size / 2**20:.1f} MiB"
+    steps = sum(path.name.startswith(STEP) for path in files)
+    told = f", {steps} of them compiled steps" if steps else ""
+    return f"{len(files)} files, {size / 2**20:.1f} MiB{told}"
