@@ -14,12 +14,16 @@ ROWS = 64
 """Most rows of a product that is better stored by columns; at 128 rows nothing is gained."""
 
 
+DEPTH = 256
+"""Least length of its sums: below, small products of a stored transpose are the dearer ones."""
+
+
 def by_columns(program: Program) -> Program:
     """Store products of few rows by columns, and what loops make of them in the same shape."""
     shapes = _free_matrices(program)
     chosen: set[Buffer] = set()
     for i in program.instructions:
-        if isinstance(i, Gemm):
+        if isinstance(i, Gemm) and i.ins[0].view.shape[1] >= DEPTH:
             b = i.outs[0].buffer
             n, m = shapes.get(b, (0, 0))
             if 0 < n <= ROWS and n < m and i.outs[0].view.shape == (n, m):
