@@ -70,9 +70,11 @@ def _rows(net: Net, threads: int, timings: dict[str, Timing], reasons: dict[str,
     ours = next(name for name in OURS if name in timings)
     peers = {name: timings[name] for name in PEERS if name in timings}
     best = min(peers, key=lambda name: peers[name].median, default=None)
-    figures = "; ".join(f"{name} {t.median * 1e6:.3g} us" for name, t in timings.items())
+    figures = "; ".join(
+        f"{name} {t.median * 1e6:.4g} ({t.best * 1e6:.4g})" for name, t in timings.items()
+    )
     missing = "".join(f"; no {name}: {reason}" for name, reason in reasons.items())
-    note = f"{threads} thread{'s' * (threads > 1)}: {figures}{missing}"
+    note = f"{threads} thread{'s' * (threads > 1)}, us, median (best): {figures}{missing}"
     return [
         timed_row(
             *(SUITE, f"{net.name} / by hand", timings[ours], timings[LIMIT]),
