@@ -291,6 +291,12 @@ class Recorder:
         self.seen.append((kernel.__name__, args))
         kernel(*args)
 
+    def depends(self, read, value):
+        assert read() == value
+
+    def adopt(self, tensor, undo):
+        assert tensor._array.size
+
 
 @pytest.fixture
 def recorder(monkeypatch):
