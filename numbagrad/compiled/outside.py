@@ -117,7 +117,8 @@ class Plan:
                 if grad is None:
                     arrays.append(np.zeros(ref.shape, ref.memory.dtype))
                 else:
-                    arrays.append(np.ascontiguousarray(grad._array))
+                    array = grad._array  # ascontiguousarray would make one dim of none
+                    arrays.append(array if array.flags.c_contiguous else array.copy())
             inputs = values[: len(self.inputs)]
             saved = values[len(self.inputs) + len(self.tensors) : -1]
             arrays += [t._array for t in (*inputs, *saved)]
