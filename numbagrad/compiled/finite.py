@@ -192,15 +192,20 @@ def _layout(view: View) -> View:
 
 
 def _shapes(program: Program) -> dict[Buffer, tuple[int, ...]]:
-    """The shape in which people know each buffer: the one of most dims that a view gives it."""
-    found = {b: b.shape for b in program.buffers}
+    """The shape in which people know each buffer: of its views, which kernels often flatten, the
+    first with the most dims of more than one element."""
+    found: dict[Buffer, tuple[int, ...]] = {}
     for i in program.instructions:
         for o in (*i.ins, *i.outs):
-            view = o.view
-            if view.contiguous and view.size == o.buffer.size and o.buffer.kind != "state":
-                if len(view.shape) > len(found.get(o.buffer, ())):
-                    found[o.buffer] = view.shape
-    return found
+            view, b = o.view, o.buffer
+            if view.contiguous and view.size == b.size and b.kind != "state":
+                if b not in found or _dims(view.shape) > _dims(found[b]):
+                    found[b] = view.shape
+    return {b: found.get(b, b.shape) for b in program.buffers}
+
+
+def _dims(shape: tuple[int, ...]) -> int:
+    return sum(n > 1 for n in shape)
 
 
 def _failure(

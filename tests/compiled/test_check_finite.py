@@ -30,13 +30,13 @@ def chain(x, y):
     a = x * 2.0
     b = a - y
     c = b.log()
-    return (c + 1.0).exp().sum(0)
+    return (c + 1.0).exp().sum()
 
 
 def test_a_forward_operation_inside_what_would_be_fused_is_named():
     x = ng.full((3, 4), 4.0)
     y = ng.ones(4)
-    expected = ng.exp((x * 2.0 - y).log() + 1.0).sum(0)
+    expected = ng.exp((x * 2.0 - y).log() + 1.0).sum()
     assert ng.allclose(chain(x, y), expected)
     x[1, 2] = 0.0
     assert caught(chain, x, y) == (
