@@ -23,7 +23,7 @@ from .bind import Bound, Code, Workspace
 from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
 from .explain import Unfused, unfused
 from .finite import checked_passes
-from .gradients import Gradients, Slot
+from .gradients import GRADIENTS, Gradients, Slot
 from .lower import lower
 from .passes import optimise
 from .program import Buffer, Program
@@ -52,7 +52,7 @@ class Shared:
     codes: dict[Any, Code] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=Workspace)
     light: Workspace = field(default_factory=Workspace)  # of programs that hold Python's lock
-    gradients: Gradients = field(default_factory=Gradients)
+    gradients: Gradients = GRADIENTS
     lock: Any = field(default_factory=threading.RLock)
 
 
@@ -85,21 +85,30 @@ def make_entry(
     shared: Shared,
     function: Callable[..., Any],
     looked_for: str = "",
+    tied: bool = False,
 ) -> Entry:
     """Compile ``recording``; ``leaves`` are the arguments it was made with.
 
-    looked_for: "nan" or "inf" to stop at the first bad value.
+    looked_for: "nan" or "inf" to stop at the first bad value. tied: let gradients that are read be
+    these tensors, not whichever are there at a call.
     """
     passes = checked_passes(looked_for) if looked_for else None
     plan = outside.plan(name, recording, shared, passes)
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
+    given: dict[Memory, tuple[Tensor, Tensor]] = {}
+    if not tied:
+        given = _given_grads(recording, shared.gradients)
     inputs = [i.ref.memory for i in recording.inputs]
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)
     buffers = {b.memory: b for b in program.buffers if b.memory is not None}
     w = _Writer()
     arguments = _check_arguments(w, recording, leaves, bound, buffers)
+    for memory, (t, grad) in given.items():
+        if memory in buffers:
+            arguments.append(Argument(buffers[memory], grad._array.shape))
+            w.passed.append(f"{w.name('t', t)}._grad._array")
     lasting = _lasting(recording, buffers, shared.gradients)
     for memory in fresh:
         b = buffers[memory]
@@ -116,11 +125,12 @@ def make_entry(
     for b, (slot, again) in lasting.items():
         slot.used_by(made, b, number if again else -1)
         number += again
+    w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
     _state_guards(w, recording, function, {id(g) for _, g in recording.read_before})
-    _gradient_guards(w, recording, shared.gradients)
+    _gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
     slots = [slot for slot, again in lasting.values() if again]
-    _effects(w, recording, leaves, buffers, lasting)
+    _effects(w, recording, leaves, buffers, lasting, given)
     _returned(w, recording, buffers, plan)
     renewals = _renewals(w, recording, leaves, slots, made)
     w.names |= {
@@ -132,32 +142,82 @@ def make_entry(
     return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
 
 
+def _given_grads(recording: Recording, gradients: Gradients) -> dict[Memory, tuple[Tensor, Tensor]]:
+    """Gradients that the recording reads and others may have made: passed as arguments are.
+
+    By their memory: the tensors that they are the gradients of, and they.
+    """
+    made = {id(t) for t, g in recording.effects.grads if g is not None}
+    kept = {r.ref.memory for r in recording.results if r.ref is not None}
+    kept |= {r.memory for r in recording.effect_refs.values() if isinstance(r, Ref)}
+    kept |= {r.memory for e in recording.events[recording.split :] for r in outside.refs(e)}
+    found: dict[Memory, tuple[Tensor, Tensor]] = {}
+    shared = set()
+    for t, grad in recording.read_before:
+        memory = recording.recorder.known_memory(grad._array)
+        ours = gradients.holding(t, grad) is not None and id(t) not in made
+        if memory is None or memory.array is not grad._array or memory.kind != "state":
+            continue
+        if ours or memory in kept or grad._edge is not None:
+            continue
+        if memory in found or not grad.is_contiguous():
+            shared.add(memory)
+        found[memory] = t, grad
+    for memory in shared:
+        del found[memory]
+    for memory in found:
+        memory.kind = "input"
+    return found
+
+
 def _lasting(
-    recording: Recording, buffers: dict[Any, Buffer], gradients: Gradients
+    recording: Recording,
+    buffers: dict[Any, Buffer],
+    gradients: Gradients,
 ) -> dict[Buffer, tuple[Slot, bool]]:
     """Buffers of gradients that stay in ``.grad`` from call to call, and whether this recording
     makes them (it may also add to them)."""
     results = {r.ref.memory for r in recording.results if r.ref is not None}
+    read = {id(t) for t, _ in recording.read_before}  # what is read must not be written over
     found: dict[Buffer, tuple[Slot, bool]] = {}
     for t, g in recording.effects.grads:
         ref = recording.effect_refs.get(id(g))
-        if isinstance(ref, Ref) and ref.memory not in results and g is not None:
+        if not isinstance(ref, Ref) or g is None:
+            continue
+        two = buffers[ref.memory] in found  # tensors with one gradient
+        if ref.memory not in results and id(t) not in read and not two:
             edge = None if g._edge is None else outside.sealed()
             shape = _shape_of(recording, ref.memory)
             found[buffers[ref.memory]] = (gradients.slot(t, shape, ref.memory.dtype, edge), True)
-    for _, grad in recording.read_before:
-        slot = gradients.holding(grad)
-        for memory, owners in recording.owners.items():
-            if slot is not None and any(o.tensor is grad for o in owners) and memory in buffers:
-                memory.array = None  # the slot decides where it is
-                found[buffers[memory]] = (slot, False)
+    memory_of = {id(o.tensor): m for m, owners in recording.owners.items() for o in owners}
+    for t, grad in recording.read_before:
+        slot = gradients.holding(t, grad)
+        memory = memory_of.get(id(grad))
+        if slot is not None and memory in buffers and buffers[memory].kind != "input":
+            assert memory is not None
+            memory.array = None  # the slot decides where it is
+            found[buffers[memory]] = (slot, False)
     return found
 
 
-def _gradient_guards(w: _Writer, recording: Recording, gradients: Gradients) -> None:
+def _gradient_guards(
+    w: _Writer,
+    recording: Recording,
+    given: dict[Memory, tuple[Tensor, Tensor]],
+    gradients: Gradients,
+) -> None:
     """Guards for gradients that the recording reads."""
+    for t, grad in given.values():
+        g = f"{w.name('t', t)}._grad"
+        w.guards.append(f"{g} is None")
+        w.guards.append(f"{g}._dtype is not {w.name('dtype', grad._dtype)}")
+        w.guards.append(f"{g}._edge is not None")
+        w.guards.append(f"{g}._array.__class__ is not ndarray")
+    free = {id(t) for t, _ in given.values()}
     for t, grad in recording.read_before:
-        slot = gradients.holding(grad)
+        if id(t) in free:
+            continue
+        slot = gradients.holding(t, grad)
         held = w.name("tensor", grad) if slot is None else f"{w.name('holder', slot.grad)}[0]"
         w.guards.append(f"{w.name('t', t)}._grad is not {held}")
 
@@ -323,8 +383,9 @@ def _state_guards(
                 w.guards.append(f"{t}._edge is not None")
             elif b.tensor.is_leaf:
                 w.guards.append(f"{t}._edge is not {w.name('edge', b.edge)}")
-    for t in recording.none_before:
-        w.guards.append(f"{w.name('t', t)}._grad is not None")
+    for held, test in ((recording.none_before, "is not None"), (recording.some_before, "is None")):
+        w.guards += [f"{w.name('t', each)}._grad {test}" for each in held]
+    w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
     for read, value in recording.recorder.reads:
         w.guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
     for place, value in _python_values(function):
@@ -387,10 +448,19 @@ def _effects(
     leaves: list[Any],
     buffers: dict[Any, Buffer],
     lasting: dict[Buffer, tuple[Slot, bool]],
+    given: dict[Memory, tuple[Tensor, Tensor]],
 ) -> None:
     """Write what a call does to tensors after native code has run."""
+    owner = {id(grad): t for t, grad in given.values()}
+    for t, by, _ in recording.effects.bumps:
+        if id(t) in owner:
+            w.after.append(f"{w.name('t', owner[id(t)])}._grad._version_counter().value += {by}")
+    first: dict[int, str] = {}
     for t, g in recording.effects.grads:
         name = w.name("t", t)
+        if g is not None and first.setdefault(id(g), name) != name:
+            w.after.append(f"{name}._grad = {first[id(g)]}._grad")
+            continue
         ref = None if g is None else recording.effect_refs[id(g)]
         if g is None:
             w.after.append(f"{name}._grad = None")
@@ -398,7 +468,12 @@ def _effects(
             w.after.append(f"{name}._grad = {w.name('tensor', g)}")
         elif isinstance(ref, int):
             w.after.append(f"{name}._grad = a{ref}")
-        elif buffers[ref.memory] not in lasting:  # it is returned too
+        elif buffers[ref.memory] in lasting:
+            if g._version:
+                slot, _ = lasting[buffers[ref.memory]]
+                holder = w.name("holder", slot.grad)
+                w.after.append(f"{holder}[0]._version_counter().value = {g._version}")
+        else:  # it is returned too
             array = f"o_{buffers[ref.memory].name}"
             w.after.append(f"{name}._grad = wrap({array}, {w.name('dtype', t._dtype)})")
     for t, alias in recording.effects.arrays:
@@ -414,10 +489,13 @@ def _effects(
     counted = set()
     slots = {id(slot.grad[0]): (slot, made) for slot, made in lasting.values()}
     for t, by, where in recording.effects.bumps:
+        if id(t) in owner:
+            continue
         if id(t) in slots:
             slot, made = slots[id(t)]
-            holder, sign = w.name("holder", slot.grad), "" if made else "+"
-            w.after.append(f"{holder}[0]._version_counter().value {sign}= {by}")
+            if not made:
+                holder = w.name("holder", slot.grad)
+                w.after.append(f"{holder}[0]._version_counter().value += {by}")
             continue
         counter = t._version_counter()
         if id(counter) not in counted:
@@ -449,6 +527,11 @@ def _result_text(w: _Writer, k: int, r: Result, buffers: dict[Any, Buffer]) -> s
         return w.name("value", r.value)
     if r.kind == "leaf":
         return f"a{r.value}"
+    if r.kind == "old grad":
+        w.before.append(f"old{k} = {w.name('t', r.value)}._grad")
+        return f"old{k}"
+    if r.kind == "grad":
+        return f"{f'a{r.value}' if isinstance(r.value, int) else w.name('t', r.value)}._grad"
     if r.kind == "float":
         return _arguments_in(r.value)
     assert r.ref is not None

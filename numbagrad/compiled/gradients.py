@@ -1,7 +1,7 @@
 """The gradients that compiled calls leave in ``.grad``: memory that is written again and again.
 
 A gradient is overwritten by the next call only while nobody but ``.grad`` holds it; else it gets
-new memory, as without ``compile``. All entries of a compiled function share these gradients.
+new memory, as without ``compile``. All compiled functions share these gradients.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Slot:
 
 
 class Gradients:
-    """The slots of a compiled function, by tensor."""
+    """The slots of all compiled functions, by tensor: functions that share a model share them."""
 
     def __init__(self) -> None:
-        self._slots: dict[int, Slot] = {}
+        self._slots: weakref.WeakValueDictionary[int, Slot] = weakref.WeakValueDictionary()
 
     def slot(self, tensor: Tensor, shape: tuple[int, ...], dtype: Any, edge: Any) -> Slot:
         """The slot of ``tensor``, made on first need."""
@@ -81,6 +81,10 @@ class Gradients:
             found = self._slots[id(tensor)] = Slot(tensor, shape, dtype, edge)
         return found
 
-    def holding(self, grad: Tensor | None) -> Slot | None:
-        """The slot whose gradient is ``grad``."""
-        return next((s for s in self._slots.values() if s.grad[0] is grad), None)
+    def holding(self, tensor: Tensor, grad: Tensor) -> Slot | None:
+        """The slot of ``tensor`` if ``grad`` is its."""
+        slot = self._slots.get(id(tensor))
+        return slot if slot is not None and slot.grad[0] is grad else None
+
+
+GRADIENTS = Gradients()

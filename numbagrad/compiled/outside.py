@@ -194,9 +194,9 @@ def plan(
         return None
     events = recording.events
     forward = {
-        r.memory for e in events[: recording.split] for r in _refs(e) if r.memory.kind == "made"
+        r.memory for e in events[: recording.split] for r in refs(e) if r.memory.kind == "made"
     }
-    backward = {r.memory for e in events[recording.split :] for r in _refs(e)}
+    backward = {r.memory for e in events[recording.split :] for r in refs(e)}
     between = [m for m in dict.fromkeys(forward) if m in backward]
     fresh = {r.memory: f"gradient{k}" for k, r in enumerate(recording.outgoing) if r is not None}
     names = {r.memory: f"g{k}" for k, r in enumerate(recording.incoming)}
@@ -213,7 +213,8 @@ def plan(
     return Plan(program, recording, saved, shared, before)
 
 
-def _refs(event: Any) -> list[Ref]:
+def refs(event: Any) -> list[Ref]:
+    """Every array argument of an event."""
     return list(refs_of(event)) if hasattr(event, "args") else [event.flag]
 
 

@@ -177,6 +177,8 @@ class Recorder:
         self.newborn: dict[int, Before] = {}  # that state, by the id of its array
         self.lasting: set[int] = set()  # ids of arrays that outlive the step
         self.before: frozenset[int] = frozenset()  # ids of arrays that lived before
+        self.grads_read: set[int] = set()  # ids of tensors whose ``.grad`` was looked at first
+        self.grads_written: set[int] = set()  # ids of tensors whose ``.grad`` was set first
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -303,6 +305,34 @@ class Recorder:
         return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index))
 
 
+class _WatchedGrad:
+    """Takes the place of ``Tensor._grad`` while a step is recorded: notes whose is looked at."""
+
+    def __get__(self, tensor: Any, owner: Any) -> Any:
+        if tensor is None:
+            return None
+        recorder = machine.recorder.current
+        if recorder is not None and id(tensor) not in recorder.grads_written:
+            recorder.grads_read.add(id(tensor))
+        return tensor.__dict__.get("_grad")
+
+    def __set__(self, tensor: Any, grad: Any) -> None:
+        recorder = machine.recorder.current
+        if recorder is not None and id(tensor) not in recorder.grads_read:
+            recorder.grads_written.add(id(tensor))
+        tensor.__dict__["_grad"] = grad
+
+
+@contextmanager
+def watching_grads() -> Iterator[None]:
+    """Let the recorder of this thread know which gradients are looked at."""
+    Tensor._grad = _WatchedGrad()  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        Tensor._grad = None
+
+
 # -- tensors before and after ----------------------------------------------------------------------
 
 
@@ -325,7 +355,8 @@ class Before:
         """Note the parts of ``t`` that a function can change."""
         c = t._counter
         version, where = (c.value, c.where) if c is not None else (0, None)
-        return Before(t, t._array, t._dtype, t._edge, t._grad, c, version, where, t._flat)
+        grad = t.__dict__.get("_grad")
+        return Before(t, t._array, t._dtype, t._edge, grad, c, version, where, t._flat)
 
     def restore(self) -> None:
         """Make the tensor what it was."""
@@ -369,8 +400,9 @@ def effects_since(before: list[Before]) -> Effects:
     found = Effects()
     for b in before:
         t = b.tensor
-        if t._grad is not b.grad:
-            found.grads.append((t, t._grad))
+        grad = t.__dict__.get("_grad")
+        if grad is not b.grad:
+            found.grads.append((t, grad))
         if t._array is not b.array:
             found.arrays.append((t, t.data))
         counter = t._counter
@@ -387,7 +419,7 @@ def effects_since(before: list[Before]) -> Effects:
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread; nobody looks for NaN meanwhile."""
-    with _recording_alone, standing_behind(recorder):
+    with _recording_alone, standing_behind(recorder), watching_grads():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         try:
             yield

@@ -97,7 +97,8 @@ class CompiledFunction:
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)
-                entry = self._new_entry(entries, leaves, spec, frozenset(_tensors(leaves)))
+                bound = frozenset(_tensors(leaves))
+                entry = self._new_entry(entries, leaves, spec, bound, tied=True)
                 found = entry.call(given)
             assert found is not MISS, "a fresh entry refuses its own arguments"
             self._promote(entries, entry, spec)
@@ -135,13 +136,20 @@ class CompiledFunction:
         leaves: list[Any],
         spec: Any,
         bound: frozenset[int] = frozenset(),
+        tied: bool = False,
     ) -> Entry:
         self._recordings += 1
         recording = record(self._function, leaves, spec, bound)
+        state = {k for k in recording.looked_at if leaves[k]._grad is not None}
+        if state:  # gradients of arguments are added to, or read
+            bound |= state
+            recording = record(self._function, leaves, spec, bound)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
-        entry = make_entry(name, recording, leaves, bound, self._shared, self._function, looked_for)
+        entry = make_entry(
+            name, recording, leaves, bound, self._shared, self._function, looked_for, tied
+        )
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)

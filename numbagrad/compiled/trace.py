@@ -54,8 +54,10 @@ class Input:
 class Result:
     """A leaf of what the function returned.
 
-    kind: "tensor" (fresh memory ``ref``), "leaf" (argument ``value`` itself), "view" (of argument
-    or state memory ``ref``), "float" (the text of an expression) or "value" (the same each time).
+    kind: "tensor" (fresh memory ``ref``), "leaf" (argument ``value`` itself), "grad" or "old grad"
+    (the gradient, after or before the call, of ``value``: a tensor or the number of an argument),
+    "view" (of argument or state memory ``ref``), "float" (the text of an expression) or "value"
+    (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
     """
 
@@ -81,7 +83,9 @@ class Recording:
     owners: dict[Memory, list[Before]]
     input_bumps: dict[int, int]  # by leaf: how often an argument was changed in place
     input_grads: dict[int, Ref]  # by leaf: a gradient that backward inside gave to an argument
-    none_before: list[Tensor]  # tensors with a new gradient that had none
+    looked_at: list[int]  # leaves whose gradient was looked at
+    none_before: list[Tensor]  # tensors that were seen to have no gradient
+    some_before: list[Tensor]  # tensors that were seen to have one, whose values are not needed
     read_before: list[tuple[Tensor, Tensor]]  # tensors with a gradient that is read or written
     split: int  # events from here on are the backward pass
     incoming: list[Ref] = field(default_factory=list)  # gradients of differentiable results
@@ -135,6 +139,8 @@ def _run(
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves)
     del returned
+    seen = frozenset(recorder.grads_read)
+    looked_at = [k for k, t in stand_in.items() if id(t) in seen]
     effects = effects_since(before)
     _put_in_order(effects, recorder)
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
@@ -151,10 +157,11 @@ def _run(
         if t._counter is not None and t._counter.value
     }
     grads = {k: settle(t._grad) for k, t in stand_in.items() if t._grad is not None}
+    grad_of = _grads_by_id(before, effects, stand_in)
     graph = _Graph(recorder, start, stand_ins, settle)
     split = len(recorder.events)
     graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
-    results = [_result(t, recorder, stand_ins, known, graph) for t in result_leaves]
+    results = [_result(t, recorder, stand_ins, known, grad_of, graph) for t in result_leaves]
     roots = roots_of(before)
     owners = {
         memory: _owners(array, roots.get(id(array), []))
@@ -163,13 +170,30 @@ def _run(
         if memory.kind == "state"
     }
     used = {id(o.tensor) for found in owners.values() for o in found}
-    started = {id(t) for t, _ in effects.grads}
-    none = [b.tensor for b in before if b.grad is None and id(b.tensor) in started]
-    read = [(b.tensor, b.grad) for b in before if b.grad is not None and id(b.grad) in used]
+    none = [b.tensor for b in before if b.grad is None and id(b.tensor) in seen]
+    held = [b for b in before if b.grad is not None]
+    read = [(b.tensor, b.grad) for b in held if id(b.grad) in used]
+    some = [b.tensor for b in held if id(b.grad) not in used and id(b.tensor) in seen]
     return Recording(
         recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
-        grads, none, read, split, graph.incoming, graph.edges, graph.outgoing,
+        grads, looked_at, none, some, read, split, graph.incoming, graph.edges, graph.outgoing,
     )  # fmt: skip
+
+
+def _grads_by_id(
+    before: list[Before], effects: Effects, stand_in: dict[int, Tensor]
+) -> dict[int, tuple[str, Any]]:
+    """Gradients that may be returned, by id: whose they are, before or after the call."""
+    changed = {id(t) for t, _ in effects.grads}
+    found: dict[int, tuple[str, Any]] = {
+        id(b.grad): ("old grad" if id(b.tensor) in changed else "grad", b.tensor)
+        for b in before
+        if b.grad is not None
+    }
+    for t, g in effects.grads:
+        if g is not None:
+            found.setdefault(id(g), ("grad", t))
+    return found | {id(t._grad): ("grad", k) for k, t in stand_in.items() if t._grad is not None}
 
 
 def _put_in_order(effects: Effects, recorder: Recorder) -> None:
@@ -305,7 +329,12 @@ def refs_of(event: Launch) -> Iterator[Ref]:
 
 
 def _result(
-    value: Any, recorder: Recorder, stand_ins: dict[int, int], known: set[int], graph: _Graph
+    value: Any,
+    recorder: Recorder,
+    stand_ins: dict[int, int],
+    known: set[int],
+    grad_of: dict[int, tuple[str, Any]],
+    graph: _Graph,
 ) -> Result:
     if type(value) is TracedFloat:
         return Result("float", value.text)
@@ -313,6 +342,8 @@ def _result(
         return Result("value", value)
     if id(value) in stand_ins:
         return Result("leaf", stand_ins[id(value)])
+    if id(value) in grad_of:
+        return Result(*grad_of[id(value)])
     if id(value) in known:
         return Result("value", value)
     ref = recorder.ref(value._array)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -37,27 +37,27 @@ class Update:
 
 
 def _telling(method: Any) -> Any:
-    """``method``, which also tells recorded steps that state has changed."""
+    """``method``, which also tells recorded steps that use the state of the change."""
 
     @functools.wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        machine.changed()
+        if self.recorded:
+            machine.changed()
         return method(self, *args, **kwargs)
 
     return told
 
 
-_CHANGES = "__setitem__ __delitem__ __ior__ clear pop popitem update".split()
-
-
 class ParamState(dict):
     """What an optimiser keeps of one parameter; recorded steps notice when an entry changes."""
 
-    locals().update({name: _telling(getattr(dict, name)) for name in _CHANGES})
+    recorded = False
 
 
 class State(defaultdict):
     """The ``ParamState`` of each parameter, made on first need."""
+
+    recorded = False
 
     def __init__(self, *items: Any):
         super().__init__(ParamState)
@@ -65,14 +65,19 @@ class State(defaultdict):
             for param, held in given.items():
                 self[param] = held
 
-    locals().update({name: _telling(getattr(dict, name)) for name in _CHANGES})
-
     def __setitem__(self, param: Tensor, held: dict[str, Any]) -> None:
-        machine.changed()
+        if self.recorded:
+            machine.changed()
         super().__setitem__(param, held if type(held) is ParamState else ParamState(held))
 
     def __reduce__(self) -> Any:
         return State, (dict(self),)
+
+
+for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
+    setattr(ParamState, _name, _telling(getattr(dict, _name)))
+    if _name != "__setitem__":
+        setattr(State, _name, _telling(getattr(dict, _name)))
 
 
 class Optimizer:
@@ -100,7 +105,7 @@ class Optimizer:
             self.add_param_group(group)
 
     @property
-    def state(self) -> dict[Tensor, dict[str, Any]]:
+    def state(self) -> State:
         """What is kept of each parameter, by name: momentum, number of steps."""
         return self._state
 
@@ -153,13 +158,19 @@ class Optimizer:
                 if set_to_none or param._grad is None:
                     param._grad = None
                 else:
-                    param._grad = param._grad.detach()
-                    param._grad.zero_()
+                    grad = param._grad
+                    if not grad.is_leaf:
+                        grad = param._grad = grad.detach()
+                    grad.requires_grad_(False).zero_()
 
-    def states(self, params: list[Tensor]) -> list[dict[str, Any]]:
+    def states(self, params: list[Tensor]) -> list[ParamState]:
         """The state of each parameter, empty where it is new."""
         state = self._state
-        return [state[param] for param in params]
+        found = [state[param] for param in params]
+        if machine.is_recording():
+            for each in (state, *found):
+                each.recorded = True
+        return found
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -267,7 +278,7 @@ def new_state(
 
 
 def held(
-    name: str, params: list[Tensor], states: list[dict[str, Any]], value: float = 0
+    name: str, params: list[Tensor], states: Sequence[dict[str, Any]], value: float = 0
 ) -> list[Tensor]:
     """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new."""
     for param, state in zip(params, states, strict=True):
@@ -276,7 +287,7 @@ def held(
     return [state[name] for state in states]
 
 
-def counters(params: list[Tensor], states: list[dict[str, Any]]) -> list[Tensor]:
+def counters(params: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:
     """The number of steps of each parameter, as float32 scalars that the kernel advances."""
     for param, state in zip(params, states, strict=True):
         if "step" not in state:

@@ -53,6 +53,8 @@ def batches(count, size=5):
 def snapshot(thing, seen=None):
     """What can be seen of ``thing``: tensors with gradients, versions and history, nested."""
     seen = {} if seen is None else seen
+    if isinstance(thing, np.ndarray):
+        return thing.copy()
     if isinstance(thing, ng.Tensor):
         if id(thing) in seen:
             return f"the same as tensor {seen[id(thing)]}"
@@ -82,20 +84,21 @@ def snapshot(thing, seen=None):
     return thing if isinstance(thing, (int, float, str, bool, type(None))) else type(thing).__name__
 
 
-def assert_same(found, expected, where="", rtol=2e-6, atol=2e-7):
+def assert_same(found, expected, where="", tolerance=3e-6):
     """Compare two snapshots; values may differ by the order of sums only."""
     __tracebackhide__ = True
     if isinstance(expected, np.ndarray):
         assert found.shape == expected.shape and found.dtype == expected.dtype, where
-        np.testing.assert_allclose(found, expected, rtol, atol, err_msg=where)
+        atol = 0 if tolerance == 0 else tolerance * np.abs(expected).max(initial=1e-30)
+        np.testing.assert_allclose(found, expected, tolerance, atol, err_msg=where)
     elif isinstance(expected, dict):
         assert list(found) == list(expected), where
         for key in expected:
-            assert_same(found[key], expected[key], f"{where}.{key}", rtol, atol)
+            assert_same(found[key], expected[key], f"{where}.{key}", tolerance)
     elif isinstance(expected, list):
         assert len(found) == len(expected), where
         for k, (a, b) in enumerate(zip(found, expected, strict=True)):
-            assert_same(a, b, f"{where}[{k}]", rtol, atol)
+            assert_same(a, b, f"{where}[{k}]", tolerance)
     else:
         assert type(found) is type(expected) and found == expected, f"{where}: {found}, {expected}"
 
