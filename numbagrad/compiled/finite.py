@@ -121,7 +121,7 @@ def guarded(program: Program, only_nan: bool) -> Program:
     items: list[Instruction] = []
     extra: list[Buffer] = []
     number = itertools.count()
-    shapes = _shapes(program)
+    shapes = program.shapes()
 
     def flags(count: int) -> Buffer:
         extra.append(Buffer("work", np.dtype(np.int64), count, f"bad{next(number)}"))
@@ -189,23 +189,6 @@ def _layout(view: View) -> View:
     """``view`` without dims that repeat or stand still."""
     kept = [(n, s) for n, s in zip(view.shape, view.strides, strict=True) if n != 1 and s != 0]
     return View(tuple(n for n, _ in kept), tuple(s for _, s in kept), view.offset)
-
-
-def _shapes(program: Program) -> dict[Buffer, tuple[int, ...]]:
-    """The shape in which people know each buffer: of its views, which kernels often flatten, the
-    first with the most dims of more than one element."""
-    found: dict[Buffer, tuple[int, ...]] = {}
-    for i in program.instructions:
-        for o in (*i.ins, *i.outs):
-            view, b = o.view, o.buffer
-            if view.contiguous and view.size == b.size and b.kind != "state":
-                if b not in found or _dims(view.shape) > _dims(found[b]):
-                    found[b] = view.shape
-    return {b: found.get(b, b.shape) for b in program.buffers}
-
-
-def _dims(shape: tuple[int, ...]) -> int:
-    return sum(n > 1 for n in shape)
 
 
 def _failure(

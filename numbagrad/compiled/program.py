@@ -359,12 +359,28 @@ class Program:
     buffers: tuple[Buffer, ...]
     final: dict[Buffer, Value] = field(default_factory=dict)
 
+    def shapes(self) -> dict[Buffer, tuple[int, ...]]:
+        """The shape in which people know each buffer: of its views, which kernels often flatten,
+        the first with the most dims of more than one element."""
+        found: dict[Buffer, tuple[int, ...]] = {}
+
+        def dims(shape: tuple[int, ...]) -> int:
+            return sum(n > 1 for n in shape)
+
+        for i in self.instructions:
+            for o in (*i.ins, *i.outs):
+                view, b = o.view, o.buffer
+                if view.contiguous and view.size == b.size and b.kind != "state":
+                    if b not in found or dims(view.shape) > dims(found[b]):
+                        found[b] = view.shape
+        return {b: found.get(b, b.shape) for b in self.buffers}
+
     def __repr__(self) -> str:
-        lines = [f"program {self.name}:"]
+        lines, shapes = [f"program {self.name}:"], self.shapes()
         for kind in KINDS:
             held = [b for b in self.buffers if b.kind == kind and b.kind != "work"]
             if held:
-                told = [solid(f"{b.name}: {numba_name(b.dtype)} {_shape(b.shape)}") for b in held]
+                told = [solid(f"{b.name}: {numba_name(b.dtype)} {_shape(shapes[b])}") for b in held]
                 lines += wrapped(", ".join(told), f"  {kind} ", "      ")
         for i in self.instructions:
             lines += ["", *(f"  {line}" for line in repr(i).splitlines())]

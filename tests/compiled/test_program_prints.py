@@ -17,7 +17,7 @@ def test_a_program_prints_what_it_does_and_where_it_is_from():
     line = scaled._function.__code__.co_firstlineno + 2
     assert text.splitlines() == [
         "program scaled:",
-        "  input a0: float32 (6), a1: float32 (2)",
+        "  input a0: float32 (3, 2), a1: float32 (2)",
         "  fresh result: float32 (2)",
         "",
         f"  # exp, mul, sum at test_program_prints.py:{line}",
