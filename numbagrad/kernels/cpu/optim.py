@@ -132,7 +132,7 @@ def adam(
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
             count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
             step_size = one(lr / (1 - beta1 ** np.float64(count)))
-            root_scale = one(math.sqrt(1 - beta2 ** np.float64(count)))
+            root_scale = one(1 / math.sqrt(1 - beta2 ** np.float64(count)))  # a division less
             for i in range(begin, end):
                 x = load_at(p, i, like) * kept
                 d = direction * load_at(g, i, like)
@@ -146,7 +146,7 @@ def adam(
                     largest = load_at(w, i, like)
                     second = largest if largest > second else second
                     store_at(w, i, second, like)
-                x -= step_size * first / (math.sqrt(second) / root_scale + epsilon)
+                x -= step_size * first / (math.sqrt(second) * root_scale + epsilon)
                 store_at(p, i, x, like)
 
 
