@@ -292,9 +292,9 @@ def _names(recording: Recording, leaves: list[Any]) -> dict[Memory, str]:
 
 def _shape_of(recording: Recording, memory: Memory) -> tuple[int, ...]:
     """The shape that fresh memory is allocated with."""
-    refs = [r.ref for r in recording.results if r.ref is not None]
-    refs += [r for r in recording.effect_refs.values() if isinstance(r, Ref)]
+    refs = [r for r in recording.effect_refs.values() if isinstance(r, Ref)]
     refs += list(recording.input_grads.values())
+    refs += [r.ref for r in recording.results if r.ref is not None]
     for ref in refs:
         whole = ref.memory is memory and ref.offset == 0
         if whole and int(np.prod(ref.shape, dtype=np.int64)) == memory.size and _dense(ref):
@@ -516,13 +516,46 @@ def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan
     """Write the returned value."""
     if plan is not None:
         plan.write(w, buffers)
-    texts = [_result_text(w, k, r, buffers) for k, r in enumerate(recording.results)]
+    results = recording.results
+    bases = _bases(recording)
+    named = {*bases.values(), *(r.value for r in results if r.kind == "same")}
+    texts = [""] * len(results)
+    for k in sorted(range(len(results)), key=lambda k: k not in named):
+        texts[k] = _result_text(w, k, recording, buffers, bases)
+        if k in named and texts[k] != f"r{k}":
+            w.after.append(f"r{k} = {texts[k]}")
+            texts[k] = f"r{k}"
     texts.reverse()
     w.after.append(f"return {_nested(w, recording.result_spec, texts)}")
 
 
-def _result_text(w: _Writer, k: int, r: Result, buffers: dict[Any, Buffer]) -> str:
+def _bases(recording: Recording) -> dict[Memory, int]:
+    """Of fresh memory that several results show, the result that the others are views of."""
+    found: dict[Memory, list[int]] = {}
+    for k, r in enumerate(recording.results):
+        if r.kind == "tensor" and r.ref is not None:
+            found.setdefault(r.ref.memory, []).append(k)
+    bases = {}
+    for memory, members in found.items():
+        whole = [k for k in members if _is_whole(recording, recording.results[k].ref)]
+        tracked = [k for k in whole if isinstance(recording.results[k].edge, int)]
+        if len(members) > 1 and whole:
+            bases[memory] = (tracked or whole)[0]
+    return bases
+
+
+def _is_whole(recording: Recording, ref: Any) -> bool:
+    """Whether a result is just the array that is allocated for it."""
+    return ref.offset == 0 and ref.shape == _shape_of(recording, ref.memory) and _dense(ref)
+
+
+def _result_text(
+    w: _Writer, k: int, recording: Recording, buffers: dict[Any, Buffer], bases: dict[Memory, int]
+) -> str:
     """One leaf of the result as an expression."""
+    r: Result = recording.results[k]
+    if r.kind == "same":
+        return f"r{r.value}"
     if r.kind == "value":
         return w.name("value", r.value)
     if r.kind == "leaf":
@@ -537,12 +570,18 @@ def _result_text(w: _Writer, k: int, r: Result, buffers: dict[Any, Buffer]) -> s
     assert r.ref is not None
     if r.kind == "tensor":
         b = buffers[r.ref.memory]
-        size = int(np.prod(r.ref.shape, dtype=np.int64))
-        whole = r.ref.offset == 0 and size == b.size and _dense(r.ref)
+        layout = f"{r.ref.shape}, {r.ref.strides}, {r.ref.offset}"
+        base = bases.get(r.ref.memory, k)
         text = f"wrap(o_{b.name}, {w.name('dtype', r.dtype)})"
-        if not whole:
-            text = f"part({text}, {r.ref.shape}, {r.ref.strides}, {r.ref.offset})"
+        if base != k:
+            tracked = isinstance(r.edge, int) and isinstance(recording.results[base].edge, int)
+            text = f"part(r{base}, {layout}, {tracked})"
             w.names["part"] = outside.part
+            if tracked:
+                return text
+        elif not _is_whole(recording, r.ref):
+            text = f"alone({text}, {layout})"
+            w.names["alone"] = outside.alone
     elif r.kind == "copy":
         ref = r.ref
         array = ref.memory.array
@@ -552,11 +591,21 @@ def _result_text(w: _Writer, k: int, r: Result, buffers: dict[Any, Buffer]) -> s
         leaf = r.ref.memory.position
         source = f"a{leaf}" if r.ref.memory.kind == "input" else None
         w.names["part"] = outside.part
-        offset = r.ref.offset
         if source is None:
             owner = wrap(r.ref.memory.array, r.dtype)
-            source = w.name("tensor", owner)
-        text = f"part({source}, {r.ref.shape}, {r.ref.strides}, {offset})"
+            for found in recording.owners.get(r.ref.memory, []):
+                whole = found.tensor._array.size == r.ref.memory.size
+                if whole and found.tensor._array.flags.c_contiguous:
+                    owner = found.tensor
+            source = w.name("t", owner)
+        tracked = isinstance(r.edge, int)
+        text = f"part({source}, {r.ref.shape}, {r.ref.strides}, {r.ref.offset}, {tracked})"
+        w.after.append(f"r{k} = {text}")
+        text = f"r{k}"
+        if tracked:
+            w.after.append(f"if r{k}._edge is None:")
+            w.after.append(f"    r{k}._edge = output_edge(node, {r.edge})")
+            return text
     if r.edge is None:
         return text
     w.names[f"result_{k}"] = None

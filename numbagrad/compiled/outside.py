@@ -218,14 +218,21 @@ def refs(event: Any) -> list[Ref]:
     return list(refs_of(event)) if hasattr(event, "args") else [event.flag]
 
 
-def part(tensor: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
-    """A view of ``tensor``, sharing its memory and version."""
-    from ..kernels.machine import view
+def part(tensor: Any, shape: tuple, strides: tuple, offset: int, tracked: bool) -> Tensor:
+    """A view of ``tensor``, on the tape if ``tracked``; where the tape cannot follow it, alone."""
+    if tracked and not tensor._flat:
+        out = alone(tensor, shape, strides, offset)
+        out._counter = tensor._version_counter()
+        return out
+    source = tensor if tracked or tensor._edge is None else tensor.detach()
+    found: Tensor = source.as_strided(shape, strides, source.storage_offset() + offset)
+    return found
 
-    out = wrap(view(tensor._array, shape, strides, offset), tensor._dtype)
+
+def alone(tensor: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+    """A tensor on part of the memory of ``tensor``, which nobody else has."""
+    out = wrap(machine.view(tensor._array, shape, strides, offset), tensor._dtype)
     out._flat = bool(out._array.flags.c_contiguous)
-    out._counter = tensor._version_counter()
-    out._base = tensor if tensor._base is None else tensor._base
     return out
 
 

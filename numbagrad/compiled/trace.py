@@ -56,8 +56,8 @@ class Result:
 
     kind: "tensor" (fresh memory ``ref``), "leaf" (argument ``value`` itself), "grad" or "old grad"
     (the gradient, after or before the call, of ``value``: a tensor or the number of an argument),
-    "view" (of argument or state memory ``ref``), "float" (the text of an expression) or "value"
-    (the same each time).
+    "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
+    result ``value``) or "value" (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
     """
 
@@ -139,6 +139,11 @@ def _run(
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves)
     del returned
+    if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
+        raise RecordingError(
+            "in-place: a compiled function changed the history of one of its arguments. Change a "
+            "clone of it, or pass detach() of it."
+        )
     seen = frozenset(recorder.grads_read)
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
     effects = effects_since(before)
@@ -162,6 +167,10 @@ def _run(
     split = len(recorder.events)
     graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
     results = [_result(t, recorder, stand_ins, known, grad_of, graph) for t in result_leaves]
+    first: dict[int, int] = {}
+    for k, t in enumerate(result_leaves):
+        if isinstance(t, Tensor) and first.setdefault(id(t), k) != k:
+            results[k] = Result("same", first[id(t)])
     roots = roots_of(before)
     owners = {
         memory: _owners(array, roots.get(id(array), []))
