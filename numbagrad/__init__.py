@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any as _Any
+
 from . import autograd, errors, kernels
 from . import tape as _tape
 from .autograd import (
@@ -85,7 +87,7 @@ from .io import load, save  # noqa: E402
 _tape.register_files()
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> _Any:
     """``compile``, whose package is imported when it is first asked for."""
     if name == "compile":
         from .compiled import compile as found
