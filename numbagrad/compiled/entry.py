@@ -227,28 +227,34 @@ def _renewals(
 ) -> list[str]:
     """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
 
-    def renewed() -> None:
+    def renewed() -> list[tuple[Tensor, Any]]:
+        others = [(s.tensor, s.tensor._grad) for s in slots if s.tensor._grad is not s.grad[0]]
         for slot in slots:
             slot.renew()
+        return others
+
+    def put_back(others: list[tuple[Tensor, Any]]) -> None:
+        for tensor, grad in others:
+            tensor._grad = grad
 
     def failed(status: int) -> None:
         for slot in slots:
             slot.tensor._grad = None
         bound.fail(status)
 
-    w.names |= {"renewed": renewed, "failed": failed}
+    w.names |= {"renewed": renewed, "failed": failed, "put_back": put_back}
     if not slots:
-        return []
+        return ["others = ()"]
     tests = [f"{w.name('t', s.tensor)}._grad is not {w.name('holder', s.grad)}[0]" for s in slots]
     shapes = [
         f"a{k}._array.shape != {leaf._array.shape}"
         for k, leaf in enumerate(leaves)
         if isinstance(leaf, Tensor)
     ]
-    lines = [f"if {' or '.join(tests)}:"]
+    lines = ["others = ()", f"if {' or '.join(tests)}:"]
     if shapes:
         lines += [f"    if {' or '.join(shapes)}:", "        return MISS"]
-    return [*lines, "    renewed()"]
+    return [*lines, "    others = renewed()"]
 
 
 def _fresh(recording: Recording, plan: Any) -> dict[Memory, str]:
@@ -653,6 +659,7 @@ def _compile_call(w: _Writer, count: int, renewals: list[str]) -> Callable[[tupl
         "            renewed()",
         "            return call(leaves)",
         f"        if status == {OTHER_SHAPE} or status == {OVERLAP}:",
+        "            put_back(others)",
         "            return MISS",
         "        failed(status)",
     ]
