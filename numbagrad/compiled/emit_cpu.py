@@ -43,6 +43,7 @@ from .program import (
     View,
     label,
 )
+from .rows import groups
 
 DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
 """What the function returns: the number of a failed check is added to FIRST_CHECK."""
@@ -187,7 +188,8 @@ class Emitter:
         self.simd: dict[str, None] = {}
         self.types: dict[str, None] = {}
         self.intrinsics: dict[str, None] = {"pointer": None}
-        self.offsets, self.work = assign(program)
+        self.groups = groups(program, shared_out)
+        self.offsets, self.work = assign(self.groups)
         self.scratch = 0
         self.loops = 0
         self.effort = 0  # multiplications and loop iterations, about
@@ -272,6 +274,23 @@ class Emitter:
 
     # -- instructions ----------------------------------------------------------------------------
 
+    def group(self, group: Sequence[Instruction]) -> None:
+        """Write one instruction, or several loops inside of one loop over rows."""
+        if len(group) == 1:
+            self.instruction(group[0])
+            return
+        loops = [i for i in group if isinstance(i, Loop)]
+        rows = self.number(loops[0].space[0])
+        self.lines.append(f"# {len(loops)} loops, row by row:")
+        self.lines.append(f"for i0 in range({rows}):")
+        for loop in loops:
+            inner = collapsed(loop, outer=1)
+            self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
+            outer, self.lines = self.lines, []
+            self.comment(loop)
+            self.lines += LoopText(self, inner, False).lines(outer=1)
+            self.lines = outer + [f"    {line}" for line in self.lines]
+
     def instruction(self, i: Instruction) -> None:
         """Write one instruction."""
         if isinstance(i, Loop):
@@ -313,7 +332,7 @@ class Emitter:
         if 0 in loop.space:
             return
         self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
-        if loop.space and threads() > 1 and effort(loop) >= WORTH_THREADS:
+        if shared_out(loop):
             self.part(loop)
         else:
             self.lines += LoopText(self, loop, False).lines()
@@ -688,9 +707,14 @@ def emit(
     emitter = Emitter(program, persistent)
     for argument in arguments:
         emitter.argument(argument)
-    for i in program.instructions:
-        emitter.instruction(i)
+    for group in emitter.groups:
+        emitter.group(group)
     return emitter.finish()
+
+
+def shared_out(loop: Loop) -> bool:
+    """Whether a loop gets threads."""
+    return bool(loop.space) and threads() > 1 and effort(loop) >= WORTH_THREADS
 
 
 def transposed(x: Operand) -> Operand:

@@ -50,8 +50,8 @@ class LoopText:
         self.sums = 0
         self.chunks = min(loop.space[0], CHUNKS) if shared else 1
 
-    def lines(self) -> list[str]:
-        """The text."""
+    def lines(self, outer: int = 0) -> list[str]:
+        """The text, without the loops over the first ``outer`` dims."""
         loop, e = self.loop, self.e
         k = self.number
         pieces = self.pieces()
@@ -79,7 +79,7 @@ class LoopText:
             else:
                 self.summed(o, store, names[store.line])
         e.scratch = max(e.scratch, self.scratch)
-        return [*self.first, *self.nest(), *self.last]
+        return [*self.first, *self.nest(outer), *self.last]
 
     def pieces(self) -> dict[Buffer, str]:
         """Which buffers of this loop share memory, in the words of ``load_apart``."""
@@ -91,14 +91,14 @@ class LoopText:
         count = len(groups)
         return {b: f"{self.number}.{k}.{count}" for k, group in enumerate(groups) for b in group}
 
-    def nest(self) -> list[str]:
-        """The loops."""
+    def nest(self, outer: int) -> list[str]:
+        """The loops from dim ``outer`` on."""
         lines: list[str] = []
         indent = ""
         if self.shared:
             lines.append(f"for c in prange({self.e.number(self.chunks)}):")
             indent = "    "
-        for d in range(self.dims):
+        for d in range(outer, self.dims):
             lines += [indent + line for line in self.before[d]]
             size = self.e.number(self.loop.space[d])
             span = size
@@ -109,7 +109,7 @@ class LoopText:
             indent += "    "
         inside = [*self.before[self.dims], *self.body, *self.after[self.dims]]
         lines += [indent + line for line in inside]
-        for d in reversed(range(self.dims)):
+        for d in reversed(range(outer, self.dims)):
             indent = indent[4:]
             lines += [indent + line for line in self.after[d]]
         return lines

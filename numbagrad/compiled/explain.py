@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.expr import FUNCTIONS, Expr, topological
+from .emit_cpu import shared_out
 from .memory import assign, rounded
 from .program import Call, Gemm, Instruction, Loop, Operand, Program, kernel_name, label
 from .rates import Rates, cache_bytes, rates
 from .record import Launch
+from .rows import groups
 
 CHEAP = frozenset("abs floor ceil trunc rint sign max min copysign isnan isinf isfinite".split())
 FUNCTION_FLOPS = 20
@@ -136,7 +138,7 @@ def explanation(
 ) -> Explanation:
     """Explain ``program``."""
     speed = rates()
-    _, work = assign(program)
+    _, work = assign(groups(program, shared_out))
     held = sum(b.nbytes for b in program.buffers if b.kind != "work") + work
     near = held <= cache_bytes()
     rows = [_row(i, speed, near) for i in program.instructions if isinstance(i, (Loop, Gemm, Call))]

@@ -271,14 +271,17 @@ def in_memory_order(loop: Loop) -> list[int]:
     return sorted(dims, key=lambda d: -abs(guides[0].view.strides[d]))
 
 
-def collapsed(loop: Loop) -> Loop:
-    """``loop`` over as few dims as its operands allow."""
+def collapsed(loop: Loop, outer: int = 0) -> Loop:
+    """``loop`` over as few dims as its operands allow; the first ``outer`` stay as they are."""
     operands = (*loop.ins, *loop.outs)
     dims: list[list[int]] = []
-    for d in in_memory_order(loop):
+    order = in_memory_order(loop)
+    for d in [*range(outer), *(d for d in order if d >= outer)]:
         size = loop.space[d]
         steps = [o.view.strides[d] for o in operands]
-        if dims and all(p == s * size for p, s in zip(dims[-1][1:], steps, strict=True)):
+        if len(dims) > outer and all(
+            p == s * size for p, s in zip(dims[-1][1:], steps, strict=True)
+        ):
             dims[-1] = [dims[-1][0] * size, *steps]
         else:
             dims.append([size, *steps])

@@ -391,7 +391,7 @@ def with_losses_merged(events: list[Any]) -> list[Any]:
         if getattr(event, "kernel", None) is not loss.cross_entropy:
             continue
         out, losses, lse, scale, bad, *rest = event.args
-        x, target, weight, weighted, ignore, smoothing, reduction = rest
+        x, target, _, weighted, _, smoothing, reduction = rest
         if weighted or smoothing or reduction == loss.NONE or 0 in x.shape:
             continue
         for j in range(k + 1, len(events)):

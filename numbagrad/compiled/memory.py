@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from .program import Buffer, Loop, Program
+from .program import Buffer, Instruction, Loop
 
 ALIGN = 64
 
 
-def assign(program: Program) -> tuple[dict[Buffer, int], int]:
-    """Byte offsets of the work buffers of ``program``, and how many bytes they need together."""
-    first, last = lifetimes(program)
+def assign(groups: Sequence[Sequence[Instruction]]) -> tuple[dict[Buffer, int], int]:
+    """Byte offsets of the work buffers, and how many bytes they need together.
+
+    groups: instructions in order; those of one group run at the same time.
+    """
+    first, last = lifetimes(groups)
     offsets: dict[Buffer, int] = {}
     living: dict[Buffer, tuple[int, int]] = {}  # offset and bytes
     total = 0
-    for at, i in enumerate(program.instructions):
-        starting = [b for b in dict.fromkeys(o.buffer for o in i.outs) if first.get(b) == at]
+    for at, group in enumerate(groups):
+        outs = dict.fromkeys(o.buffer for i in group for o in i.outs)
+        starting = [b for b in outs if first.get(b) == at]
         ending = {b for b in living if last[b] == at}
         for b in starting:
-            heir = _inherited(i, b, ending) if isinstance(i, Loop) else None
+            only = group[0] if len(group) == 1 else None
+            heir = _inherited(only, b, ending) if isinstance(only, Loop) else None
             if heir is not None:
                 place = living.pop(heir)
                 ending.discard(heir)
@@ -40,12 +45,15 @@ def rounded(nbytes: int) -> int:
     return -(-max(nbytes, 1) // ALIGN) * ALIGN
 
 
-def lifetimes(program: Program) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
-    """Of each work buffer the first and the last instruction that touches it."""
+def lifetimes(
+    groups: Sequence[Sequence[Instruction]],
+) -> tuple[dict[Buffer, int], dict[Buffer, int]]:
+    """Of each work buffer the first and the last group that touches it."""
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
-    for at, i in enumerate(program.instructions):
-        for b in [o.buffer for o in i.outs] + [v.buffer for v in i.used]:
+    for at, group in enumerate(groups):
+        values = [o.value for i in group for o in i.outs]
+        for b in [v.buffer for v in [*values, *(v for i in group for v in i.used)]]:
             if b.kind == "work":
                 first.setdefault(b, at)
                 last[b] = at

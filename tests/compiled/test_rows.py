@@ -1,0 +1,47 @@
+"""Loops that share a loop over rows: what is written with means and sums by hand."""
+
+import numpy as np
+
+import numbagrad as ng
+
+
+def normalised(x, weight, bias):
+    mean = x.mean(-1, keepdim=True)
+    variance = ((x - mean) ** 2).mean(-1, keepdim=True)
+    return (x - mean) / (variance + 1e-5).sqrt() * weight + bias
+
+
+def with_gradients(x, weight, bias):
+    y = normalised(x, weight, bias)
+    return [y, *ng.autograd.grad((y * y * y).sum(), [x, weight, bias])]
+
+
+def test_layer_norm_by_hand_runs_row_by_row():
+    ng.manual_seed(0)
+    given = [ng.randn(*shape, requires_grad=True) for shape in ((24, 40), (40,), (40,))]
+    compiled = ng.compile(with_gradients)
+    for mine, plain in zip(compiled(*given), with_gradients(*given), strict=True):
+        largest = plain.abs().max().item()
+        np.testing.assert_allclose(mine.detach(), plain.detach(), atol=1e-6 * largest, rtol=0)
+    assert compiled.source.count("row by row") == 2
+
+
+def test_memory_of_a_row_group_is_not_reused_inside_of_it():
+    def step(x):
+        total = x.sum(1, keepdim=True)
+        shifted = x / total
+        again = shifted.sum(1, keepdim=True)
+        return shifted * again + total
+
+    x = ng.rand(30, 50, dtype=ng.float64) + 1
+    np.testing.assert_allclose(ng.compile(step)(x), step(x), rtol=1e-13)
+
+
+def test_a_sum_over_rows_is_not_taken_row_by_row():
+    def step(x):
+        return x - x.mean(0)
+
+    x = ng.randn(30, 50)
+    compiled = ng.compile(step)
+    np.testing.assert_allclose(compiled(x), step(x), atol=1e-6)
+    assert "row by row" not in compiled.source
