@@ -52,6 +52,7 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Start the stream of ``seed``, an int of 64 bits; returns the generator."""
+        machine.outside("manual_seed")
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise ShapeError(
@@ -79,6 +80,7 @@ class Generator:
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Go to a position that ``get_state`` returned."""
+        machine.outside("set_rng_state")
         if not isinstance(new_state, Tensor) or new_state.dtype is not dtypes.uint8:
             raise DTypeError("set_state: RNG state must be a uint8 tensor made by get_state.")
         if new_state.shape != (16,):

@@ -15,6 +15,7 @@ import numpy as np
 from . import devices, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
+from .kernels import machine
 from .kernels.machine import reading
 from .tape import (
     AccumulateGrad,
@@ -347,6 +348,8 @@ class Tensor:
             raise TypeError(f"data: expected a Tensor, got {type(value).__name__}.")
         if self._edge is not None and not value._dtype.is_floating_point:
             raise DTypeError(f"data: {value._dtype} cannot replace a tensor that requires grad.")
+        if machine.recording and machine.recorder.current is not None:
+            machine.recorder.current.touched.add(id(self))
         self._share(value)
 
     def detach(self) -> Tensor:

@@ -26,6 +26,7 @@ from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
 from .lower import lower
 from .passes import optimise
+from .places import Place, same
 from .program import Buffer, Program
 from .record import Memory, Ref
 from .trace import Recording, Result, name_tensors
@@ -83,14 +84,14 @@ def make_entry(
     leaves: list[Any],
     bound: frozenset[int],
     shared: Shared,
-    function: Callable[..., Any],
+    places: list[Place],
     looked_for: str = "",
     tied: bool = False,
 ) -> Entry:
     """Compile ``recording``; ``leaves`` are the arguments it was made with.
 
-    looked_for: "nan" or "inf" to stop at the first bad value. tied: let gradients that are read be
-    these tensors, not whichever are there at a call.
+    places: Python values that it may depend on. looked_for: "nan" or "inf" to stop at the first
+    bad value. tied: let gradients that are read be these tensors, not those there at a call.
     """
     passes = checked_passes(looked_for) if looked_for else None
     plan = outside.plan(name, recording, shared, passes)
@@ -126,7 +127,7 @@ def make_entry(
         slot.used_by(made, b, number if again else -1)
         number += again
     w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
-    _state_guards(w, recording, function, {id(g) for _, g in recording.read_before})
+    _state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
     _gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
     slots = [slot for slot, again in lasting.values() if again]
@@ -357,18 +358,11 @@ def _check_arguments(
         else:
             name = w.name("value", leaf)
             w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
-            w.names["same"] = _same
+            w.names["same"] = same
     return arguments
 
 
-def _same(x: Any, y: Any) -> bool:
-    """Whether two arguments that are not tensors mean the same recording."""
-    return type(x) is type(y) and type(x) in (int, bool, str, bytes, float, type(None)) and x == y
-
-
-def _state_guards(
-    w: _Writer, recording: Recording, function: Callable[..., Any], skip: set[int]
-) -> None:
+def _state_guards(w: _Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
     """Guards for what the recording has found in tensors and Python."""
     w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
     if grad_mode.anomaly is None:
@@ -394,31 +388,11 @@ def _state_guards(
     w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
     for read, value in recording.recorder.reads:
         w.guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
-    for place, value in _python_values(function):
-        w.guards.append(
-            place.format(w.name("place", value[0])) + f" is not {w.name('v', value[1])}"
-        )
-
-
-def _python_values(function: Callable[..., Any]) -> list[tuple[str, tuple[Any, Any]]]:
-    """Closure cells and globals that ``function`` itself reads, with what they hold now."""
-    target = getattr(function, "__func__", function)
-    code = getattr(target, "__code__", None)
-    if code is None:
-        return []
-    found: list[tuple[str, tuple[Any, Any]]] = []
-    for cell in target.__closure__ or ():
-        try:
-            found.append(("{}.cell_contents", (cell, cell.cell_contents)))
-        except ValueError:
-            continue
-    for name in code.co_names:
-        if name in target.__globals__:
-            value = target.__globals__[name]
-            plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-            if plain or type(value).__module__.partition(".")[0] == __name__.partition(".")[0]:
-                found.append((f"{{}}[{name!r}]", (target.__globals__, value)))
-    return found
+    for p in places:
+        if not p.told:
+            now, then = p.text.format(w.name("place", p.holder)), w.name("v", p.value)
+            w.guards.append(f"{now} is not {then} and not same({now}, {then})")
+            w.names["same"] = same
 
 
 # -- what a call does ------------------------------------------------------------------------------
@@ -528,9 +502,13 @@ def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan
     texts = [""] * len(results)
     for k in sorted(range(len(results)), key=lambda k: k not in named):
         texts[k] = _result_text(w, k, recording, buffers, bases)
-        if k in named and texts[k] != f"r{k}":
+        view = results[k].kind == "view" or texts[k].startswith("part")
+        moved = 0 if view else results[k].version
+        if (k in named or moved) and texts[k] != f"r{k}":
             w.after.append(f"r{k} = {texts[k]}")
             texts[k] = f"r{k}"
+        if moved:
+            w.after.append(f"r{k}._version_counter().value = {moved}")
     texts.reverse()
     w.after.append(f"return {_nested(w, recording.result_spec, texts)}")
 

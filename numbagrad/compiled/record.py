@@ -31,7 +31,8 @@ from ..tape import (
 )
 from ..tensor import Tensor
 
-_recording_alone = threading.RLock()
+recording_alone = threading.RLock()
+"""Held while a step is recorded: one thread at a time."""
 
 # What NumPy may do with a traced array: make views of it.
 _VIEWS = frozenset(
@@ -179,6 +180,8 @@ class Recorder:
         self.before: frozenset[int] = frozenset()  # ids of arrays that lived before
         self.grads_read: set[int] = set()  # ids of tensors whose ``.grad`` was looked at first
         self.grads_written: set[int] = set()  # ids of tensors whose ``.grad`` was set first
+        self.grads_set: set[int] = set()  # ids of tensors whose ``.grad`` was set
+        self.touched: set[int] = set()  # ids of tensors whose ``.data`` was set
 
     # -- the verbs -------------------------------------------------------------------------------
 
@@ -286,6 +289,10 @@ class Recorder:
         self.newborn[id(_whole(tensor._array))] = Before.of(tensor)
         self.adopted.append(undo)
 
+    def undo(self, function: Callable[[], None]) -> None:
+        """Call ``function`` if the recording fails."""
+        self.adopted.append(function)
+
     def reading(self, name: str, array: np.ndarray) -> None:
         """Refuse to show values, unless they are constants made from Python values."""
         root = _whole(array)
@@ -318,8 +325,10 @@ class _WatchedGrad:
 
     def __set__(self, tensor: Any, grad: Any) -> None:
         recorder = machine.recorder.current
-        if recorder is not None and id(tensor) not in recorder.grads_read:
-            recorder.grads_written.add(id(tensor))
+        if recorder is not None:
+            recorder.grads_set.add(id(tensor))
+            if id(tensor) not in recorder.grads_read:
+                recorder.grads_written.add(id(tensor))
         tensor.__dict__["_grad"] = grad
 
 
@@ -331,6 +340,14 @@ def watching_grads() -> Iterator[None]:
         yield
     finally:
         Tensor._grad = None
+
+
+def refuse_requires_grad() -> NoReturn:
+    """Raise because a tensor from outside was made to need a gradient, or not to."""
+    raise RecordingError(
+        "requires_grad_: not possible inside a compiled function for a tensor that it did not "
+        "make: a compiled call would not do it. Change requires_grad before the call."
+    )
 
 
 # -- tensors before and after ----------------------------------------------------------------------
@@ -358,14 +375,24 @@ class Before:
         grad = t.__dict__.get("_grad")
         return Before(t, t._array, t._dtype, t._edge, grad, c, version, where, t._flat)
 
-    def restore(self) -> None:
-        """Make the tensor what it was."""
+    def concerns(self, recorder: Recorder) -> bool:
+        """Whether the recording has met the tensor's memory: other threads go on meanwhile."""
         t = self.tensor
+        met = type(t._array) is Traced or id(t) in recorder.touched
+        host = isinstance(self.array, np.ndarray)
+        return met or (host and recorder.known_memory(self.array) is not None)
+
+    def restore(self, recorder: Recorder) -> None:
+        """Make the tensor what it was, in what this recording has changed."""
+        t = self.tensor
+        if id(t) in recorder.grads_set:
+            t._grad = self.grad
+        if not self.concerns(recorder):
+            return
         for name, value in (
             ("_array", self.array),
             ("_dtype", self.dtype),
             ("_edge", self.edge),
-            ("_grad", self.grad),
             ("_flat", self.flat),
         ):
             if getattr(t, name) is not value:
@@ -395,14 +422,16 @@ class Effects:
     bumps: list[tuple[Tensor, int, Any]] = field(default_factory=list)  # versions, line
 
 
-def effects_since(before: list[Before]) -> Effects:
+def effects_since(before: list[Before], recorder: Recorder) -> Effects:
     """Compare living tensors with what they were."""
     found = Effects()
     for b in before:
         t = b.tensor
         grad = t.__dict__.get("_grad")
-        if grad is not b.grad:
+        if grad is not b.grad and id(t) in recorder.grads_set:
             found.grads.append((t, grad))
+        if not b.concerns(recorder):
+            continue
         if t._array is not b.array:
             found.arrays.append((t, t.data))
         counter = t._counter
@@ -413,13 +442,15 @@ def effects_since(before: list[Before]) -> Effects:
                 "in-place: a compiled function changed the history of a tensor that it did not "
                 "make and that is not a leaf. Change a clone, or pass detach() of it."
             )
+        if (t._edge is None) != (b.edge is None):
+            refuse_requires_grad()
     return found
 
 
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread; nobody looks for NaN meanwhile."""
-    with _recording_alone, standing_behind(recorder), watching_grads():
+    with recording_alone, standing_behind(recorder), watching_grads():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         try:
             yield

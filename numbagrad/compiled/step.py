@@ -22,6 +22,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .entry import MISS, Entry, Shared, make_entry
 from .explain import Explanation, explanation
+from .places import places_of
 from .program import Program
 from .trace import record
 from .tree import LEAF, flatten
@@ -139,17 +140,16 @@ class CompiledFunction:
         tied: bool = False,
     ) -> Entry:
         self._recordings += 1
-        recording = record(self._function, leaves, spec, bound)
+        places = places_of(self._function, leaves)
+        recording = record(self._function, leaves, spec, bound, places)
         state = {k for k in recording.looked_at if leaves[k]._grad is not None}
         if state:  # gradients of arguments are added to, or read
             bound |= state
-            recording = record(self._function, leaves, spec, bound)
+            recording = record(self._function, leaves, spec, bound, places)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
-        entry = make_entry(
-            name, recording, leaves, bound, self._shared, self._function, looked_for, tied
-        )
+        entry = make_entry(name, recording, leaves, bound, self._shared, places, looked_for, tied)
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)

@@ -25,6 +25,7 @@ from ..tape import (
     split_edge,
 )
 from ..tensor import Tensor, wrap
+from .places import Place, check_unchanged, put_back
 from .record import (
     Before,
     Effects,
@@ -35,7 +36,9 @@ from .record import (
     Traced,
     effects_since,
     living_tensors,
+    recording_alone,
     recording_with,
+    refuse_requires_grad,
     roots_of,
 )
 from .tree import flatten, rebuild
@@ -59,6 +62,7 @@ class Result:
     "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
     result ``value``) or "value" (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
+    version: how often it was changed in place.
     """
 
     kind: str
@@ -66,6 +70,7 @@ class Result:
     ref: Ref | None = None
     dtype: Any = None
     edge: Any = None
+    version: int = 0
 
 
 @dataclass
@@ -94,25 +99,38 @@ class Recording:
 
 
 def record(
-    function: Callable[..., Any], leaves: list[Any], spec: Any, bound: frozenset[int]
+    function: Callable[..., Any],
+    leaves: list[Any],
+    spec: Any,
+    bound: frozenset[int],
+    places: list[Place],
 ) -> Recording:
-    """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are)."""
+    """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are).
+
+    places: Python values that must stay what they are. Raises RecordingError if something that the
+    function does cannot be repeated by a compiled call; then nothing has changed.
+    """
     recorder = Recorder()
-    before = living_tensors()
-    recorder.before = frozenset(roots_of(before))
-    start = next_sequence()
-    with recording_with(recorder):
+    with recording_alone:
+        before = living_tensors()
+        recorder.before = frozenset(roots_of(before))
+        start = next_sequence()
         try:
-            found = _run(function, leaves, spec, bound, recorder, before, start)
+            with recording_with(recorder):
+                try:
+                    found = _run(function, leaves, spec, bound, recorder, before, start)
+                finally:
+                    for b in before:
+                        b.restore(recorder)
+            check_unchanged(places)
+            known = {id(b.tensor) for b in before}
+            effects = (*found.effects.grads, *found.effects.arrays)
+            _look_for_leaks(known | {id(t) for _, t in effects})
         except BaseException:
+            put_back(places)
             for undo in reversed(recorder.adopted):
                 undo()
             raise
-        finally:
-            for b in before:
-                b.restore()
-    known = {id(b.tensor) for b in before}
-    _look_for_leaks(known | {id(t) for _, t in (*found.effects.grads, *found.effects.arrays)})
     return found
 
 
@@ -146,7 +164,8 @@ def _run(
         )
     seen = frozenset(recorder.grads_read)
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
-    effects = effects_since(before)
+    effects = effects_since(before, recorder)
+    _check_requires_grad(leaves, stand_in)
     _put_in_order(effects, recorder)
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
     known = {id(b.tensor) for b in before}
@@ -187,6 +206,13 @@ def _run(
         recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
         grads, looked_at, none, some, read, split, graph.incoming, graph.edges, graph.outgoing,
     )  # fmt: skip
+
+
+def _check_requires_grad(leaves: list[Any], stand_in: dict[int, Tensor]) -> None:
+    """Raise if an argument was made to need a gradient, or not to."""
+    for k, t in stand_in.items():
+        if t.is_leaf and (t._edge is None) != (leaves[k]._edge is None):
+            refuse_requires_grad()
 
 
 def _grads_by_id(
@@ -362,7 +388,7 @@ def _result(
     edge = graph.numbers.get(id(value))
     if edge is None and value._edge is not None:
         edge = "leaf"
-    return Result(kind, None, ref, value._dtype, edge)
+    return Result(kind, None, ref, value._dtype, edge, value._version)
 
 
 def _look_for_leaks(allowed: set[int]) -> None:

@@ -166,11 +166,14 @@ class Optimizer:
     def states(self, params: list[Tensor]) -> list[ParamState]:
         """The state of each parameter, empty where it is new."""
         state = self._state
-        found = [state[param] for param in params]
         if machine.is_recording():
-            for each in (state, *found):
+            recorder = machine.recorder.current
+            for param in params:
+                if param not in state:
+                    recorder.undo(functools.partial(state.pop, param, None))
+            for each in (state, *[state[param] for param in params]):
                 each.recorded = True
-        return found
+        return [state[param] for param in params]
 
     # -- groups ----------------------------------------------------------------------------------
 
@@ -270,7 +273,8 @@ def new_state(
     recorder = machine.recorder
     held, recorder.current = recorder.current, None
     try:
-        state[name] = full(shape, value, dtype, param._device)
+        # Not told to recorded steps: none can rely on its absence, they would have made it.
+        dict.__setitem__(state, name, full(shape, value, dtype, param._device))
     finally:
         recorder.current = held
     if held is not None:

@@ -1,0 +1,212 @@
+"""Where a function finds Python values: closure cells, globals, attributes of objects.
+
+A recording holds for the values that it found there, so a call compares them, and a function that
+changes them cannot be recorded. Values in lists and dicts are not watched. Attributes of Modules
+announce their own changes (``machine.changed``). Start reading at ``places_of``.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import RecordingError
+from ..kernels import machine
+from ..tape import OUR_FILES
+from ..tensor import Tensor
+
+_MOST = 200  # objects or functions that are followed
+_PACKAGE = __name__.partition(".")[0]
+_FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Place:
+    """One value: ``text`` with ``holder`` for its braces is an expression for it.
+
+    told: whether its changes are announced, so that calls need not look.
+    """
+
+    text: str
+    holder: Any
+    name: str
+    value: Any
+    told: bool = False
+
+    def now(self) -> Any:
+        """What stands there now."""
+        if isinstance(self.holder, dict):
+            return self.holder.get(self.name, _ABSENT)
+        if isinstance(self.holder, types.CellType):
+            return self.holder.cell_contents
+        return getattr(self.holder, self.name, _ABSENT)
+
+    def restore(self) -> None:
+        """Put the value back."""
+        if isinstance(self.holder, dict):
+            self.holder[self.name] = self.value
+        elif isinstance(self.holder, types.CellType):
+            self.holder.cell_contents = self.value
+        else:
+            setattr(self.holder, self.name, self.value)
+
+
+def same(x: Any, y: Any) -> bool:
+    """Whether two Python values mean the same recording."""
+    if x is y:
+        return True
+    return type(x) is type(y) and type(x) in (int, bool, str, bytes, float, type(None)) and x == y
+
+
+def places_of(function: Callable[..., Any], arguments: list[Any]) -> list[Place]:
+    """The places that ``function``, and the functions and methods it names, may look at."""
+    finder = _Finder()
+    finder.value(function)
+    for argument in arguments:
+        finder.value(argument)
+    finder.follow_names()
+    return list(finder.places())
+
+
+def check_unchanged(places: list[Place]) -> None:
+    """Raise if the recorded function has changed a Python value, after putting them back."""
+    changed = [p for p in places if not same(p.now(), p.value)]
+    put_back(places)
+    if changed:
+        first = changed[0]
+        raise RecordingError(
+            f"compile: the compiled function changes the Python value {first.name!r}, which a "
+            f"compiled call would not do. Change it outside, or keep it in a tensor that is "
+            f"changed in place."
+        )
+
+
+def put_back(places: list[Place]) -> None:
+    """Make every place hold what it held before the recording."""
+    for place in places:
+        if place.now() is not place.value:
+            place.restore()
+            machine.changed()
+
+
+def _names_of(code: types.CodeType) -> set[str]:
+    """Names of globals and attributes in ``code`` and the functions inside it."""
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names_of(constant)
+    return names
+
+
+class _Finder:
+    """Collects functions and objects, by what they name, until nothing new is found."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.functions: dict[int, types.FunctionType] = {}
+        self.objects: dict[int, Any] = {}
+
+    def value(self, value: Any) -> None:
+        """Follow ``value`` if it is a function or an object of the user."""
+        if isinstance(value, types.MethodType):
+            self.value(value.__self__)
+            value = value.__func__
+        value = getattr(value, "_function", value) if _is_ours(type(value)) else value
+        if isinstance(value, types.MethodType):
+            self.value(value.__self__)
+            value = value.__func__
+        if isinstance(value, types.FunctionType):
+            if value.__code__.co_filename not in OUR_FILES and len(self.functions) < _MOST:
+                if id(value) not in self.functions:
+                    self.functions[id(value)] = value
+                    self.function(value)
+        elif _is_open(value) and len(self.objects) < _MOST:
+            self.objects.setdefault(id(value), value)
+
+    def function(self, function: types.FunctionType) -> None:
+        """Follow what ``function`` closes over, and its globals."""
+        names = _names_of(function.__code__)
+        self.names |= names
+        for cell in _filled(function):
+            self.value(cell.cell_contents)
+        for name in names & function.__globals__.keys():
+            self.value(function.__globals__[name])
+
+    def follow_names(self) -> None:
+        """Follow the attributes and methods of known objects whose names occur."""
+        size = -1
+        while size != len(self.functions) + len(self.objects) + len(self.names):
+            size = len(self.functions) + len(self.objects) + len(self.names)
+            for each in list(self.objects.values()):
+                self.value(getattr(type(each), "forward", None))
+                for name in list(self.names):
+                    if name in _own(each):
+                        self.value(_own(each)[name])
+                    elif not isinstance(each, (type, types.ModuleType)):
+                        self.value(getattr(type(each), name, None))
+
+    def places(self) -> Iterator[Place]:
+        """Every place found."""
+        for function in self.functions.values():
+            for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
+                yield Place("{}.cell_contents", cell, name, cell.cell_contents)
+            space = function.__globals__
+            for name in sorted(_names_of(function.__code__) & space.keys()):
+                if _counts(space[name]):
+                    yield Place(f"{{}}[{name!r}]", space, name, space[name])
+        for each in self.objects.values():
+            own = _own(each)
+            told = hasattr(type(each), "register_forward_hook")
+            for name in sorted(self.names & own.keys()):
+                if _counts(own[name]):
+                    if isinstance(own, dict) and not isinstance(each, types.ModuleType):
+                        yield Place(f"{{}}[{name!r}]", own, name, own[name], told)
+                    else:
+                        yield Place(f"{{}}.{name}", each, name, own[name])
+
+
+def _filled(function: types.FunctionType) -> list[types.CellType]:
+    """The closure cells of ``function`` that hold something."""
+    cells = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # an empty cell
+            _ = cell.cell_contents
+            cells.append(cell)
+    return cells
+
+
+def _own(each: Any) -> Any:
+    """The attributes of an object itself."""
+    return vars(each)
+
+
+def _root(kind: type | types.ModuleType) -> str:
+    name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
+    return name.partition(".")[0]
+
+
+def _is_ours(kind: type) -> bool:
+    return _root(kind) == _PACKAGE
+
+
+def _is_open(value: Any) -> bool:
+    """Whether ``value`` is an object, class or module of the user, with attributes."""
+    if isinstance(value, (types.ModuleType, type)):
+        return _root(value) not in _FOREIGN and _root(value) != "builtins"
+    if isinstance(value, Tensor) or not hasattr(value, "__dict__"):
+        return False
+    ours = _is_ours(type(value)) and not hasattr(type(value), "register_forward_hook")
+    return not ours and _root(type(value)) not in _FOREIGN - {_PACKAGE}
+
+
+def _counts(value: Any) -> bool:
+    """Whether a value that stands in some place can matter: data, and objects; not code."""
+    if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
+        return False
+    plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
+    return plain or _is_ours(type(value)) or _is_open(value)
