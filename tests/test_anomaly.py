@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.autograd.anomaly import Watcher
 from numbagrad.errors import GradError, NonFiniteError
 from numbagrad.kernels import machine
 
@@ -143,6 +145,15 @@ def test_a_training_step_runs_unharmed():
         watched = trained(3)
     for a, b in zip(plain, watched, strict=True):
         assert np.array_equal(a, b)
+
+
+def test_a_watcher_understands_all_that_recorders_are_told():
+    told = set()
+    for path in Path(ng.__file__).parent.rglob("*.py"):
+        if path.parent.name != "compiled":
+            told |= set(re.findall(r"\brecorder(?:\.current)?\.(\w+)", path.read_text()))
+    assert {"launch", "check"} <= told
+    assert told - {"current"} <= set(dir(Watcher(True)))
 
 
 def test_an_index_names_the_element():

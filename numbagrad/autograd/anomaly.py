@@ -30,6 +30,7 @@ class Watcher:
 
     def __init__(self, only_nan: bool):
         self.only_nan = only_nan
+        self.touched: set[int] = set()  # what a recorder is told and nobody here asks for
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
@@ -84,6 +85,9 @@ class Watcher:
 
     def adopt(self, tensor: Any, undo: Callable[[], None]) -> None:
         """Nothing: state is made for real."""
+
+    def undo(self, function: Callable[[], None]) -> None:
+        """Nothing: what an error leaves behind stays, as without a watcher."""
 
     def reading(self, name: str, array: np.ndarray) -> None:
         """Nothing: there are values to look at."""
