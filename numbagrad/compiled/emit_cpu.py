@@ -55,6 +55,9 @@ SMALL_PRODUCT, SHORT_SUMS = 1_000_000, 32
 """OpenBLAS does products of fewer multiplications without packing, which with short sums is faster:
 the gradient of a 256 by 784 weight over 32 rows takes 63 us in blocks of 32 and 81 at once."""
 
+SHARED_PRODUCT = 2 * matmul.GRAIN
+"""Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
+
 _MARK = re.compile("⟦(\\d+)⟧")
 
 
@@ -389,7 +392,7 @@ class Emitter:
             f"{self.at(y)}, {self.number(ldy)}, {int(i.accumulate)}, {self.at(out)}, "
             f"{self.number(ldout)}"
         )
-        if work >= matmul.GRAIN and threads() > 1:
+        if work >= SHARED_PRODUCT and threads() > 1:
             use = KernelUse(matmul.shared_gemm, (types.int64,) * 13, True)
             self.call_kernel(use, [str(out.dtype.itemsize), arguments])
             return
