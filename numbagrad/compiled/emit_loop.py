@@ -7,6 +7,7 @@ sums of its own that are added up in order: the result does not depend on the th
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from ..kernels.loops import COSTLY, Writer, cast
@@ -21,6 +22,9 @@ CHUNKS = 64
 WORTH_THREADS = 1 << 19
 """Iterations, those with a function such as exp counted eight times, from which a loop gets a
 compilation with threads of its own: 0.3 s once, to save 100 us each time."""
+
+
+_LITERAL = re.compile(r"\b(float32|float64|int64)\((-?[0-9][0-9.]*(?:e[-+]?[0-9]+)?)\)")
 
 
 def effort(loop: Loop) -> int:
@@ -124,13 +128,23 @@ class LoopText:
             }
             writer = Writer([line.expr], t == "int64", t, inputs, e.temporaries)
             e.temporaries += len(writer.lines)
-            self.body += writer.lines
+            self.body += [self.marked(text) for text in writer.lines]
             for op in writer.helpers:
                 e.helpers[op, t] = None
             e.simd.update(writer.simd)
             value = cast(writer.names[line.expr], line.expr.is_bool, e.type(line.dtype), t)
-            self.body.append(f"{names[line.name]} = {value}")
+            self.body.append(f"{names[line.name]} = {self.marked(value)}")
             kinds[line.name] = line.dtype
+
+    def marked(self, text: str) -> str:
+        """``text`` with markers for its numbers: 1 / n of a mean is another for another batch."""
+
+        def mark(m: re.Match[str]) -> str:
+            value = int(m[2]) if m[1] == "int64" else float(m[2])
+            fits = value not in (0, 1) and abs(value) < 1 << 53
+            return f"{m[1]}({self.e.number(value)})" if fits else m[0]
+
+        return _LITERAL.sub(mark, text)
 
     def summed(self, o: Operand, store: Store, value: str) -> None:
         """A sum over the dims where ``o`` has stride 0, in float64 or int64."""

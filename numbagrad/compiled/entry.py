@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..kernels import machine
 from ..tape import grad_mode, run_backward
 from ..tensor import Tensor, wrap
@@ -371,6 +372,8 @@ def _state_guards(w: _Writer, recording: Recording, places: list[Place], skip: s
         w.guards.append("grad_mode.anomaly is None")
         w.guards.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
     w.guards.append(f"machine.epoch != {machine.epoch}")
+    w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
+    w.names["dtypes"] = dtypes
     seen = set()
     for owners in recording.owners.values():
         for b in owners:

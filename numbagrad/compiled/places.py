@@ -144,6 +144,8 @@ class _Finder:
             size = len(self.functions) + len(self.objects) + len(self.names)
             for each in list(self.objects.values()):
                 self.value(getattr(type(each), "forward", None))
+                if not isinstance(each, (type, types.ModuleType)):
+                    self.value(type(each))
                 for name in list(self.names):
                     if name in _own(each):
                         self.value(_own(each)[name])

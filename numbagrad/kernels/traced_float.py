@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 __all__ = ["TracedFloat"]
 
 
@@ -58,6 +60,20 @@ class TracedFloat:
 
     def __repr__(self) -> str:
         return f"<{self.text} = {self.value}>"
+
+    def __str__(self) -> str:
+        return str(float(self))
+
+    def __format__(self, specification: str) -> str:
+        return format(float(self), specification)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(float(self), dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(float(self), name)
 
     def __hash__(self) -> int:
         return hash(float(self))
