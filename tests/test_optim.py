@@ -294,7 +294,10 @@ class Recorder:
     def depends(self, read, value):
         assert read() == value
 
-    def adopt(self, tensor, undo):
+    def undo(self, function):
+        assert callable(function)
+
+    def adopt(self, tensor, *undo):
         assert tensor._array.size
 
 

@@ -102,9 +102,9 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     parts, texts, kept = [], [], []
     for k, part in enumerate(template.parts):
         text, name = template.part_source(k, varying)
-        shared = store.compile_source(text, name, parallel=True)
-        kept.append(shared)
-        parts.append(address_of_compiled(shared, (table, *[types.float64] * part.floats)))
+        function = store.compile_source(text, name, parallel=part.threads)
+        kept.append(function)
+        parts.append(address_of_compiled(function, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)
     dispatcher = store.compile_source(text, name, nogil=template.heavy)

@@ -51,6 +51,9 @@ DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
 HEAVY = 4_000_000
 """Multiplications, about 100 us of them, from which a call lets go of the interpreter lock."""
 
+LONG, SECTION = 400, 120
+"""Lines from which a program is cut into several functions, and of each of those."""
+
 SMALL_PRODUCT, SHORT_SUMS = 1_000_000, 32
 """OpenBLAS does products of fewer multiplications without packing, which with short sums is faster:
 the gradient of a 256 by 784 weight over 32 rows takes 63 us in blocks of 32 and 81 at once."""
@@ -99,10 +102,15 @@ class KernelUse:
 
 @dataclass(frozen=True)
 class Part:
-    """The text of a loop that is shared out among threads, and how many floats it takes."""
+    """A function that the main one calls with the table and numbers of these types.
+
+    It is a loop that is shared out among threads, or one section of a long program, which returns
+    what the program is to return if that is not DONE.
+    """
 
     text: str
-    floats: int
+    kinds: tuple[Any, ...]
+    threads: bool
 
 
 @dataclass
@@ -349,21 +357,64 @@ class Emitter:
         x, y = self.offsets[a], self.offsets[b]
         return x < y + b.nbytes and y < x + a.nbytes
 
-    def part(self, loop: Loop) -> None:
-        """A function of its own, compiled with threads and called by its address."""
+    def set_aside(self) -> tuple[Any, ...]:
+        """Begin a function of its own; what ``resume`` needs."""
         outer = self.pointers, self.declared, self.lines, self.helpers, self.simd, self.intrinsics
         self.pointers, self.declared, self.lines = {}, [], []
         self.helpers, self.simd, self.intrinsics = {}, {}, {"pointer": None}
-        body = LoopText(self, loop, True).lines()
-        floats = [self.float_argument(s) for _, s in loop.scalars]
-        floats = list(dict.fromkeys(floats))
-        params = ["table", *floats]
-        text = self.function(params, ["work = table[0]", *self.declared, *body], "prange")
+        return outer
+
+    def resume(self, outer: tuple[Any, ...]) -> None:
+        """Go on with the function that was set aside."""
         self.pointers, self.declared, self.lines, self.helpers, self.simd, self.intrinsics = outer
-        self.parts.append(Part(text, len(floats)))
-        at = self.place(Entry("part", len(self.parts) - 1))
+
+    def part(self, loop: Loop) -> None:
+        """A function of its own, compiled with threads and called by its address."""
+        outer = self.set_aside()
+        self.lines = LoopText(self, loop, True).lines()
+        called = self.close_part(True)
+        self.resume(outer)
         self.use("call")
-        self.lines.append(f"call(table[{at}], {_tuple(params)})")
+        self.lines.append(f"call({called})")
+
+    def close_part(self, shared: bool) -> str:
+        """Make a part of what has been written; the arguments of its call."""
+        body = ["work = table[0]", *self.declared, *self.lines]
+        body += [] if shared else [f"return {DONE}"]
+        found = sorted(set(re.findall(r"\b(?:f_\d+|h\d+_\d+)\b", "\n".join(body))))
+        params = ["table", *found]
+        text = self.function(params, body, *(["prange"] if shared else []))
+        kinds = [types.float64 if n[0] == "f" else self.hyper_type(n) for n in found]
+        self.parts.append(Part(text, tuple(kinds), shared))
+        at = self.place(Entry("part", len(self.parts) - 1))
+        return f"table[{at}], {_tuple(params)}"
+
+    def hyper_type(self, name: str) -> Any:
+        """The type of a hyper-parameter ``h0_1``."""
+        k, j = name[1:].split("_")
+        return self.hyper[int(k)][1][int(j)]
+
+    def in_sections(self) -> None:
+        """Write the instructions of a long program as several functions.
+
+        Numba's time for one function grows with the square of its length: 1,200 lines took 12 s.
+        """
+        outer = self.set_aside()
+        calls = []
+        for k, group in enumerate(self.groups):
+            self.group(group)
+            if len(self.lines) >= SECTION or k == len(self.groups) - 1:
+                calls.append(self.close_part(False))
+                self.pointers, self.declared, self.lines = {}, [], []
+                self.helpers, self.simd, self.intrinsics = {}, {}, {"pointer": None}
+        self.resume(outer)
+        self.use("call_for")
+        for called in calls:
+            self.lines += [
+                f"status = call_for({called})",
+                f"if status != {DONE}:",
+                "    return status",
+            ]
 
     def float_argument(self, s: Scalar) -> str:
         """The local name of a number computed from float arguments."""
@@ -566,9 +617,10 @@ class Emitter:
         lines = []
         written = {o.buffer for i in self.program.instructions for o in i.outs}
         inputs = [a for a in self.arguments if a.buffer.kind == "input"]
-        lasting = [b for b in self.pointers if b.kind == "state" and b in written]
-        lasting += [b for b in self.persistent if b in self.pointers]
-        used = [b for b in self.pointers if b.kind == "state"]
+        bound = [b for b in self.places if isinstance(b, Buffer)]
+        lasting = [b for b in bound if b.kind == "state" and b in written]
+        lasting += [b for b in self.persistent if b in bound]
+        used = [b for b in bound if b.kind == "state"]
         if inputs and lasting:
             first = self.ranges(lasting)
             for a in inputs:
@@ -679,7 +731,7 @@ class Emitter:
             self.floats,
             self.checks,
             self.work + self.scratch,
-            self.effort > HEAVY or "call_python" in self.intrinsics,
+            self.effort > HEAVY or any(e.kind == "python" for e in self.table),
         )
 
 
@@ -710,9 +762,17 @@ def emit(
     emitter = Emitter(program, persistent)
     for argument in arguments:
         emitter.argument(argument)
-    for group in emitter.groups:
-        emitter.group(group)
+    if sum(map(_length, program.instructions)) > LONG:
+        emitter.in_sections()
+    else:
+        for group in emitter.groups:
+            emitter.group(group)
     return emitter.finish()
+
+
+def _length(i: Instruction) -> int:
+    """About how many lines of text an instruction becomes."""
+    return 8 + len(i.ins) + len(i.outs) + len(i.lines) if isinstance(i, Loop) else 3
 
 
 def shared_out(loop: Loop) -> bool:

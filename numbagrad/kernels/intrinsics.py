@@ -346,6 +346,24 @@ def _call(typing, address, arguments):
 
 
 @intrinsic
+def _call_for(typing, address, arguments):
+    """``call`` of a function that returns an int64; its result."""
+    given = tuple(types.unliteral(t) for t in arguments)
+
+    def generate(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        convention = context.call_conv
+        function_type = convention.get_function_type(types.int64, given)
+        callee = builder.inttoptr(args[0], function_type.as_pointer())
+        status, found = convention.call_function(builder, callee, types.int64, given, values)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return found
+
+    return types.int64(types.intp, types.Tuple(given)), generate
+
+
+@intrinsic
 def _call_python(typing, address, number):
     """Call the C function ``int(int64)`` at ``address``."""
 
@@ -381,13 +399,19 @@ def _larger(typing, x, y):
 
 if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debugging kernels
 
+    def _flat(array, i):
+        """The memory of ``array`` as one dimension, at least to element ``i``."""
+        if array.flags.c_contiguous:
+            return array if array.ndim == 1 else array.reshape(-1)
+        return np.lib.stride_tricks.as_strided(array, (int(i) + 1,), (array.itemsize,))
+
     def load(array, i):
-        """Element ``i`` of ``array`` in memory order."""
-        return array[i] if array.ndim == 1 else array.reshape(-1)[i]
+        """Element ``i`` of the memory from the first element of ``array`` on."""
+        return _flat(array, i)[i]
 
     def store(array, i, value):
-        """Write element ``i`` of ``array`` in memory order."""
-        (array if array.ndim == 1 else array.reshape(-1))[i] = value
+        """Write element ``i`` of the memory from the first element of ``array`` on."""
+        _flat(array, i)[i] = value
 
     def load_apart(array, i, scope):
         """``load``."""
@@ -452,6 +476,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """Call the Python function whose id stands for its address."""
         ctypes.cast(int(function), ctypes.py_object).value(*arguments)
 
+    def call_for(function, arguments):
+        """``call`` of a function that returns a number."""
+        return ctypes.cast(int(function), ctypes.py_object).value(*arguments)
+
     def call_python(function, number):
         """Call the C function at an address."""
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(int(function))(number)
@@ -468,7 +496,7 @@ else:
     load_at, store_at, agree = _load_at, _store_at, _agree
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
-    call, call_python, plus, larger = _call, _call_python, _plus, _larger
+    call, call_for, call_python, plus, larger = _call, _call_for, _call_python, _plus, _larger
 
 
 _WORD = np.empty(0, np.int64)

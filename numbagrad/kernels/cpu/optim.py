@@ -113,6 +113,7 @@ def adam(
     """
     one = like.dtype.type
     b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
+    tiny = one(1.2e-38 if like.itemsize == 4 else 2.3e-308)
     kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
     direction = one(sign)
     amsgrad = maxima.size > 0
@@ -140,6 +141,9 @@ def adam(
                     d += added * x
                 first = b1 * load_at(m, i, like) + c1 * d
                 second = b2 * load_at(v, i, like) + c2 * d * d
+                # The moments of a dead unit shrink to denormals, which take 20 times as long.
+                first = one(0) if abs(first) < tiny else first
+                second = one(0) if second < tiny else second
                 store_at(m, i, first, like)
                 store_at(v, i, second, like)
                 if amsgrad:
