@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ..kernels.loops import COSTLY, Writer, cast
 from .memory import rounded
 from .program import Buffer, Loop, Operand, Store
+from .shown import without_parentheses
 
 if TYPE_CHECKING:
     from .emit_cpu import Emitter
@@ -122,6 +123,10 @@ class LoopText:
         """The lines of the loop as Python."""
         e, kinds = self.e, dict(kinds)
         for line in self.loop.lines:
+            if line.expr.op == "input" and kinds[line.expr.value] == line.dtype:
+                names[line.name] = names[line.expr.value]  # another name for the same
+                kinds[line.name] = line.dtype
+                continue
             t = e.type(line.compute)
             inputs = {
                 n: names[n] if kinds[n] == t else f"{t}({names[n]})" for n in kinds if n in names
@@ -133,7 +138,8 @@ class LoopText:
                 e.helpers[op, t] = None
             e.simd.update(writer.simd)
             value = cast(writer.names[line.expr], line.expr.is_bool, e.type(line.dtype), t)
-            self.body.append(f"{names[line.name]} = {self.marked(value)}")
+            value = without_parentheses(self.marked(value))
+            self.body.append(f"{names[line.name]} = {value}")
             kinds[line.name] = line.dtype
 
     def marked(self, text: str) -> str:
