@@ -68,6 +68,7 @@ class _Writer:
     after: list[str] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)
+    kept: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
 
     def name(self, prefix: str, value: Any) -> str:
         """A global name for ``value`` in the text."""
@@ -507,10 +508,14 @@ def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan
         texts[k] = _result_text(w, k, recording, buffers, bases)
         view = results[k].kind == "view" or texts[k].startswith("part")
         moved = 0 if view else results[k].version
-        if (k in named or moved) and texts[k] != f"r{k}":
+        ref = results[k].ref
+        kept = "" if view or ref is None else w.kept.get(ref.memory, "")
+        if (k in named or moved or kept) and texts[k] != f"r{k}":
             w.after.append(f"r{k} = {texts[k]}")
             texts[k] = f"r{k}"
-        if moved:
+        if kept:  # a change of the result is a change of what backward needs
+            w.after.append(f"r{k}._kept, r{k}._counter = {kept}, {kept}._counter")
+        elif moved:
             w.after.append(f"r{k}._version_counter().value = {moved}")
     texts.reverse()
     w.after.append(f"return {_nested(w, recording.result_spec, texts)}")

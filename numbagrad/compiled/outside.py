@@ -83,6 +83,7 @@ class Plan:
         self.unfused = before
         self.saved = saved
         self.edges = recording.edges
+        self.results = recording.results
         used = {b.memory for b in program.buffers if _is_used(program, b)}
         self.inputs = [i for i in recording.inputs if i.ref.memory in used]
         self.tensors = [
@@ -100,9 +101,16 @@ class Plan:
         edges = [f"a{e}._edge" if isinstance(e, int) else w.name("edge", e) for e in self.edges]
         saved = [f"a{i.leaf}" for i in self.inputs]
         saved += [w.name("t", t) for t in self.tensors]
-        for memory in self.saved:
+        returned = {r.ref.memory: r.version for r in self.results if r.kind == "tensor" and r.ref}
+        for j, memory in enumerate(self.saved):
             b = buffers[memory]
-            saved.append(f"wrap(o_{b.name}, {w.name('dtype', _dtype(b.dtype))})")
+            text = f"wrap(o_{b.name}, {w.name('dtype', _dtype(b.dtype))})"
+            if memory in returned:
+                w.after.append(f"s{j} = {text}")
+                if returned[memory]:
+                    w.after.append(f"s{j}._version_counter().value = {returned[memory]}")
+                text = w.kept[memory] = f"s{j}"
+            saved.append(text)
         w.names |= {"new_node": new_node, "plan": self, "output_edge": output_edge}
         w.after.append(
             f"node = new_node(plan, ({', '.join(edges)},), ({', '.join([*saved, '0'])},), leaves)"

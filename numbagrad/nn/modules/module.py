@@ -115,9 +115,10 @@ class Module(Convertible, Stateful):
         self._claim(name, "")
 
     def _put(self, table: str, name: str, value: Any) -> None:
+        if self.__dict__.get(name, self) is not value or name not in self.__dict__[table]:
+            changed()  # not for ``self.count += 1``, which assigns the same tensor
         self.__dict__[table][name] = value
         self.__dict__[name] = value
-        changed()
 
     def _claim(self, name: str, table: str) -> None:
         """Forget what stands as ``name`` in the tables other than ``table``."""
