@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
+from numba.core.typing.typeof import typeof_impl
 
 from ..errors import RecordingError
 from ..kernels import machine
@@ -94,6 +95,7 @@ class Traced(np.ndarray):
     """An array whose elements do not exist yet: looking at them is an error."""
 
     memory: Memory | None = None
+    __numba_array_subtype_dispatch__ = True  # Numba asks what it is instead of taking the memory
 
     def __array_finalize__(self, parent: Any) -> None:
         self.memory = getattr(parent, "memory", None)
@@ -127,6 +129,11 @@ class Traced(np.ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         refuse("writing an element")
+
+
+@typeof_impl.register(Traced)
+def _typeof_traced(array: Traced, context: Any) -> NoReturn:
+    refuse("calling compiled code on an array; launch(kernel, out, x) can be recorded")
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:
