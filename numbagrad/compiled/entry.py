@@ -570,7 +570,7 @@ def _result_text(
             text = f"part(r{base}, {layout}, {tracked})"
             w.names["part"] = outside.part
             if tracked:
-                return text
+                return _on_the_tape(w, k, text, r.edge)
         elif not _is_whole(recording, r.ref):
             text = f"alone({text}, {layout})"
             w.names["alone"] = outside.alone
@@ -592,12 +592,8 @@ def _result_text(
             source = w.name("t", owner)
         tracked = isinstance(r.edge, int)
         text = f"part({source}, {r.ref.shape}, {r.ref.strides}, {r.ref.offset}, {tracked})"
-        w.after.append(f"r{k} = {text}")
-        text = f"r{k}"
         if tracked:
-            w.after.append(f"if r{k}._edge is None:")
-            w.after.append(f"    r{k}._edge = output_edge(node, {r.edge})")
-            return text
+            return _on_the_tape(w, k, text, r.edge)
     if r.edge is None:
         return text
     w.names[f"result_{k}"] = None
@@ -608,6 +604,14 @@ def _result_text(
         w.after.append(f"r{k}.requires_grad_()")
     else:
         w.after.append(f"r{k}._edge = output_edge(node, {r.edge})")
+    return f"r{k}"
+
+
+def _on_the_tape(w: _Writer, k: int, text: str, edge: int) -> str:
+    """Name a view; where the tape could not make it one, it is an output of the node."""
+    w.after.append(f"r{k} = {text}")
+    w.after.append(f"if r{k}._edge is None:")
+    w.after.append(f"    r{k}._edge = output_edge(node, {edge})")
     return f"r{k}"
 
 

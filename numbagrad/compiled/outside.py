@@ -228,7 +228,7 @@ def refs(event: Any) -> list[Ref]:
 
 def part(tensor: Any, shape: tuple, strides: tuple, offset: int, tracked: bool) -> Tensor:
     """A view of ``tensor``, on the tape if ``tracked``; where the tape cannot follow it, alone."""
-    if tracked and not tensor._flat:
+    if tracked and (not tensor._flat or 0 in shape):
         out = alone(tensor, shape, strides, offset)
         out._counter = tensor._version_counter()
         return out

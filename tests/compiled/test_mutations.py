@@ -1,0 +1,110 @@
+"""Passes broken on purpose: the checks of random programs must notice each.
+
+A mutation replaces words of the source of one function; a test fails when those words are gone, so
+that the mutation is brought up to date with the pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+from numbagrad.compiled import fusion, memory, passes, rows
+from numbagrad.errors import RecordingError
+
+from .interpret import changed, differs
+from .made import MADE
+from .random_programs import Function, drawn
+
+MUTATIONS = {
+    "dead code drops what a partial write keeps": (
+        passes, "dead_code",
+        "needed.update(i.used)", "needed.update(o.value for o in i.ins)",
+    ),
+    "copies are forwarded though the original changes later": (
+        passes, "forward_copies",
+        "settled = writes[out.buffer] == 1 and", "settled = True or",
+    ),
+    "common takes views of different values for one": (
+        passes, "_meaning",
+        "i.ins, i.space", "tuple((o.buffer, o.view) for o in i.ins), i.space",
+    ),
+    "a result takes the place of a value that is written later": (
+        passes, "copy_to_result",
+        "if target in touched or last > at:", "if target in touched:",
+    ),
+    "products are accumulated over writes in between": (
+        passes, "accumulate",
+        "if same and quiet and undisturbed and apart", "if same and quiet and apart",
+    ),
+    "products are accumulated into what they read": (
+        passes, "accumulate",
+        "if same and quiet and undisturbed and apart", "if same and quiet and undisturbed",
+    ),
+    "loops are fused whatever memory they share": (
+        fusion, "_memory_agrees",
+        "other.view != out.view", "False",
+    ),
+    "loops are moved over what they depend on": (
+        fusion, "_conflict",
+        "return bool(written_a & touched_b or written_b & touched_a)", "return False",
+    ),
+    "the last use of memory is forgotten": (
+        memory, "lifetimes",
+        "last[b] = at", "last.setdefault(b, at)",
+    ),
+    "memory is inherited by loops that read it elsewhere": (
+        memory, "_inherited",
+        "all(other.view == mine[0].view for other in loop.ins if other.buffer is b)", "True",
+    ),
+    "loops run row by row though rows meet": (
+        rows, "_row_by_row",
+        "if not _same_rows(x, y):", "if False:",
+    ),
+}  # fmt: skip
+
+
+def mutated(module: ModuleType, name: str, old: str, new: str) -> object:
+    """The function ``name`` with ``old`` in its source replaced."""
+    source = inspect.getsource(getattr(module, name))
+    assert old in source, f"{name} no longer says {old!r}: mutate it otherwise"
+    made: dict = {}
+    exec(compile(source.replace(old, new), f"<mutated {name}>", "exec"), vars(module), made)
+    return made[name]
+
+
+def caught(programs: int) -> str | None:
+    """What the checks of programs say first; None if they find nothing."""
+    for name, make in MADE.items():
+        made = make()
+        found = changed(made.program(), made.given())
+        if found:
+            return f"{name}: {found}"
+    for seed in range(programs):
+        recipe, kind, _ = drawn(seed)
+        function = Function(recipe, kind)
+        try:
+            found = differs(function, *function.arguments(0))
+        except (RecordingError, RuntimeError):
+            continue  # no program: it raises eagerly too
+        if found:
+            return f"seed {seed}: {found}"
+    return None
+
+
+def test_no_mutation_is_caught_where_there_is_none() -> None:
+    """The passes as they are keep what every program computes."""
+    assert caught(120) is None
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_mutation_is_caught(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken pass changes what some random program computes."""
+    module, name, old, new = MUTATIONS[mutation]
+    original, broken = getattr(module, name), mutated(module, name, old, new)
+    monkeypatch.setattr(module, name, broken)
+    chain = tuple(broken if each is original else each for each in passes.PASSES)
+    monkeypatch.setattr(passes, "PASSES", chain)
+    assert caught(300), mutation
