@@ -27,6 +27,7 @@ from typing import Any
 
 import llvmlite
 import numba
+import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 
 _KERNELS = Path(__file__).parent
@@ -91,7 +92,7 @@ class _OneFilePerSignature:
             if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
                 raise ValueError("wrong checksum")
             return pickle.loads(memoryview(content)[_CHECKSUM:])
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:  # a damaged file must cost a compile, not the user's program
             text = f"numbagrad ignores the unreadable cache file {path}: {error!r}"
@@ -152,8 +153,8 @@ class KernelCache(FunctionCache):
 def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
     """``numba.njit`` with numbagrad's options and cache.
 
-    source: what the cache key is made from; by default the text of the function's file is already
-    in ``library_stamp`` and its own text is added.
+    source: what the cache key is made from; by default the function's own text. ``library_stamp``
+    has the files of our kernels; what a user's kernel calls and reads is added.
     """
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
     fastmath = {"contract", "nsz"}
@@ -164,9 +165,43 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     dispatcher = numba.njit(fastmath=fastmath, **options)(function)
     if not numba.config.DISABLE_JIT:
         if source is None:
-            source = inspect.getsource(function)
+            ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
+            source = inspect.getsource(function) if ours else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
     return dispatcher
+
+
+def source_with_globals(function: types.FunctionType) -> str:
+    """The text of ``function``, of the functions it calls, and the values of its globals.
+
+    Numba compiles all of them in, so an edit of any of them must give another cache key.
+    """
+    texts: list[str] = []
+    waiting, seen = [function], {function}
+    while waiting:
+        each = waiting.pop()
+        texts.append(_text_of(each))
+        names = inspect.getclosurevars(each)
+        for name, value in sorted((names.globals | names.nonlocals).items()):
+            called = getattr(value, "py_func", getattr(value, "function", value))
+            if isinstance(called, types.FunctionType):
+                if called not in seen:
+                    seen.add(called)
+                    waiting.append(called)
+            elif isinstance(value, np.ndarray):
+                texts.append(f"{name} = {value.dtype} {value.shape} {value.tolist()}")
+            elif isinstance(value, (int, float, complex, str, bytes, tuple)):
+                texts.append(f"{name} = {value!r}")
+    return "\n".join(texts)
+
+
+def _text_of(function: types.FunctionType) -> str:
+    """The source of a function, or what stands for it where there is no file."""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = function.__code__
+        return repr((code.co_code, code.co_consts, code.co_names))
 
 
 def content_name(prefix: str, text: str) -> str:
