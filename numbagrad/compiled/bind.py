@@ -237,7 +237,8 @@ class Bound:
         low, high = view.bounds
         start = int(self.table[at]) - (operand.view.offset - low) * dtype.itemsize
         count = max(high - low, 1) * dtype.itemsize
-        memory = np.frombuffer((ctypes.c_char * count).from_address(start), dtype)
+        whole: Any = (ctypes.c_char * count).from_address(start)
+        memory = np.frombuffer(whole, dtype)
         strides = [s * dtype.itemsize for s in view.strides]
         return np.ndarray(view.shape, dtype, memory, (view.offset - low) * dtype.itemsize, strides)
 

@@ -554,7 +554,7 @@ class Emitter:
     def python(self, i: Call) -> None:
         """A plain Python function: the interpreter runs it on arrays made from addresses."""
         self.use("call_python")
-        spots = []
+        spots: list[tuple[int | None, Any]] = []
         for arg in i.args:
             if isinstance(arg, Slot):
                 o = (i.ins if arg.side == "in" else i.outs)[arg.index]

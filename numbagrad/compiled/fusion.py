@@ -7,6 +7,7 @@ minds. Start reading at ``fuse``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..kernels.expr import Expr, build, expr, symbol, topological
@@ -351,7 +352,7 @@ def _fits(producer: Line, consumer: Line) -> bool:
     return producer.compute == producer.dtype == consumer.compute
 
 
-def _same_type(body: Expr, line: Line, kinds: dict[str, object], lines: list[Line]) -> bool:
+def _same_type(body: Expr, line: Line, kinds: Mapping[str, object], lines: list[Line]) -> bool:
     """Whether the name in ``body`` already has the type that ``line`` would give it."""
     if body.value in kinds:
         return str(kinds[body.value]) == line.dtype

@@ -144,7 +144,10 @@ class Lowering:
         if 0 in shape:
             return
         names = kernel.formulas[0].inputs
-        ins, loads, scalars, symbols = [], [], [], {}
+        ins: list[Operand] = []
+        loads: list[str] = []
+        scalars: list[tuple[str, Scalar]] = []
+        symbols: dict[str, Expr] = {}
         dtypes: list[Any] = []
         for name, arg in zip(names, operands, strict=True):
             if isinstance(arg, record.Ref):

@@ -217,7 +217,7 @@ class Recorder:
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Write down a launch."""
         where, op = origin(2)
-        taken = []
+        taken: list[Any] = []
         for arg in args:
             if type(arg) is list:
                 taken.append([self.ref(a) for a in arg])

@@ -66,11 +66,11 @@ def _row_by_row(loops: list[Loop]) -> bool:
     for k, a in enumerate(loops):
         for b in loops[k + 1 :]:
             written_a, written_b = {o.buffer for o in a.outs}, {o.buffer for o in b.outs}
-            for x in (*a.ins, *a.outs):
-                for y in (*b.ins, *b.outs):
-                    shared = x.buffer is y.buffer
-                    if shared and (x.buffer in written_a or x.buffer in written_b):
-                        if not _same_rows(x, y):
+            for o in (*a.ins, *a.outs):
+                for other in (*b.ins, *b.outs):
+                    shared = o.buffer is other.buffer
+                    if shared and (o.buffer in written_a or o.buffer in written_b):
+                        if not _same_rows(o, other):
                             return False
     return True
 

@@ -143,7 +143,9 @@ def _run(
     before: list[Before],
     start: int,
 ) -> Recording:
-    inputs, given, stand_in = [], [], {}
+    inputs: list[Input] = []
+    given: list[Any] = []
+    stand_in: dict[int, Tensor] = {}
     for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor) and k not in bound:
             tensor = _stand_in(leaf, k, recorder)

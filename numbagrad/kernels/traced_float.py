@@ -85,12 +85,14 @@ def _install_arithmetic() -> None:
     for name, sign in signs.items():
         function = getattr(operator, name)
 
-        def forward(self: Any, other: Any, text: str = f"({{}} {sign} {{}})", f: Any = function):
+        def forward(
+            self: Any, other: Any, text: str = f"({{}} {sign} {{}})", f: Any = function
+        ) -> Any:
             return self._combine(other, text, f)
 
         def reflected(
             self: Any, other: Any, text: str = f"({{1}} {sign} {{0}})", f: Any = function
-        ):
+        ) -> Any:
             return self._combine(other, text, lambda x, y: f(y, x))
 
         setattr(TracedFloat, f"__{name}__", forward)
