@@ -407,11 +407,16 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
 
     def load(array, i):
         """Element ``i`` of the memory from the first element of ``array`` on."""
+        if i < 0:  # a view of negative strides starts at its last element in memory
+            return _memory(address(array), int(i), array)[0]
         return _flat(array, i)[i]
 
     def store(array, i, value):
         """Write element ``i`` of the memory from the first element of ``array`` on."""
-        _flat(array, i)[i] = value
+        if i < 0:
+            _memory(address(array), int(i), array)[0] = value
+        else:
+            _flat(array, i)[i] = value
 
     def load_apart(array, i, scope):
         """``load``."""
