@@ -182,7 +182,7 @@ def source_with_globals(function: types.FunctionType) -> str:
         each = waiting.pop()
         texts.append(_text_of(each))
         names = inspect.getclosurevars(each)
-        for name, value in sorted((names.globals | names.nonlocals).items()):
+        for name, value in sorted({**names.globals, **names.nonlocals}.items()):
             called = getattr(value, "py_func", getattr(value, "function", value))
             if isinstance(called, types.FunctionType):
                 if called not in seen:
