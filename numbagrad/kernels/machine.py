@@ -239,6 +239,7 @@ def set_threads(n: int) -> None:
     """Let kernels use ``n`` threads, from 1 to the number the process started with."""
     _choose_threading_layer()
     numba.set_num_threads(n)
+    changed()  # compiled steps choose by the number of threads
 
 
 def address_of(array: np.ndarray) -> int:

@@ -37,10 +37,19 @@ def vector(k=0, **options):
 
 # name: (function, how to make its arguments for call k)
 ARGUMENTS = {
-    "dict": (lambda d: {"sum": d["x"] + d["y"], "x": d["x"]}, lambda k: [{"x": vector(k), "y": vector()}]),
+    "dict": (
+        lambda d: {"sum": d["x"] + d["y"], "x": d["x"]},
+        lambda k: [{"x": vector(k), "y": vector()}],
+    ),
     "tuple": (lambda p: (p[0] * 2.0, [p[1]]), lambda k: [(vector(k), vector())]),
-    "named tuple": (lambda p: Pair(p.first + p.second, p.first), lambda k: [Pair(vector(k), vector())]),
-    "nested": (lambda x: {"a": [x + 1.0, (x * 2.0,)], "b": None, "c": "text"}, lambda k: [vector(k)]),
+    "named tuple": (
+        lambda p: Pair(p.first + p.second, p.first),
+        lambda k: [Pair(vector(k), vector())],
+    ),
+    "nested": (
+        lambda x: {"a": [x + 1.0, (x * 2.0,)], "b": None, "c": "text"},
+        lambda k: [vector(k)],
+    ),
     "nothing": (lambda x: None, lambda k: [vector(k)]),
     "input returned": (lambda x: x, lambda k: [vector(k)]),
     "input returned twice": (lambda x: (x, x), lambda k: [vector(k)]),
@@ -62,7 +71,10 @@ ARGUMENTS = {
     "scalar": (lambda x: x * 2.0 + 1, lambda k: [ng.tensor(float(k))]),
     "ints": (lambda x: (x + 1, x * 0.5, x == 1), lambda k: [ng.tensor([k, 1, 2])]),
     "requires grad": (lambda x: (x * 2.0).detach(), lambda k: [vector(k, requires_grad=True)]),
-    "backward inside": (lambda x: (x * x).sum().backward(), lambda k: [vector(k, requires_grad=True)]),
+    "backward inside": (
+        lambda x: (x * x).sum().backward(),
+        lambda k: [vector(k, requires_grad=True)],
+    ),
     "gradient returned": (
         lambda x: ((x * x).sum().backward(), x.grad)[1],
         lambda k: [vector(k, requires_grad=True)],
@@ -493,5 +505,5 @@ def test_version_error_after_a_compiled_step():
     y = (weight * weight).sum()
     move(vector())
     assert weight._version == 2
-    with pytest.raises(VersionError, match="test_arguments.py"):
+    with pytest.raises(VersionError, match=r"test_arguments\.py"):
         y.backward()
