@@ -566,11 +566,9 @@ def _result_text(
         base = bases.get(r.ref.memory, k)
         text = f"wrap(o_{b.name}, {w.name('dtype', r.dtype)})"
         if base != k:
-            tracked = isinstance(r.edge, int) and isinstance(recording.results[base].edge, int)
-            text = f"part(r{base}, {layout}, {tracked})"
-            w.names["part"] = outside.part
-            if tracked:
-                return _on_the_tape(w, k, text, r.edge)
+            first = recording.results[base]
+            on_tape = isinstance(first.edge, int) and first.root == r.root
+            return _view_text(w, k, r, f"r{base}", layout, on_tape)
         elif not _is_whole(recording, r.ref):
             text = f"alone({text}, {layout})"
             w.names["alone"] = outside.alone
@@ -582,18 +580,32 @@ def _result_text(
     else:
         leaf = r.ref.memory.position
         source = f"a{leaf}" if r.ref.memory.kind == "input" else None
-        w.names["part"] = outside.part
+        on_tape = r.root is not None
         if source is None:
-            owner = wrap(r.ref.memory.array, r.dtype)
-            for found in recording.owners.get(r.ref.memory, []):
-                whole = found.tensor._array.size == r.ref.memory.size
-                if whole and found.tensor._array.flags.c_contiguous:
-                    owner = found.tensor
+            owner = r.root
+            if owner is None or owner._array.size != r.ref.memory.size or not owner._flat:
+                owner, on_tape = wrap(r.ref.memory.array, r.dtype), False
             source = w.name("t", owner)
-        tracked = isinstance(r.edge, int)
-        text = f"part({source}, {r.ref.shape}, {r.ref.strides}, {r.ref.offset}, {tracked})"
-        if tracked:
-            return _on_the_tape(w, k, text, r.edge)
+        layout = f"{r.ref.shape}, {r.ref.strides}, {r.ref.offset}"
+        return _view_text(w, k, r, source, layout, on_tape)
+    return _with_edge(w, k, r, text)
+
+
+def _view_text(w: _Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
+    """A result that shows part of another tensor; on_tape: as a view whose gradient goes there."""
+    w.names |= {"part": outside.part, "beside": outside.beside}
+    if not isinstance(r.edge, int):
+        return _with_edge(w, k, r, f"part({source}, {layout}, False)")
+    if not on_tape:
+        return _with_edge(w, k, r, f"beside({source}, {layout})")
+    w.after.append(f"r{k} = part({source}, {layout}, True)")
+    w.after.append(f"if r{k}._edge is None:")
+    w.after.append(f"    r{k}._edge = output_edge(node, {r.edge})")
+    return f"r{k}"
+
+
+def _with_edge(w: _Writer, k: int, r: Result, text: str) -> str:
+    """A result with its history."""
     if r.edge is None:
         return text
     w.names[f"result_{k}"] = None
@@ -604,14 +616,6 @@ def _result_text(
         w.after.append(f"r{k}.requires_grad_()")
     else:
         w.after.append(f"r{k}._edge = output_edge(node, {r.edge})")
-    return f"r{k}"
-
-
-def _on_the_tape(w: _Writer, k: int, text: str, edge: int) -> str:
-    """Name a view; where the tape could not make it one, it is an output of the node."""
-    w.after.append(f"r{k} = {text}")
-    w.after.append(f"if r{k}._edge is None:")
-    w.after.append(f"    r{k}._edge = output_edge(node, {edge})")
     return f"r{k}"
 
 

@@ -229,12 +229,17 @@ def refs(event: Any) -> list[Ref]:
 def part(tensor: Any, shape: tuple, strides: tuple, offset: int, tracked: bool) -> Tensor:
     """A view of ``tensor``, on the tape if ``tracked``; where the tape cannot follow it, alone."""
     if tracked and (not tensor._flat or 0 in shape):
-        out = alone(tensor, shape, strides, offset)
-        out._counter = tensor._version_counter()
-        return out
+        return beside(tensor, shape, strides, offset)
     source = tensor if tracked or tensor._edge is None else tensor.detach()
     found: Tensor = source.as_strided(shape, strides, source.storage_offset() + offset)
     return found
+
+
+def beside(tensor: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
+    """A tensor on part of the memory of ``tensor``, with its version and a history of its own."""
+    out = alone(tensor, shape, strides, offset)
+    out._counter = tensor._version_counter()
+    return out
 
 
 def alone(tensor: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:

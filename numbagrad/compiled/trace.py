@@ -62,7 +62,8 @@ class Result:
     "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
     result ``value``) or "value" (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
-    version: how often it was changed in place.
+    version: how often it was changed in place. root: which tensor it is a view of for the tape: that
+    of state, True for an argument, None for neither; of fresh memory a number.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Result:
     dtype: Any = None
     edge: Any = None
     version: int = 0
+    root: Any = None
 
 
 @dataclass
@@ -390,7 +392,11 @@ def _result(
     edge = graph.numbers.get(id(value))
     if edge is None and value._edge is not None:
         edge = "leaf"
-    return Result(kind, None, ref, value._dtype, edge, value._version)
+    base = value if value._base is None else value._base
+    root: Any = id(base)
+    if kind == "view":
+        root = base if id(base) in known else True if id(base) in stand_ins else None
+    return Result(kind, None, ref, value._dtype, edge, value._version, root)
 
 
 def _look_for_leaks(allowed: set[int]) -> None:

@@ -263,7 +263,7 @@ def difference(
             return None
         if isinstance(got, Exception):
             return f"{got!r}; {told}"
-        text = compared(wanted, got)
+        text = compared(wanted, got, any("narrow" in line for line in eager.log))
         if text:
             return f"{text}; {told}"
     return None
@@ -273,8 +273,8 @@ REFUSALS = ("changed the history of",)
 """What compiled functions refuse and say so, though it works eagerly."""
 
 
-def compared(wanted: list[Any], got: list[Any]) -> str | None:
-    """The first difference of two outcomes."""
+def compared(wanted: list[Any], got: list[Any], narrow: bool) -> str | None:
+    """The first difference of two outcomes. narrow: whether float32 is among what is computed."""
     if len(wanted) != len(got):
         return f"{len(got)} results, expected {len(wanted)}"
     for k, (x, y) in enumerate(zip(wanted, got, strict=True)):
@@ -286,7 +286,7 @@ def compared(wanted: list[Any], got: list[Any]) -> str | None:
             return f"number {k} is {y.dtype} {y.shape}, expected {x.dtype} {x.shape}"
         # Relative to the largest: an element that cancels has no digits to compare.
         scale = max(np.abs(x).max(initial=0.0), 1.0)
-        if not np.abs(x - y).max(initial=0.0) <= (1e-9 if x.dtype == np.float64 else 1e-4) * scale:
+        if not np.abs(x - y).max(initial=0.0) <= (1e-4 if narrow else 1e-9) * scale:
             return f"number {k} is {y.tolist()}, expected {x.tolist()}"
     return None
 

@@ -49,6 +49,7 @@ def groups() -> list:
     found = []
     for dtype, form, families in FORMS:
         items = [i for f in families for case in FAMILIES[f] for i in chosen(case, dtype, form)]
+        items = items[::2] if form == "outside" else items  # each row is differentiated in Python
         for k in range(0, len(items), GROUP):
             names = f"{items[k].case.name}..{items[min(k + GROUP, len(items)) - 1].case.name}"
             found.append(

@@ -122,6 +122,24 @@ def test_a_view_of_a_result_changed_in_place_keeps_its_gradient() -> None:
         assert gradients[0] == gradients[1], function.__name__
 
 
+def test_what_is_only_computed_in_place_of_an_argument_has_its_own_gradient() -> None:
+    """A detached alias that gets a history is no view of what it lies in, though it shows it."""
+    gradients = []
+    for compiled in (False, True):
+        weight = ng.ones(3).requires_grad_()
+
+        def function(x, weight=weight):
+            alias = weight.detach()
+            alias.mul_(x)
+            return alias
+
+        x = ng.arange(3.0).requires_grad_()
+        y = (ng.compile(function) if compiled else function)(x)
+        (y * ng.tensor([1.0, 2.0, 3.0])).sum().backward()
+        gradients.append([weight.tolist(), x.grad.tolist(), weight.grad])
+    assert gradients[0] == gradients[1]
+
+
 def test_results_of_one_memory_are_one_tensor_or_its_views() -> None:
     @ng.compile
     def function(x):
