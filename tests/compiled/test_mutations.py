@@ -61,7 +61,7 @@ MUTATIONS = {
     ),
     "loops run row by row though rows meet": (
         rows, "_row_by_row",
-        "if not _same_rows(x, y):", "if False:",
+        "if not _same_rows(o, other):", "if False:",
     ),
 }  # fmt: skip
 
