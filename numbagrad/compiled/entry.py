@@ -8,6 +8,7 @@ step. Start reading at ``make_entry``.
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..kernels import machine
-from ..tape import grad_mode, run_backward
+from ..tape import AccumulateGrad, grad_mode, run_backward
 from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
@@ -118,7 +119,11 @@ def make_entry(
         if b not in lasting:
             arguments.append(Argument(b, None))
             shape = w.name("shape", _shape_of(recording, memory))
-            w.before.append(f"o_{b.name} = empty({shape}, {w.name('dtype', b.dtype)})")
+            get = "empty("
+            if b.nbytes >= LARGE:
+                w.names["unheld"] = unheld
+                get = f"unheld({w.name('room', [None, None])}, "
+            w.before.append(f"o_{b.name} = {get}{shape}, {w.name('dtype', b.dtype)})")
             w.passed.append(f"o_{b.name}")
     template = emit(program, arguments, [b for b, (_, again) in lasting.items() if again])
     code = shared.codes.setdefault(template.shape, Code())
@@ -171,6 +176,25 @@ def _given_grads(recording: Recording, gradients: Gradients) -> dict[Memory, tup
     for memory in found:
         memory.kind = "input"
     return found
+
+
+LARGE = 1 << 18
+"""Bytes from which the memory of a result that nobody holds any more is used again: to have the
+system map 4 MB afresh costs 150 us, more than most of what is written into them."""
+
+
+def unheld(room: list[Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """One of two arrays in ``room`` to which nobody else refers, else a new one, kept there.
+
+    Two, because ``.grad`` holds the one of the last call while this call makes the next.
+    """
+    array = room[0]
+    if array is None or sys.getrefcount(array) != 3:  # room, this name, and the question itself
+        room.reverse()
+        array = room[0]
+        if array is None or sys.getrefcount(array) != 3:
+            array = room[0] = np.empty(shape, dtype)
+    return array
 
 
 def _lasting(
@@ -488,12 +512,26 @@ def _effects(
             w.after.append(f"{c}.value += {by}; {c}.where = {w.name('where', where)}")
     for k, by in recording.input_bumps.items():
         w.after.append(f"a{k}._version_counter().value += {by}")
+    w.after += [f"a{k}._grad = None" for k in recording.input_clears]
     for k, ref in recording.input_grads.items():
         dtype = w.name("dtype", leaves[k]._dtype)
         grad = f"wrap(o_{buffers[ref.memory].name}, {dtype})"
-        w.after.append(
-            f"run_backward([(a{k}._edge, {grad})], retain_graph=False, create_graph=False)"
-        )
+        w.names["receive"] = receive
+        w.after.append(f"receive(a{k}, {grad})")
+
+
+def receive(tensor: Tensor, grad: Tensor) -> None:
+    """Let ``tensor`` have a gradient that backward inside computed for it, as a leaf or further.
+
+    A leaf had none before, or the function has dropped it: a call guards that.
+    """
+    edge = tensor._edge
+    if type(edge) is AccumulateGrad:
+        tensor._grad = None
+        if edge._hooks is None:
+            tensor._grad = grad  # nobody else holds it: to take it over is what the tape would do
+            return
+    run_backward([(edge, grad)], retain_graph=False, create_graph=False)
 
 
 def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:

@@ -62,8 +62,8 @@ class Result:
     "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
     result ``value``) or "value" (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
-    version: how often it was changed in place. root: which tensor it is a view of for the tape: that
-    of state, True for an argument, None for neither; of fresh memory a number.
+    version: how often it was changed in place. root: which tensor it is a view of for the tape:
+    that of state, True for an argument, None for neither; of fresh memory a number.
     """
 
     kind: str
@@ -90,6 +90,7 @@ class Recording:
     owners: dict[Memory, list[Before]]
     input_bumps: dict[int, int]  # by leaf: how often an argument was changed in place
     input_grads: dict[int, Ref]  # by leaf: a gradient that backward inside gave to an argument
+    input_clears: list[int]  # leaves whose gradient was dropped
     looked_at: list[int]  # leaves whose gradient was looked at
     none_before: list[Tensor]  # tensors that were seen to have no gradient
     some_before: list[Tensor]  # tensors that were seen to have one, whose values are not needed
@@ -185,6 +186,8 @@ def _run(
         if t._counter is not None and t._counter.value
     }
     grads = {k: settle(t._grad) for k, t in stand_in.items() if t._grad is not None}
+    set_here = frozenset(recorder.grads_set)
+    cleared = [k for k, t in stand_in.items() if id(t) in set_here and t._grad is None]
     grad_of = _grads_by_id(before, effects, stand_in)
     graph = _Graph(recorder, start, stand_ins, settle)
     split = len(recorder.events)
@@ -208,7 +211,8 @@ def _run(
     some = [b.tensor for b in held if id(b.grad) not in used and id(b.tensor) in seen]
     return Recording(
         recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
-        grads, looked_at, none, some, read, split, graph.incoming, graph.edges, graph.outgoing,
+        grads, cleared, looked_at, none, some,
+        read, split, graph.incoming, graph.edges, graph.outgoing,
     )  # fmt: skip
 
 

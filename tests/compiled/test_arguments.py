@@ -507,3 +507,33 @@ def test_version_error_after_a_compiled_step():
     assert weight._version == 2
     with pytest.raises(VersionError, match=r"test_arguments\.py"):
         y.backward()
+
+
+def test_a_gradient_of_an_argument_that_is_dropped_inside_starts_anew():
+    def renew(x):
+        x.grad = None
+        (x * x).sum().backward()
+
+    def drop(x):
+        x.grad = None
+        return x * 2.0
+
+    renewing, dropping = ng.compile(renew), ng.compile(drop)
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    for _ in range(3):
+        renewing(x)
+        assert x.grad.tolist() == [2.0, 4.0]
+    kept = x.grad
+    renewing(x)
+    assert x.grad is not kept and kept.tolist() == [2.0, 4.0]
+    dropping(x)
+    assert x.grad is None
+
+
+def test_hooks_of_an_argument_run_on_its_gradient():
+    seen = []
+    x = ng.tensor([1.0, 2.0], requires_grad=True)
+    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    step = ng.compile(lambda x: (x * x).sum().backward())
+    step(x)
+    assert seen == [[2.0, 4.0]] and x.grad.tolist() == [2.0, 4.0]

@@ -339,3 +339,22 @@ def test_many_signatures_are_bounded():
     for k in range(40):
         assert f(data(1), {"scale": float(k)}).tolist() == (data(1) * float(k)).tolist()
     assert counts(f) == (1, 1)
+
+
+def test_large_results_reuse_memory_that_nobody_holds():
+    double = ng.compile(lambda x: x * 2.0)
+    x = ng.ones(100_000)
+    first = double(x)
+    kept, where = first[10:12], first.data_ptr()
+    del first
+    second = double(x * 3.0)
+    assert second.data_ptr() != where and kept.tolist() == [2.0, 2.0]
+    array, where = second.numpy(), second.data_ptr()
+    del second
+    third = double(x)
+    assert third.data_ptr() != where and array[0] == 6.0
+    where = third.data_ptr()
+    del third, array
+    assert double(x).data_ptr() in (where, double(x).data_ptr())
+    addresses = {double(x).data_ptr() for _ in range(6)}
+    assert len(addresses) <= 2
