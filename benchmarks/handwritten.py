@@ -17,7 +17,15 @@ import numba
 import numpy as np
 from numba import prange
 
-from numbagrad.kernels.blas import blas_alone, blas_restore, gemm, load_blas
+from numbagrad.kernels.blas import (
+    NO_TRANS,
+    ROW_MAJOR,
+    TRANS,
+    blas_alone,
+    blas_restore,
+    load_blas,
+    sgemm,
+)
 from numbagrad.kernels.intrinsics import address
 from numbagrad.kernels.simd_math import exp_float32, log_float32
 
@@ -34,9 +42,13 @@ SMALL_PRODUCT = 1_000_000  # up to so many multiplications OpenBLAS does without
 
 
 @part
-def multiply(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout, like):
+def multiply(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
     """``out = op(x) op(y) + beta out``; x, y, out are addresses, ``op(x)`` is n by k."""
-    gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout)
+    i32 = np.int32
+    sgemm(
+        i32(ROW_MAJOR), i32(TRANS if transx else NO_TRANS), i32(TRANS if transy else NO_TRANS),
+        i32(n), i32(m), i32(k), F32(1), x, i32(ldx), y, i32(ldy), F32(beta), out, i32(ldout),
+    )  # fmt: skip
 
 
 # The parts below work on columns i to j of (features, batch) matrices that begin at an offset of
@@ -158,32 +170,32 @@ def momentum_step(net: Net, threads: int) -> Any:
         for t in prange(parts):
             i, j = t * columns, min(t * columns + columns, batch)
             n, mine, at = j - i, sums + t * biases, ss + 4 * i
-            multiply(0, 1, m1, n, k, pp + 4 * w1, k, xx + 4 * i * k, k, 0, at + 4 * h1, batch, s)
+            multiply(0, 1, m1, n, k, pp + 4 * w1, k, xx + 4 * i * k, k, 0, at + 4 * h1, batch)
             add_bias_relu(s, h1, p, b1, m1, batch, i, j)
-            multiply(0, 0, m2, n, m1, pp + 4 * w2, m1, at + 4 * h1, batch, 0, at + 4 * h2, batch, s)
+            multiply(0, 0, m2, n, m1, pp + 4 * w2, m1, at + 4 * h1, batch, 0, at + 4 * h2, batch)
             add_bias_relu(s, h2, p, b2, m2, batch, i, j)
-            multiply(0, 0, c, n, m2, pp + 4 * w3, m2, at + 4 * h2, batch, 0, at + 4 * z3, batch, s)
+            multiply(0, 0, c, n, m2, pp + 4 * w3, m2, at + 4 * h2, batch, 0, at + 4 * z3, batch)
             loss += cross_entropy_grad(
                 s, z3, p, b3, labels, peaks, masses, mine + m1 + m2, c, batch, i, j, scale
             )
-            multiply(1, 0, m2, n, c, pp + 4 * w3, m2, at + 4 * z3, batch, 0, at + 4 * g2, batch, s)
+            multiply(1, 0, m2, n, c, pp + 4 * w3, m2, at + 4 * z3, batch, 0, at + 4 * g2, batch)
             relu_grad(s, g2, h2, mine + m1, m2, batch, i, j)
-            multiply(1, 0, m1, n, m2, pp + 4 * w2, m1, at + 4 * g2, batch, 0, at + 4 * g1, batch, s)
+            multiply(1, 0, m1, n, m2, pp + 4 * w2, m1, at + 4 * g2, batch, 0, at + 4 * g1, batch)
             relu_grad(s, g1, h1, mine, m1, batch, i, j)
         for t in prange(parts):
             for i in range(t * block1, m1, parts * block1):
                 n, row = min(block1, m1 - i), w1 + i * k
                 multiply(0, 0, n, k, batch, ss + 4 * (g1 + i * batch), batch, xx, k,
-                         momentum, bb + 4 * row, k, s)  # fmt: skip
+                         momentum, bb + 4 * row, k)  # fmt: skip
                 descend(p, b, row, row + n * k, lr)
             for i in range(t * block2, m2, parts * block2):
                 n, row = min(block2, m2 - i), w2 + i * m1
                 multiply(0, 1, n, m1, batch, ss + 4 * (g2 + i * batch), batch, ss + 4 * h1, batch,
-                         momentum, bb + 4 * row, m1, s)  # fmt: skip
+                         momentum, bb + 4 * row, m1)  # fmt: skip
                 descend(p, b, row, row + n * m1, lr)
             if t == parts - 1:
                 multiply(0, 1, c, m2, batch, ss + 4 * z3, batch, ss + 4 * h2, batch,
-                         momentum, bb + 4 * w3, m2, s)  # fmt: skip
+                         momentum, bb + 4 * w3, m2)  # fmt: skip
                 descend(p, b, w3, b3, lr)
                 momentum_descend(p, b, b1, s, sums, m1, biases, parts, lr, momentum)
                 momentum_descend(p, b, b2, s, sums + m1, m2, biases, parts, lr, momentum)
@@ -224,17 +236,17 @@ def adam_step(net: Net, threads: int) -> Any:
     def step(x, labels, p, moments, s):
         previous = blas_alone(work)
         xx, pp, ss = address(x), address(p), address(s)
-        multiply(0, 1, m1, batch, k, pp + 4 * w1, k, xx, k, 0, ss + 4 * h1, batch, s)
+        multiply(0, 1, m1, batch, k, pp + 4 * w1, k, xx, k, 0, ss + 4 * h1, batch)
         add_bias_relu(s, h1, p, b1, m1, batch, 0, batch)
-        multiply(0, 0, c, batch, m1, pp + 4 * w2, m1, ss + 4 * h1, batch, 0, ss + 4 * z2, batch, s)
+        multiply(0, 0, c, batch, m1, pp + 4 * w2, m1, ss + 4 * h1, batch, 0, ss + 4 * z2, batch)
         loss = cross_entropy_grad(
             s, z2, p, b2, labels, peaks, masses, g + b2, c, batch, 0, batch, scale
         )
-        multiply(1, 0, m1, batch, c, pp + 4 * w2, m1, ss + 4 * z2, batch, 0, ss + 4 * g1, batch, s)
+        multiply(1, 0, m1, batch, c, pp + 4 * w2, m1, ss + 4 * z2, batch, 0, ss + 4 * g1, batch)
         relu_grad(s, g1, h1, g + b1, m1, batch, 0, batch)
         multiply(0, 1, c, m1, batch, ss + 4 * z2, batch, ss + 4 * h1, batch,
-                 0, ss + 4 * (g + w2), m1, s)  # fmt: skip
-        multiply(0, 0, m1, k, batch, ss + 4 * g1, batch, xx, k, 0, ss + 4 * (g + w1), k, s)
+                 0, ss + 4 * (g + w2), m1)  # fmt: skip
+        multiply(0, 0, m1, k, batch, ss + 4 * g1, batch, xx, k, 0, ss + 4 * (g + w1), k)
         steps = moments[2 * end] + F32(1)
         moments[2 * end] = steps
         size = F32(LR / (1 - BETAS[0] ** steps))

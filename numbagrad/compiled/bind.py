@@ -17,7 +17,9 @@ from ..kernels import machine, store
 from ..kernels.blas import load_blas
 from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
-from ..kernels.native import address_of_compiled, native
+from ..kernels.native import native
+from ..kernels.product import load_products
+from ..kernels.store import address_of_compiled
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
 from .record import Memory
@@ -98,6 +100,8 @@ def _one_number_per_name(varying: dict[int, str], numbers: Sequence[int | float]
 
 def _compile(template: Template, varying: dict[int, str]) -> Variant:
     load_blas()
+    for dtype in template.products:
+        load_products(dtype)
     table = types.Array(types.int64, 1, "C")
     parts, texts, kept = [], [], []
     for k, part in enumerate(template.parts):

@@ -20,12 +20,12 @@ import numpy as np
 from numba import types
 
 from ..kernels import store
-from ..kernels.blas import BlasKernel
 from ..kernels.cpu import matmul
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
 from ..kernels.machine import Kernel, threads
+from ..kernels.product import ProductKernel
 from .emit_loop import WORTH_THREADS, LoopText, effort
 from .fusion import collapsed
 from .memory import assign
@@ -53,10 +53,6 @@ HEAVY = 4_000_000
 
 LONG, SECTION = 400, 120
 """Lines from which a program is cut into several functions, and of each of those."""
-
-SMALL_PRODUCT, SHORT_SUMS = 1_000_000, 32
-"""OpenBLAS does products of fewer multiplications without packing, which with short sums is faster:
-the gradient of a 256 by 784 weight over 32 rows takes 63 us in blocks of 32 and 81 at once."""
 
 SHARED_PRODUCT = 2 * matmul.GRAIN
 """Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
@@ -128,6 +124,7 @@ class Template:
     checks: list[tuple[Callable[[int], None], int]]  # failure and the table place of the flag
     work: int  # bytes
     heavy: bool  # whether it runs so long that other Python threads should run meanwhile
+    products: tuple[np.dtype, ...]  # dtypes of matrices that it multiplies
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -197,6 +194,7 @@ class Emitter:
         self.checks: list[tuple[Callable[[int], None], int]] = []
         self.helpers: dict[tuple[str, str], None] = {}
         self.simd: dict[str, None] = {}
+        self.products: dict[np.dtype, None] = {}  # dtypes of matrices that are multiplied
         self.types: dict[str, None] = {}
         self.intrinsics: dict[str, None] = {"pointer": None}
         self.groups = groups(program, shared_out)
@@ -438,32 +436,20 @@ class Emitter:
         ldy, transy = leading(y)
         ldout = out.view.strides[0] if n > 1 else max(m, 1)
         sizes = ", ".join(self.number(v) for v in (n, m, k))
+        start = f"{self.at(out)}, {self.number(ldout)}" if i.accumulate else "0, 0"
         arguments = (
             f"{transx}, {transy}, {sizes}, {self.at(x)}, {self.number(ldx)}, "
-            f"{self.at(y)}, {self.number(ldy)}, {int(i.accumulate)}, {self.at(out)}, "
-            f"{self.number(ldout)}"
+            f"{self.at(y)}, {self.number(ldy)}, {start}, {self.at(out)}, {self.number(ldout)}"
         )
         if work >= SHARED_PRODUCT and threads() > 1:
-            use = KernelUse(matmul.shared_gemm, (types.int64,) * 13, True)
-            self.call_kernel(use, [str(out.dtype.itemsize), arguments])
+            like = types.CPointer(numba.from_dtype(out.dtype))
+            use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 14), True)
+            self.call_kernel(use, [self.element(out), str(out.dtype.itemsize), arguments])
             return
         self.alone |= work >= 1 << 17
-        name = "sgemm_at" if out.dtype == np.float32 else "dgemm_at"
-        self.simd[f"blas:{name}"] = None
-        rows = SMALL_PRODUCT // (m * k) // 16 * 16 if k <= SHORT_SUMS and not transy else 0
-        if not 16 <= rows < n:
-            self.lines.append(f"{name}({arguments})")
-            return
-        step = self.number(out.dtype.itemsize * (1 if transx else ldx))
-        down = self.number(out.dtype.itemsize * ldout)
-        each = self.number(rows)
-        self.lines += [
-            f"for r in range(0, {self.number(n)}, {each}):",
-            f"    {name}({transx}, {transy}, min({each}, {self.number(n)} - r), {self.number(m)}, "
-            f"{self.number(k)}, {self.at(x)} + {step} * r, {self.number(ldx)}, {self.at(y)}, "
-            f"{self.number(ldy)}, {int(i.accumulate)}, {self.at(out)} + {down} * r, "
-            f"{self.number(ldout)})",
-        ]
+        self.products[out.dtype] = None
+        self.simd["product:gemm"] = None
+        self.lines.append(f"gemm({self.element(out)}, {arguments})")
 
     def at(self, o: Operand) -> str:
         """The address of the first element of an operand."""
@@ -505,7 +491,7 @@ class Emitter:
             if isinstance(arg, Slot):
                 o = operands[arg.side][arg.index]
                 sizes.append(o.view.size)
-                text, kind = self.array(o, isinstance(kernel, BlasKernel))
+                text, kind = self.array(o, isinstance(kernel, ProductKernel))
                 arguments.append(text)
                 signature.append(kind)
             elif isinstance(arg, tuple):
@@ -665,7 +651,7 @@ class Emitter:
     def function(self, params: list[str], body: list[str], *extra: str) -> str:
         """The text of a module with one function."""
         blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
-        maths = sorted(n for n in self.simd if not n.startswith("blas:"))
+        maths = sorted(n for n in self.simd if ":" not in n)
         heads = [
             f'"""{self.program.name}, compiled: {len(self.program.instructions)} instructions."""',
             "",
@@ -681,6 +667,8 @@ class Emitter:
         heads.append(
             f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
         )
+        if "product:gemm" in self.simd:
+            heads.append("from numbagrad.kernels.product import gemm")
         if maths:
             heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
         for op, t in self.helpers:
@@ -732,13 +720,14 @@ class Emitter:
             self.checks,
             self.work + self.scratch,
             self.effort > HEAVY or any(e.kind == "python" for e in self.table),
+            tuple(self.products),
         )
 
 
 _TAKEN = (
     frozenset(
         "table work before math np njit load store plus pointer start fits dense strided call "
-        "call_python overlaps held larger bits_float64 sgemm_at dgemm_at blas_alone blas_restore "
+        "call_python overlaps held larger bits_float64 gemm blas_alone blas_restore "
         "float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
     )
     | frozenset(dir(builtins))
@@ -821,7 +810,7 @@ def _parallel(kernel: Any, i: Call, sizes: list[int]) -> bool:
     grain = getattr(kernel, "grain", None)
     if grain is None:
         return False
-    if isinstance(kernel, BlasKernel):
+    if isinstance(kernel, ProductKernel):
         out, x, y = (o.view.size for o in (*i.outs, *i.ins)[:3])
         return threads() > 1 and x * y >= grain and x * y * out >= grain * grain
     if isinstance(kernel, ListKernel):

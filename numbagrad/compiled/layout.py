@@ -1,39 +1,103 @@
 """Which matrices between instructions are stored by columns.
 
-With few rows BLAS makes ``out.T = y.T x.T`` faster than ``out``: 85 us instead of 120 for 32 rows
-through 784 to 256 features. A matrix that only loops and products touch may be stored either way.
+A product is cheapest where the factor on the right lies by rows, and a result stored by columns
+exchanges the factors: ``out.T = y.T x.T``. A matrix that only loops and products touch may be
+stored either way. Matrices that share a loop are stored alike, since a loop over both layouts
+jumps through one of them. Start reading at ``by_columns``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from ..kernels.tile import VECTOR_BYTES
 from .program import Buffer, Gemm, Instruction, Loop, Operand, Program, View
 
-ROWS = 64
-"""Most rows of a product that is better stored by columns; at 128 rows nothing is gained."""
+PACKED = 0.37
+"""Cycles to turn over one number of a factor on the right that is stored by columns."""
 
+JUMP = 1.0
+"""Cycles that a loop loses for each number of a matrix stored otherwise than what it writes."""
 
-DEPTH = 256
-"""Least length of its sums: below, small products of a stored transpose are the dearer ones."""
+TILE = 25.0
+"""Cycles to begin and end a tile of the result."""
 
 
 def by_columns(program: Program) -> Program:
-    """Store products of few rows by columns, and what loops make of them in the same shape."""
+    """Store the matrices of each family by columns if that costs fewer cycles."""
     shapes = _free_matrices(program)
+    families = _families(program, shapes)
     chosen: set[Buffer] = set()
-    for i in program.instructions:
-        if isinstance(i, Gemm) and i.ins[0].view.shape[1] >= DEPTH:
-            b = i.outs[0].buffer
-            n, m = shapes.get(b, (0, 0))
-            if 0 < n <= ROWS and n < m and i.outs[0].view.shape == (n, m):
-                chosen.add(b)
-        elif isinstance(i, Loop) and any(o.buffer in chosen for o in i.ins):
-            same = {shapes[o.buffer] for o in i.ins if o.buffer in chosen}
-            chosen |= {o.buffer for o in i.outs if shapes.get(o.buffer) in same}
+    for _ in range(3):  # a family may follow another that has turned
+        before = set(chosen)
+        for family, touching in families:
+            other = chosen ^ family
+            if _cost(touching, other) < _cost(touching, chosen):
+                chosen = other
+        if chosen == before:
+            break
     if not chosen:
         return program
     return program.with_instructions(_turned(i, chosen) for i in program.instructions)
+
+
+def _families(
+    program: Program, shapes: dict[Buffer, tuple[int, int]]
+) -> list[tuple[set[Buffer], list[Instruction]]]:
+    """Free matrices that loops bring together, and the instructions that touch each family."""
+    family: dict[Buffer, set[Buffer]] = {b: {b} for b in shapes}
+    for i in program.instructions:
+        if isinstance(i, Loop):
+            free = [o.buffer for o in (*i.ins, *i.outs) if o.buffer in shapes]
+            for a, b in zip(free, free[1:], strict=False):
+                if shapes[a] == shapes[b] and family[a] is not family[b]:
+                    family[a] |= family[b]
+                    for member in family[b]:
+                        family[member] = family[a]
+    touching: dict[int, list[Instruction]] = {}
+    for i in program.instructions:
+        operands = (*i.ins, *i.outs)
+        for members in {id(family[o.buffer]) for o in operands if o.buffer in shapes}:
+            touching.setdefault(members, []).append(i)
+    distinct = {id(members): members for members in family.values()}
+    return [(members, touching[key]) for key, members in distinct.items()]
+
+
+def _cost(instructions: Iterable[Instruction], chosen: set[Buffer]) -> float:
+    """Estimated cycles that depend on the layout; ``chosen`` are stored by columns."""
+    return sum(
+        _cost_of_product(i, chosen) if isinstance(i, Gemm) else _cost_of_loop(i, chosen)
+        for i in instructions
+    )
+
+
+def _cost_of_product(i: Gemm, chosen: set[Buffer]) -> float:
+    (out,), (x, y) = i.outs, i.ins
+    (n, k), m = x.view.shape, y.view.shape[1]
+    right = y
+    if _stored_by_columns(out, chosen):
+        n, m, right = m, n, x
+    lanes = max(VECTOR_BYTES, 16) // out.dtype.itemsize
+    vectors = -(-m // lanes)
+    tiles = -(-vectors // 2) * -(-n // 12)
+    by_columns = _stored_by_columns(right, chosen) is not (right is x)
+    return vectors * n * k / 2 + TILE * tiles + (PACKED * m * k if by_columns else 0.0)
+
+
+def _cost_of_loop(i: Instruction, chosen: set[Buffer]) -> float:
+    """What jumping costs: the matrices that lie otherwise than most."""
+    ways = {False: 0, True: 0}
+    for o in (*i.ins, *i.outs):
+        if _matrix(o.view) is not None:
+            ways[_stored_by_columns(o, chosen)] += o.view.size
+    return JUMP * min(ways.values())
+
+
+def _stored_by_columns(o: Operand, chosen: set[Buffer]) -> bool:
+    """Whether the rows of an operand would not lie side by side."""
+    row, col = o.view.strides
+    return (col != 1 or (row == 1 and o.view.shape[1] > 1)) is not (o.buffer in chosen)
 
 
 def _free_matrices(program: Program) -> dict[Buffer, tuple[int, int]]:

@@ -1,8 +1,8 @@
-"""The one door to BLAS: finds the library, gives its symbols to LLVM, and the kernels that use it.
+"""The one door to BLAS: finds the library and gives its symbols to LLVM.
 
 SciPy's wheels bundle an OpenBLAS. Its address is taken without importing SciPy, and compiled code
 refers to it by the name of a symbol, so that cached code stays valid in the next process.
-Start reading at ``BlasKernel``.
+What uses it is ``product.py``. Start reading at ``load_blas``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import llvmlite.binding
 import numba
 import numpy as np
 from numba import types
-from numba.extending import overload
 
-from .machine import Kernel, device, threads
+from .machine import device
 
-__all__ = ["BlasKernel", "blas_alone", "blas_kernel", "blas_restore", "blas_threads_now", "gemm"]
+__all__ = ["blas_alone", "blas_restore", "blas_threads_now", "dgemm", "load_blas", "sgemm"]
 
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
 
@@ -164,54 +163,6 @@ blas_threads = _external("numbagrad_blas_threads")
 set_blas_threads = _external("numbagrad_set_blas_threads")
 
 
-def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-    """``out = op(x) op(y) + beta out`` for row-major matrices at the addresses ``x, y, out``.
-
-    like: an array, for the dtype. ``op(x)`` is n by k, ``op(y)`` k by m; ld*: elements from row
-    to row as stored. With beta 0 the old ``out`` is not read, so NaN in it does no harm.
-    """
-    call = sgemm if like.dtype == np.float32 else dgemm
-    x_op, y_op = (TRANS if t else NO_TRANS for t in (transx, transy))
-    call(ROW_MAJOR, x_op, y_op, n, m, k, 1.0, x, ldx, y, ldy, beta, out, ldout)
-
-
-@overload(gemm)
-def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-    call = sgemm if like.dtype == types.float32 else dgemm
-    real = like.dtype
-
-    def typed(like, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-        x_op = np.int32(TRANS if transx else NO_TRANS)
-        y_op = np.int32(TRANS if transy else NO_TRANS)
-        sizes = (np.int32(n), np.int32(m), np.int32(k))
-        call(
-            np.int32(ROW_MAJOR), x_op, y_op, sizes[0], sizes[1], sizes[2], real(1.0),
-            x, np.int32(ldx), y, np.int32(ldy), real(beta), out, np.int32(ldout),
-        )  # fmt: skip
-
-    return typed
-
-
-@device
-def sgemm_at(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-    """``gemm`` of float32 matrices, all arguments ints."""
-    x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
-    sgemm(
-        np.int32(ROW_MAJOR), x_op, y_op, np.int32(n), np.int32(m), np.int32(k), np.float32(1),
-        x, np.int32(ldx), y, np.int32(ldy), np.float32(beta), out, np.int32(ldout),
-    )  # fmt: skip
-
-
-@device
-def dgemm_at(transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-    """``gemm`` of float64 matrices, all arguments ints."""
-    x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
-    dgemm(
-        np.int32(ROW_MAJOR), x_op, y_op, np.int32(n), np.int32(m), np.int32(k), np.float64(1),
-        x, np.int32(ldx), y, np.int32(ldy), np.float64(beta), out, np.int32(ldout),
-    )  # fmt: skip
-
-
 def blas_threads_now() -> int:
     """How many threads BLAS would use for a large product of its own."""
     addresses = load_blas()
@@ -238,52 +189,3 @@ def blas_restore(previous):
     """Give back the threads that ``blas_alone`` took, for the sake of SciPy's other users."""
     if previous > 1:
         set_blas_threads(previous)
-
-
-class BlasKernel(Kernel):
-    """A kernel that calls BLAS and takes matrices of any strides, compiled once for each dtype.
-
-    Arguments: arrays of one dtype, each of a fixed rank, of which the first three are the ones
-    that measure the work; then ints. The kernel is entered past Numba's dispatcher, which would
-    compile it anew for each mix of layouts and needs 100 ns more for each call; what the
-    dispatcher would check, the op has checked.
-    """
-
-    def __init__(self, function: Any, outputs: int, grain: int):
-        super().__init__(function, outputs, grain)
-        self._squared_grain = grain * grain
-        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
-        self._serial_entries: dict[int, Callable[..., None]] = {}
-        self._parallel_entries: dict[int, Callable[..., None]] = {}
-
-    def __call__(self, *args: Any) -> None:
-        """Run on host arrays; with threads from ``grain`` multiplications on."""
-        out, x, y = args[:3]
-        work = x.size * y.size
-        # n k . k m is never less than n m k; with n m it makes the square of n m k.
-        if work < self.grain or work * out.size < self._squared_grain or threads() == 1:
-            entry = self._serial_entries.get(out.itemsize)
-            if entry is None:
-                entry = self._serial_entries[out.itemsize] = _enter_directly(self.serial, args)
-        else:
-            entry = self._parallel_entries.get(out.itemsize)
-            if entry is None:
-                entry = self._parallel_entries[out.itemsize] = _enter_directly(self.parallel, args)
-        entry(*args)
-
-
-def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
-    load_blas()
-    if numba.config.DISABLE_JIT:
-        return dispatcher
-    signature = tuple(
-        types.Array(numba.from_dtype(a.dtype), a.ndim, "A") if type(a) is np.ndarray else types.intp
-        for a in args
-    )
-    dispatcher.compile(signature)
-    return dispatcher.overloads[signature].entry_point
-
-
-def blas_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], BlasKernel]:
-    """Make a plain function on matrices a ``BlasKernel``; use as ``@blas_kernel(grain=...)``."""
-    return lambda function: BlasKernel(function, outputs, grain)

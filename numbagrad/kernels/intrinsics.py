@@ -363,6 +363,26 @@ def _call_for(typing, address, arguments):
     return types.int64(types.intp, types.Tuple(given)), generate
 
 
+@intrinsic(prefer_literal=True)
+def _call_named(typing, name, arguments):
+    """``call`` of the function that LLVM knows by ``name``, given to it by ``llvmlite``."""
+    given = tuple(types.unliteral(t) for t in arguments)
+
+    def generate(context, builder, signature, args):
+        values = cgutils.unpack_tuple(builder, args[1])
+        convention = context.call_conv
+        function_type = convention.get_function_type(types.none, given)
+        callee = cgutils.get_or_insert_function(
+            builder.module, function_type, signature.args[0].literal_value
+        )
+        status, _ = convention.call_function(builder, callee, types.none, given, values)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return context.get_dummy_value()
+
+    return types.void(name, types.Tuple(given)), generate
+
+
 @intrinsic
 def _call_python(typing, address, number):
     """Call the C function ``int(int64)`` at ``address``."""
@@ -485,6 +505,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """``call`` of a function that returns a number."""
         return ctypes.cast(int(function), ctypes.py_object).value(*arguments)
 
+    def call_named(name, arguments):
+        """Not for plain Python, which has the functions themselves."""
+        raise AssertionError(f"{name} is called by its name only in compiled code")
+
     def call_python(function, number):
         """Call the C function at an address."""
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(int(function))(number)
@@ -501,7 +525,8 @@ else:
     load_at, store_at, agree = _load_at, _store_at, _agree
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
-    call, call_for, call_python, plus, larger = _call, _call_for, _call_python, _plus, _larger
+    call, call_for, call_named, call_python = _call, _call_for, _call_named, _call_python
+    plus, larger = _plus, _larger
 
 
 _WORD = np.empty(0, np.int64)

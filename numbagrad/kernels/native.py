@@ -7,10 +7,11 @@ from typing import Any
 import numba
 
 from ..errors import RecordingError
-from .blas import load_blas
 from .machine import Kernel
+from .product import load_products
+from .store import address_of_compiled
 
-__all__ = ["address_of_compiled", "native"]
+__all__ = ["native"]
 
 _known: dict[Any, tuple[int, Any]] = {}
 
@@ -29,7 +30,8 @@ def native(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> int:
 
 
 def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[int, Any]:
-    load_blas()
+    if getattr(kernel, "multiplies", False):
+        load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
     dispatcher = kernel
     if isinstance(kernel, Kernel):
         dispatcher = kernel.parallel if parallel else kernel.serial
@@ -41,12 +43,3 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[
             f"launch: {name} cannot be compiled for {', '.join(map(str, signature))}. The "
             f"arguments are the outputs, then inputs, then numbers.\n{error}"
         ) from error
-
-
-def address_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> int:
-    """Compile a dispatcher for Numba types; the address of its native code."""
-    if numba.config.DISABLE_JIT:
-        return id(dispatcher)
-    dispatcher.compile(signature)
-    result = dispatcher.overloads[signature]
-    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)

@@ -232,3 +232,12 @@ def compile_source(text: str, function: str, **options: Any) -> Any:
     """The function named ``function`` of generated ``text``, jitted and cached by content."""
     module = load_source(text, function)
     return jit(getattr(module, function), source=text, **options)
+
+
+def address_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> int:
+    """Compile a dispatcher for Numba types; the address of its native code."""
+    if numba.config.DISABLE_JIT:
+        return id(dispatcher)
+    dispatcher.compile(signature)
+    result = dispatcher.overloads[signature]
+    return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)

@@ -1,17 +1,16 @@
-"""Products of matrices: BLAS on blocks that our own threads share out.
+"""Products of matrices: blocks that our own threads share out, see ``gemm.py`` for each of them.
 
 The blocks depend on the sizes alone, so the result does not depend on the number of threads.
-There is no loop of our own for tiny sizes: OpenBLAS's small kernels take 20 to 130 ns up to 8^3,
-where a compiled triple loop takes 10 to 260.
 """
 
 from __future__ import annotations
 
 from numba import prange
 
-from ..blas import blas_alone, blas_kernel, blas_restore, dgemm_at, gemm, sgemm_at
+from ..blas import blas_alone, blas_restore
 from ..intrinsics import address
 from ..machine import device, kernel
+from ..product import gemm, product_kernel
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -65,25 +64,28 @@ def leading(x):
 
 
 @device
-def multiply(out, x, y, beta, i, j, n, m):
-    """``out = x y + beta out`` in the block of ``n`` rows from ``i``, ``m`` columns from ``j``."""
+def multiply(out, x, y, start, ldstart, i, j, n, m):
+    """``out = x y + start`` in the block of ``n`` rows from ``i``, ``m`` columns from ``j``.
+
+    start: the address of a matrix whose rows are ``ldstart`` elements apart, or 0.
+    """
     n, m = min(n, out.shape[0] - i), min(m, out.shape[1] - j)
     ldx, transx = leading(x)
     ldy, transy = leading(y)
     ldout = max(out.strides[0] // out.itemsize, out.shape[1])
+    begin = start + (i * ldstart + j) * out.itemsize if start else 0
     gemm(
         *(out, transx, transy, n, m, x.shape[1]),
         *(address(x) + i * x.strides[0], ldx, address(y) + j * y.strides[1], ldy),
-        *(beta, address(out) + i * out.strides[0] + j * out.itemsize, ldout),
+        *(begin, ldstart, address(out) + i * out.strides[0] + j * out.itemsize, ldout),
     )
 
 
-@kernel(outputs=0, grain=GRAIN)
-def shared_gemm(itemsize, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ldout):
-    """``out (n, m) = op(x) op(y) + beta out`` on addresses; all are ints, ld* count elements.
-
-    What ``mm`` does, for compiled steps, which have no arrays.
-    """
+@kernel(outputs=0, grain=GRAIN, multiplies=True)
+def shared_gemm(
+    like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
+):
+    """``gemm`` as ``mm`` does it, for compiled steps, which have no arrays."""
     rows, cols = blocks(n, m, n * m * k, transx)
     across = (m + cols - 1) // cols
     previous = blas_alone(n * m * k)
@@ -92,15 +94,16 @@ def shared_gemm(itemsize, transx, transy, n, m, k, x, ldx, y, ldy, beta, out, ld
         height, width = min(rows, n - i), min(cols, m - j)
         left = x + itemsize * (i if transx else i * ldx)
         right = y + itemsize * (j * ldy if transy else j)
+        begin = start + itemsize * (i * ldstart + j) if start else 0
         to = out + itemsize * (i * ldout + j)
-        if itemsize == 4:
-            sgemm_at(transx, transy, height, width, k, left, ldx, right, ldy, beta, to, ldout)
-        else:
-            dgemm_at(transx, transy, height, width, k, left, ldx, right, ldy, beta, to, ldout)
+        gemm(
+            *(like, transx, transy, height, width, k, left, ldx, right, ldy),
+            *(begin, ldstart, to, ldout),
+        )
     blas_restore(previous)
 
 
-@blas_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN)
 def mm(out, x, y, transx, transy, accumulate):
     """``out = x y``, or ``out += x y`` if ``accumulate``; ``trans*``: take the transpose.
 
@@ -117,13 +120,15 @@ def mm(out, x, y, transx, transy, accumulate):
     work = n * m * k
     rows, cols = blocks(n, m, work, transx)
     across = (m + cols - 1) // cols
+    start = address(out) if accumulate else 0
+    ldstart = out.strides[0] // out.itemsize
     previous = blas_alone(work)
     for b in prange((n + rows - 1) // rows * across):
-        multiply(out, x, y, accumulate, b // across * rows, b % across * cols, rows, cols)
+        multiply(out, x, y, start, ldstart, b // across * rows, b % across * cols, rows, cols)
     blas_restore(previous)
 
 
-@blas_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN)
 def addmm(out, x, y, bias, transx, transy):
     """``out = x y + bias``, the bias added to each row.
 
@@ -133,22 +138,21 @@ def addmm(out, x, y, bias, transx, transy):
     (n, k), m = x.shape, y.shape[1]
     if n == 0 or m == 0:
         return
+    if k == 0:
+        out[:] = bias
+        return
+    row = bias if bias.strides[0] == bias.itemsize else bias.copy()
     work = n * m * k
     rows, cols = blocks(n, m, work, transx)
     across = (m + cols - 1) // cols
     previous = blas_alone(work)
     for b in prange((n + rows - 1) // rows * across):
         i, j = b // across * rows, b % across * cols
-        # The block is still in the cache when the product is added to it.
-        for row in range(i, min(i + rows, n)):
-            for col in range(j, min(j + cols, m)):
-                out[row, col] = bias[col]
-        if k > 0:
-            multiply(out, x, y, 1, i, j, rows, cols)
+        multiply(out, x, y, address(row), 0, i, j, rows, cols)
     blas_restore(previous)
 
 
-@blas_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN)
 def bmm(out, x, y, transx, transy):
     """``out[b] = x[b] y[b]``; a batch stride of 0 repeats one matrix.
 
@@ -170,7 +174,7 @@ def bmm(out, x, y, transx, transy):
         which, b = task // each, task % each
         xb = readable(x[which].T if transx else x[which])
         yb = readable(y[which].T if transy else y[which])
-        multiply(out[which], xb, yb, 0, b // across * rows, b % across * cols, rows, cols)
+        multiply(out[which], xb, yb, 0, 0, b // across * rows, b % across * cols, rows, cols)
     blas_restore(previous)
 
 

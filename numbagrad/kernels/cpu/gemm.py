@@ -1,0 +1,116 @@
+"""Our own matrix product, of tiles that stay in registers; BLAS where that is faster.
+
+Start at ``product``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm
+from ..intrinsics import pointer
+from ..machine import device, kernel
+from ..tile import VECTOR_BYTES, narrow_strip, scratch, transpose, wide_strip
+
+__all__ = ["product"]
+
+DEPTH = 256
+"""Rows of ``y`` in a strip: at two vectors each they fill two thirds of the innermost cache."""
+
+TALL = 256
+"""Rows of ``x`` from which a copy of a strip of ``y``, whose lines then stand side by side, pays."""
+
+ROOM = DEPTH * 2 * VECTOR_BYTES
+
+
+@kernel(outputs=0)
+def product(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
+    if own_is_faster(itemsize, transx, transy, n, m, k):
+        by_tiles(
+            *(like, itemsize, transx, transy, n, m, k),
+            *(x, ldx, y, ldy, start, ldstart, out, ldout),
+        )
+        return
+    if start != 0 and start != out:
+        for i in range(n):
+            to = pointer(out + i * ldout * itemsize, like)
+            row = pointer(start + i * ldstart * itemsize, like)
+            for j in range(m):
+                to[j] = row[j]
+    x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
+    order, rows, columns, depth = np.int32(ROW_MAJOR), np.int32(n), np.int32(m), np.int32(k)
+    strides = np.int32(ldx), np.int32(ldy), np.int32(ldout)
+    beta = 1.0 if start != 0 else 0.0
+    if itemsize == 4:
+        one, old = np.float32(1), np.float32(beta)
+        sgemm(
+            *(order, x_op, y_op, rows, columns, depth, one),
+            *(x, strides[0], y, strides[1], old, out, strides[2]),
+        )
+    else:
+        dgemm(
+            *(order, x_op, y_op, rows, columns, depth, 1.0),
+            *(x, strides[0], y, strides[1], beta, out, strides[2]),
+        )
+
+
+@device
+def own_is_faster(itemsize, transx, transy, n, m, k):
+    """Whether tiles beat OpenBLAS, which packs what it reads: ``python -m benchmarks gemm``."""
+    if VECTOR_BYTES == 0:
+        return False
+    if m * itemsize <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
+        return not transx and (not transy or k <= 32 or n >= 64)
+    return 6 <= n < 512 or (2 <= n < 6 and transx)
+
+
+@device
+def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``product`` by tiles."""
+    lanes = VECTOR_BYTES // itemsize
+    x_row, x_col = (itemsize, ldx * itemsize) if transx else (ldx * itemsize, itemsize)
+    y_row, out_row = ldy * itemsize, ldout * itemsize
+    base, base_row = start, ldstart * itemsize if start else 0
+    room = scratch(ROOM)
+    for h in range(0, k, DEPTH):
+        depth = min(DEPTH, k - h)
+        if h:
+            base, base_row = out, out_row
+        left = x + h * x_col
+        for j in range(0, m, 2 * lanes):
+            columns = min(2 * lanes, m - j)
+            right, right_row = y + h * y_row + j * itemsize, y_row
+            if transy:
+                right, right_row = room, 2 * VECTOR_BYTES
+                first = y + j * y_row + h * itemsize
+                turned(like, itemsize, columns, depth, first, y_row, right, right_row)
+            elif n >= TALL:
+                copied(like, depth, columns, right, y_row, room, 2 * VECTOR_BYTES)
+                right, right_row = room, 2 * VECTOR_BYTES
+            begin, to = (base + j * itemsize if base else 0), out + j * itemsize
+            strip = (n, depth, left, x_row, x_col, right, right_row, begin, base_row, to, out_row)
+            if columns > lanes:
+                wide_strip(like, *strip, columns - lanes)
+            else:
+                narrow_strip(like, *strip, columns)
+
+
+@device
+def turned(like, itemsize, rows, columns, x, x_row, out, out_row):
+    """Write ``x``, of so many rows and columns, with these exchanged, at ``out``."""
+    lanes = VECTOR_BYTES // itemsize
+    for i in range(0, rows, lanes):
+        for j in range(0, columns, lanes):
+            part = (x + i * x_row + j * itemsize, x_row, min(lanes, rows - i))
+            to = out + j * out_row + i * itemsize
+            transpose(like, *part, min(lanes, columns - j), to, out_row)
+
+
+@device
+def copied(like, rows, columns, x, x_row, out, out_row):
+    """Write ``x``, of so many rows and columns, at ``out``."""
+    for i in range(rows):
+        to, row = pointer(out + i * out_row, like), pointer(x + i * x_row, like)
+        for j in range(columns):
+            to[j] = row[j]

@@ -1,0 +1,122 @@
+"""The door to products of matrices, for kernels: ``gemm``, and ``ProductKernel`` for kernels of it.
+
+``gemm`` calls ``cpu.gemm.product``, compiled once for each dtype and known to LLVM by a name, so
+that the kernels that use it stay small and their cached code stays valid in the next process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+from numba import types
+from numba.extending import overload
+
+from . import store
+from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
+from .intrinsics import call_named, pointer
+from .machine import Kernel, threads
+
+__all__ = ["ProductKernel", "gemm", "load_products", "product_kernel"]
+
+
+@functools.cache
+def load_products(real: Any) -> None:
+    """Let LLVM know ``gemm`` of a float dtype: before code that calls it is compiled or loaded."""
+    load_blas()
+    if not numba.config.DISABLE_JIT:
+        from .cpu.gemm import product
+
+        real = numba.from_dtype(np.dtype(real))
+        signature = (types.CPointer(real), *[types.int64] * 14)
+        address = store.address_of_compiled(product.serial, signature)
+        llvmlite.binding.add_symbol(f"numbagrad_product_{real}", address)
+
+
+def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``out = op(x) op(y) + start`` for row-major matrices at addresses.
+
+    like: an array or pointer, for the dtype. ``op(x)`` is n by k, ``op(y)`` k by m, k at least 1;
+    ld*: elements from row to row as stored. start: ``out`` itself to add to it; a row, with
+    ``ldstart`` 0, to begin with it everywhere; 0 for none, and NaN in the old ``out`` does no harm.
+    """
+    multiply, itemsize = (sgemm if like.dtype == np.float32 else dgemm), like.dtype.itemsize
+    if start and start != out:
+        for i in range(n):
+            to, from_ = out + i * ldout * itemsize, start + i * ldstart * itemsize
+            ctypes.memmove(int(to), int(from_), int(m * itemsize))
+    x_op, y_op = (TRANS if t else NO_TRANS for t in (transx, transy))
+    beta = 1.0 if start else 0.0
+    multiply(ROW_MAJOR, x_op, y_op, n, m, k, 1.0, x, ldx, y, ldy, beta, out, ldout)
+
+
+@overload(gemm)
+def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    real = like.dtype
+    name, itemsize = f"numbagrad_product_{real}", real.bitwidth // 8
+
+    def typed(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+        call_named(
+            name,
+            (
+                pointer(out, real), np.int64(itemsize), np.int64(transx), np.int64(transy),
+                np.int64(n), np.int64(m), np.int64(k), np.int64(x), np.int64(ldx), np.int64(y),
+                np.int64(ldy), np.int64(start), np.int64(ldstart), np.int64(out), np.int64(ldout),
+            ),
+        )  # fmt: skip
+
+    return typed
+
+
+class ProductKernel(Kernel):
+    """A kernel that calls ``gemm`` and takes matrices of any strides, compiled once for each dtype.
+
+    Arguments: arrays of one dtype, each of a fixed rank, of which the first three are the ones
+    that measure the work; then ints. The kernel is entered past Numba's dispatcher, which would
+    compile it anew for each mix of layouts and needs 100 ns more for each call; what the
+    dispatcher would check, the op has checked.
+    """
+
+    def __init__(self, function: Any, outputs: int, grain: int):
+        super().__init__(function, outputs, grain, multiplies=True)
+        self._squared_grain = grain * grain
+        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
+        self._serial_entries: dict[int, Callable[..., None]] = {}
+        self._parallel_entries: dict[int, Callable[..., None]] = {}
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays; with threads from ``grain`` multiplications on."""
+        out, x, y = args[:3]
+        work = x.size * y.size
+        # n k . k m is never less than n m k; with n m it makes the square of n m k.
+        if work < self.grain or work * out.size < self._squared_grain or threads() == 1:
+            entry = self._serial_entries.get(out.itemsize)
+            if entry is None:
+                entry = self._serial_entries[out.itemsize] = _enter_directly(self.serial, args)
+        else:
+            entry = self._parallel_entries.get(out.itemsize)
+            if entry is None:
+                entry = self._parallel_entries[out.itemsize] = _enter_directly(self.parallel, args)
+        entry(*args)
+
+
+def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
+    load_products(args[0].dtype)
+    if numba.config.DISABLE_JIT:
+        return dispatcher
+    signature = tuple(
+        types.Array(numba.from_dtype(a.dtype), a.ndim, "A") if type(a) is np.ndarray else types.intp
+        for a in args
+    )
+    dispatcher.compile(signature)
+    return dispatcher.overloads[signature].entry_point
+
+
+def product_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], ProductKernel]:
+    """Make a plain function on matrices a ``ProductKernel``: ``@product_kernel(grain=...)``."""
+    return lambda function: ProductKernel(function, outputs, grain)
