@@ -13,6 +13,7 @@ from . import (
     chain,
     digits,
     first_step,
+    gemm,
     imports,
     layers,
     linear,
@@ -41,6 +42,7 @@ PROCESSES = {
     "steps": steps,
     "chain": chain,
     "peak_memory": peak_memory,
+    "gemm": gemm,
     "digits": digits,
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 
 from ..kernels.tile import VECTOR_BYTES
 from .program import Buffer, Gemm, Instruction, Loop, Operand, Program, View
@@ -50,7 +51,7 @@ def _families(
     for i in program.instructions:
         if isinstance(i, Loop):
             free = [o.buffer for o in (*i.ins, *i.outs) if o.buffer in shapes]
-            for a, b in zip(free, free[1:], strict=False):
+            for a, b in pairwise(free):
                 if shapes[a] == shapes[b] and family[a] is not family[b]:
                     family[a] |= family[b]
                     for member in family[b]:

@@ -18,7 +18,7 @@ DEPTH = 256
 """Rows of ``y`` in a strip: at two vectors each they fill two thirds of the innermost cache."""
 
 TALL = 256
-"""Rows of ``x`` from which a copy of a strip of ``y``, whose lines then stand side by side, pays."""
+"""Rows of ``x`` from which it pays to copy a strip of ``y``, to have its lines side by side."""
 
 ROOM = DEPTH * 2 * VECTOR_BYTES
 
@@ -26,12 +26,13 @@ ROOM = DEPTH * 2 * VECTOR_BYTES
 @kernel(outputs=0)
 def product(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
-    if own_is_faster(itemsize, transx, transy, n, m, k):
-        by_tiles(
-            *(like, itemsize, transx, transy, n, m, k),
-            *(x, ldx, y, ldy, start, ldstart, out, ldout),
-        )
-        return
+    if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
+        if own_is_faster(itemsize, transx, transy, n, m, k):
+            by_tiles(
+                *(like, itemsize, transx, transy, n, m, k),
+                *(x, ldx, y, ldy, start, ldstart, out, ldout),
+            )
+            return
     if start != 0 and start != out:
         for i in range(n):
             to = pointer(out + i * ldout * itemsize, like)
@@ -57,9 +58,7 @@ def product(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldst
 
 @device
 def own_is_faster(itemsize, transx, transy, n, m, k):
-    """Whether tiles beat OpenBLAS, which packs what it reads: ``python -m benchmarks gemm``."""
-    if VECTOR_BYTES == 0:
-        return False
+    """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``."""
     if m * itemsize <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     return 6 <= n < 512 or (2 <= n < 6 and transx)

@@ -1,0 +1,91 @@
+"""Products of matrices by our tiles beside OpenBLAS's, one thread: what ``own_is_faster`` rests on.
+
+Each shape is multiplied as stored and with either factor stored transposed. A row is marked
+``chosen`` where a kernel takes the tiles. Run as a script it is the process that measures.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from numbagrad.kernels import blas, product
+from numbagrad.kernels.cpu import gemm
+from numbagrad.kernels.intrinsics import address, pointer
+
+from .case import Row, timed_row, uniform
+from .measure import interleave
+from .processes import python
+
+SUITE = "gemm"
+SHAPES = [
+    *[(32, 16, 16), (32, 64, 64), (64, 64, 32), (32, 10, 64), (10, 64, 32), (8, 64, 64)],
+    *[(32, 256, 784), (32, 128, 256), (128, 256, 32), (256, 784, 32), (64, 64, 2048)],
+    *[(128, 256, 784), (256, 784, 128), (128, 128, 256), (256, 256, 256), (512, 128, 128)],
+    *[(1, 256, 784), (4, 256, 784), (1024, 256, 784), (512, 512, 512), (2048, 768, 64)],
+]
+"""Rows, columns and length of the sums."""
+
+AS_STORED = {"xy": (0, 0), "xyT": (0, 1), "xTy": (1, 0), "xTyT": (1, 1)}
+
+
+def measure() -> list[Row]:
+    """A row for each dtype, shape and storage."""
+    return [Row(**r) for r in python("-m", "benchmarks.gemm", threads=1)]
+
+
+def products(dtype: Any) -> tuple[Any, Any]:
+    """Loops over one product: by tiles and by BLAS."""
+    product.load_products(dtype)
+    multiply, itemsize = blas.sgemm if dtype is np.float32 else blas.dgemm, dtype().itemsize
+
+    @numba.njit(nogil=True, error_model="numpy")
+    def by_tiles(times, out, x, y, transx, transy, n, m, k):
+        to = pointer(address(out), dtype)
+        for _ in range(times):
+            gemm.by_tiles(
+                to, itemsize, transx, transy, n, m, k, address(x), x.shape[1],
+                address(y), y.shape[1], 0, 0, address(out), m,
+            )  # fmt: skip
+
+    @numba.njit(nogil=True, error_model="numpy")
+    def by_blas(times, out, x, y, transx, transy, n, m, k):
+        turn_x = np.int32(blas.TRANS if transx else blas.NO_TRANS)
+        turn_y = np.int32(blas.TRANS if transy else blas.NO_TRANS)
+        for _ in range(times):
+            multiply(
+                np.int32(blas.ROW_MAJOR), turn_x, turn_y, np.int32(n), np.int32(m), np.int32(k),
+                dtype(1), address(x), np.int32(x.shape[1]), address(y), np.int32(y.shape[1]),
+                dtype(0), address(out), np.int32(m),
+            )  # fmt: skip
+
+    return by_tiles, by_blas
+
+
+def rows(dtype: Any) -> list[Row]:
+    """What this process measures of ``dtype``."""
+    loops, found = products(dtype), []
+    for n, m, k in SHAPES:
+        times = max(1, 4_000_000 // (n * m * k))
+        for name, (transx, transy) in AS_STORED.items():
+            x = uniform(*((k, n) if transx else (n, k))).astype(dtype)
+            y = uniform(*((m, k) if transy else (k, m))).astype(dtype)
+            results = [np.empty((n, m), dtype) for _ in loops]
+            args = (x, y, transx, transy, n, m, k)
+            calls = [partial(f, times, r, *args) for f, r in zip(loops, results, strict=True)]
+            ours, theirs = interleave(calls, 15)
+            np.testing.assert_allclose(*results, rtol=1e-3, atol=1e-3)
+            chosen = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k)
+            what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"
+            found.append(timed_row(SUITE, what, ours.divided(times), theirs.divided(times)))
+    return found
+
+
+if __name__ == "__main__":
+    everything = [row for dtype in (np.float32, np.float64) for row in rows(dtype)]
+    print(json.dumps([dataclasses.asdict(row) for row in everything]))

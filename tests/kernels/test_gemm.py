@@ -1,0 +1,144 @@
+"""Our own product: every path through its tiles, for the vectors of this CPU and of others."""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from numbagrad.kernels import product, tile
+from numbagrad.kernels.cpu import gemm
+from numbagrad.kernels.intrinsics import address
+
+numba = pytest.importorskip("numba")
+pytestmark = pytest.mark.skipif(tile.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
+
+ROWS = (1, 2, 3, 7, 11, 12, 13, 25, gemm.TALL + 1)
+COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 70)
+DEPTHS = (1, 3, 17, gemm.DEPTH, gemm.DEPTH + 19)
+
+
+@numba.njit
+def by_tiles(out, x, y, transx, transy, start, ldstart):
+    """``out = op(x) op(y) + start`` on slices of matrices whose rows have unit stride."""
+    n, m = out.shape
+    k = x.shape[0] if transx else x.shape[1]
+    step = out.itemsize
+    gemm.by_tiles(
+        *(pointer_to(out), step, transx, transy, n, m, k),
+        *(address(x), x.strides[0] // step, address(y), y.strides[0] // step),
+        *(start, ldstart, address(out), out.strides[0] // step),
+    )
+
+
+@numba.njit
+def pointer_to(out):
+    return gemm.pointer(address(out), out)
+
+
+def numbers(rng, *shape, dtype):
+    """A slice of a larger matrix, so that what lies around it can be looked at."""
+    whole = rng.standard_normal((shape[0] + 2, shape[1] + 3)).astype(dtype)
+    return whole[1:-1, 1:-2]
+
+
+def exact(x, y):
+    return x.astype(np.float64) @ y.astype(np.float64)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("transx", "transy"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_every_size_of_tile(dtype, transx, transy):
+    rng = np.random.default_rng(7)
+    limit = 50 * np.finfo(dtype).eps
+    for n, m, k in itertools.product(ROWS, COLUMNS, DEPTHS):
+        if n * m * k > 500_000 and (m, k) != (70, gemm.DEPTH + 19):
+            continue
+        x = numbers(rng, *((k, n) if transx else (n, k)), dtype=dtype)
+        y = numbers(rng, *((m, k) if transy else (k, m)), dtype=dtype)
+        whole = np.full((n + 2, m + 3), 7, dtype)
+        out = whole[1:-1, 1:-2]
+        out[:] = np.nan
+        by_tiles(out, x, y, transx, transy, 0, 5)
+        expected = exact(x.T if transx else x, y.T if transy else y)
+        np.testing.assert_allclose(out, expected, rtol=limit, atol=limit * k)
+        out[:] = 7
+        assert (whole == 7).all(), (n, m, k)
+
+
+def test_it_begins_with_what_it_is_given():
+    rng = np.random.default_rng(3)
+    for n, m, k in [(13, 35, 300), (5, 9, 4), (32, 32, 1)]:
+        x, y = rng.standard_normal((n, k)), rng.standard_normal((k, m))
+        row, out = rng.standard_normal(m), np.full((n, m), np.nan)
+        by_tiles(out, x, y, 0, 0, row.ctypes.data, 0)
+        np.testing.assert_allclose(out, x @ y + row, atol=1e-11)
+        by_tiles(out, x, y, 0, 0, out.ctypes.data, m)
+        np.testing.assert_allclose(out, 2 * (x @ y) + row, atol=1e-11)
+        start = rng.standard_normal((n, m + 2))
+        by_tiles(out, x, y, 0, 0, start.ctypes.data, m + 2)
+        np.testing.assert_allclose(out, x @ y + start[:, :m], atol=1e-11)
+
+
+def test_the_door_gives_the_same_by_tiles_and_by_blas():
+    """A start and a transpose mean the same whichever of the two multiplies."""
+
+    @numba.njit
+    def multiply(out, x, y, transx, transy, row):
+        n, m = out.shape
+        k = x.shape[0] if transx else x.shape[1]
+        product.gemm(
+            *(out, transx, transy, n, m, k, address(x), x.shape[1], address(y), y.shape[1]),
+            *(address(row), 0, address(out), m),
+        )
+
+    rng = np.random.default_rng(5)
+    ways = set()
+    for dtype, (n, m, k) in itertools.product(
+        (np.float32, np.float64), [(3, 40, 9), (20, 4, 50), (20, 40, 30), (600, 20, 10)]
+    ):
+        product.load_products(np.dtype(dtype))
+        for transx, transy in itertools.product((0, 1), (0, 1)):
+            x = rng.standard_normal((k, n) if transx else (n, k)).astype(dtype)
+            y = rng.standard_normal((m, k) if transy else (k, m)).astype(dtype)
+            row, out = rng.standard_normal(m).astype(dtype), np.empty((n, m), dtype)
+            multiply(out, x, y, transx, transy, row)
+            expected = exact(x.T if transx else x, y.T if transy else y) + row
+            np.testing.assert_allclose(out, expected, atol=1e-4 if dtype is np.float32 else 1e-11)
+            ways.add(gemm.own_is_faster.py_func(out.itemsize, transx, transy, n, m, k))
+    assert ways == {False, True}
+
+
+def test_the_order_of_a_sum_does_not_depend_on_the_tile():
+    """Each element is summed in order, so parts of a product equal the parts of the whole."""
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((29, 400)), rng.standard_normal((400, 45))
+    whole, part = np.empty((29, 45)), np.empty((7, 18))
+    by_tiles(whole, x, y, 0, 0, 0, 0)
+    by_tiles(part, x[11:18], y[:, 20:38], 0, 0, 0, 0)
+    assert np.array_equal(part, whole[11:18, 20:38])
+
+
+@pytest.mark.parametrize(
+    ("features", "nbytes"), [("+avx,+avx2,+fma", 32), ("+sse2", 0)], ids=["avx2", "sse2"]
+)
+def test_other_cpus(features, nbytes):
+    text = f"""
+import numpy as np
+from numbagrad.kernels import tile
+from numbagrad.kernels.cpu.matmul import addmm
+assert tile.VECTOR_BYTES == {nbytes}, tile.VECTOR_BYTES
+rng = np.random.default_rng(0)
+for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64)]:
+    x, y = rng.standard_normal((n, k)), rng.standard_normal((m, k))
+    bias, out = rng.standard_normal(m), np.empty((n, m))
+    addmm(out, x, y, bias, 0, 1)
+    np.testing.assert_allclose(out, x @ y.T + bias, atol=1e-10)
+"""
+    environment = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run(
+        [sys.executable, "-c", text], env=os.environ | environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
