@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import __version__
 from ..kernels import machine, store
+from ..kernels.tile import VECTOR_BYTES
 from .cache import describe_size, files_of_cache
 
 __all__ = ["add_arguments", "blas_in_use", "run", "threading_layer"]
@@ -31,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     rows += [
         ("devices", f"cpu ({platform.machine()}, {numba.config.CPU_NAME or host_cpu()})"),
         ("threads", f"{threads} of {numba.config.NUMBA_NUM_THREADS} ({threading_layer()})"),
+        ("products", f"own tiles of {8 * VECTOR_BYTES} bit vectors" if VECTOR_BYTES else "BLAS"),
         ("BLAS", blas_in_use()),
         ("cache", f"{store.cache_folder()} ({describe_size(files_of_cache())})"),
     ]
