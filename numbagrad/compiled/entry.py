@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..kernels import machine
 from ..tape import AccumulateGrad, grad_mode, run_backward
 from ..tensor import Tensor, wrap
@@ -26,9 +25,10 @@ from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
 from .explain import Unfused, unfused
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
+from .guards import Writer, argument_guards, gradient_guards, state_guards, still_text
 from .lower import lower
 from .passes import optimise
-from .places import Place, same
+from .places import Place
 from .program import Buffer, Program
 from .record import Memory, Ref
 from .trace import Recording, Result, name_tensors
@@ -59,28 +59,6 @@ class Shared:
     lock: Any = field(default_factory=threading.RLock)
 
 
-@dataclass
-class _Writer:
-    """The text of a call, and the objects that it names."""
-
-    names: dict[str, Any] = field(default_factory=dict)
-    guards: list[str] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
-    known: dict[int, str] = field(default_factory=dict)
-    kept: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
-
-    def name(self, prefix: str, value: Any) -> str:
-        """A global name for ``value`` in the text."""
-        found = self.known.get(id(value))
-        if found is None:
-            found = f"{prefix}{len(self.names)}"
-            self.names[found] = value
-            self.known[id(value)] = found
-        return found
-
-
 def make_entry(
     name: str,
     recording: Recording,
@@ -107,8 +85,8 @@ def make_entry(
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)
     buffers = {b.memory: b for b in program.buffers if b.memory is not None}
-    w = _Writer()
-    arguments = _check_arguments(w, recording, leaves, bound, buffers)
+    w = Writer()
+    arguments = argument_guards(w, recording, leaves, bound, buffers)
     for memory, (t, grad) in given.items():
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))
@@ -134,8 +112,8 @@ def make_entry(
         slot.used_by(made, b, number if again else -1)
         number += again
     w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
-    _state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
-    _gradient_guards(w, recording, given, shared.gradients)
+    state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
+    gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
     slots = [slot for slot, again in lasting.values() if again]
     _effects(w, recording, leaves, buffers, lasting, given)
@@ -227,30 +205,8 @@ def _lasting(
     return found
 
 
-def _gradient_guards(
-    w: _Writer,
-    recording: Recording,
-    given: dict[Memory, tuple[Tensor, Tensor]],
-    gradients: Gradients,
-) -> None:
-    """Guards for gradients that the recording reads."""
-    for t, grad in given.values():
-        g = f"{w.name('t', t)}._grad"
-        w.guards.append(f"{g} is None")
-        w.guards.append(f"{g}._dtype is not {w.name('dtype', grad._dtype)}")
-        w.guards.append(f"{g}._edge is not None")
-        w.guards.append(f"{g}._array.__class__ is not ndarray")
-    free = {id(t) for t, _ in given.values()}
-    for t, grad in recording.read_before:
-        if id(t) in free:
-            continue
-        slot = gradients.holding(t, grad)
-        held = w.name("tensor", grad) if slot is None else f"{w.name('holder', slot.grad)}[0]"
-        w.guards.append(f"{w.name('t', t)}._grad is not {held}")
-
-
 def _renewals(
-    w: _Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
+    w: Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
 ) -> list[str]:
     """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
 
@@ -344,95 +300,15 @@ def _dense(ref: Ref) -> bool:
     return True
 
 
-# -- what a call checks ----------------------------------------------------------------------------
-
-
-def _check_arguments(
-    w: _Writer,
-    recording: Recording,
-    leaves: list[Any],
-    bound: frozenset[int],
-    buffers: dict[Any, Buffer],
-) -> list[Argument]:
-    """Guards for each argument, and the arrays to pass."""
-    arguments = []
-    refs = {i.leaf: i.ref for i in recording.inputs}
-    for k, leaf in enumerate(leaves):
-        if k in bound:
-            w.guards.append(f"a{k} is not {w.name('tensor', leaf)}")
-        elif isinstance(leaf, Tensor):
-            kind = "Tensor" if type(leaf) is Tensor else w.name("type", type(leaf))
-            edge = "is not" if leaf._edge is None else "is"
-            w.guards.append(f"a{k}.__class__ is not {kind}")
-            w.guards.append(f"a{k}._dtype is not {w.name('dtype', leaf._dtype)}")
-            w.guards.append(f"a{k}._edge {edge} None")
-            w.guards.append(f"a{k}._array.__class__ is not ndarray")
-            ref = refs[k]
-            b = buffers[ref.memory]
-            if leaf._array.flags.c_contiguous:
-                arguments.append(Argument(b, ref.shape))
-            else:
-                shape, strides = leaf._array.shape, leaf._array.strides
-                w.guards.append(f"a{k}._array.shape != {shape}")
-                w.guards.append(f"a{k}._array.strides != {strides}")
-                arguments.append(Argument(b, None, ref.offset))
-            w.passed.append(f"a{k}._array")
-        elif type(leaf) is float:
-            w.guards.append(f"a{k}.__class__ is not float")
-            if k in recording.recorder.pinned:
-                w.guards.append(f"a{k} != {leaf!r}")
-        else:
-            name = w.name("value", leaf)
-            w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
-            w.names["same"] = same
-    return arguments
-
-
-def _state_guards(w: _Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
-    """Guards for what the recording has found in tensors and Python."""
-    w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
-    if grad_mode.anomaly is None:
-        w.guards.append("grad_mode.anomaly is not None")
-    else:
-        w.guards.append("grad_mode.anomaly is None")
-        w.guards.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
-    w.guards.append(f"machine.epoch != {machine.epoch}")
-    w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
-    w.names["dtypes"] = dtypes
-    seen = set()
-    for owners in recording.owners.values():
-        for b in owners:
-            if id(b.tensor) in seen or id(b.tensor) in skip:
-                continue
-            seen.add(id(b.tensor))
-            t = w.name("t", b.tensor)
-            w.guards.append(f"{t}._array is not {w.name('array', b.array)}")
-            if b.edge is None:
-                w.guards.append(f"{t}._edge is not None")
-            elif b.tensor.is_leaf:
-                w.guards.append(f"{t}._edge is not {w.name('edge', b.edge)}")
-    for held, test in ((recording.none_before, "is not None"), (recording.some_before, "is None")):
-        w.guards += [f"{w.name('t', each)}._grad {test}" for each in held]
-    w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
-    for read, value in recording.recorder.reads:
-        w.guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
-    for p in places:
-        if not p.told:
-            now, then = p.text.format(w.name("place", p.holder)), w.name("v", p.value)
-            w.guards.append(f"{now} is not {then} and not same({now}, {then})")
-            w.names["same"] = same
-
-
 # -- what a call does ------------------------------------------------------------------------------
 
 
-def _enter(w: _Writer, template: Any) -> None:
+def _enter(w: Writer, template: Any) -> None:
     for k, (read, kinds) in enumerate(template.hyper):
         targets = ", ".join(f"h{k}_{j}" for j in range(len(kinds)))
         if kinds:
-            w.before.append(
-                f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()"
-            )
+            lines = w.kept if w.told_of(read) else w.before
+            lines.append(f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()")
     passed = ["table", *w.passed]
     for text in template.floats:
         passed.append(_arguments_in(text))
@@ -451,7 +327,7 @@ def _arguments_in(text: str) -> str:
 
 
 def _effects(
-    w: _Writer,
+    w: Writer,
     recording: Recording,
     leaves: list[Any],
     buffers: dict[Any, Buffer],
@@ -494,6 +370,7 @@ def _effects(
             w.after.append(f"{name}._share({w.name('tensor', alias)})")
         else:
             w.after.append(f"{name}._share(a{ref})")
+        w.after.append(f"{name}._moved()")
     counted = set()
     slots = {id(slot.grad[0]): (slot, made) for slot, made in lasting.values()}
     for t, by, where in recording.effects.bumps:
@@ -534,7 +411,7 @@ def receive(tensor: Tensor, grad: Tensor) -> None:
     run_backward([(edge, grad)], retain_graph=False, create_graph=False)
 
 
-def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:
+def _returned(w: Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:
     """Write the returned value."""
     if plan is not None:
         plan.write(w, buffers)
@@ -547,7 +424,7 @@ def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan
         view = results[k].kind == "view" or texts[k].startswith("part")
         moved = 0 if view else results[k].version
         ref = results[k].ref
-        kept = "" if view or ref is None else w.kept.get(ref.memory, "")
+        kept = "" if view or ref is None else w.saved.get(ref.memory, "")
         if (k in named or moved or kept) and texts[k] != f"r{k}":
             w.after.append(f"r{k} = {texts[k]}")
             texts[k] = f"r{k}"
@@ -580,7 +457,7 @@ def _is_whole(recording: Recording, ref: Any) -> bool:
 
 
 def _result_text(
-    w: _Writer, k: int, recording: Recording, buffers: dict[Any, Buffer], bases: dict[Memory, int]
+    w: Writer, k: int, recording: Recording, buffers: dict[Any, Buffer], bases: dict[Memory, int]
 ) -> str:
     """One leaf of the result as an expression."""
     r: Result = recording.results[k]
@@ -629,7 +506,7 @@ def _result_text(
     return _with_edge(w, k, r, text)
 
 
-def _view_text(w: _Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
+def _view_text(w: Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
     """A result that shows part of another tensor; on_tape: as a view whose gradient goes there."""
     w.names |= {"part": outside.part, "beside": outside.beside}
     if not isinstance(r.edge, int):
@@ -642,7 +519,7 @@ def _view_text(w: _Writer, k: int, r: Result, source: str, layout: str, on_tape:
     return f"r{k}"
 
 
-def _with_edge(w: _Writer, k: int, r: Result, text: str) -> str:
+def _with_edge(w: Writer, k: int, r: Result, text: str) -> str:
     """A result with its history."""
     if r.edge is None:
         return text
@@ -657,7 +534,7 @@ def _with_edge(w: _Writer, k: int, r: Result, text: str) -> str:
     return f"r{k}"
 
 
-def _nested(w: _Writer, spec: Any, texts: list[str]) -> str:
+def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
     if spec == "*":
         return texts.pop()
     kind, parts = spec
@@ -672,10 +549,11 @@ def _nested(w: _Writer, spec: Any, texts: list[str]) -> str:
     return f"{w.name('type', kind)}({', '.join(items)})"
 
 
-def _compile_call(w: _Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
+def _compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
     """The function that the text makes."""
     unpack = ", ".join(f"a{k}" for k in range(count))
     lines = [
+        *still_text(w),
         "def call(leaves):",
         f"    if len(leaves) != {count}:",
         "        return MISS",

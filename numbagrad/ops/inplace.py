@@ -103,6 +103,7 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         x._edge = edge
         x.__dict__.pop("_retain", None)
         _refresh_views(x)
+        machine.moved()
         return
     if base._dtype is not x._dtype or not base.is_contiguous():
         raise GradError(
@@ -115,6 +116,7 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         carrier = carrier.expand(x._array.shape)
     _connect(PlaceRegion, base, (base._edge, carrier._edge), region)
     _refresh_views(base)
+    machine.moved()
 
 
 def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:

@@ -36,16 +36,30 @@ class Update:
     scalars: Callable[[], tuple]
 
 
-def _telling(method: Any) -> Any:
-    """``method``, which also tells recorded steps that use the state of the change."""
+def _telling(method: Any, tell: Callable[[], None]) -> Any:
+    """``method``, which also tells recorded steps that use the container of the change."""
 
     @functools.wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.recorded:
-            machine.changed()
-        return method(self, *args, **kwargs)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if self.recorded:
+                tell()
 
     return told
+
+
+class Group(dict):
+    """Parameters and their options; recorded steps that read them notice when one changes."""
+
+    recorded = False
+
+
+class Groups(list):
+    """The groups of an optimiser; recorded steps notice when one is replaced."""
+
+    recorded = True
 
 
 class ParamState(dict):
@@ -74,10 +88,16 @@ class State(defaultdict):
         return State, (dict(self),)
 
 
-for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
-    setattr(ParamState, _name, _telling(getattr(dict, _name)))
-    if _name != "__setitem__":
-        setattr(State, _name, _telling(getattr(dict, _name)))
+for _name in "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update".split():
+    setattr(Group, _name, _telling(getattr(dict, _name), machine.retold))
+    if _name != "setdefault":
+        setattr(ParamState, _name, _telling(getattr(dict, _name), machine.changed))
+    if _name not in ("setdefault", "__setitem__"):
+        setattr(State, _name, _telling(getattr(dict, _name), machine.changed))
+
+
+for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
+    setattr(Groups, _name, _telling(getattr(list, _name), machine.changed))
 
 
 class Optimizer:
@@ -95,7 +115,7 @@ class Optimizer:
             )
         self.defaults = defaults
         self.state = State()
-        self.param_groups: list[dict[str, Any]] = []
+        self.param_groups = Groups()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -112,6 +132,16 @@ class Optimizer:
     @state.setter
     def state(self, state: dict[Tensor, dict[str, Any]]) -> None:
         self._state = state if type(state) is State else State(state)
+        machine.changed()
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The parameters, group by group, with the options of each."""
+        return self._param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: Iterable[dict[str, Any]]) -> None:
+        self._param_groups = groups if type(groups) is Groups else Groups(groups)
         machine.changed()
 
     # -- what a subclass defines -----------------------------------------------------------------
@@ -181,7 +211,7 @@ class Optimizer:
         """Add parameters with options of their own, say a layer that is unfrozen later."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}.")
-        group = dict(param_group)
+        group = Group(param_group)
         params = group["params"]
         if isinstance(params, (set, frozenset)):
             raise TypeError(
@@ -205,7 +235,6 @@ class Optimizer:
             group.setdefault(name, default)
         self.check(group)
         self.param_groups.append(group)
-        machine.changed()
 
     # -- saving ----------------------------------------------------------------------------------
 
