@@ -18,6 +18,7 @@ from ..kernels.blas import load_blas
 from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import address_of_compiled, native
+from .counts import Move, words
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
 from .record import Memory
@@ -210,6 +211,13 @@ class Bound:
         for k, entry in enumerate(self.template.table):
             if entry.kind in values and entry.what == number:
                 self.table[k] = values[entry.kind]
+
+    def count(self, moves: list[Move]) -> None:
+        """Say which version counters the code is to move, if it does."""
+        at = [k for k, entry in enumerate(self.template.table) if entry.kind == "count"]
+        if at:
+            self.table[at] = words(moves)
+            self.kept.append(moves)
 
     def _callback(self, function: Any, spots: list[tuple[int | None, Any]]) -> int:
         """The address of a C function that runs a Python function on the program's arrays."""

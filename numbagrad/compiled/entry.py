@@ -21,6 +21,7 @@ from ..tape import AccumulateGrad, grad_mode, run_backward
 from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
+from .counts import Move, native_counts
 from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
 from .explain import Unfused, unfused
 from .finite import checked_passes
@@ -103,10 +104,13 @@ def make_entry(
                 get = f"unheld({w.name('room', [None, None])}, "
             w.before.append(f"o_{b.name} = {get}{shape}, {w.name('dtype', b.dtype)})")
             w.passed.append(f"o_{b.name}")
-    template = emit(program, arguments, [b for b, (_, again) in lasting.items() if again])
+    moves = _moves(recording, given, lasting)
+    made_here = [b for b, (_, again) in lasting.items() if again]
+    template = emit(program, arguments, made_here, len(moves) if native_counts() else 0)
     code = shared.codes.setdefault(template.shape, Code())
     workspace = shared.workspace if template.heavy else shared.light
     made = Bound(template, code, workspace, dict.fromkeys(lasting))
+    made.count(moves)
     number = 0
     for b, (slot, again) in lasting.items():
         slot.used_by(made, b, number if again else -1)
@@ -116,6 +120,9 @@ def make_entry(
     gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
     slots = [slot for slot, again in lasting.values() if again]
+    if moves and (template.heavy or not native_counts()):
+        w.names["moves"] = moves
+        w.after += ["for c, by, where in moves:", "    c.value += by; c.where = where"]
     _effects(w, recording, leaves, buffers, lasting, given)
     _returned(w, recording, buffers, plan)
     renewals = _renewals(w, recording, leaves, slots, made)
@@ -326,6 +333,22 @@ def _arguments_in(text: str) -> str:
     return f"float({inside})"
 
 
+def _moves(
+    recording: Recording,
+    given: dict[Memory, tuple[Tensor, Tensor]],
+    lasting: dict[Buffer, tuple[Slot, bool]],
+) -> list[Move]:
+    """The version counters that a call moves, but for those of gradients, which may be renewed."""
+    skip = {id(grad) for _, grad in given.values()}
+    skip |= {id(slot.grad[0]) for slot, _ in lasting.values()}
+    moves: dict[int, Move] = {}
+    for t, by, where in recording.effects.bumps:
+        if id(t) not in skip:
+            counter = t._version_counter()
+            moves.setdefault(id(counter), (counter, by, where))
+    return list(moves.values())
+
+
 def _effects(
     w: Writer,
     recording: Recording,
@@ -371,22 +394,11 @@ def _effects(
         else:
             w.after.append(f"{name}._share(a{ref})")
         w.after.append(f"{name}._moved()")
-    counted = set()
-    slots = {id(slot.grad[0]): (slot, made) for slot, made in lasting.values()}
-    for t, by, where in recording.effects.bumps:
-        if id(t) in owner:
-            continue
-        if id(t) in slots:
-            slot, made = slots[id(t)]
-            if not made:
-                holder = w.name("holder", slot.grad)
-                w.after.append(f"{holder}[0]._version_counter().value += {by}")
-            continue
-        counter = t._version_counter()
-        if id(counter) not in counted:
-            counted.add(id(counter))
-            c = w.name("counter", counter)
-            w.after.append(f"{c}.value += {by}; {c}.where = {w.name('where', where)}")
+    slots = {id(slot.grad[0]): slot for slot, made in lasting.values() if not made}
+    for t, by, _ in recording.effects.bumps:
+        if id(t) in slots and id(t) not in owner:
+            holder = w.name("holder", slots[id(t)].grad)
+            w.after.append(f"{holder}[0]._version_counter().value += {by}")
     for k, by in recording.input_bumps.items():
         w.after.append(f"a{k}._version_counter().value += {by}")
     w.after += [f"a{k}._grad = None" for k in recording.input_clears]
