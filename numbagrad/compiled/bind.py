@@ -15,7 +15,7 @@ from numba import types
 
 from ..kernels import machine, store
 from ..kernels.blas import load_blas
-from ..kernels.intrinsics import FlatType
+from ..kernels.intrinsics import FlatType, TableType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import address_of_compiled, native
 from .counts import Move, words
@@ -112,7 +112,7 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     whole = "\n\n".join([*texts, text])
     if numba.config.DISABLE_JIT:
         return Variant(varying, dispatcher, whole, parts, kept)
-    signature = [table]
+    signature = [TableType()]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from .. import dtypes
@@ -40,6 +40,7 @@ class Writer:
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
+    cells: dict[str, Any] = field(default_factory=dict)  # names that are read from a cell
     known: dict[int, str] = field(default_factory=dict)
     saved: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
     groups: dict[int, Group] = field(default_factory=dict)  # whose options ``still`` reads
@@ -168,7 +169,10 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
     for p in places:
         if not p.told:
-            now, then = p.text.format(w.name("place", p.holder)), w.name("v", p.value)
+            name, then = w.name("place", p.holder), w.name("v", p.value)
+            now = name if type(p.holder) is CellType else p.text.format(name)
+            if type(p.holder) is CellType:
+                w.cells[name] = w.names[name]
             w.guards.append(f"{now} is not {then} and not same({now}, {then})")
             w.names["same"] = same
 
