@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from .errors import DTypeError
-from .kernels import machine
 
 __all__ = ["DType", "finfo", "get_default_dtype", "iinfo", "set_default_dtype"]
 
@@ -90,7 +89,6 @@ def set_default_dtype(dtype: DType) -> None:
     if not dtype.is_floating_point:
         raise DTypeError(f"set_default_dtype: expected a floating dtype, got {dtype}.")
     _default = dtype
-    machine.moved()
 
 
 def of_number(value: Any) -> DType:

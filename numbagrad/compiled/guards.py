@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import dtypes
 from ..kernels import machine
-from ..optim.optimizer import Group
+from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .emit_cpu import Argument
@@ -43,7 +43,7 @@ class Writer:
     cells: dict[str, Any] = field(default_factory=dict)  # names that are read from a cell
     known: dict[int, str] = field(default_factory=dict)
     saved: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
-    groups: dict[int, Group] = field(default_factory=dict)  # whose options ``still`` reads
+    read: dict[int, Options] = field(default_factory=dict)  # what ``still`` reads
 
     def name(self, prefix: str, value: Any) -> str:
         """A global name for ``value`` in the text."""
@@ -55,33 +55,36 @@ class Writer:
         return found
 
     def told_of(self, read: Callable[[], Any]) -> bool:
-        """Whether every change of what ``read`` returns is announced: it reads options of groups,
-        and nothing else."""
-        groups: list[Group] = []
-        if not _reads_options(read, groups):
+        """Whether every change of what ``read`` returns is announced: it reads ``Options``, and
+        nothing else."""
+        found: list[Options] = []
+        if not _reads_options(read, found):
             return False
-        for group in groups:
-            group.recorded = True
-            self.groups[id(group)] = group
+        for options in found:
+            options.recorded = True
+            self.read[id(options)] = options
         return True
 
     def settled(self) -> bool:
-        """Whether ``still`` need not look again before something is told."""
-        values = [v for g in self.groups.values() for k, v in g.items() if k != "params"]
+        """Whether ``still`` need not look again before something is told.
+
+        An option that is a tensor or a list may change without a word.
+        """
+        values = [v for read in self.read.values() for k, v in read.items() if k != "params"]
         return not machine.watchers and all(type(v) in _PLAIN for v in values)
 
 
-def _reads_options(function: Any, groups: list[Group]) -> bool:
-    """Whether the code of ``function`` can reach nothing but groups, numbers and conversions."""
+def _reads_options(function: Any, found: list[Options]) -> bool:
+    """Whether the code of ``function`` can reach nothing but options, numbers and conversions."""
     if type(function) is not FunctionType or not _plain_code(function.__code__):
         return False
     if function.__defaults__ or function.__kwdefaults__ or _CALLED & function.__globals__.keys():
         return False
     for cell in function.__closure__ or ():
         held = cell.cell_contents
-        if type(held) is Group:
-            groups.append(held)
-        elif type(held) not in _PLAIN and not _reads_options(held, groups):
+        if type(held) is Options:
+            found.append(held)
+        elif type(held) not in _PLAIN and not _reads_options(held, found):
             return False
     return True
 
@@ -90,9 +93,10 @@ _CALLED = frozenset(("bool", "float", "int"))
 
 
 def _plain_code(code: CodeType) -> bool:
-    """Whether code names no global or attribute but Python's own number types."""
+    """Whether code names no global, attribute or list, but Python's own number types."""
     inside = [c for c in code.co_consts if isinstance(c, CodeType)]
-    return set(code.co_names) <= _CALLED and all(map(_plain_code, inside))
+    named = set(code.co_names) <= _CALLED and "params" not in code.co_consts
+    return named and all(map(_plain_code, inside))
 
 
 def argument_guards(
@@ -146,7 +150,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         w.told.append("grad_mode.anomaly is None")
         w.told.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
     w.told.append(f"machine.epoch != {machine.epoch}")
-    w.told.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
+    w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
     w.names["dtypes"] = dtypes
     seen = set()
     for owners in recording.owners.values():

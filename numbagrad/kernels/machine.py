@@ -149,8 +149,7 @@ def add_to_epoch(amount: int) -> None:
 
 
 def moved() -> None:
-    """Note that a watched tensor has another array or history, or that the default dtype changed:
-    compiled steps look at what they rely on once more."""
+    """Note that a watched tensor has another array or history: compiled steps look at theirs."""
     global moves, told
     moves = told = _next_number()
 

@@ -18,6 +18,7 @@ from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
 from ..kernels import machine
 from ..kernels.machine import launch
+from ..kernels.options import Options, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import user_location
 from ..tensor import Tensor
@@ -34,26 +35,6 @@ class Update:
     kernel: Any
     lists: tuple[list[Tensor], ...]
     scalars: Callable[[], tuple]
-
-
-def _telling(method: Any, tell: Callable[[], None]) -> Any:
-    """``method``, which also tells recorded steps that use the container of the change."""
-
-    @functools.wraps(method)
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        finally:
-            if self.recorded:
-                tell()
-
-    return told
-
-
-class Group(dict):
-    """Parameters and their options; recorded steps that read them notice when one changes."""
-
-    recorded = False
 
 
 class Groups(list):
@@ -88,16 +69,13 @@ class State(defaultdict):
         return State, (dict(self),)
 
 
-for _name in "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update".split():
-    setattr(Group, _name, _telling(getattr(dict, _name), machine.retold))
-    if _name != "setdefault":
-        setattr(ParamState, _name, _telling(getattr(dict, _name), machine.changed))
-    if _name not in ("setdefault", "__setitem__"):
-        setattr(State, _name, _telling(getattr(dict, _name), machine.changed))
-
+for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
+    setattr(ParamState, _name, telling(getattr(dict, _name), machine.changed))
+    if _name != "__setitem__":
+        setattr(State, _name, telling(getattr(dict, _name), machine.changed))
 
 for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
-    setattr(Groups, _name, _telling(getattr(list, _name), machine.changed))
+    setattr(Groups, _name, telling(getattr(list, _name), machine.changed))
 
 
 class Optimizer:
@@ -211,7 +189,7 @@ class Optimizer:
         """Add parameters with options of their own, say a layer that is unfrozen later."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}.")
-        group = Group(param_group)
+        group = Options(param_group)
         params = group["params"]
         if isinstance(params, (set, frozenset)):
             raise TypeError(
