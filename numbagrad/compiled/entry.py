@@ -596,16 +596,9 @@ def _compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple
     # which are read in 3 ns instead of 30.
     outer = [f"def cells({', '.join(w.cells)}):", "    global call, still"]
     text = "\n".join([*outer, *[f"    {line}" for line in lines]]) + "\n"
-    code = compile(text, "<call of a compiled function>", "exec")
-    for name in ("still", "call"):
-        inner = _code_of(code, name)
-        closure = tuple(w.cells[free] for free in inner.co_freevars)
-        w.names[name] = FunctionType(inner, w.names, name, None, closure)
+    exec(compile(text, "<call of a compiled function>", "exec"), w.names)
+    for code in w.names["cells"].__code__.co_consts:
+        if isinstance(code, CodeType):
+            closure = tuple([w.cells[free] for free in code.co_freevars])
+            w.names[code.co_name] = FunctionType(code, w.names, code.co_name, None, closure)
     return w.names["call"]
-
-
-def _code_of(code: CodeType, name: str) -> CodeType:
-    """The code of the function ``name`` that stands inside of ``code``."""
-    inside = [c for c in code.co_consts if isinstance(c, CodeType)]
-    found = [c for c in inside if c.co_name == name]
-    return found[0] if found else _code_of(inside[0], name)

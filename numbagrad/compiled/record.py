@@ -404,7 +404,6 @@ class Before:
         ):
             if getattr(t, name) is not value:
                 setattr(t, name, value)
-                machine.moved()
         counter = t._counter
         if self.counter is not None:
             self.counter.value, self.counter.where = self.version, self.where

@@ -19,7 +19,10 @@ import numbagrad as ng
 from numbagrad import nn, optim
 from numbagrad.compiled.counts import native_counts
 from numbagrad.compiled.entry import MISS
+from numbagrad.compiled.guards import Writer
+from numbagrad.kernels import machine
 from numbagrad.kernels.lists import list_kernel
+from numbagrad.kernels.options import Options
 
 scale = 2.0
 
@@ -215,6 +218,10 @@ def change_attribute(s):
     s.factor = 4.0
 
 
+def detach(s):
+    s.net[2].bias.detach_()
+
+
 def requires_grad(s):
     s.net[2].bias.requires_grad_(False)
 
@@ -266,6 +273,7 @@ STATE = [
     drop_state,
     drop_momentum,
     change_attribute,
+    detach,
     requires_grad,
     requires_grad_of_a_buffer,
     setting_requires_grad,
@@ -291,6 +299,19 @@ def test_a_global(setting, monkeypatch):
     assert setting.misses()
     monkeypatch.undo()
     assert not setting.misses()
+
+
+def test_data_set_by_another_compiled_function(setting):
+    @ng.compile
+    def replace(x):
+        setting.buffer.data = x * 2.0
+
+    for _ in range(2):
+        replace(ng.ones(2))
+        assert setting.misses()
+        setting.function(*setting.arguments)
+        setting.entry = setting.function._last
+        assert not setting.misses()
 
 
 def test_data_that_is_put_back_is_known_again(setting):
@@ -330,6 +351,7 @@ def test_modes(row, setting):
             setting.other.requires_grad_(False).requires_grad_(True)
             assert setting.misses()
         assert not setting.misses()
+    assert machine.watchers == 0  # else every call would look at everything
 
 
 def test_the_mode_of_another_thread_is_its_own(setting):
@@ -343,6 +365,7 @@ def test_the_mode_of_another_thread_is_its_own(setting):
         thread = threading.Thread(target=lambda: found.append(setting.misses()))
         thread.start()
         thread.join()
+        assert setting.misses()  # although the other thread has looked since
     assert found == [False]
     for _ in range(3):
         thread = threading.Thread(target=watch)
@@ -389,6 +412,27 @@ def test_a_rate_that_is_a_tensor_is_followed():
     with ng.no_grad():
         rate.fill_(0.0)
     assert moved_by_a_step(setting) == 0.0
+
+
+def test_only_what_announces_its_changes_is_kept():
+    options, plain, size, rates = Options(lr=0.1, params=[]), {"lr": 0.1}, 2.0, [0.1]
+
+    def rate():
+        return float(options["lr"]) * size
+
+    told = [rate, lambda: (rate(), bool(options["lr"])), lambda: [float(options[k]) for k in ()]]
+    untold = [
+        lambda: plain["lr"],
+        lambda: rates[0],
+        lambda: scale,
+        lambda: options.get("lr"),
+        lambda: bool(options["params"]),
+        lambda lr=rates: lr[0],
+        lambda: [scale for _ in ()],
+        collections.deque,
+    ]
+    assert [Writer().told_of(read) for read in told] == [True] * len(told)
+    assert [Writer().told_of(read) for read in untold] == [False] * len(untold)
 
 
 def test_replaced_groups_are_followed():
