@@ -101,7 +101,8 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         edge = value.to(x._dtype)._edge
     if base is None:
         x._edge = edge
-        x.__dict__.pop("_retain", None)
+        if x._retain:
+            del x._retain
         _refresh_views(x)
         machine.moved()
         return

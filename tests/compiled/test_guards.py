@@ -605,3 +605,15 @@ def test_interpreted_programs_keep_the_agreement():
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     root = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True)
+
+
+def test_tensors_keep_their_attributes_through_a_recording(setting):
+    weight = setting.net[0].weight
+    weight.tag, grad = "mine", weight.grad
+    held = dict(vars(weight))
+    setting.function(ng.ones(7, 3), ng.ones(7, 2), 0.5, "mean")  # another recording
+    assert weight.tag == "mine"
+    assert vars(weight).keys() == held.keys()
+    assert weight.grad is grad  # in its memory
+    weight.tag = "yours"
+    assert vars(weight)["tag"] == "yours"
