@@ -609,11 +609,10 @@ def test_interpreted_programs_keep_the_agreement():
 
 def test_tensors_keep_their_attributes_through_a_recording(setting):
     weight = setting.net[0].weight
-    weight.tag, grad = "mine", weight.grad
-    held = dict(vars(weight))
+    weight.tag = "mine"
+    names = list(vars(weight))
     setting.function(ng.ones(7, 3), ng.ones(7, 2), 0.5, "mean")  # another recording
     assert weight.tag == "mine"
-    assert vars(weight).keys() == held.keys()
-    assert weight.grad is grad  # in its memory
+    assert list(vars(weight)) == names
     weight.tag = "yours"
     assert vars(weight)["tag"] == "yours"
