@@ -78,6 +78,7 @@ class Tensor:
     _flat: bool = True
     _kept: SavedOutput | None = None  # what the node that made this keeps of it
     _retain: bool = False
+    _watched: bool = False  # whether compiled steps rely on its array and edge: see ``_moved``
     _device = devices.cpu
     __array_priority__ = 1000
 
@@ -158,6 +159,11 @@ class Tensor:
             if self._kept is not None:
                 self._kept._counter = counter
         return counter
+
+    def _moved(self) -> None:
+        """Tell compiled steps that this tensor has another array or edge, where one watches it."""
+        if self._watched:
+            machine.moved()
 
     def _bump_version(self) -> None:
         """Note that the elements were changed in place."""
@@ -282,6 +288,7 @@ class Tensor:
                         f"gradients; this one is {self._dtype}. Convert it with .float() first."
                     )
                 self._edge = AccumulateGrad(self)
+                self._moved()
         elif self._edge is not None:
             if type(self._edge) is not AccumulateGrad:
                 raise GradError(
@@ -290,6 +297,7 @@ class Tensor:
                     f"{split_edge(self._edge)[0].name()}. Use .detach() for a tensor without it."
                 )
             self._edge = None
+            self._moved()
         return self
 
     @property
@@ -351,6 +359,7 @@ class Tensor:
         if machine.recording and machine.recorder.current is not None:
             machine.recorder.current.touched.add(id(self))
         self._share(value)
+        self._moved()
 
     def detach(self) -> Tensor:
         """The same memory and version without history: a write moves the version, nothing else."""
@@ -365,6 +374,7 @@ class Tensor:
                 "history."
             )
         self._edge = None
+        self._moved()
         return self
 
     def retain_grad(self) -> None:

@@ -187,11 +187,13 @@ class detect_anomaly:
         inside = standing_behind(watcher)
         inside.__enter__()
         grad_mode.anomaly = watcher
+        machine.watched_by(1)
         self.__dict__.setdefault("_stack", []).append((held, inside))
 
     def __exit__(self, *exception: Any) -> None:
         grad_mode.anomaly, inside = self.__dict__["_stack"].pop()
         inside.__exit__(None, None, None)
+        machine.watched_by(-1)
 
     def __call__(self, function: Callable) -> Callable:
         """``function``, each call of it inside the block."""

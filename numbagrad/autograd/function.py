@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import DTypeError, GradError, ShapeError
+from ..kernels import machine
 from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor
 
@@ -226,6 +227,8 @@ class FunctionCtx(Recorded):
                 f"or a clone."
             )
         self._attach(outputs, edges, self._non_differentiable)
+        if self._dirty:
+            machine.moved()
         saved = self._to_save
         if saved:
             self._save(tuple([self._keep(t, args, outputs) for t in saved]))

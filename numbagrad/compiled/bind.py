@@ -15,11 +15,12 @@ from numba import types
 
 from ..kernels import machine, store
 from ..kernels.blas import load_blas
-from ..kernels.intrinsics import FlatType
+from ..kernels.intrinsics import FlatType, TableType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import native
 from ..kernels.product import load_products
 from ..kernels.store import address_of_compiled
+from .counts import Move, words
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
 from .record import Memory
@@ -115,7 +116,7 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     whole = "\n\n".join([*texts, text])
     if numba.config.DISABLE_JIT:
         return Variant(varying, dispatcher, whole, parts, kept)
-    signature = [table]
+    signature = [TableType()]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
@@ -214,6 +215,13 @@ class Bound:
         for k, entry in enumerate(self.template.table):
             if entry.kind in values and entry.what == number:
                 self.table[k] = values[entry.kind]
+
+    def count(self, moves: list[Move]) -> None:
+        """Say which version counters the code is to move, if it does."""
+        at = [k for k, entry in enumerate(self.template.table) if entry.kind == "count"]
+        if at:
+            self.table[at] = words(moves)
+            self.kept.append(moves)
 
     def _callback(self, function: Any, spots: list[tuple[int | None, Any]]) -> int:
         """The address of a C function that runs a Python function on the program's arrays."""

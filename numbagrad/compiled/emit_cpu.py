@@ -26,6 +26,7 @@ from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
 from ..kernels.machine import Kernel, threads
 from ..kernels.product import ProductKernel
+from .counts import WORDS
 from .emit_loop import WORTH_THREADS, LoopText, effort
 from .fusion import collapsed
 from .memory import assign
@@ -79,7 +80,8 @@ class Entry:
 
     kind: "work", "buffer" (address of bound memory), "pointer to" (how list kernels find an array:
     what looks like an object whose data pointer is place ``what``), "table" (its own address),
-    "kernel", "part", "number" or "result" (written by the function).
+    "kernel", "part", "number", "count" (a word of ``counts.words``) or "result" (written by the
+    function).
     """
 
     kind: str
@@ -178,9 +180,10 @@ def _kernel_identity(what: Any) -> Any:
 class Emitter:
     """Writes one program."""
 
-    def __init__(self, program: Program, persistent: Sequence[Buffer]):
+    def __init__(self, program: Program, persistent: Sequence[Buffer], counts: int):
         self.program = program
         self.persistent = persistent
+        self.counts = counts
         self.numbers: list[int | float] = []
         self.table: list[Entry] = [Entry("work"), Entry("table")]
         self.places: dict[Any, int] = {}
@@ -706,6 +709,11 @@ class Emitter:
             body.append("blas_restore(before)")
         else:
             body += self.lines
+        heavy = self.effort > HEAVY or any(e.kind == "python" for e in self.table)
+        if self.counts and not heavy:
+            self.use("move_counts")
+            body.append(f"move_counts(table, {len(self.table)}, {self.counts})")
+            self.table += [Entry("count", k) for k in range(WORDS * self.counts)]
         body.append(f"return {DONE}")
         text = self.function(["table", *params], body)
         return Template(
@@ -719,7 +727,7 @@ class Emitter:
             self.floats,
             self.checks,
             self.work + self.scratch,
-            self.effort > HEAVY or any(e.kind == "python" for e in self.table),
+            heavy,
             tuple(self.products),
         )
 
@@ -727,7 +735,7 @@ class Emitter:
 _TAKEN = (
     frozenset(
         "table work before math np njit load store plus pointer start fits dense strided call "
-        "call_python overlaps held larger bits_float64 gemm blas_alone blas_restore "
+        "call_python overlaps held move_counts larger bits_float64 gemm blas_alone blas_restore "
         "float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
     )
     | frozenset(dir(builtins))
@@ -741,14 +749,18 @@ _LOCAL = re.compile(
 
 
 def emit(
-    program: Program, arguments: list[Argument], persistent: Sequence[Buffer] = ()
+    program: Program,
+    arguments: list[Argument],
+    persistent: Sequence[Buffer] = (),
+    counts: int = 0,
 ) -> Template:
     """The template of ``program``.
 
     arguments: the arrays that each call passes, in order. persistent: fresh buffers that are not
-    passed, but used again unless somebody else holds them.
+    passed, but used again unless somebody else holds them. counts: version counters to move at
+    the end, unless the program is heavy: that one does not hold the interpreter lock.
     """
-    emitter = Emitter(program, persistent)
+    emitter = Emitter(program, persistent, counts)
     for argument in arguments:
         emitter.argument(argument)
     if sum(map(_length, program.instructions)) > LONG:

@@ -12,23 +12,25 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..kernels import machine
 from ..tape import AccumulateGrad, grad_mode, run_backward
 from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
+from .counts import Move, native_counts
 from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
 from .explain import Unfused, unfused
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
+from .guards import Writer, argument_guards, gradient_guards, state_guards, still_text
 from .lower import lower
 from .passes import optimise
-from .places import Place, same
+from .places import Place
 from .program import Buffer, Program
 from .record import Memory, Ref
 from .trace import Recording, Result, name_tensors
@@ -59,28 +61,6 @@ class Shared:
     lock: Any = field(default_factory=threading.RLock)
 
 
-@dataclass
-class _Writer:
-    """The text of a call, and the objects that it names."""
-
-    names: dict[str, Any] = field(default_factory=dict)
-    guards: list[str] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)
-    after: list[str] = field(default_factory=list)
-    passed: list[str] = field(default_factory=list)
-    known: dict[int, str] = field(default_factory=dict)
-    kept: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
-
-    def name(self, prefix: str, value: Any) -> str:
-        """A global name for ``value`` in the text."""
-        found = self.known.get(id(value))
-        if found is None:
-            found = f"{prefix}{len(self.names)}"
-            self.names[found] = value
-            self.known[id(value)] = found
-        return found
-
-
 def make_entry(
     name: str,
     recording: Recording,
@@ -107,8 +87,8 @@ def make_entry(
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)
     buffers = {b.memory: b for b in program.buffers if b.memory is not None}
-    w = _Writer()
-    arguments = _check_arguments(w, recording, leaves, bound, buffers)
+    w = Writer()
+    arguments = argument_guards(w, recording, leaves, bound, buffers)
     for memory, (t, grad) in given.items():
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))
@@ -125,26 +105,32 @@ def make_entry(
                 get = f"unheld({w.name('room', [None, None])}, "
             w.before.append(f"o_{b.name} = {get}{shape}, {w.name('dtype', b.dtype)})")
             w.passed.append(f"o_{b.name}")
-    template = emit(program, arguments, [b for b, (_, again) in lasting.items() if again])
+    moves = _moves(recording, given, lasting)
+    made_here = [b for b, (_, again) in lasting.items() if again]
+    template = emit(program, arguments, made_here, len(moves) if native_counts() else 0)
     code = shared.codes.setdefault(template.shape, Code())
     workspace = shared.workspace if template.heavy else shared.light
     made = Bound(template, code, workspace, dict.fromkeys(lasting))
+    made.count(moves)
     number = 0
     for b, (slot, again) in lasting.items():
         slot.used_by(made, b, number if again else -1)
         number += again
     w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
-    _state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
-    _gradient_guards(w, recording, given, shared.gradients)
+    state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
+    gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
     slots = [slot for slot, again in lasting.values() if again]
+    if moves and (template.heavy or not native_counts()):
+        w.names["moves"] = moves
+        w.after += ["for c, by, where in moves:", "    c.value += by; c.where = where"]
     _effects(w, recording, leaves, buffers, lasting, given)
     _returned(w, recording, buffers, plan)
     renewals = _renewals(w, recording, leaves, slots, made)
     w.names |= {
-        "MISS": MISS, "Tensor": Tensor, "empty": np.empty, "wrap": wrap, "machine": machine,
-        "grad_mode": grad_mode, "native": made.run, "table": made.table, "lock": shared.lock,
-        "ndarray": np.ndarray, "run_backward": run_backward, **outside.NUMBERS,
+        "MISS": MISS, "Tensor": Tensor, "new": object.__new__, "empty": np.empty, "wrap": wrap,
+        "machine": machine, "grad_mode": grad_mode, "native": made.run, "table": made.table,
+        "lock": shared.lock, "ndarray": np.ndarray, "run_backward": run_backward, **outside.NUMBERS,
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
     return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
@@ -227,30 +213,8 @@ def _lasting(
     return found
 
 
-def _gradient_guards(
-    w: _Writer,
-    recording: Recording,
-    given: dict[Memory, tuple[Tensor, Tensor]],
-    gradients: Gradients,
-) -> None:
-    """Guards for gradients that the recording reads."""
-    for t, grad in given.values():
-        g = f"{w.name('t', t)}._grad"
-        w.guards.append(f"{g} is None")
-        w.guards.append(f"{g}._dtype is not {w.name('dtype', grad._dtype)}")
-        w.guards.append(f"{g}._edge is not None")
-        w.guards.append(f"{g}._array.__class__ is not ndarray")
-    free = {id(t) for t, _ in given.values()}
-    for t, grad in recording.read_before:
-        if id(t) in free:
-            continue
-        slot = gradients.holding(t, grad)
-        held = w.name("tensor", grad) if slot is None else f"{w.name('holder', slot.grad)}[0]"
-        w.guards.append(f"{w.name('t', t)}._grad is not {held}")
-
-
 def _renewals(
-    w: _Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
+    w: Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
 ) -> list[str]:
     """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
 
@@ -344,95 +308,15 @@ def _dense(ref: Ref) -> bool:
     return True
 
 
-# -- what a call checks ----------------------------------------------------------------------------
-
-
-def _check_arguments(
-    w: _Writer,
-    recording: Recording,
-    leaves: list[Any],
-    bound: frozenset[int],
-    buffers: dict[Any, Buffer],
-) -> list[Argument]:
-    """Guards for each argument, and the arrays to pass."""
-    arguments = []
-    refs = {i.leaf: i.ref for i in recording.inputs}
-    for k, leaf in enumerate(leaves):
-        if k in bound:
-            w.guards.append(f"a{k} is not {w.name('tensor', leaf)}")
-        elif isinstance(leaf, Tensor):
-            kind = "Tensor" if type(leaf) is Tensor else w.name("type", type(leaf))
-            edge = "is not" if leaf._edge is None else "is"
-            w.guards.append(f"a{k}.__class__ is not {kind}")
-            w.guards.append(f"a{k}._dtype is not {w.name('dtype', leaf._dtype)}")
-            w.guards.append(f"a{k}._edge {edge} None")
-            w.guards.append(f"a{k}._array.__class__ is not ndarray")
-            ref = refs[k]
-            b = buffers[ref.memory]
-            if leaf._array.flags.c_contiguous:
-                arguments.append(Argument(b, ref.shape))
-            else:
-                shape, strides = leaf._array.shape, leaf._array.strides
-                w.guards.append(f"a{k}._array.shape != {shape}")
-                w.guards.append(f"a{k}._array.strides != {strides}")
-                arguments.append(Argument(b, None, ref.offset))
-            w.passed.append(f"a{k}._array")
-        elif type(leaf) is float:
-            w.guards.append(f"a{k}.__class__ is not float")
-            if k in recording.recorder.pinned:
-                w.guards.append(f"a{k} != {leaf!r}")
-        else:
-            name = w.name("value", leaf)
-            w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
-            w.names["same"] = same
-    return arguments
-
-
-def _state_guards(w: _Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
-    """Guards for what the recording has found in tensors and Python."""
-    w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
-    if grad_mode.anomaly is None:
-        w.guards.append("grad_mode.anomaly is not None")
-    else:
-        w.guards.append("grad_mode.anomaly is None")
-        w.guards.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
-    w.guards.append(f"machine.epoch != {machine.epoch}")
-    w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
-    w.names["dtypes"] = dtypes
-    seen = set()
-    for owners in recording.owners.values():
-        for b in owners:
-            if id(b.tensor) in seen or id(b.tensor) in skip:
-                continue
-            seen.add(id(b.tensor))
-            t = w.name("t", b.tensor)
-            w.guards.append(f"{t}._array is not {w.name('array', b.array)}")
-            if b.edge is None:
-                w.guards.append(f"{t}._edge is not None")
-            elif b.tensor.is_leaf:
-                w.guards.append(f"{t}._edge is not {w.name('edge', b.edge)}")
-    for held, test in ((recording.none_before, "is not None"), (recording.some_before, "is None")):
-        w.guards += [f"{w.name('t', each)}._grad {test}" for each in held]
-    w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
-    for read, value in recording.recorder.reads:
-        w.guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
-    for p in places:
-        if not p.told:
-            now, then = p.text.format(w.name("place", p.holder)), w.name("v", p.value)
-            w.guards.append(f"{now} is not {then} and not same({now}, {then})")
-            w.names["same"] = same
-
-
 # -- what a call does ------------------------------------------------------------------------------
 
 
-def _enter(w: _Writer, template: Any) -> None:
+def _enter(w: Writer, template: Any) -> None:
     for k, (read, kinds) in enumerate(template.hyper):
         targets = ", ".join(f"h{k}_{j}" for j in range(len(kinds)))
         if kinds:
-            w.before.append(
-                f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()"
-            )
+            lines = w.kept if w.told_of(read) else w.before
+            lines.append(f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()")
     passed = ["table", *w.passed]
     for text in template.floats:
         passed.append(_arguments_in(text))
@@ -450,8 +334,24 @@ def _arguments_in(text: str) -> str:
     return f"float({inside})"
 
 
+def _moves(
+    recording: Recording,
+    given: dict[Memory, tuple[Tensor, Tensor]],
+    lasting: dict[Buffer, tuple[Slot, bool]],
+) -> list[Move]:
+    """The version counters that a call moves, but for those of gradients, which may be renewed."""
+    skip = {id(grad) for _, grad in given.values()}
+    skip |= {id(slot.grad[0]) for slot, _ in lasting.values()}
+    moves: dict[int, Move] = {}
+    for t, by, where in recording.effects.bumps:
+        if id(t) not in skip:
+            counter = t._version_counter()
+            moves.setdefault(id(counter), (counter, by, where))
+    return list(moves.values())
+
+
 def _effects(
-    w: _Writer,
+    w: Writer,
     recording: Recording,
     leaves: list[Any],
     buffers: dict[Any, Buffer],
@@ -494,22 +394,12 @@ def _effects(
             w.after.append(f"{name}._share({w.name('tensor', alias)})")
         else:
             w.after.append(f"{name}._share(a{ref})")
-    counted = set()
-    slots = {id(slot.grad[0]): (slot, made) for slot, made in lasting.values()}
-    for t, by, where in recording.effects.bumps:
-        if id(t) in owner:
-            continue
-        if id(t) in slots:
-            slot, made = slots[id(t)]
-            if not made:
-                holder = w.name("holder", slot.grad)
-                w.after.append(f"{holder}[0]._version_counter().value += {by}")
-            continue
-        counter = t._version_counter()
-        if id(counter) not in counted:
-            counted.add(id(counter))
-            c = w.name("counter", counter)
-            w.after.append(f"{c}.value += {by}; {c}.where = {w.name('where', where)}")
+        w.after.append(f"{name}._moved()")
+    slots = {id(slot.grad[0]): slot for slot, made in lasting.values() if not made}
+    for t, by, _ in recording.effects.bumps:
+        if id(t) in slots and id(t) not in owner:
+            holder = w.name("holder", slots[id(t)].grad)
+            w.after.append(f"{holder}[0]._version_counter().value += {by}")
     for k, by in recording.input_bumps.items():
         w.after.append(f"a{k}._version_counter().value += {by}")
     w.after += [f"a{k}._grad = None" for k in recording.input_clears]
@@ -534,7 +424,7 @@ def receive(tensor: Tensor, grad: Tensor) -> None:
     run_backward([(edge, grad)], retain_graph=False, create_graph=False)
 
 
-def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:
+def _returned(w: Writer, recording: Recording, buffers: dict[Any, Buffer], plan: Any) -> None:
     """Write the returned value."""
     if plan is not None:
         plan.write(w, buffers)
@@ -547,7 +437,7 @@ def _returned(w: _Writer, recording: Recording, buffers: dict[Any, Buffer], plan
         view = results[k].kind == "view" or texts[k].startswith("part")
         moved = 0 if view else results[k].version
         ref = results[k].ref
-        kept = "" if view or ref is None else w.kept.get(ref.memory, "")
+        kept = "" if view or ref is None else w.saved.get(ref.memory, "")
         if (k in named or moved or kept) and texts[k] != f"r{k}":
             w.after.append(f"r{k} = {texts[k]}")
             texts[k] = f"r{k}"
@@ -580,7 +470,7 @@ def _is_whole(recording: Recording, ref: Any) -> bool:
 
 
 def _result_text(
-    w: _Writer, k: int, recording: Recording, buffers: dict[Any, Buffer], bases: dict[Memory, int]
+    w: Writer, k: int, recording: Recording, buffers: dict[Any, Buffer], bases: dict[Memory, int]
 ) -> str:
     """One leaf of the result as an expression."""
     r: Result = recording.results[k]
@@ -602,7 +492,8 @@ def _result_text(
         b = buffers[r.ref.memory]
         layout = f"{r.ref.shape}, {r.ref.strides}, {r.ref.offset}"
         base = bases.get(r.ref.memory, k)
-        text = f"wrap(o_{b.name}, {w.name('dtype', r.dtype)})"
+        out, dtype = f"o_{b.name}", w.name("dtype", r.dtype)
+        text = f"wrap({out}, {dtype})"
         if base != k:
             first = recording.results[base]
             on_tape = isinstance(first.edge, int) and first.root == r.root
@@ -610,6 +501,10 @@ def _result_text(
         elif not _is_whole(recording, r.ref):
             text = f"alone({text}, {layout})"
             w.names["alone"] = outside.alone
+        else:  # as ``wrap``, whose call costs 50 ns
+            w.after += [f"r{k} = new(Tensor)", f"r{k}._array, r{k}._dtype = {out}, {dtype}"]
+            w.after.append(f"r{k}._edge = r{k}._counter = None")
+            text = f"r{k}"
     elif r.kind == "copy":
         ref = r.ref
         array = ref.memory.array
@@ -629,7 +524,7 @@ def _result_text(
     return _with_edge(w, k, r, text)
 
 
-def _view_text(w: _Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
+def _view_text(w: Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
     """A result that shows part of another tensor; on_tape: as a view whose gradient goes there."""
     w.names |= {"part": outside.part, "beside": outside.beside}
     if not isinstance(r.edge, int):
@@ -642,12 +537,12 @@ def _view_text(w: _Writer, k: int, r: Result, source: str, layout: str, on_tape:
     return f"r{k}"
 
 
-def _with_edge(w: _Writer, k: int, r: Result, text: str) -> str:
+def _with_edge(w: Writer, k: int, r: Result, text: str) -> str:
     """A result with its history."""
     if r.edge is None:
         return text
-    w.names[f"result_{k}"] = None
-    w.after.append(f"r{k} = {text}")
+    if text != f"r{k}":
+        w.after.append(f"r{k} = {text}")
     if r.edge == "sealed":
         w.after.append(f"r{k}._edge = {w.name('edge', outside.sealed())}")
     elif r.edge == "leaf":
@@ -657,7 +552,7 @@ def _with_edge(w: _Writer, k: int, r: Result, text: str) -> str:
     return f"r{k}"
 
 
-def _nested(w: _Writer, spec: Any, texts: list[str]) -> str:
+def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
     if spec == "*":
         return texts.pop()
     kind, parts = spec
@@ -672,16 +567,17 @@ def _nested(w: _Writer, spec: Any, texts: list[str]) -> str:
     return f"{w.name('type', kind)}({', '.join(items)})"
 
 
-def _compile_call(w: _Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
+def _compile_call(w: Writer, count: int, renewals: list[str]) -> Callable[[tuple], Any]:
     """The function that the text makes."""
     unpack = ", ".join(f"a{k}" for k in range(count))
     lines = [
+        *still_text(w),
         "def call(leaves):",
-        f"    if len(leaves) != {count}:",
+        "    try:",
+        f"        ({unpack}{',' if count == 1 else ''}) = leaves",
+        "    except ValueError:",
         "        return MISS",
     ]
-    if count:
-        lines.append(f"    {unpack}{',' if count == 1 else ''} = leaves")
     lines += ["    if (", *[f"        {'or ' if k else ''}{g}" for k, g in enumerate(w.guards)]]
     lines += ["    ):", "        return MISS"]
     lines += [f"    {line}" for line in (*renewals, *w.before)]
@@ -696,6 +592,13 @@ def _compile_call(w: _Writer, count: int, renewals: list[str]) -> Callable[[tupl
         "        failed(status)",
     ]
     lines += [f"    {line}" for line in w.after]
-    text = "\n".join(lines) + "\n"
+    # An outer function that is never run: it makes cells of the user's functions variables of ours,
+    # which are read in 3 ns instead of 30.
+    outer = [f"def cells({', '.join(w.cells)}):", "    global call, still"]
+    text = "\n".join([*outer, *[f"    {line}" for line in lines]]) + "\n"
     exec(compile(text, "<call of a compiled function>", "exec"), w.names)
+    for code in w.names["cells"].__code__.co_consts:
+        if isinstance(code, CodeType):
+            closure = tuple([w.cells[free] for free in code.co_freevars])
+            w.names[code.co_name] = FunctionType(code, w.names, code.co_name, None, closure)
     return w.names["call"]

@@ -109,7 +109,7 @@ class Plan:
                 w.after.append(f"s{j} = {text}")
                 if returned[memory]:
                     w.after.append(f"s{j}._version_counter().value = {returned[memory]}")
-                text = w.kept[memory] = f"s{j}"
+                text = w.saved[memory] = f"s{j}"
             saved.append(text)
         w.names |= {"new_node": new_node, "plan": self, "output_edge": output_edge}
         w.after.append(

@@ -39,6 +39,7 @@ from .record import (
     recording_alone,
     recording_with,
     refuse_requires_grad,
+    renew_dicts,
     roots_of,
 )
 from .tree import flatten, rebuild
@@ -125,6 +126,7 @@ def record(
                 finally:
                     for b in before:
                         b.restore(recorder)
+                    renew_dicts(before, recorder)
             check_unchanged(places)
             known = {id(b.tensor) for b in before}
             effects = (*found.effects.grads, *found.effects.arrays)

@@ -72,6 +72,34 @@ def _unbox_flat(flat, obj, c):
     return NativeValue(struct._getvalue())
 
 
+class TableType(types.Array):
+    """A one-dimensional C-contiguous int64 array that its caller keeps alive.
+
+    Inside it is as any array; to enter with it costs 5 ns instead of 60, for no record of a
+    reference is made.
+    """
+
+    def __init__(self):
+        super().__init__(types.int64, 1, "C", name="table")
+
+
+register_model(TableType)(models.ArrayModel)
+
+
+@unbox(TableType)
+def _unbox_table(kind, obj, c):
+    builder, word = c.builder, ir.IntType(64)
+    fields = builder.bitcast(obj, word.as_pointer())
+
+    def pointer(offset):
+        found = builder.load(builder.gep(fields, [ir.Constant(word, offset // 8)]))
+        return builder.inttoptr(found, word.as_pointer())
+
+    size = builder.load(pointer(_SIZES))
+    one = ir.Constant(word, 1)
+    return NativeValue(_array_from(c.context, builder, kind, pointer(_DATA), [size], [one]))
+
+
 class _Pointed:
     """A bare pointer, read as the arrays are."""
 
@@ -417,6 +445,49 @@ def _larger(typing, x, y):
     return x(x, x), generate
 
 
+_OBJECT, _LONG = ir.IntType(8).as_pointer(), ir.IntType(64)
+
+
+def _python(builder, name, result, *args):
+    """Call a function of Python's C interface."""
+    kind = ir.FunctionType(result, [a.type for a in args])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
+
+
+def _swap(builder, slot, new):
+    """Let the slot of an object at the address ``slot`` own ``new``, and drop what it held."""
+    place = builder.inttoptr(slot, _OBJECT.as_pointer())
+    old = builder.load(place)
+    builder.store(new, place)
+    _python(builder, "Py_DecRef", ir.VoidType(), old)
+
+
+@intrinsic
+def _add_to_int(typing, slot, amount):
+    """Add to the Python int in the slot at an address. The caller holds the interpreter lock."""
+
+    def generate(context, builder, signature, args):
+        old = builder.load(builder.inttoptr(args[0], _OBJECT.as_pointer()))
+        number = builder.add(_python(builder, "PyLong_AsLongLong", _LONG, old), args[1])
+        _swap(builder, args[0], _python(builder, "PyLong_FromLongLong", _OBJECT, number))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def _put_object(typing, slot, number):
+    """Let the slot at an address hold the object with this id; under the interpreter lock."""
+
+    def generate(context, builder, signature, args):
+        new = builder.inttoptr(args[1], _OBJECT)
+        _python(builder, "Py_IncRef", ir.VoidType(), new)
+        _swap(builder, args[0], new)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
 if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debugging kernels
 
     def _flat(array, i):
@@ -555,3 +626,15 @@ def held(table, first, count):
         if references != table[first + 2 * k + 1]:
             return True
     return False
+
+
+@njit
+def move_counts(table, first, count):
+    """Move ``count`` version counters: the table holds four words of each, see ``counts.words``.
+
+    Only from code that holds the interpreter lock, and only compiled.
+    """
+    for k in range(first, first + 4 * count, 4):
+        _add_to_int(table[k], table[k + 1])
+        if load_at(table[k + 2], 0, _WORD) != table[k + 3]:
+            _put_object(table[k + 2], table[k + 3])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 import sys
 import threading
@@ -137,12 +138,49 @@ def outside(name: str) -> None:
 
 def changed() -> None:
     """Note a change that recorded steps cannot see in tensors: modes, hooks, parameter groups."""
-    global epoch
-    epoch += 1
+    add_to_epoch(1)
 
+
+def add_to_epoch(amount: int) -> None:
+    """``changed``, which the same amount taken away again undoes."""
+    global epoch
+    epoch += amount
+    moved()
+
+
+def moved() -> None:
+    """Note that a watched tensor has another array or history: compiled steps look at theirs."""
+    global moves, told
+    moves = told = _next_number()
+
+
+def retold() -> None:
+    """Note that an option of an optimiser changed: compiled steps read theirs again."""
+    global told
+    told = _next_number()
+
+
+def watched_by(more: int) -> None:
+    """Note that a thread begins (1) or ends (-1) to look for NaN."""
+    global watchers
+    with _counting:
+        watchers += more
+    moved()
+
+
+_counting = threading.Lock()
+_next_number = itertools.count(1).__next__
 
 epoch = 0
 """Counts ``changed``: a compiled step compares it and records anew when it has moved."""
+
+moves = told = 0
+"""Numbers of the last ``moved``, and of the last that anything was told. A call compares ``told``
+alone, and looks at what it relies on where that is another number than when it looked last. Each
+number is given once, so that of several threads that tell none goes unheard."""
+
+watchers = 0
+"""Threads that look for NaN: meanwhile a call looks at everything, for the mode is a thread's."""
 
 
 class Kernel:

@@ -101,8 +101,10 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         edge = value.to(x._dtype)._edge
     if base is None:
         x._edge = edge
-        x.__dict__.pop("_retain", None)
+        if x._retain:
+            del x._retain
         _refresh_views(x)
+        machine.moved()
         return
     if base._dtype is not x._dtype or not base.is_contiguous():
         raise GradError(
@@ -115,6 +117,7 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         carrier = carrier.expand(x._array.shape)
     _connect(PlaceRegion, base, (base._edge, carrier._edge), region)
     _refresh_views(base)
+    machine.moved()
 
 
 def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:

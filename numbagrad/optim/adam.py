@@ -69,6 +69,8 @@ class Adam(Optimizer):
     ) -> Iterable[Update]:
         """One launch; the kernel itself counts the steps."""
 
+        decoupled = self.decoupled
+
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             return (
@@ -77,7 +79,7 @@ class Adam(Optimizer):
                 float(beta2),
                 float(group["eps"]),
                 float(group["weight_decay"]),
-                self.decoupled,
+                decoupled,
                 -1.0 if group["maximize"] else 1.0,
             )
 

@@ -18,6 +18,7 @@ from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
 from ..kernels import machine
 from ..kernels.machine import launch
+from ..kernels.options import Options, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import user_location
 from ..tensor import Tensor
@@ -36,16 +37,10 @@ class Update:
     scalars: Callable[[], tuple]
 
 
-def _telling(method: Any) -> Any:
-    """``method``, which also tells recorded steps that use the state of the change."""
+class Groups(list):
+    """The groups of an optimiser; recorded steps notice when one is replaced."""
 
-    @functools.wraps(method)
-    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if self.recorded:
-            machine.changed()
-        return method(self, *args, **kwargs)
-
-    return told
+    recorded = True
 
 
 class ParamState(dict):
@@ -75,9 +70,12 @@ class State(defaultdict):
 
 
 for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
-    setattr(ParamState, _name, _telling(getattr(dict, _name)))
+    setattr(ParamState, _name, telling(getattr(dict, _name), machine.changed))
     if _name != "__setitem__":
-        setattr(State, _name, _telling(getattr(dict, _name)))
+        setattr(State, _name, telling(getattr(dict, _name), machine.changed))
+
+for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
+    setattr(Groups, _name, telling(getattr(list, _name), machine.changed))
 
 
 class Optimizer:
@@ -95,7 +93,7 @@ class Optimizer:
             )
         self.defaults = defaults
         self.state = State()
-        self.param_groups: list[dict[str, Any]] = []
+        self.param_groups = Groups()
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -112,6 +110,16 @@ class Optimizer:
     @state.setter
     def state(self, state: dict[Tensor, dict[str, Any]]) -> None:
         self._state = state if type(state) is State else State(state)
+        machine.changed()
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The parameters, group by group, with the options of each."""
+        return self._param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: Iterable[dict[str, Any]]) -> None:
+        self._param_groups = groups if type(groups) is Groups else Groups(groups)
         machine.changed()
 
     # -- what a subclass defines -----------------------------------------------------------------
@@ -181,7 +189,7 @@ class Optimizer:
         """Add parameters with options of their own, say a layer that is unfrozen later."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}.")
-        group = dict(param_group)
+        group = Options(param_group)
         params = group["params"]
         if isinstance(params, (set, frozenset)):
             raise TypeError(
@@ -205,7 +213,6 @@ class Optimizer:
             group.setdefault(name, default)
         self.check(group)
         self.param_groups.append(group)
-        machine.changed()
 
     # -- saving ----------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class Module(Convertible, Stateful):
         held = self.__dict__.get(name, self)
         if type(held) is bool and type(value) is bool:
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
-            machine.epoch += hash((id(self), name)) * (value - held)
+            machine.add_to_epoch(hash((id(self), name)) * (value - held))
         elif held is not value:
             changed()
         object.__setattr__(self, name, value)

@@ -1,0 +1,227 @@
+"""What a call looks at before it runs: the text of its guards.
+
+Arguments, the grad mode and Python values that nobody announces are compared in every call. What
+announces its changes (``machine.moved``, ``machine.retold``) is compared by a function ``still``,
+only when something has been told since it last looked: the arrays and edges of state, and options
+of optimisers, of which it keeps the numbers for the call. Start reading at ``state_guards``.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import CellType, CodeType, FunctionType
+from typing import Any
+
+from .. import dtypes
+from ..kernels import machine
+from ..kernels.options import Options
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .emit_cpu import Argument
+from .gradients import Gradients
+from .places import Place, same
+from .record import Memory
+from .trace import Recording
+
+_PLAIN = frozenset((bool, int, float, str, tuple, type(None)))
+
+
+@dataclass
+class Writer:
+    """The text of a call, and the objects that it names."""
+
+    names: dict[str, Any] = field(default_factory=dict)
+    guards: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)  # guards of what ``machine.moved`` announces
+    options: list[str] = field(default_factory=list)  # guards of what ``machine.retold`` announces
+    kept: list[str] = field(default_factory=list)  # what ``still`` keeps for calls: "names = text"
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    cells: dict[str, Any] = field(default_factory=dict)  # names that are read from a cell
+    known: dict[int, str] = field(default_factory=dict)
+    saved: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
+    read: dict[int, Options] = field(default_factory=dict)  # what ``still`` reads
+
+    def name(self, prefix: str, value: Any) -> str:
+        """A global name for ``value`` in the text."""
+        found = self.known.get(id(value))
+        if found is None:
+            found = f"{prefix}{len(self.names)}"
+            self.names[found] = value
+            self.known[id(value)] = found
+        return found
+
+    def told_of(self, read: Callable[[], Any]) -> bool:
+        """Whether every change of what ``read`` returns is announced: it reads ``Options``, and
+        nothing else."""
+        found: list[Options] = []
+        if not _reads_options(read, found):
+            return False
+        for options in found:
+            options.recorded = True
+            self.read[id(options)] = options
+        return True
+
+    def settled(self) -> bool:
+        """Whether ``still`` need not look again before something is told.
+
+        An option that is a tensor or a list may change without a word.
+        """
+        values = [v for read in self.read.values() for k, v in read.items() if k != "params"]
+        return not machine.watchers and all(type(v) in _PLAIN for v in values)
+
+
+def _reads_options(function: Any, found: list[Options]) -> bool:
+    """Whether the code of ``function`` can reach nothing but options, numbers and conversions."""
+    if type(function) is not FunctionType or not _plain_code(function.__code__):
+        return False
+    if function.__defaults__ or function.__kwdefaults__ or _CALLED & function.__globals__.keys():
+        return False
+    for cell in function.__closure__ or ():
+        held = cell.cell_contents
+        if type(held) is Options:
+            found.append(held)
+        elif type(held) not in _PLAIN and not _reads_options(held, found):
+            return False
+    return True
+
+
+_CALLED = frozenset(("bool", "float", "int"))
+
+
+def _plain_code(code: CodeType) -> bool:
+    """Whether code names no global, attribute or list, but Python's own number types."""
+    inside = [c for c in code.co_consts if isinstance(c, CodeType)]
+    named = set(code.co_names) <= _CALLED and "params" not in code.co_consts
+    return named and all(map(_plain_code, inside))
+
+
+def argument_guards(
+    w: Writer,
+    recording: Recording,
+    leaves: list[Any],
+    bound: frozenset[int],
+    buffers: dict[Any, Any],
+) -> list[Argument]:
+    """Guards for each argument, and the arrays to pass."""
+    arguments = []
+    refs = {i.leaf: i.ref for i in recording.inputs}
+    for k, leaf in enumerate(leaves):
+        if k in bound:
+            w.guards.append(f"a{k} is not {w.name('tensor', leaf)}")
+        elif isinstance(leaf, Tensor):
+            kind = "Tensor" if type(leaf) is Tensor else w.name("type", type(leaf))
+            edge = "is not" if leaf._edge is None else "is"
+            w.guards.append(f"a{k}.__class__ is not {kind}")
+            w.guards.append(f"a{k}._dtype is not {w.name('dtype', leaf._dtype)}")
+            w.guards.append(f"a{k}._edge {edge} None")
+            w.guards.append(f"a{k}._array.__class__ is not ndarray")
+            ref = refs[k]
+            b = buffers[ref.memory]
+            if leaf._array.flags.c_contiguous:
+                arguments.append(Argument(b, ref.shape))
+            else:
+                shape, strides = leaf._array.shape, leaf._array.strides
+                w.guards.append(f"a{k}._array.shape != {shape}")
+                w.guards.append(f"a{k}._array.strides != {strides}")
+                arguments.append(Argument(b, None, ref.offset))
+            w.passed.append(f"a{k}._array")
+        elif type(leaf) is float:
+            w.guards.append(f"a{k}.__class__ is not float")
+            if k in recording.recorder.pinned:
+                w.guards.append(f"a{k} != {leaf!r}")
+        else:
+            name = w.name("value", leaf)
+            w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
+            w.names["same"] = same
+    return arguments
+
+
+def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
+    """Guards for what the recording has found in tensors and Python."""
+    w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
+    w.guards.append("machine.told != seen and not still()")
+    if grad_mode.anomaly is None:
+        w.told.append("grad_mode.anomaly is not None")
+    else:
+        w.told.append("grad_mode.anomaly is None")
+        w.told.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
+    w.told.append(f"machine.epoch != {machine.epoch}")
+    w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
+    w.names["dtypes"] = dtypes
+    seen = set()
+    for owners in recording.owners.values():
+        for b in owners:
+            if id(b.tensor) in seen or id(b.tensor) in skip:
+                continue
+            seen.add(id(b.tensor))
+            b.tensor._watched = True
+            t = w.name("t", b.tensor)
+            w.told.append(f"{t}._array is not {w.name('array', b.array)}")
+            if b.edge is None:
+                w.told.append(f"{t}._edge is not None")
+            elif b.tensor.is_leaf:
+                w.told.append(f"{t}._edge is not {w.name('edge', b.edge)}")
+    for held, test in ((recording.none_before, "is not None"), (recording.some_before, "is None")):
+        w.guards += [f"{w.name('t', each)}._grad {test}" for each in held]
+    w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
+    for read, value in recording.recorder.reads:
+        guards = w.options if w.told_of(read) else w.guards
+        guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
+    for p in places:
+        if not p.told:
+            name, then = w.name("place", p.holder), w.name("v", p.value)
+            now = name if type(p.holder) is CellType else p.text.format(name)
+            if type(p.holder) is CellType:
+                w.cells[name] = w.names[name]
+            w.guards.append(f"{now} is not {then} and not same({now}, {then})")
+            w.names["same"] = same
+
+
+def gradient_guards(
+    w: Writer,
+    recording: Recording,
+    given: dict[Memory, tuple[Tensor, Tensor]],
+    gradients: Gradients,
+) -> None:
+    """Guards for gradients that the recording reads."""
+    for t, grad in given.values():
+        g = f"{w.name('t', t)}._grad"
+        w.guards.append(f"{g} is None")
+        w.guards.append(f"{g}._dtype is not {w.name('dtype', grad._dtype)}")
+        w.guards.append(f"{g}._edge is not None")
+        w.guards.append(f"{g}._array.__class__ is not ndarray")
+    free = {id(t) for t, _ in given.values()}
+    for t, grad in recording.read_before:
+        if id(t) in free:
+            continue
+        slot = gradients.holding(t, grad)
+        held = w.name("tensor", grad) if slot is None else f"{w.name('holder', slot.grad)}[0]"
+        w.guards.append(f"{w.name('t', t)}._grad is not {held}")
+
+
+def still_text(w: Writer) -> list[str]:
+    """The lines of ``still``: look at what announces its changes, and say whether it is as it was.
+
+    What was told is read before anything is looked at: a change meanwhile is told again.
+    """
+    w.names |= {"seen": None, "looked": None, "settled": w.settled, "looking": threading.RLock()}
+    kept = [name for each in w.kept for name in each.partition(" = ")[0].rstrip(",").split(", ")]
+    lines = [
+        "def still():",
+        f"    global {', '.join(['seen', 'looked', *kept])}",
+        "    with looking:",
+        "        told, moves = machine.told, machine.moves",
+        "        if moves != looked and (",
+        *[f"            {'or ' if k else ''}{guard}" for k, guard in enumerate(w.told)],
+        "        ):",
+        "            return False",
+    ]
+    if w.options:
+        lines += [f"        if {' or '.join(w.options)}:", "            return False"]
+    lines += [f"        {each}" for each in w.kept]
+    lines += ["        if settled():", "            seen, looked = told, moves"]
+    return [*lines, "    return True", ""]
