@@ -79,7 +79,7 @@ def rows(dtype: Any) -> list[Row]:
             args = (x, y, transx, transy, n, m, k)
             calls = [partial(f, times, r, *args) for f, r in zip(loops, results, strict=True)]
             ours, theirs = interleave(calls, 15)
-            np.testing.assert_allclose(*results, rtol=1e-3, atol=1e-3)
+            np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-3)
             chosen = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k)
             what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"
             found.append(timed_row(SUITE, what, ours.divided(times), theirs.divided(times)))
