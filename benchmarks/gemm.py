@@ -77,8 +77,8 @@ def rows(dtype: Any) -> list[Row]:
             y = uniform(*((m, k) if transy else (k, m))).astype(dtype)
             results = [np.empty((n, m), dtype) for _ in loops]
             args = (x, y, transx, transy, n, m, k)
-            calls = [partial(f, times, r, *args) for f, r in zip(loops, results, strict=True)]
-            ours, theirs = interleave(calls, 15)
+            pairs = zip(loops, results, strict=True)
+            ours, theirs = interleave([partial(f, times, r, *args) for f, r in pairs], 15)
             np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-3)
             chosen = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k)
             what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"

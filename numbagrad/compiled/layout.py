@@ -21,6 +21,10 @@ PACKED = 0.37
 JUMP = 1.0
 """Cycles that a loop loses for each number of a matrix stored otherwise than what it writes."""
 
+SHORT, SHORT_ROW = 24, 0.5
+"""Cycles that a loop loses for each number where rows are so short: LLVM unrolls such an inner loop
+and makes vectors of the outer one, by gathers and scatters."""
+
 TILE = 25.0
 """Cycles to begin and end a tile of the result."""
 
@@ -87,12 +91,16 @@ def _cost_of_product(i: Gemm, chosen: set[Buffer]) -> float:
 
 
 def _cost_of_loop(i: Instruction, chosen: set[Buffer]) -> float:
-    """What jumping costs: the matrices that lie otherwise than most."""
+    """What jumping costs: the matrices that lie otherwise than most, and rows that are short."""
     ways = {False: 0, True: 0}
+    short = 0.0
     for o in (*i.ins, *i.outs):
         if _matrix(o.view) is not None:
-            ways[_stored_by_columns(o, chosen)] += o.view.size
-    return JUMP * min(ways.values())
+            turned = _stored_by_columns(o, chosen)
+            ways[turned] += o.view.size
+            if o.view.shape[not turned] < SHORT:
+                short = SHORT_ROW * o.view.size
+    return JUMP * min(ways.values()) + short
 
 
 def _stored_by_columns(o: Operand, chosen: set[Buffer]) -> bool:
