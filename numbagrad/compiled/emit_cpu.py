@@ -20,7 +20,6 @@ import numpy as np
 from numba import types
 
 from ..kernels import store
-from ..kernels.cpu import matmul
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
@@ -28,6 +27,7 @@ from ..kernels.machine import Kernel, threads
 from ..kernels.product import ProductKernel
 from .counts import WORDS
 from .emit_loop import WORTH_THREADS, LoopText, effort
+from .emit_product import product, product_and_update, with_updates
 from .fusion import collapsed
 from .memory import assign
 from .program import (
@@ -54,9 +54,6 @@ HEAVY = 4_000_000
 
 LONG, SECTION = 400, 120
 """Lines from which a program is cut into several functions, and of each of those."""
-
-SHARED_PRODUCT = 2 * matmul.GRAIN
-"""Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
 
 _MARK = re.compile("⟦(\\d+)⟧")
 
@@ -200,7 +197,7 @@ class Emitter:
         self.products: dict[np.dtype, None] = {}  # dtypes of matrices that are multiplied
         self.types: dict[str, None] = {}
         self.intrinsics: dict[str, None] = {"pointer": None}
-        self.groups = groups(program, shared_out)
+        self.groups = with_updates(groups(program, shared_out))
         self.offsets, self.work = assign(self.groups)
         self.scratch = 0
         self.loops = 0
@@ -291,6 +288,10 @@ class Emitter:
         if len(group) == 1:
             self.instruction(group[0])
             return
+        first, second = group[:2]
+        if isinstance(first, Gemm) and isinstance(second, Call):
+            product_and_update(self, first, second)
+            return
         loops = [i for i in group if isinstance(i, Loop)]
         rows = self.number(loops[0].space[0])
         self.lines.append(f"# {len(loops)} loops, row by row:")
@@ -310,7 +311,7 @@ class Emitter:
             self.loop(collapsed(i))
         elif isinstance(i, Gemm):
             self.comment(i)
-            self.gemm(i)
+            product(self, i)
         elif isinstance(i, Call):
             self.comment(i)
             self.call(i)
@@ -390,6 +391,14 @@ class Emitter:
         at = self.place(Entry("part", len(self.parts) - 1))
         return f"table[{at}], {_tuple(params)}"
 
+    def hyper_arguments(self, read: Any) -> list[tuple[str, Any]]:
+        """Names and types of the numbers that ``read`` gives; it is read once in a call."""
+        at = next((k for k, (known, _) in enumerate(self.hyper) if known is read), None)
+        if at is None:
+            at = len(self.hyper)
+            self.hyper.append((read, tuple(map(_number_type, read()))))
+        return [(f"h{at}_{j}", kind) for j, kind in enumerate(self.hyper[at][1])]
+
     def hyper_type(self, name: str) -> Any:
         """The type of a hyper-parameter ``h0_1``."""
         k, j = name[1:].split("_")
@@ -423,36 +432,6 @@ class Emitter:
         if s.text not in self.floats:
             self.floats.append(s.text)
         return f"f_{self.floats.index(s.text)}"
-
-    def gemm(self, i: Gemm) -> None:
-        """A product: BLAS at once when it is small, the threaded kernel when it is not."""
-        (out,), (x, y) = i.outs, i.ins
-        if (
-            out.view.strides[1] != 1 and out.view.shape[1] != 1
-        ):  # columns are stored: out.T = y.T x.T
-            out, x, y = transposed(out), transposed(y), transposed(x)
-        n, k = x.view.shape
-        m = y.view.shape[1]
-        work = n * m * k
-        self.effort += work
-        ldx, transx = leading(x)
-        ldy, transy = leading(y)
-        ldout = out.view.strides[0] if n > 1 else max(m, 1)
-        sizes = ", ".join(self.number(v) for v in (n, m, k))
-        start = f"{self.at(out)}, {self.number(ldout)}" if i.accumulate else "0, 0"
-        arguments = (
-            f"{transx}, {transy}, {sizes}, {self.at(x)}, {self.number(ldx)}, "
-            f"{self.at(y)}, {self.number(ldy)}, {start}, {self.at(out)}, {self.number(ldout)}"
-        )
-        if work >= SHARED_PRODUCT and threads() > 1:
-            like = types.CPointer(numba.from_dtype(out.dtype))
-            use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 14), True)
-            self.call_kernel(use, [self.element(out), str(out.dtype.itemsize), arguments])
-            return
-        self.alone |= work >= 1 << 17
-        self.products[out.dtype] = None
-        self.simd["product:gemm"] = None
-        self.lines.append(f"gemm({self.element(out)}, {arguments})")
 
     def at(self, o: Operand) -> str:
         """The address of the first element of an operand."""
@@ -513,11 +492,9 @@ class Emitter:
                 text, kind = self.array(_flattened(first))
                 arguments.append(text)
                 signature.append(kind)
-                values = arg()
-                for j, value in enumerate(values):
-                    arguments.append(f"h{len(self.hyper)}_{j}")
-                    signature.append(_number_type(value))
-                self.hyper.append((arg, tuple(map(_number_type, values))))
+                for name, each in self.hyper_arguments(arg):
+                    arguments.append(name)
+                    signature.append(each)
         parallel = _parallel(kernel, i, sizes)
         if isinstance(kernel, Kernel) or hasattr(kernel, "py_func"):
             self.call_kernel(KernelUse(kernel, tuple(signature), parallel), arguments)
@@ -779,20 +756,6 @@ def _length(i: Instruction) -> int:
 def shared_out(loop: Loop) -> bool:
     """Whether a loop gets threads."""
     return bool(loop.space) and threads() > 1 and effort(loop) >= WORTH_THREADS
-
-
-def transposed(x: Operand) -> Operand:
-    """The matrix ``x`` with its axes exchanged."""
-    v = x.view
-    return Operand(x.value, View(v.shape[::-1], v.strides[::-1], v.offset))
-
-
-def leading(x: Operand) -> tuple[int, int]:
-    """Elements from one stored row to the next, and 1 if the rows stored are the columns."""
-    (n, m), (row, col) = x.view.shape, x.view.strides
-    if (col == 1 or m == 1) and (row >= m or n == 1):
-        return (max(m, 1) if n == 1 else row), 0
-    return (max(n, 1) if m == 1 else col), 1
 
 
 def _tuple(items: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from .program import (
     View,
     verify,
 )
+from .updates import beside_products
 
 Pass = Callable[[Program], Program]
 
@@ -295,4 +296,5 @@ PASSES: tuple[Pass, ...] = (
     dead_code,
     copy_to_result,
     dead_code,
+    beside_products,
 )

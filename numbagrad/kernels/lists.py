@@ -29,7 +29,12 @@ class ListKernel(Kernel):
     The compiled function gets, for each list, the int64 ids of its arrays; for each array, the
     array; then ``sizes`` (elements of each array of the first list), ``like`` (the first array of
     the first list flattened: its dtype is theirs) and the scalars.
+
+    by_element: each element of the arrays depends on those at its own place alone, so that the
+    kernel may be run on parts of them.
     """
+
+    by_element = False
 
     def __call__(self, *args: Any) -> None:
         """Run on ``args``: lists of C-contiguous arrays, single arrays, the scalars' callable."""
@@ -46,11 +51,13 @@ class ListKernel(Kernel):
 
 
 def list_kernel(
-    *, outputs: int = 1, grain: int | None = None
+    *, outputs: int = 1, grain: int | None = None, by_element: bool = False
 ) -> Callable[[Callable[..., None]], ListKernel]:
     """Make a function on tables of arrays a ``ListKernel``; ``grain`` counts all elements."""
 
     def decorate(function: Callable[..., None]) -> ListKernel:
-        return ListKernel(function, outputs, grain)
+        kernel = ListKernel(function, outputs, grain)
+        kernel.by_element = by_element
+        return kernel
 
     return decorate

@@ -260,5 +260,8 @@ def test_memory_is_not_inherited_where_it_is_read_elsewhere() -> None:
 
 def test_every_pass_is_named_here_or_elsewhere() -> None:
     """A new pass must come with a test of its own."""
-    tested = "dead_code forward_copies constants common accumulate by_columns fuse copy_to_result"
+    tested = (
+        "dead_code forward_copies constants common accumulate by_columns fuse copy_to_result "
+        "beside_products"
+    )
     assert {p.__name__ for p in passes.PASSES} == set(tested.split())

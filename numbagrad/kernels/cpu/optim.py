@@ -56,7 +56,7 @@ def advance(steps, sizes):
         store_at(counter, 0, load_at(counter, 0, _COUNTER) + np.float32(1), _COUNTER)
 
 
-@list_kernel(grain=GRAIN)
+@list_kernel(grain=GRAIN, by_element=True)
 def sgd(params, grads, sizes, like, lr, decay, sign):
     """p -= lr * g, with g = sign * grad + decay * p."""
     one = like.dtype.type
@@ -76,7 +76,7 @@ def sgd(params, grads, sizes, like, lr, decay, sign):
                 store_at(p, i, x - one(lr) * d, like)
 
 
-@list_kernel(outputs=2, grain=GRAIN)
+@list_kernel(outputs=2, grain=GRAIN, by_element=True)
 def momentum_sgd(
     params, buffers, grads, sizes, like, lr, decay, sign, momentum, dampening, nesterov
 ):
