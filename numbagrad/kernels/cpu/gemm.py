@@ -66,18 +66,18 @@ def own_is_faster(itemsize, transx, transy, n, m, k):
 
 @device
 def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
-    """``product`` by tiles."""
-    lanes = VECTOR_BYTES // itemsize
+    """``product`` by tiles. Without divisions: a small product takes as long as one of them."""
+    lanes = VECTOR_BYTES // 4 if itemsize == 4 else VECTOR_BYTES // 8
     x_row, x_col = (itemsize, ldx * itemsize) if transx else (ldx * itemsize, itemsize)
     y_row, out_row = ldy * itemsize, ldout * itemsize
     base, base_row = start, ldstart * itemsize if start else 0
     room = scratch(ROOM)
-    for h in range(0, k, DEPTH):
+    h = 0
+    while h < k:
         depth = min(DEPTH, k - h)
-        if h:
-            base, base_row = out, out_row
         left = x + h * x_col
-        for j in range(0, m, 2 * lanes):
+        j = 0
+        while j < m:
             columns = min(2 * lanes, m - j)
             right, right_row = y + h * y_row + j * itemsize, y_row
             if transy:
@@ -93,17 +93,24 @@ def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, lds
                 wide_strip(like, *strip, columns - lanes)
             else:
                 narrow_strip(like, *strip, columns)
+            j += 2 * lanes
+        h += DEPTH
+        base, base_row = out, out_row
 
 
 @device
 def turned(like, itemsize, rows, columns, x, x_row, out, out_row):
     """Write ``x``, of so many rows and columns, with these exchanged, at ``out``."""
-    lanes = VECTOR_BYTES // itemsize
-    for i in range(0, rows, lanes):
-        for j in range(0, columns, lanes):
+    lanes = VECTOR_BYTES // 4 if itemsize == 4 else VECTOR_BYTES // 8
+    i = 0
+    while i < rows:
+        j = 0
+        while j < columns:
             part = (x + i * x_row + j * itemsize, x_row, min(lanes, rows - i))
             to = out + j * out_row + i * itemsize
             transpose(like, *part, min(lanes, columns - j), to, out_row)
+            j += lanes
+        i += lanes
 
 
 @device
