@@ -16,6 +16,7 @@ from . import devices, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
+from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.machine import reading
 from .tape import (
     AccumulateGrad,
@@ -437,6 +438,8 @@ class Tensor:
                 "numpy: Can't call numpy() on Tensor that requires grad. Use "
                 "tensor.detach().numpy() instead."
             )
+        if self._device is not devices.cpu:
+            return self._array.get() if force else self._array.__array__()
         return self._array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -491,7 +494,11 @@ class Tensor:
                 parts.append("requires_grad=True")
         else:
             parts.append(f"grad_fn=<{split_edge(self._edge)[0].name()}>")
-        return printing.tensor_repr(self._array, self._dtype, suffix_parts=parts)
+        array = self._array
+        if self._device is not devices.cpu:
+            parts.insert(0, f"device='{self._device}'")
+            array = array.get()
+        return printing.tensor_repr(array, self._dtype, suffix_parts=parts)
 
     def __hash__(self) -> int:
         return id(self)
@@ -519,7 +526,8 @@ class Tensor:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise GradError("pickle: only leaf tensors can be pickled; use .detach().")
-        return _rebuild, (type(self), np.ascontiguousarray(self._array), self.requires_grad)
+        array = self._array if self._device is devices.cpu else self._array.get()
+        return _rebuild, (type(self), np.ascontiguousarray(array), self.requires_grad)
 
 
 _new = object.__new__
@@ -539,6 +547,8 @@ def wrap(array: Any, dtype: DType) -> Tensor:
     tensor._dtype = dtype
     tensor._edge = None
     tensor._counter = None
+    if array.__class__ is DeviceArray:
+        tensor._device = array.device
     return tensor
 
 

@@ -35,7 +35,7 @@ class Watcher:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
         if device is not None and device.type != "cpu":
-            return device.empty(shape, dtype)
+            return machine.open_cuda().empty(shape, dtype, device)
         return np.zeros(shape, dtype)
 
     def launch(self, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
