@@ -151,6 +151,21 @@ class DeviceArray:
         shape, strides = self.shape, self.strides
         return self._seen(tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), 0)
 
+    def squeeze(self, dims: Any = None) -> DeviceArray:
+        """Without the dims of size 1: all of them, one, or several."""
+        shape, strides = self.shape, self.strides
+        if dims is None:
+            dims = [d for d, n in enumerate(shape) if n == 1]
+        gone = {d % self.ndim for d in ([dims] if isinstance(dims, int) else dims)}
+        kept = [d for d in range(self.ndim) if d not in gone]
+        return self._seen(tuple([shape[d] for d in kept]), tuple([strides[d] for d in kept]), 0)
+
+    def swapaxes(self, dim0: int, dim1: int) -> DeviceArray:
+        """Two dims exchanged."""
+        dims = list(range(self.ndim))
+        dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+        return self.transpose(dims)
+
     @property
     def T(self) -> DeviceArray:  # noqa: N802  NumPy's name
         """The dims reversed."""

@@ -21,7 +21,7 @@ from .array import DeviceArray
 from .launch import start, strided_grid
 from .shape import BLOCK
 
-__all__ = ["copy", "emit", "run"]
+__all__ = ["copy", "emit", "fill", "run"]
 
 _BOOL = np.dtype(np.bool_)
 _LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
@@ -296,3 +296,11 @@ _copy = DeviceElementwise(ElementwiseKernel(Formula("copy", ("x",), symbol("x"))
 def copy(out: DeviceArray, x: DeviceArray) -> None:
     """out = x, which broadcasts to it."""
     _copy((out, x))
+
+
+_fill = DeviceElementwise(ElementwiseKernel(Formula("fill", ("value",), symbol("value"))))
+
+
+def fill(out: DeviceArray, value: Any) -> None:
+    """out = a number."""
+    _fill((out, value))

@@ -18,7 +18,7 @@ from . import device, intrinsics
 from .array import DeviceArray
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
-__all__ = ["arguments_of", "compiled", "launches", "start", "strided_grid"]
+__all__ = ["arguments_of", "compiled", "launches", "note_use", "start", "strided_grid"]
 
 BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
@@ -101,6 +101,13 @@ def _note(memory: Any, queue: Any) -> None:
     if memory.others is None:
         memory.others = set()
     memory.others.add(queue)
+
+
+def note_use(array: DeviceArray) -> None:
+    """Note that the current stream works on ``array``, which a kernel finds through a table."""
+    queue = device.current_stream().queue
+    if array.memory.stream is not queue:
+        _note(array.memory, queue)
 
 
 def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[Any, ...]) -> None:

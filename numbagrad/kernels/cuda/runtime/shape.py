@@ -33,11 +33,10 @@ PART = 16 if SIMULATED else 1 << 13
 PARTS = 3 if SIMULATED else 1024
 """Blocks that share one long reduction; fixed, so that the bits do not depend on the GPU."""
 
-TILE = 8 if SIMULATED else 128
-"""Rows and columns of the result that a block of the matrix product makes."""
+TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((128, 8, 8), (32, 16, 2))
+"""Shapes of a matrix product, for large and small results: rows and columns of the result that a
+block makes, how far it goes along the summed dimension between barriers, and rows and columns that
+one of its threads makes."""
 
-DEPTH = 4 if SIMULATED else 8
-"""How far along the summed dimension it goes between two barriers."""
-
-EACH = 2 if SIMULATED else 8
-"""Rows and columns that one of its threads makes."""
+WIDE_TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((64, 8, 4), (32, 16, 2))
+"""The same for float64."""

@@ -1,6 +1,7 @@
 """Exchange between the threads of a warp and of a block, with a stand-in for the simulator.
 
-Every function must be called by all threads of the block together. The simulator has no warp
+Every function must be called by all threads of the block together. ``warp_sum`` and ``block_sum``
+take the same arguments, so that a kernel can be made for teams of either size. The simulator has no warp
 operations: there values go through a table of the block, between two barriers.
 """
 
@@ -58,7 +59,7 @@ if SIMULATED:
         values, lane = _of_warp(value)
         return values[lane ^ mask]
 
-    def warp_sum(value):
+    def warp_sum(value, shared):
         """The sum of ``value`` over the warp, in every thread of it."""
         values, _ = _of_warp(value)
         total = values[0]
@@ -66,7 +67,7 @@ if SIMULATED:
             total = total + other
         return total
 
-    def warp_max(value):
+    def warp_max(value, shared):
         """The largest ``value`` of the warp, NaN if there is one, in every thread of it."""
         values, _ = _of_warp(value)
         return _largest(values)
@@ -104,7 +105,7 @@ else:
         return cuda.shfl_xor_sync(_EVERY, value, mask)
 
     @cuda.jit(device=True)
-    def warp_sum(value):
+    def warp_sum(value, shared):
         """The sum of ``value`` over the warp, in every thread of it."""
         mask = WARP // 2
         while mask > 0:
@@ -113,7 +114,7 @@ else:
         return value
 
     @cuda.jit(device=True)
-    def warp_max(value):
+    def warp_max(value, shared):
         """The largest ``value`` of the warp, NaN if there is one, in every thread of it."""
         mask = WARP // 2
         while mask > 0:
@@ -125,7 +126,7 @@ else:
     @cuda.jit(device=True)
     def block_sum(value, shared):
         """The sum of ``value`` over the block, in every thread; shared: (WARPS,) of its type."""
-        value = warp_sum(value)
+        value = warp_sum(value, shared)
         lane = cuda.threadIdx.x % WARP
         if lane == 0:
             shared[cuda.threadIdx.x // WARP] = value
@@ -141,7 +142,7 @@ else:
     @cuda.jit(device=True)
     def block_max(value, shared):
         """The largest ``value`` of the block, NaN if there is one, in every thread."""
-        value = warp_max(value)
+        value = warp_max(value, shared)
         lane = cuda.threadIdx.x % WARP
         if lane == 0:
             shared[cuda.threadIdx.x // WARP] = value
