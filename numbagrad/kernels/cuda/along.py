@@ -7,6 +7,7 @@ from numba import cuda
 from .runtime import elementwise
 from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK
+from .runtime.warp import split
 
 __all__ = ["pick", "place"]
 
@@ -15,7 +16,8 @@ def _pick(out, x, which, size, n, k, inner):
     """A thread for each of ``size`` elements."""
     at = cuda.grid(1)
     while at < size:
-        o, i = at // (k * inner), at % inner
+        rest, i = split(at, inner)
+        o, _ = split(rest, k)
         out[at] = x[(o * n + which[at]) * inner + i]
         at += cuda.gridsize(1)
 
@@ -32,7 +34,7 @@ def _place(out, x, which, columns, n, k, inner):
     """A thread for each of ``columns`` columns, which adds in order."""
     at = cuda.grid(1)
     while at < columns:
-        o, i = at // inner, at % inner
+        o, i = split(at, inner)
         for j in range(k):
             source = (o * k + j) * inner + i
             target = (o * n + which[source]) * inner + i

@@ -18,7 +18,7 @@ from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, grid_of, team_for
-from .runtime.warp import block_sum
+from .runtime.warp import block_sum, split
 
 __all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
 
@@ -142,7 +142,7 @@ def _cross_entropy_grad(
     """A thread for each of ``size`` logits. mass: one number, the sum of the weights."""
     at = cuda.grid(1)
     while at < size:
-        i, j = at // c, at % c
+        i, j = split(at, c)
         t = target[i]
         value = as_type(gx, 0)
         if t != ignore and t >= 0 and t < c:
@@ -182,7 +182,7 @@ def _target_rows(out, target, weight, size, c, weighted, ignore, smoothing):
     """A thread for each of ``size`` elements."""
     at = cuda.grid(1)
     while at < size:
-        i, j = at // c, at % c
+        i, j = split(at, c)
         t = target[i]
         share = smoothing / c + (1.0 - smoothing if j == t else 0.0)
         if weighted:
@@ -234,7 +234,7 @@ def _nll_grad(gx, g, norm, target, weight, size, c, weighted, ignore, reduction)
     """A thread for each of ``size`` elements."""
     at = cuda.grid(1)
     while at < size:
-        i, j = at // c, at % c
+        i, j = split(at, c)
         t = target[i]
         value = as_type(gx, 0)
         if j == t and t != ignore:

@@ -19,6 +19,7 @@ from .runtime import device
 from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, grid_of, team_for
+from .runtime.warp import split
 
 __all__ = [
     "layer_norm",
@@ -395,7 +396,7 @@ def _layer_norm_sums(gweight, gbias, g, x, mean, rstd, size, n, m):
     """A thread for each of ``size`` columns of pieces of ROWS rows; float64 (pieces, m)."""
     at = cuda.grid(1)
     while at < size:
-        piece, j = at // m, at % m
+        piece, j = split(at, m)
         along, total = float64(0), float64(0)
         for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
             value = float64(g[i * m + j])
