@@ -92,9 +92,7 @@ def operations(quick: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
         x = ng.ones(64, 48, dtype=kind, device="cuda")
         big = ng.empty(1 << 22, dtype=kind, device="cuda")
         for name in "sum mean prod amax amin any all argmax count_nonzero norm".split():
-            yield name, lambda name=name, x=x: [
-                getattr(x, name)(dim=d) for d in (0, 1)
-            ]
+            yield name, lambda name=name, x=x: [getattr(x, name)(dim=d) for d in (0, 1)]
             yield name, lambda name=name, x=big: getattr(x, name)()
         yield "matmul", lambda x=x: [x @ x.t(), x.t() @ x, (x.t() @ x)]
         tall = ng.empty(2048, 2048, dtype=kind, device="cuda")

@@ -292,9 +292,7 @@ def full(
     """
     value = _number("full", fill_value)
     wanted = _settled(dtypes.of_number(value) if dtype is None else dtype)
-    return _finish(
-        _filled(shape_of("full", (size,)), value, wanted, _place(device)), requires_grad
-    )
+    return _finish(_filled(shape_of("full", (size,)), value, wanted, _place(device)), requires_grad)
 
 
 def _like(dtype: Any, x: Tensor) -> DType:
@@ -479,7 +477,8 @@ class Overwrite(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        return full(g._array.shape, 0, dtype=g._dtype), g if ctx.needs_input_grad[1] else None
+        zeros = _filled(g._array.shape, 0, g._dtype, g._device)
+        return zeros, g if ctx.needs_input_grad[1] else None
 
 
 def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:

@@ -199,7 +199,7 @@ def _standing(index: Tensor, m: int, rank: int, dtype: Any) -> Tensor:
     """1 for each index whose slice no later one overwrites, else 0; seen with ``rank`` dims."""
     at = index._array.reshape(-1)
     order = _counting(at.size, index._device)
-    last = wrap(machine.empty((1, m, 1), _INT64, x._device), dtypes.int64)
+    last = wrap(machine.empty((1, m, 1), _INT64, index._device), dtypes.int64)
     _write("put", kernels.put_at, last, order, wrap(at, dtypes.int64), 1, 1, True)
     found = Take.apply(last, wrap(at, dtypes.int64), 1, 1, True, -1, "put")
     kept = cast(eq(reshape(found, (at.size,)), order), dtype)
@@ -601,7 +601,7 @@ class MaskedScatter(Op):
             return (gx,)
         taken = masked_select(g, mask)
         zeros = full((math.prod(ctx.shape),), 0, g._dtype, g._device)
-        first = _counting(taken._array.size)
+        first = _counting(taken._array.size, taken._device)
         return gx, None, reshape(Put.apply(zeros, taken, first, 0, 1, False, "put"), ctx.shape)
 
 

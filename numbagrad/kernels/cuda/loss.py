@@ -7,7 +7,6 @@ its row's loss is NaN, and nothing outside the arrays is touched.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from numba import cuda, float32, float64, int64
@@ -16,6 +15,7 @@ from . import reduce
 from .runtime import device
 from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
+from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, grid_of, team_for
 from .runtime.warp import block_sum, split

@@ -114,9 +114,7 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
 _made: dict[Any, Any] = {}
 
 
-def _multiply(
-    out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epilogue: int
-) -> None:
+def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epilogue: int) -> None:
     """``out = x y`` on stacks of matrices, or on matrices."""
     n, m = out.shape[-2:]
     if out.size == 0:
@@ -144,9 +142,7 @@ def _multiply(
     for first in range(0, batch, 65535):  # the most that a grid may have in its third dimension
         count = min(batch - first, 65535)
         grid = -(-m // tile), -(-n // tile), count
-        arrays = [
-            a if first == 0 else a[first:] for a in (out, x, y)
-        ]
+        arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
         start(
             kernel, grid, (tile // each) ** 2, *arrays, out if bias is None else bias, n, m, k,
             x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches,

@@ -7,7 +7,6 @@ array: a thread for each column, beside its neighbours.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from numba import cuda, float32, float64
 from . import reduce
 from .runtime import device
 from .runtime.launch import start, strided_grid
+from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, grid_of, team_for
 from .runtime.warp import split

@@ -8,7 +8,6 @@ at ``sgd``.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from .runtime import device
 from .runtime.intrinsics import as_type, pointer_at
 from .runtime.launch import start, strided_grid
 from .runtime.lists import chunks_of, pointers_to
+from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.warp import block_max, block_sum
 
@@ -74,9 +74,7 @@ def sgd(params, grads, sizes, like, lr, decay, sign):
     _over(_sgd, [params, grads], sizes, like, lr, decay, sign)
 
 
-def _momentum_sgd(
-    pointers, count, chunks, k, like, lr, decay, sign, momentum, dampening, nesterov
-):
+def _momentum_sgd(pointers, count, chunks, k, like, lr, decay, sign, momentum, dampening, nesterov):
     rate, added, direction = as_type(like, lr), as_type(like, decay), as_type(like, sign)
     inertia, fresh = as_type(like, momentum), as_type(like, 1 - dampening)
     c = cuda.blockIdx.x

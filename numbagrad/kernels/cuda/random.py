@@ -7,7 +7,6 @@ A thread makes the four words of one counter, and from them four single elements
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from .runtime.intrinsics import (
     float64_bits,
 )
 from .runtime.launch import start, strided_grid
+from .runtime.maths import math
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined
 

@@ -8,7 +8,6 @@ pass joins their parts, so the bits do not depend on the GPU.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from numba import cuda, float64, int64
 
 from .runtime import device
 from .runtime.launch import start, strided_grid
+from .runtime.maths import math
 from .runtime.shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
 from .runtime.warp import inlined, shuffle_down
 

@@ -167,7 +167,7 @@ class DeviceArray:
         return self.transpose(dims)
 
     @property
-    def T(self) -> DeviceArray:  # noqa: N802  NumPy's name
+    def T(self) -> DeviceArray:
         """The dims reversed."""
         return self.transpose()
 

@@ -141,13 +141,12 @@ def emit(
     library = [f"{f}_{t}" for f in sorted(_LIBRARY) for t in ("float32", "float64")]
     body = body.replace("_T(", f"_{compute}(")  # floor_T and its like
     kinds = sorted({compute, "int64", "uint32", *[str(o) for o in outs if o != _BOOL], "uint8"})
-    text = ["import math", "", "import numpy as np", f"from numba import cuda, {', '.join(kinds)}"]
+    text = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
     vectors = _imports(body, ["load2", "load4", "store2", "store4"])
     if vectors:
-        text += ["", f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
-    used = _imports(body, library)
-    if used:
-        text += [f"from numbagrad.kernels.cuda.runtime.maths import {', '.join(used)}"]
+        text += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
+    used = ", ".join(["math", *_imports(body, library)])
+    text += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
     text += ["", f"T = {compute}", ""]
     for op in helpers:
         name = {"max": "maximum", "min": "minimum"}.get(op, op)

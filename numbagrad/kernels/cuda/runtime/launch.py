@@ -122,4 +122,3 @@ def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[An
     intrinsics.blocks[:] = device.driver().blocks()
     with np.errstate(all="ignore"):
         cuda.jit(kernel)[grid, block](*values)
-

@@ -48,4 +48,3 @@ def _cut(sizes: tuple[int, ...]) -> tuple[DeviceArray, int]:
 def chunks_of(sizes: Sequence[int]) -> tuple[DeviceArray, int]:
     """(k, 3) int64 table of all chunks, which array, first element, end; and k."""
     return _cut(tuple(sizes))
-

@@ -14,7 +14,6 @@ from typing import Any
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
-from ...machine import Kernel
 from . import elementwise
 from .array import DeviceArray
 
