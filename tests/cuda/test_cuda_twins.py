@@ -46,7 +46,7 @@ def test_every_kernel_has_a_twin_or_a_reason():
                 assert there[name] == parameters, label
                 filled.append(label)
     assert sorted(missing) == sorted(KNOWN_GAPS), "KNOWN_GAPS in tests/cuda/gaps.py is out of date"
-    assert len(filled) > 90
+    assert len(filled) > 80
 
 
 def test_the_reader_finds_kernels(tmp_path):

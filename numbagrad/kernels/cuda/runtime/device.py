@@ -214,6 +214,8 @@ def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
 
     Looking now would make the host wait for every indexing.
     """
+    if _pretending:
+        return
     _flags.append((flag, fail))
     if len(_flags) >= MOST_FLAGS:
         driver().synchronize()
