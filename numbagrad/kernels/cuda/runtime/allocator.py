@@ -263,6 +263,8 @@ class BlockCache:
 
     def _collect(self) -> None:
         """Take in what was given back, except where another stream still works on it."""
+        if not self._returned and not self._waiting:
+            return
         while self._returned:
             block, streams = self._returned.popleft()
             self.allocated -= block.size

@@ -6,6 +6,7 @@ reading its elements copies them to the host.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -64,8 +65,7 @@ class DeviceArray:
         self.shape = shape
         self.dtype = dtype
         self.device = device
-        self.size = math.prod(shape)
-        dense = dense_strides(shape, dtype.itemsize)
+        self.size, dense = _dense(shape, dtype.itemsize)
         if strides is None or strides == dense:
             self.strides, self.c_contiguous = dense, True
         else:
@@ -218,14 +218,15 @@ class DeviceArray:
         }
 
 
-def dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes of a C-contiguous array."""
+@functools.lru_cache(maxsize=4096)
+def _dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, tuple[int, ...]]:
+    """Number of elements and strides in bytes of a C-contiguous array."""
     strides = []
     step = itemsize
     for n in reversed(shape):
         strides.append(step)
         step *= n or 1
-    return tuple(reversed(strides))
+    return math.prod(shape), tuple(reversed(strides))
 
 
 def _address(array: np.ndarray) -> int:

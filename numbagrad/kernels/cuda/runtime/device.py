@@ -126,11 +126,21 @@ def run(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Run ``kernel``, if an argument is on the device, and say so."""
     for a in args:
         if type(a) is DeviceArray or (type(a) is list and a and type(a[0]) is DeviceArray):
-            from .twins import run_twin
-
-            run_twin(kernel, args)
+            (_run_twin or _twins())(kernel, args)
             return True
     return False
+
+
+_run_twin: Any = None
+
+
+def _twins() -> Any:
+    """``twins.run_twin``, imported with numba.cuda when it is first needed."""
+    global _run_twin
+    from .twins import run_twin
+
+    _run_twin = run_twin
+    return run_twin
 
 
 def device_name() -> str:
@@ -176,7 +186,13 @@ def current_stream() -> Stream:
     """The stream that this thread launches on."""
     if _here.stream is None:
         _here.stream = _DefaultStream()
+        driver().enter()  # the context is current in a thread from its first use on
     return _here.stream
+
+
+def current_queue() -> Any:
+    """The driver's object of the current stream."""
+    return (_here.stream or current_stream()).queue
 
 
 @contextmanager
@@ -236,12 +252,13 @@ def _raise_flags() -> None:
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     """Uninitialised memory on the GPU."""
-    driver()
+    if _cache is None:
+        driver()
     size = dtype.itemsize
     for n in shape:
         size *= n
-    memory = Memory(_cache, size, current_stream().queue)
-    return DeviceArray(memory, memory.address, tuple(shape), np.dtype(dtype), device)
+    memory = Memory(_cache, size, current_queue())
+    return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
 
 
 def to_device(array: np.ndarray, device: Any) -> DeviceArray:

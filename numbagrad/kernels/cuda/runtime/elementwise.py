@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -278,14 +277,11 @@ class DeviceElementwise:
         start(function, strided_grid(n), BLOCK, n, *args, *numbers)
 
 
-_known: WeakKeyDictionary[ElementwiseKernel, DeviceElementwise] = WeakKeyDictionary()
-
-
 def run(kernel: ElementwiseKernel, args: tuple[Any, ...]) -> None:
     """Run ``kernel`` on the device: outputs, then arrays there and numbers."""
-    found = _known.get(kernel)
+    found = kernel.on_device
     if found is None:
-        found = _known[kernel] = DeviceElementwise(kernel)
+        found = kernel.on_device = DeviceElementwise(kernel)
     found(args)
 
 

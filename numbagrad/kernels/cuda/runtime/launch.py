@@ -18,7 +18,7 @@ from . import device, intrinsics
 from .array import DeviceArray
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
-__all__ = ["arguments_of", "compiled", "launches", "note_use", "start", "strided_grid"]
+__all__ = ["launches", "note_use", "start", "strided_grid", "types_of"]
 
 BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
@@ -27,7 +27,7 @@ launches: dict[tuple[Callable[..., None], tuple[Any, ...]], int] = {}
 """How often each kernel was started for each set of Numba types, while nobody is the device."""
 
 _compiled: dict[Any, Any] = {}
-_configured: dict[Any, Any] = {}
+_launchers: dict[Any, Any] = {}
 
 
 def strided_grid(n: int, block: int = BLOCK) -> int:
@@ -36,29 +36,34 @@ def strided_grid(n: int, block: int = BLOCK) -> int:
     return max(1, min(-(-n // block), most))
 
 
-def _type_of(value: Any) -> Any:
-    if type(value) is DeviceArray:
-        name = "uint8" if value.dtype == _BOOL else str(value.dtype)
-        return types.CPointer(getattr(types, name))
-    if isinstance(value, (bool, int, np.integer, np.bool_)):
+def _type_of(kind: Any) -> Any:
+    """Numba's type for an array of a dtype, or for a Python number."""
+    if isinstance(kind, np.dtype):
+        return types.CPointer(getattr(types, "uint8" if kind == _BOOL else str(kind)))
+    if issubclass(kind, (bool, int, np.integer, np.bool_)):
         return types.int64
-    if isinstance(value, (float, np.floating)):
+    if issubclass(kind, (float, np.floating)):
         return types.float64
-    raise TypeError(f"a kernel takes arrays and numbers, not {type(value).__name__}")
+    raise TypeError(f"a kernel takes arrays and numbers, not {kind.__name__}")
 
 
-def arguments_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def types_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numba's types of the arguments of a kernel."""
-    return tuple([_type_of(a) for a in args])
+    return tuple([_type_of(a.dtype if type(a) is DeviceArray else type(a)) for a in args])
 
 
-def compiled(kernel: Callable[..., None], argument_types: tuple[Any, ...]) -> Any:
-    """``kernel`` for these types, compiled once."""
-    key = kernel, argument_types
-    found = _compiled.get(key)
+def _launcher(
+    kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any
+) -> Any:
+    """What launches ``kernel`` on arguments like these, compiled on first use."""
+    signature = types_of(args)
+    found = _compiled.get((kernel, signature))
     if found is None:
-        found = _compiled[key] = cuda.jit(types.void(*argument_types))(kernel)
-    return found
+        found = cuda.jit(types.void(*signature))(kernel)
+        _compiled[kernel, signature] = found
+    with warnings.catch_warnings():  # small grids are what small tensors need
+        warnings.simplefilter("ignore")
+        return found[grid, block, queue]
 
 
 def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> None:
@@ -66,32 +71,38 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
     if SIMULATED:
         _simulate(kernel, grid, block, args)
         return
-    key = kernel, arguments_of(args)
-    driver = device.driver()
-    if driver.name == "none":
-        launches[key] = launches.get(key, 0) + 1
-        return
-    driver.enter()
-    queue = device.current_stream().queue
+    queue = device.current_queue()
     values = []
+    kinds = []
     for a in args:
-        if type(a) is DeviceArray:
+        if a.__class__ is DeviceArray:
             values.append(a.pointer)
+            kinds.append(a.dtype)
             memory = a.memory
             if memory.stream is not queue:
                 _note(memory, queue)
         else:
             values.append(a)
-    configuration = key, grid, block, queue
-    launcher = _configured.get(configuration)
+            kinds.append(a.__class__)
+    key = kernel, grid, block, queue, *kinds
+    launcher = _launchers.get(key)
     if launcher is None:
-        if len(_configured) >= 8192:
-            _configured.clear()
-        with warnings.catch_warnings():  # small grids are what small tensors need
-            warnings.simplefilter("ignore")
-            launcher = compiled(*key)[grid, block, queue]
-        _configured[configuration] = launcher
+        driver = device.driver()
+        if driver.name == "none":
+            compiled = kernel, types_of(args)
+            launches[compiled] = launches.get(compiled, 0) + 1
+            launcher = _nothing
+        else:
+            driver.enter()
+            launcher = _launcher(kernel, args, grid, block, queue)
+        if len(_launchers) >= 8192:
+            _launchers.clear()
+        _launchers[key] = launcher
     launcher(*values)
+
+
+def _nothing(*values: Any) -> None:
+    """Stands for a launch where there is no device."""
 
 
 def _note(memory: Any, queue: Any) -> None:
@@ -105,7 +116,7 @@ def _note(memory: Any, queue: Any) -> None:
 
 def note_use(array: DeviceArray) -> None:
     """Note that the current stream works on ``array``, which a kernel finds through a table."""
-    queue = device.current_stream().queue
+    queue = device.current_queue()
     if array.memory.stream is not queue:
         _note(array.memory, queue)
 

@@ -11,6 +11,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
@@ -44,9 +46,9 @@ def twin_of(kernel: Any) -> Callable[..., None] | None:
 
 def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     """Run the twin of ``kernel`` on arguments of which some are on the device."""
-    if isinstance(kernel, ElementwiseKernel):
+    if type(kernel) is ElementwiseKernel:
         for a in args:
-            if hasattr(a, "__array_interface__"):
+            if isinstance(a, np.ndarray):
                 _mixed(kernel, args)
         elementwise.run(kernel, args)
         return
