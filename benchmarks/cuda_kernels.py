@@ -17,6 +17,7 @@ import time
 import types as python_types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numbagrad as ng
@@ -89,12 +90,12 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Named programs that together launch every kernel."""
     yield from elementwise_operations()
     for kind in (ng.float32, ng.float64):
-        yield f"reductions {kind}", lambda kind=kind: reductions(kind)
-        yield f"matrices {kind}", lambda kind=kind: matrices(kind)
-        yield f"rows {kind}", lambda kind=kind: rows(kind)
-        yield f"random {kind}", lambda kind=kind: random_numbers(kind)
-        yield f"indexing {kind}", lambda kind=kind: indexing(kind)
-        yield f"optimisers {kind}", lambda kind=kind: optimisers(kind)
+        yield f"reductions {kind}", partial(reductions, kind)
+        yield f"matrices {kind}", partial(matrices, kind)
+        yield f"rows {kind}", partial(rows, kind)
+        yield f"random {kind}", partial(random_numbers, kind)
+        yield f"indexing {kind}", partial(indexing, kind)
+        yield f"optimisers {kind}", partial(optimisers, kind)
     yield "integers", integers
 
 
@@ -105,7 +106,7 @@ def elementwise_operations() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     for name, found in sorted(vars(formulas).items()):
         if isinstance(found, type) and issubclass(found, Elementwise) and found is not Elementwise:
-            yield name, lambda op=found.op: formula(op)
+            yield name, partial(formula, found.op)
     yield "forms of loops", forms
 
 
@@ -161,7 +162,7 @@ def matrices(kind: Any) -> None:
 
 def rows(kind: Any) -> None:
     """Softmax and its kin, layer norm, losses: rows short and long, columns."""
-    F = ng.nn.functional  # noqa: N806
+    F = ng.nn.functional
     for m in (48, 4096):
         x = full(64, m, kind=kind, grad=True)
         target = full(64, kind=ng.int64)

@@ -448,6 +448,17 @@ class Tensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """How CuPy, Numba and PyTorch see a tensor on a GPU, without a copy."""
+        if self._device is devices.cpu:
+            raise AttributeError("__cuda_array_interface__: this tensor is on the CPU; use .cuda()")
+        if self._edge is not None:
+            raise GradError(
+                "__cuda_array_interface__: this tensor requires grad. Use tensor.detach()."
+            )
+        return self._array.__cuda_array_interface__
+
     def __bool__(self) -> bool:
         reading("bool", self._array)
         if self._array.size != 1:

@@ -55,7 +55,7 @@ def run(case: Case, call: Sample, place: str, leaf: bool) -> tuple[list[Any], li
     kwargs = tensors(convert(call.kwargs), place, leaf)
     ng.manual_seed(7)
     result = case.target()(*args, **kwargs)
-    inputs = [t for t in leaves([*leaves(args), *leaves(list(kwargs.values()))])]
+    inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
     return list(leaves(result)), [t for t in inputs if isinstance(t, ng.Tensor)]
 
 

@@ -1,1 +1,1 @@
-"""The GPU kernels: twins of ``kernels/cpu``, one file each; what they stand on is in ``runtime``."""
+"""The GPU kernels: twins of ``kernels/cpu``, file by file; what they stand on is ``runtime``."""

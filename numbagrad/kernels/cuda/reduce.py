@@ -46,7 +46,7 @@ NARROW = 2 * WARP if SIMULATED else 1024
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """What a reduction is made of: ``step(acc, value, p)``, ``merge(acc, acc)``, ``finish(acc, p)``.
+    """The parts of a reduction: ``step(acc, value, p)``, ``merge(acc, acc)``, ``finish(acc, p)``.
 
     first: the neutral accumulator, for floats and for integers.
     """

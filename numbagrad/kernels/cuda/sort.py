@@ -102,7 +102,7 @@ def _gather_first(values, indices, x, places, size, n, k):
 
 def sort(values, indices, x, descending):
     """values, indices (m, k) C; x (m, n) C, k <= n: the first k of each sorted row. Stable."""
-    (rows, n), k = x.shape, values.shape[1]
+    n, k = x.shape[1], values.shape[1]
     if not values.size:
         return
     short, make_keys = _kernels(x)

@@ -127,7 +127,7 @@ class DeviceArray:
         if self.c_contiguous:
             assert math.prod(shape) == self.size, f"{self.shape} to {shape}"
             return DeviceArray(self.memory, self.pointer, shape, self.dtype, self.device)
-        stand_in = self._stand_in().reshape(shape, copy=False)  # type: ignore[call-overload]
+        stand_in = self._stand_in().reshape(shape, copy=False)
         return self._seen(shape, stand_in.strides, 0)
 
     def _stand_in(self) -> np.ndarray:

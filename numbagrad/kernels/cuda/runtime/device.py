@@ -8,6 +8,7 @@ one with ``CUDA_VISIBLE_DEVICES``.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ __all__ = [
     "empty",
     "empty_cache",
     "is_available",
+    "lent",
     "max_memory_allocated",
     "memory_allocated",
     "memory_reserved",
@@ -321,9 +323,25 @@ def borrow(value: Any) -> DeviceArray:
     if other not in (None, 1, 2):
         driver().synchronize()  # its work may be on a stream we know nothing of
     strides = interface.get("strides")
-    place = devices.to_device("cuda")
+    if strides is not None and any([s < 0 for s in strides]):
+        raise DeviceError("cuda: arrays with negative strides are not supported; copy it first.")
     memory = Borrowed(address, 0, value)
-    return DeviceArray(memory, address, shape, dtype, place, strides and tuple(strides))
+    out = DeviceArray(
+        memory, address, shape, dtype, devices.to_device("cuda"), strides and tuple(strides)
+    )
+    steps = zip(out.shape, out.strides, strict=True)
+    memory.size = dtype.itemsize + sum([(n - 1) * s for n, s in steps]) if out.size else 0
+    return out
+
+
+def lent(array: Any) -> Any:
+    """``array`` as a user's own CUDA kernel takes it: as it is, or in the simulator an ndarray."""
+    if type(array) is not DeviceArray or not simulating():
+        return array
+    memory = array.memory
+    whole = (ctypes.c_uint8 * memory.size).from_address(memory.address)
+    start = array.pointer - memory.address
+    return np.ndarray(array.shape, array.dtype, whole, start, array.strides)
 
 
 def memory_allocated() -> int:

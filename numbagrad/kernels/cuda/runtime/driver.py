@@ -193,7 +193,7 @@ class GPU:
         address = int(self._checked("cuMemHostAlloc", self._driver.cuMemHostAlloc(size, 0)))
         buffer = (ctypes.c_ubyte * size).from_address(address)
         weakref.finalize(buffer, self._driver.cuMemFreeHost, address)
-        return np.frombuffer(buffer, np.uint8)
+        return np.ndarray((size,), np.uint8, buffer)
 
     def is_pinned(self, address: int) -> bool:
         """Whether the host memory at ``address`` is page-locked."""

@@ -140,22 +140,22 @@ def emit(
     library = [f"{f}_{t}" for f in sorted(_LIBRARY) for t in ("float32", "float64")]
     body = body.replace("_T(", f"_{compute}(")  # floor_T and its like
     kinds = sorted({compute, "int64", "uint32", *[str(o) for o in outs if o != _BOOL], "uint8"})
-    text = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
+    head = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
     vectors = _imports(body, ["load2", "load4", "store2", "store4"])
     if vectors:
-        text += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
+        head += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
     used = ", ".join(["math", *_imports(body, library)])
-    text += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
-    text += ["", f"T = {compute}", ""]
+    head += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
+    head += ["", f"T = {compute}", ""]
     for op in helpers:
         name = {"max": "maximum", "min": "minimum"}.get(op, op)
         operands = "x" if op == "sign" else "x, y"
-        text += ["", "@cuda.jit(device=True)", f"def {name}({operands}):"]
-        text += [f"    return {_HELPERS[op]}", ""]
-    head = ["n", *out_names, *inputs, *parameters]
-    text += ["", f"def NAME({', '.join(head)}):"]
-    text += [f'    """{form}: {"; ".join(map(str, formulas))}"""', body]
-    source = "\n".join(text) + "\n"
+        head += ["", "@cuda.jit(device=True)", f"def {name}({operands}):"]
+        head += [f"    return {_HELPERS[op]}", ""]
+    names_of_all = ", ".join(["n", *out_names, *inputs, *parameters])
+    head += ["", f"def NAME({names_of_all}):"]
+    head += [f'    """{form}: {"; ".join(map(str, formulas))}"""', body]
+    source = "\n".join(head) + "\n"
     name = store.content_name(f"{formulas[0].name}_cuda", source)
     return source.replace("NAME", name, 1), name
 

@@ -36,7 +36,7 @@ class Pointer:
         """``size`` bytes of memory begin at ``low``; index 0 is at ``address``."""
         count = size // dtype.itemsize
         memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(low)
-        self.elements = np.frombuffer(memory, dtype)
+        self.elements = np.ndarray((count,), dtype, memory)
         self.start, rest = divmod(address - low, dtype.itemsize)
         assert rest == 0, "misaligned"
         self.dtype = dtype

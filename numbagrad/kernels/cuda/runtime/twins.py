@@ -16,7 +16,7 @@ import numpy as np
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
-from . import elementwise
+from . import device, elementwise
 from .array import DeviceArray
 
 __all__ = ["run_twin", "twin_of"]
@@ -53,10 +53,10 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         elementwise.run(kernel, args)
         return
     twin = twin_of(kernel)
+    if _is_cuda(kernel):
+        kernel(*[device.lent(a) for a in args])
+        return
     if twin is None:
-        if _is_cuda(kernel):
-            kernel(*args)
-            return
         name = getattr(kernel, "__name__", repr(kernel))
         raise NoTwinError(
             f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
@@ -67,6 +67,8 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         operands, scalars = args[:-1], args[-1]
         first = next(a for a in operands if type(a) is list)
         twin(*operands, [a.size for a in first], first[0], *scalars())
+    elif getattr(kernel, "twin", None) is not None:
+        twin(*[device.lent(a) for a in args])
     else:
         twin(*args)
 

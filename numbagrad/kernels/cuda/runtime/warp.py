@@ -1,8 +1,8 @@
 """Exchange between the threads of a warp and of a block, with a stand-in for the simulator.
 
 Every function must be called by all threads of the block together. ``warp_sum`` and ``block_sum``
-take the same arguments, so that a kernel can be made for teams of either size. The simulator has no warp
-operations: there values go through a table of the block, between two barriers.
+take the same arguments, so that a kernel can be made for teams of either size. The simulator has
+no warp operations: there values go through a table of the block, between two barriers.
 """
 
 from __future__ import annotations
