@@ -201,7 +201,7 @@ def _grid(tasks: int) -> int:
     return strided_grid(tasks * BLOCK)
 
 
-def parts_of(tasks: int, n: int, inner: int) -> int:
+def _parts_of(tasks: int, n: int, inner: int) -> int:
     """Into how many parts to cut ``n`` so that ``tasks`` results keep a GPU busy."""
     if tasks >= PARTS:
         return 1
@@ -215,7 +215,7 @@ def _fold(reduction: Reduction, out: Any, x: Any, p: Any = 0) -> None:
     if out.size == 0:
         return
     floating = x.dtype.kind == "f"
-    parts = parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
+    parts = _parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
     if parts == 1:
         _launch(reduction, out, x, p, floating, False, True)
         return
@@ -473,7 +473,7 @@ def squares(out, x, center, divisor):
     The sum of (x - center)**2, divided by ``divisor``.
     """
     (outer, k, inner), n = out.shape, x.shape[1]
-    parts = parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
+    parts = _parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
     target, by = out, float(divisor)
     if parts > 1:
         target = device.empty((outer, parts, inner), np.dtype(np.float64), out.device)

@@ -191,7 +191,7 @@ class GPU:
         """A writable buffer of page-locked host memory; freed with the last array on it."""
         self.enter()
         address = int(self._checked("cuMemHostAlloc", self._driver.cuMemHostAlloc(size, 0)))
-        buffer = (ctypes.c_ubyte * size).from_address(address)
+        buffer: Any = (ctypes.c_ubyte * size).from_address(address)
         weakref.finalize(buffer, self._driver.cuMemFreeHost, address)
         return np.ndarray((size,), np.uint8, buffer)
 

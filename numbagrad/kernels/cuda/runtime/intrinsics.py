@@ -6,6 +6,7 @@ All LLVM of the GPU kernels is in this file. Beside each intrinsic stands what t
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class Pointer:
     def __init__(self, address: int, dtype: np.dtype, low: int, size: int):
         """``size`` bytes of memory begin at ``low``; index 0 is at ``address``."""
         count = size // dtype.itemsize
-        memory = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(low)
+        memory: Any = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(low)
         self.elements = np.ndarray((count,), dtype, memory)
         self.start, rest = divmod(address - low, dtype.itemsize)
         assert rest == 0, "misaligned"

@@ -24,7 +24,8 @@ def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
     """``function`` with a GPU's answers where Python raises; float32 stays float32."""
 
     def quiet(*args: Any) -> Any:
-        dtype = np.result_type(*[a for a in args if isinstance(a, np.floating)] or [np.float64])
+        floats: list[Any] = [a for a in args if isinstance(a, np.floating)]
+        dtype: Any = np.result_type(*floats or [np.float64])
         try:
             return dtype.type(function(*args))
         except ValueError:
