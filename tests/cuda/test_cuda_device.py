@@ -259,6 +259,21 @@ def test_state_dicts_cross_devices():
     assert net[0].weight.is_cuda
 
 
+def test_models_are_saved_from_and_loaded_to_a_gpu(tmp_path):
+    net = mlp().cuda()
+    ng.save(net.state_dict(), tmp_path / "net.safetensors")
+    close(ng.load(tmp_path / "net.safetensors")["0.weight"], net[0].weight)
+    assert ng.load(tmp_path / "net.safetensors", map_location="cuda")["2.bias"].is_cuda
+
+
+def test_batches_of_a_loader_stay_on_the_gpu():
+    data = ng.data.TensorDataset(ng.arange(8, device="cuda"))
+    batches = [batch for (batch,) in ng.data.DataLoader(data, batch_size=3, shuffle=True)]
+    assert all(b.is_cuda for b in batches) and sorted(sum([b.tolist() for b in batches], [])) == [
+        *range(8)
+    ]
+
+
 def test_random_numbers_are_those_of_the_cpu():
     for make in (
         lambda d: ng.randn(50, device=d),
