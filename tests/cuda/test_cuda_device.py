@@ -269,9 +269,7 @@ def test_models_are_saved_from_and_loaded_to_a_gpu(tmp_path):
 def test_batches_of_a_loader_stay_on_the_gpu():
     data = ng.data.TensorDataset(ng.arange(8, device="cuda"))
     batches = [batch for (batch,) in ng.data.DataLoader(data, batch_size=3, shuffle=True)]
-    assert all(b.is_cuda for b in batches) and sorted(sum([b.tolist() for b in batches], [])) == [
-        *range(8)
-    ]
+    assert all(b.is_cuda for b in batches) and sorted(ng.cat(batches).tolist()) == [*range(8)]
 
 
 def test_random_numbers_are_those_of_the_cpu():
