@@ -5,7 +5,8 @@
 Operations run with nobody behind the doorway (``pretend``): they launch what they would launch on a
 GPU, and what they launch is compiled to NVIDIA's intermediate code and linked for each
 architecture. Prints kernel, types, architecture, registers, spilled bytes. Exits 1 if a kernel does
-not compile, a hot kernel spills, or a CPU kernel has neither a twin nor a row in ``KNOWN_GAPS``.
+not compile, if one spills registers, if a file of GPU kernels starts none of those compiled, or if
+a CPU kernel has neither a twin nor a reason in cuda_gaps.py.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ import types as python_types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numbagrad as ng
 from numbagrad.kernels.cuda.runtime import device
+
+from .cuda_gaps import KNOWN_GAPS, pairs
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,13 @@ def integers() -> None:
     """What has kernels of its own for ints."""
     x = full(64, 48, kind=ng.int64)
     _ = x @ x.t(), x.sum(), x.sum(0), x.amax(1), x.argmax(1), x.sort(1), x.cumsum(1)
-    _ = x.bool().any(), x.int().sum(1), x.to(ng.uint8).sum(), ng.arange(9, device="cuda")
+    _ = (
+        x.bool().any(),
+        x.int().sum(1),
+        x.to(ng.uint8).sum(),
+        ng.arange(9, device="cuda"),
+        ng.linspace(0, 1, 9, device="cuda"),
+    )
 
 
 def launched() -> dict[tuple[Callable[..., None], tuple], int]:
@@ -250,14 +260,30 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     device.pretend()
     failed = 0
-    for kernel, argument_types in launched():
+    kernels = launched()
+    for name in sorted(set(pairs()[0]) - set(KNOWN_GAPS)):
+        print(f"{name}: has no twin on the GPU, and no reason in benchmarks/cuda_gaps.py")
+        failed += 1
+    for name in idle_files({kernel.__module__ for kernel, _ in kernels}):
+        print(f"{name}: none of its kernels was started; add it to operations()")
+        failed += 1
+    for kernel, argument_types in kernels:
         if chosen.only not in kernel.__qualname__:
             continue
         for arch in chosen.arch:
             report = compile_for(kernel, argument_types, arch)
             print(report, flush=True)
-            failed += bool(report.error)
+            failed += bool(report.error or report.spilled)
+    print(f"{len(kernels)} kernels, {failed} failed")
     return 1 if failed else 0
+
+
+def idle_files(started: set[str]) -> list[str]:
+    """Files of GPU kernels of which no kernel was among those started."""
+    folder = Path(ng.__file__).parent / "kernels" / "cuda"
+    without = {"__init__", "bias", "join"}  # they start kernels of other files
+    names = [f"numbagrad.kernels.cuda.{p.stem}" for p in folder.glob("*.py")]
+    return sorted(n for n in names if n.rpartition(".")[2] not in without and n not in started)
 
 
 if __name__ == "__main__":

@@ -382,10 +382,10 @@ def arange(
     wanted = _settled(dtypes.int64 if dtype is None and whole else dtype)
     if not whole or (wanted.is_floating_point and max(abs(start), abs(end)) >= 2**63):
         start, step = float(start), float(step)
-    out = new_empty((n,), wanted)
+    out = new_empty((n,), wanted, _place(device))
     if n:
         launch(kernels.arange, out, start, step)
-    return _finish(out, requires_grad, device)
+    return _finish(out, requires_grad)
 
 
 def linspace(
@@ -405,11 +405,11 @@ def linspace(
     steps = operator.index(steps)
     if steps < 0:
         raise ShapeError(f"linspace: number of steps must be non-negative, got {steps}.")
-    out = new_empty((steps,), _settled(dtype))
+    out = new_empty((steps,), _settled(dtype), _place(device))
     if steps:
         ends = [float(_number("linspace", v)) for v in (start, end)]
         launch(kernels.linspace, out, *ends)
-    return _finish(out, requires_grad, device)
+    return _finish(out, requires_grad)
 
 
 def logspace(

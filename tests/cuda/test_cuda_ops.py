@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import ALL
-from gaps import KNOWN_GAPS, LAPACK, ON_THE_HOST
 from op_table import FLOATS, Case, Sample, convert, dtype_name, leaves
 
 import numbagrad as ng
+from benchmarks.cuda_gaps import KNOWN_GAPS, LAPACK, ON_THE_HOST
 from numbagrad.errors import NoTwinError
 from numbagrad.kernels.cuda.runtime import device
 
