@@ -56,7 +56,8 @@ def functions_of(path: Path) -> dict[str, list[str]]:
 
 def pairs() -> tuple[list[str], list[str]]:
     """Names ``file.kernel`` of CPU kernels without and with a twin of the same parameters."""
-    without, with_twin = [], []
+    without: list[str] = []
+    with_twin: list[str] = []
     for path in sorted((KERNELS / "cpu").glob("*.py")):
         twin = KERNELS / "cuda" / path.name
         there = functions_of(twin) if twin.exists() else {}

@@ -251,6 +251,25 @@ def test_a_deeper_model_trains_too():
     close(gpu_losses, losses, 1e-4)
 
 
+@pytest.mark.parametrize("columns", [3, 40 if SIMULATED else 2000])
+def test_rows_that_do_not_fill_a_block(columns):
+    """Three rows: some teams of the last block have none, and must still meet the others."""
+    x, target = ng.randn(3, columns), ng.tensor([0, 2, 1])
+    weight = ng.rand(columns)
+    results = []
+    for place in ("cpu", "cuda"):
+        y = x.to(place).detach().requires_grad_()
+        w = weight.to(place)
+        loss = F.cross_entropy(y, target.to(place), label_smoothing=0.1, weight=w)
+        parts = [F.softmax(y, 1), F.log_softmax(y, 1), F.layer_norm(y, (columns,), w, w)]
+        parts += [y.sum(1), y.argmax(1), y.var(1), ng.logsumexp(y, 1)]
+        total = loss + sum(p.sum() * k for k, p in enumerate(parts) if p.requires_grad)
+        total.backward()
+        results.append([loss, *parts, y.grad])
+    for expected, got in zip(*results, strict=True):
+        close(got, expected, 1e-4)
+
+
 def test_state_dicts_cross_devices():
     net, other = mlp().cuda(), mlp()
     other.load_state_dict(net.state_dict())

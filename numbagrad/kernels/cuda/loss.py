@@ -54,7 +54,8 @@ def _rows_kernel(real: Any, team: Team) -> Any:
             total = real(0)
             for j in range(lane, end, width):
                 total += real(math.exp(x[row + j] - peak))
-            high = real(math.log(total_of(total, shared))) if end > 0 else real(0)
+            total = total_of(total, shared)
+            high = real(math.log(total)) if end > 0 else real(0)
             rest = real(0)
             if smoothing > 0.0:
                 for j in range(lane, end, width):

@@ -42,7 +42,7 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
         column = cuda.local.array(each, real)
         thread = cuda.threadIdx.x
         tx, ty = thread % across, thread // across
-        first_row, first_col = cuda.blockIdx.y * tile, cuda.blockIdx.x * tile
+        first_row, first_col = cuda.blockIdx.x * tile, cuda.blockIdx.y * tile
         base_x = cuda.blockIdx.z * x_batch
         base_y = cuda.blockIdx.z * y_batch
         for i in range(each):
@@ -139,9 +139,9 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         real = float64 if size == 8 else float32
         kernel = _made[key] = _tiled(real, *chosen, epilogue)
     tile, _, each = chosen
-    for first in range(0, batch, 65535):  # the most that a grid may have in its third dimension
+    for first in range(0, batch, 65535):  # a grid has no more in its third dimension
         count = min(batch - first, 65535)
-        grid = -(-m // tile), -(-n // tile), count
+        grid = -(-n // tile), -(-m // tile), count
         arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
         start(
             kernel, grid, (tile // each) ** 2, *arrays, out if bias is None else bias, n, m, k,

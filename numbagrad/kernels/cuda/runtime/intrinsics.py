@@ -30,7 +30,7 @@ __all__ = [
 class Pointer:
     """What the simulator's kernels get for an array: its memory, indexed from its first element.
 
-    An index outside of the memory block raises.
+    An index outside of what the array spans raises.
     """
 
     def __init__(self, address: int, dtype: np.dtype, low: int, size: int):
@@ -45,7 +45,7 @@ class Pointer:
     def _at(self, i):
         at = self.start + int(i)
         if not 0 <= at < self.elements.size:
-            raise IndexError(f"{i} is outside of the memory block")
+            raise IndexError(f"{i} is outside of the array")
         return at
 
     def __getitem__(self, i):

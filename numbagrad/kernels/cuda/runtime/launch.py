@@ -121,13 +121,21 @@ def note_use(array: DeviceArray) -> None:
         _note(array.memory, queue)
 
 
+def _extent(array: DeviceArray) -> tuple[int, int]:
+    """The first address of ``array``, and how many bytes its elements span."""
+    if not array.size:
+        return array.pointer, 0
+    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    low = sum([s for s in steps if s < 0])
+    return array.pointer + low, array.itemsize + sum(map(abs, steps))
+
+
 def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[Any, ...]) -> None:
     values = []
     for a in args:
         if type(a) is DeviceArray:
-            memory = a.memory
             dtype = BYTE if a.dtype == _BOOL else a.dtype
-            values.append(intrinsics.Pointer(a.pointer, dtype, memory.address, memory.size))
+            values.append(intrinsics.Pointer(a.pointer, dtype, *_extent(a)))
         else:
             values.append(a)
     intrinsics.blocks[:] = device.driver().blocks()
