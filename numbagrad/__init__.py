@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
-from . import autograd, errors, kernels
+from . import autograd, cuda, errors, kernels
 from . import tape as _tape
 from .autograd import (
     detect_anomaly,

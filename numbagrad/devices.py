@@ -36,14 +36,29 @@ class Device:
 
 
 cpu = Device("cpu")
+_cuda: Device | None = None
+
+open_cuda: Any = None
+"""What opens the doorway to the GPU, or raises DeviceError; set by ``kernels/machine.py``."""
 
 
 def to_device(value: Any) -> Device:
-    """``value`` (a Device or its name) as a device that can be used here."""
+    """``value`` (a Device or its name) as a device that can be used here.
+
+    Raises DeviceError, saying why, for a GPU that is not there.
+    """
+    global _cuda
     device = value if isinstance(value, Device) else Device(value)
-    if device.type != "cpu":
+    if device.type == "cpu":
+        return cpu
+    if device is _cuda:
+        return device
+    if device.index not in (None, 0):
         raise DeviceError(
-            f"device: {device} is not available: this version of numbagrad computes on the CPU "
-            f"only. Use device='cpu'."
+            f"device: {device} is not available: numbagrad uses one GPU in a process. Choose it "
+            f"with CUDA_VISIBLE_DEVICES={device.index} and use device='cuda'."
         )
-    return device
+    open_cuda()
+    if _cuda is None:
+        _cuda = Device("cuda", 0)
+    return _cuda

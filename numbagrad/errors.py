@@ -38,6 +38,14 @@ class DeviceError(RuntimeError):
     """A device is missing, or tensors stand on different ones. Move them with ``x.to(device)``."""
 
 
+class OutOfMemoryError(DeviceError):
+    """The GPU has too little free memory; the message names the sizes. Use smaller batches."""
+
+
+class NoTwinError(DeviceError, NotImplementedError):
+    """An operation has no GPU kernel yet. Compute it on the CPU: ``op(x.cpu()).cuda()``."""
+
+
 class GradError(RuntimeError):
     """The tape was used against its rules; the message names the op and the rule."""
 

@@ -17,6 +17,7 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save_file
 
+from .devices import to_device
 from .errors import DTypeError, FormatError
 from .kernels.machine import address_of
 from .tensor import Tensor, wrap_any
@@ -55,13 +56,11 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:
     """What ``save`` wrote to ``path``; a dict of tensors for other safetensors files.
 
-    map_location: "cpu", the only place there is. Raises FormatError, which names the file and the
-    reason, for one that is truncated, damaged, or no safetensors file; nothing in it is executed.
+    map_location: where the tensors go, by default the CPU. Raises FormatError, which names the file
+    and the reason, for one that is truncated, damaged, or no safetensors file; nothing in it is
+    executed.
     """
-    if map_location is not None:
-        from .devices import to_device
-
-        to_device(map_location)
+    place = to_device("cpu" if map_location is None else map_location)
     path = Path(path)
     if not path.is_file():  # a missing file or a folder: the system's own error
         open(path, "rb").close()
@@ -70,7 +69,7 @@ def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:
         with safetensors.safe_open(path, framework="np") as file:
             metadata = file.metadata() or {}
             for name in file.keys():
-                tensors[name] = _to_tensor(file.get_tensor(name))
+                tensors[name] = _to_tensor(file.get_tensor(name)).to(place)
     except (safetensors.SafetensorError, DTypeError, TypeError, AttributeError, KeyError) as error:
         raise _damaged(path, error) from None
     if _STRUCTURE not in metadata:
@@ -156,7 +155,8 @@ class _Writer:
                 number += 1
                 name = f"{base}#{number}"
             self._names[key] = name
-            self.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+            held = array if isinstance(array, np.ndarray) else array.get()  # a GPU's
+            self.arrays[name] = np.ascontiguousarray(held).reshape(array.shape)
         return name
 
 

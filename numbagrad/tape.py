@@ -111,7 +111,7 @@ def standing_behind(recorder: Any) -> Iterator[None]:
             first = _behind[0]
             _behind.pop()
             if not _behind:
-                machine.recording = first
+                machine.recording = first or machine.away is not None
 
 
 class Counter:

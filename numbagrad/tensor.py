@@ -16,6 +16,7 @@ from . import devices, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
+from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.machine import reading
 from .tape import (
     AccumulateGrad,
@@ -447,6 +448,8 @@ class Tensor:
                 "numpy: Can't call numpy() on Tensor that requires grad. Use "
                 "tensor.detach().numpy() instead."
             )
+        if self._device is not devices.cpu:
+            return self._array.get() if force else self._array.__array__()
         return self._array
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -454,6 +457,17 @@ class Tensor:
         if dtype is not None and array.dtype != dtype:
             return array.astype(dtype)
         return array.copy() if copy else array
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """How CuPy, Numba and PyTorch see a tensor on a GPU, without a copy."""
+        if self._device is devices.cpu:
+            raise AttributeError("__cuda_array_interface__: this tensor is on the CPU; use .cuda()")
+        if self._edge is not None:
+            raise GradError(
+                "__cuda_array_interface__: this tensor requires grad. Use tensor.detach()."
+            )
+        return self._array.__cuda_array_interface__
 
     def __bool__(self) -> bool:
         reading("bool", self._array)
@@ -501,7 +515,11 @@ class Tensor:
                 parts.append("requires_grad=True")
         else:
             parts.append(f"grad_fn=<{split_edge(self._edge)[0].name()}>")
-        return printing.tensor_repr(self._array, self._dtype, suffix_parts=parts)
+        array = self._array
+        if self._device is not devices.cpu:
+            parts.insert(0, f"device='{self._device}'")
+            array = array.get()
+        return printing.tensor_repr(array, self._dtype, suffix_parts=parts)
 
     def __hash__(self) -> int:
         return id(self)
@@ -529,7 +547,8 @@ class Tensor:
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise GradError("pickle: only leaf tensors can be pickled; use .detach().")
-        return _rebuild, (type(self), np.ascontiguousarray(self._array), self.requires_grad)
+        array = self._array if self._device is devices.cpu else self._array.get()
+        return _rebuild, (type(self), np.ascontiguousarray(array), self.requires_grad)
 
 
 _new = object.__new__
@@ -549,6 +568,8 @@ def wrap(array: Any, dtype: DType) -> Tensor:
     tensor._dtype = dtype
     tensor._edge = None
     tensor._counter = None
+    if array.__class__ is DeviceArray:
+        tensor._device = array.device
     return tensor
 
 

@@ -23,7 +23,7 @@ LAYERS = [
     {"errors"},
     {"dtypes", "devices"},
     {"kernels"},
-    {"printing"},
+    {"printing", "cuda"},
     {"tape"},
     {"tensor"},
     {"random"},

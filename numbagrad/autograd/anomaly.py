@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import NonFiniteError, RecordingError
 from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.machine import Kernel
 from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
 
@@ -35,14 +36,15 @@ class Watcher:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
         if device is not None and device.type != "cpu":
-            return device.empty(shape, dtype)
+            return machine.open_cuda().empty(shape, dtype, device)
         return np.zeros(shape, dtype)
 
     def launch(self, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
         """Run ``kernel`` and look at the arrays that it may have written."""
         outputs = kernel.outputs if isinstance(kernel, Kernel) else None
         before = [(first_bad(a, self.only_nan), a) for a in _arrays(args)]
-        kernel(*args)
+        if machine.away is None or not machine.away.run(kernel, args):
+            kernel(*args)
         given = [(found, a) for found, a in before if found is not None]
         # Of a function that does not say what it writes, what was bad before was read.
         fine = [] if outputs is not None else [id(a) for _, a in given]
@@ -73,7 +75,7 @@ class Watcher:
                     )
 
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
-        """What ``machine.check`` does."""
+        """What ``machine.check`` does, at once on a GPU too."""
         if flag[0] >= 0:
             fail(int(flag[0]))
 
@@ -96,16 +98,18 @@ class Watcher:
         """Nothing: Python runs each time."""
 
 
-def _arrays(args: Sequence[Any]) -> Iterator[np.ndarray]:
-    """The floating host arrays among ``args`` and the lists among them."""
+def _arrays(args: Sequence[Any]) -> Iterator[Any]:
+    """The floating arrays among ``args`` and the lists among them."""
     for arg in args:
         for a in arg if type(arg) is list else (arg,):
-            if isinstance(a, np.ndarray) and a.dtype.kind == "f":
+            if isinstance(a, (np.ndarray, DeviceArray)) and a.dtype.kind == "f":
                 yield a
 
 
 def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
     """Row-major position and kind of the first bad element of ``array``, or None."""
+    if type(array) is DeviceArray:
+        array = array.get()
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return None
     bad = np.isnan(array) if only_nan else ~np.isfinite(array)

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=positive(int), default=32)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda to train on a GPU")
     parser.add_argument(
         "--compile", action="store_true", help="train with ng.compile, and show the speed-up"
     )
@@ -82,8 +83,11 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
 
     ng.manual_seed(arguments.seed)
-    training, test = load_split(arguments.seed)
-    model = build(arguments.hidden)
+    training, test = [
+        (images.to(arguments.device), labels.to(arguments.device))
+        for images, labels in load_split(arguments.seed)
+    ]
+    model = build(arguments.hidden).to(arguments.device)
     optimizer = ng.optim.Adam(model.parameters(), lr=arguments.lr)
     loader = ng.data.DataLoader(
         ng.data.TensorDataset(*training), batch_size=arguments.batch_size, shuffle=True
@@ -95,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     ng.save(model.state_dict(), arguments.out / "model.safetensors")
     draw(epochs, arguments.out / "learning_curve.png")
-    report(epochs, len(training[1]), len(test[1]), arguments.out)
+    report(epochs, len(training[1]), len(test[1]), arguments)
     if arguments.compile:  # after saving: this goes on training
         report_speed(step, eager, next(iter(loader)))
     return 0
@@ -188,7 +192,9 @@ def draw(epochs: list[Epoch], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def report(epochs: list[Epoch], trained_on: int, tested_on: int, out: Path) -> None:
+def report(
+    epochs: list[Epoch], trained_on: int, tested_on: int, arguments: argparse.Namespace
+) -> None:
     """Print what a user wants to know about the run."""
     seconds = [epoch.seconds for epoch in epochs]
     rows = [
@@ -199,10 +205,10 @@ def report(epochs: list[Epoch], trained_on: int, tested_on: int, out: Path) -> N
             f"{np.median(seconds):.3f} s (median); the first, "
             f"which loads or compiles the kernels, {seconds[0]:.2f} s",
         ),
-        ("device", "cpu"),
+        ("device", arguments.device),
         ("threads", str(machine.threads())),
-        ("model", str(out / "model.safetensors")),
-        ("picture", str(out / "learning_curve.png")),
+        ("model", str(arguments.out / "model.safetensors")),
+        ("picture", str(arguments.out / "learning_curve.png")),
     ]
     for name, value in rows:
         print(f"{name:<12}{value}")

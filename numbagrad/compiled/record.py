@@ -21,6 +21,7 @@ from numba.core.typing.typeof import typeof_impl
 
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.lists import ListKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import (
@@ -152,10 +153,18 @@ for _name in """
     setattr(Traced, _name, _refusing(_name.strip("_")))
 
 
+def refuse_cuda() -> NoReturn:
+    """Say that a GPU's tensor cannot be recorded yet."""
+    raise RecordingError(
+        f"compile: a tensor on a GPU, at {show_location(user_location())}. Compiled steps run on "
+        f"the CPU only for now; call the function without ng.compile on the GPU."
+    )
+
+
 def _whole(array: np.ndarray) -> np.ndarray:
     """The array that owns the memory of ``array``."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
+    while isinstance(base := getattr(array, "base", None), np.ndarray):
+        array = base
     return array
 
 
@@ -196,6 +205,8 @@ class Recorder:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Traced:
         """An array without values."""
+        if device is not None and device.type != "cpu":
+            refuse_cuda()
         return self.made("made", shape, dtype)
 
     def made(self, kind: str, shape: tuple[int, ...], dtype: Any, position: int = -1) -> Traced:
@@ -207,6 +218,8 @@ class Recorder:
 
     def stand_in(self, array: np.ndarray, position: int) -> Traced:
         """A traced array of the layout of an argument."""
+        if type(array) is DeviceArray:
+            refuse_cuda()
         if array.flags.c_contiguous:
             return self.made("input", array.shape, array.dtype, position)
         low, high = np.lib.array_utils.byte_bounds(array)
@@ -231,6 +244,8 @@ class Recorder:
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
                 taken.append(arg)
+            elif type(arg) is DeviceArray:
+                refuse_cuda()
             else:
                 raise RecordingError(
                     f"launch: a recorded kernel takes arrays and numbers, not "
@@ -240,6 +255,8 @@ class Recorder:
 
     def ref(self, array: np.ndarray) -> Ref:
         """``array`` by its memory."""
+        if type(array) is DeviceArray:
+            refuse_cuda()
         memory, step = self._memory_of(array), array.itemsize
         distance = machine.address_of(array) - memory.start
         outside = array.size and not 0 <= distance < max(memory.size, 1) * memory.dtype.itemsize

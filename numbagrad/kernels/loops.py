@@ -391,6 +391,7 @@ class ElementwiseKernel:
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
         self._entries: dict[Any, Any] = {}
         self._small: dict[Any, Any] = {}  # loop nests of small arrays met before
+        self.on_device: Any = None  # its form on a GPU, made on first use
 
     def __repr__(self) -> str:
         return f"<elementwise {self.__doc__}>"

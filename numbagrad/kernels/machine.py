@@ -19,13 +19,33 @@ import numba
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
+from .. import devices
 from . import store
+from .cuda.runtime.array import DeviceArray
 
 __all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading", "view"]
 
 recording = False
 """True while any thread records, and once any array lives off the host: then the fast paths of ops,
 which look only at this, stand aside."""
+
+away: Any = None
+"""Once a GPU is in use: the module ``cuda.runtime.device``, which runs, allocates and checks."""
+
+
+def open_cuda() -> Any:
+    """The doorway to the GPU, opened. Raises DeviceError, saying why, where there is none."""
+    global recording, away
+    if away is None:
+        from .cuda.runtime import device
+
+        device.driver()
+        away = device
+        recording = True
+    return away
+
+
+devices.open_cuda = open_cuda
 
 
 class _Recorder(threading.local):
@@ -40,8 +60,17 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any = None) -> Any:
     if recording and recorder.current is not None:
         return recorder.current.empty(shape, dtype, device)
     if device is not None and device.type != "cpu":
-        return device.empty(shape, dtype)
+        return open_cuda().empty(shape, dtype, device)
     return np.empty(shape, dtype)
+
+
+def flag(beside: Any) -> Any:
+    """An int64 array of one element on the device of ``beside``, for what a kernel finds wrong."""
+    device = beside.device if recording and type(beside) is DeviceArray else None
+    return empty((1,), _INT64, device)
+
+
+_INT64 = np.dtype(np.int64)
 
 
 def view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
@@ -76,10 +105,13 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 
     kernel: a ``Kernel``, or any function on arrays, such as a user's own ``@njit``.
     """
-    if recording and recorder.current is not None:
-        recorder.current.launch(kernel, args)
-    else:
-        kernel(*args)
+    if recording:
+        if recorder.current is not None:
+            recorder.current.launch(kernel, args)
+            return
+        if away is not None and away.run(kernel, args):
+            return
+    kernel(*args)
 
 
 # -- what a recorder must be told ------------------------------------------------------------------
@@ -97,6 +129,8 @@ def check(flag: Any, fail: Callable[[int], None]) -> None:
     """
     if recording and recorder.current is not None:
         recorder.current.check(flag, fail)
+    elif recording and type(flag) is DeviceArray:
+        away.check_later(flag, fail)
     elif flag[0] >= 0:
         fail(int(flag[0]))
 
@@ -207,6 +241,7 @@ class Kernel:
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._options = options
+        self.twin: Any = None
         self._serial: Any = None
         self._parallel: Any = None
 
@@ -235,6 +270,14 @@ class Kernel:
                     (self._parallel or self.parallel)(*args)
                     return
         (self._serial or self.serial)(*args)
+
+    def cuda(self, twin: Callable[..., None]) -> Callable[..., None]:
+        """Decorator: run ``twin`` where the arrays are on a GPU; it launches ``@cuda.jit`` code.
+
+        twin: takes the same arguments, arrays with ``__cuda_array_interface__``.
+        """
+        self.twin = twin
+        return twin
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
@@ -296,4 +339,6 @@ def set_threads(n: int) -> None:
 
 def address_of(array: np.ndarray) -> int:
     """Address of the first element of ``array``, in bytes."""
+    if recording and type(array) is DeviceArray:
+        return array.pointer
     return array.__array_interface__["data"][0]

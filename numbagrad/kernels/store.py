@@ -66,10 +66,11 @@ def writable_folder(folder: Path) -> Path | None:
 
 @functools.cache
 def library_stamp() -> str:
-    """Hash of every kernel file and of the versions that decide what they compile to."""
+    """Hash of every file of CPU kernels and of the versions that decide what they compile to."""
     digest = hashlib.sha256()
     digest.update(f"{numba.__version__} {llvmlite.__version__} {sys.version_info[:2]}".encode())
-    for path in sorted(_KERNELS.rglob("*.py")):
+    ours = [p for p in _KERNELS.rglob("*.py") if not p.is_relative_to(_KERNELS / "cuda")]
+    for path in sorted(ours):
         digest.update(str(path.relative_to(_KERNELS)).encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -182,7 +182,9 @@ def fold(
     final = len(where.groups) - 1
     for k, (outer, n, inner) in enumerate(where.groups):
         source = source.reshape((outer, n, inner))
-        cut = 1 if machine.recording else pieces(outer, n, inner)  # a compiled step cuts by itself
+        # A compiled step cuts by itself, and so do the kernels of a GPU.
+        whole = machine.is_recording() or x._device.type != "cpu"
+        cut = 1 if whole else pieces(outer, n, inner)
         if cut > 1:
             source, stage = _stage(stage, source, (outer, cut, inner), x, dtype), then
         if k < final:

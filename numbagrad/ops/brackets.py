@@ -255,7 +255,7 @@ def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int
         start = 0
     else:
         sizes = view._array.shape
-    joined = new_empty(shape, dtypes.int64)
+    joined = new_empty(shape, dtypes.int64, groups[0].index._device)
     for number, group in enumerate(groups):
         index = contiguous(expand(group.index, shape))
         size = math.prod(sizes[group.dim : group.dim + group.span])

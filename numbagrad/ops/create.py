@@ -24,12 +24,16 @@ from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, 
 from .elementwise import cast
 from .inplace import _rebase, assign
 from .part import _diagonal_view
+from .transfer import transfer
 from .view import expand, sizes_of
 
 # -- from data -------------------------------------------------------------------------------------
 
 
-def _finish(out: Tensor, requires_grad: bool) -> Tensor:
+def _finish(out: Tensor, requires_grad: bool, device: Any = None) -> Tensor:
+    """``out``, moved to ``device`` if that is given."""
+    if device is not None:
+        out = transfer(out, devices.to_device(device))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -71,7 +75,7 @@ def _leaf(data: Any) -> Any:
 def _plain(data: Any) -> Any:
     """Nested lists with their Tensors as NumPy arrays."""
     if isinstance(data, Tensor):
-        return data._array
+        return data._array if data._device is devices.cpu else data._array.get()
     if isinstance(data, (list, tuple)):
         return [_plain(entry) for entry in data]
     return data
@@ -81,7 +85,7 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
     """A fresh C-contiguous array of numbers, nested lists, arrays or tensors."""
     if isinstance(data, Tensor):
         machine.reading("tensor", data._array)
-        data = data._array
+        data = data._array if data._device is devices.cpu else data._array.get()
     if isinstance(data, (np.ndarray, np.generic)):
         target = dtypes.from_numpy(data.dtype) if dtype is None else dtype
         return np.array(data, target.numpy, order="C")
@@ -139,11 +143,11 @@ def tensor(
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).shape
     ng.Size([2, 2])
     """
-    if device is not None:
-        devices.to_device(device)
     if dtype is not None:
         dtype = dtypes.to_dtype(dtype)
     if isinstance(data, Tensor):
+        if device is None:
+            device = data._device
         warnings.warn(
             "tensor: To copy construct from a tensor, it is recommended to use x.detach().clone() "
             "rather than ng.tensor(x).",
@@ -152,23 +156,27 @@ def tensor(
     if type(data) is TracedFloat:
         return full((), data, dtype=dtype, requires_grad=requires_grad)
     array = _array_of(data, dtype)
-    return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad)
+    return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad, device)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """``data`` as a tensor: itself, or on the memory of an array, or a copy where needed."""
-    if device is not None:
-        devices.to_device(device)
     dtype = None if dtype is None else dtypes.to_dtype(dtype)
     if isinstance(data, Tensor):
-        return data if dtype is None else cast(data, dtype)
-    if isinstance(data, np.ndarray):
+        found = data if dtype is None else cast(data, dtype)
+    elif isinstance(data, np.ndarray):
         found = from_numpy(data)
-        return found if dtype is None else cast(found, dtype)
-    if type(data) is TracedFloat:
-        return full((), data, dtype=dtype)
-    array = _array_of(data, dtype)
-    return wrap(array, dtypes.from_numpy(array.dtype))
+        found = found if dtype is None else cast(found, dtype)
+    elif hasattr(data, "__cuda_array_interface__"):
+        array = machine.open_cuda().borrow(data)
+        found = wrap_any(array)
+        found = found if dtype is None else cast(found, dtype)
+    elif type(data) is TracedFloat:
+        found = full((), data, dtype=dtype)
+    else:
+        array = _array_of(data, dtype)
+        found = wrap(array, dtypes.from_numpy(array.dtype))
+    return _finish(found, False, device)
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -213,16 +221,21 @@ def shape_of(name: str, size: tuple) -> tuple[int, ...]:
     return shape
 
 
-def _settled(dtype: Any, device: Any) -> DType:
-    if device is not None:
-        devices.to_device(device)
+def _settled(dtype: Any) -> DType:
     return dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
 
 
-def _filled(shape: tuple[int, ...], value: Any, dtype: DType) -> Tensor:
+def _place(device: Any, x: Tensor | None = None) -> devices.Device:
+    """``device``, by default that of ``x``."""
+    if device is not None:
+        return devices.to_device(device)
+    return devices.cpu if x is None else x._device
+
+
+def _filled(shape: tuple[int, ...], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     if not value and not machine.recording:
         return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
-    out = new_empty(shape, dtype)
+    out = new_empty(shape, dtype, device)
     if dtype is dtypes.bool_:
         value = bool(value)
     machine.launch(fill_kernel, out._array, value)
@@ -234,7 +247,7 @@ def _creator(name: str, value: Any) -> Callable[..., Tensor]:
         *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> Tensor:
         shape = shape_of(name, size)
-        return _finish(_filled(shape, value, _settled(dtype, device)), requires_grad)
+        return _finish(_filled(shape, value, _settled(dtype), _place(device)), requires_grad)
 
     function.__name__ = name
     function.__doc__ = f"""A tensor of {name}; sizes one by one or as one tuple.
@@ -252,7 +265,7 @@ ones = _creator("ones", 1)
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements are whatever was in memory."""
     shape = shape_of("empty", size)
-    return _finish(new_empty(shape, _settled(dtype, device)), requires_grad)
+    return _finish(new_empty(shape, _settled(dtype), _place(device)), requires_grad)
 
 
 def _number(name: str, value: Any) -> Any:
@@ -278,13 +291,11 @@ def full(
     [3, 3]
     """
     value = _number("full", fill_value)
-    wanted = _settled(dtypes.of_number(value) if dtype is None else dtype, device)
-    return _finish(_filled(shape_of("full", (size,)), value, wanted), requires_grad)
+    wanted = _settled(dtypes.of_number(value) if dtype is None else dtype)
+    return _finish(_filled(shape_of("full", (size,)), value, wanted, _place(device)), requires_grad)
 
 
-def _like(dtype: Any, device: Any, x: Tensor) -> DType:
-    if device is not None:
-        devices.to_device(device)
+def _like(dtype: Any, x: Tensor) -> DType:
     return x._dtype if dtype is None else dtypes.to_dtype(dtype)
 
 
@@ -292,24 +303,24 @@ def zeros_like(
     input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Zeros of the shape and dtype of ``input``."""
-    dtype = _like(dtype, device, as_operand("zeros_like", input))
-    return _finish(_filled(input._array.shape, 0, dtype), requires_grad)
+    dtype = _like(dtype, as_operand("zeros_like", input))
+    return _finish(_filled(input._array.shape, 0, dtype, _place(device, input)), requires_grad)
 
 
 def ones_like(
     input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """Ones of the shape and dtype of ``input``."""
-    dtype = _like(dtype, device, as_operand("ones_like", input))
-    return _finish(_filled(input._array.shape, 1, dtype), requires_grad)
+    dtype = _like(dtype, as_operand("ones_like", input))
+    return _finish(_filled(input._array.shape, 1, dtype, _place(device, input)), requires_grad)
 
 
 def empty_like(
     input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
     """An uninitialised tensor of the shape and dtype of ``input``."""
-    dtype = _like(dtype, device, as_operand("empty_like", input))
-    return _finish(new_empty(input._array.shape, dtype), requires_grad)
+    dtype = _like(dtype, as_operand("empty_like", input))
+    return _finish(new_empty(input._array.shape, dtype, _place(device, input)), requires_grad)
 
 
 def full_like(
@@ -321,13 +332,14 @@ def full_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """``fill_value`` in the shape and dtype of ``input``."""
-    dtype = _like(dtype, device, as_operand("full_like", input))
+    dtype = _like(dtype, as_operand("full_like", input))
     value = _number("full_like", fill_value)
-    return _finish(_filled(input._array.shape, value, dtype), requires_grad)
+    return _finish(_filled(input._array.shape, value, dtype, _place(device, input)), requires_grad)
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def method(x: Tensor, *size: Any, dtype: Any = None, **options: Any) -> Tensor:
+        options.setdefault("device", x._device)
         return function(*size, dtype=x._dtype if dtype is None else dtype, **options)
 
     method.__doc__ = f"``{function.__name__}`` with the dtype of this tensor."
@@ -367,10 +379,10 @@ def arange(
             f"{end} by {step}."
         )
     n = -((start - end) // step) if whole else math.ceil((end - start) / step)
-    wanted = _settled(dtypes.int64 if dtype is None and whole else dtype, device)
+    wanted = _settled(dtypes.int64 if dtype is None and whole else dtype)
     if not whole or (wanted.is_floating_point and max(abs(start), abs(end)) >= 2**63):
         start, step = float(start), float(step)
-    out = new_empty((n,), wanted)
+    out = new_empty((n,), wanted, _place(device))
     if n:
         launch(kernels.arange, out, start, step)
     return _finish(out, requires_grad)
@@ -393,7 +405,7 @@ def linspace(
     steps = operator.index(steps)
     if steps < 0:
         raise ShapeError(f"linspace: number of steps must be non-negative, got {steps}.")
-    out = new_empty((steps,), _settled(dtype, device))
+    out = new_empty((steps,), _settled(dtype), _place(device))
     if steps:
         ends = [float(_number("linspace", v)) for v in (start, end)]
         launch(kernels.linspace, out, *ends)
@@ -413,9 +425,10 @@ def logspace(
     """``base`` to the powers ``linspace(start, end, steps)``."""
     from .elementwise import pow as power
 
-    wanted = _settled(dtype, device)
+    wanted = _settled(dtype)
     exponents = linspace(start, end, steps, dtype=dtypes.float64)
-    return _finish(cast(power(base + zeros_like(exponents), exponents), wanted), requires_grad)
+    out = cast(power(base + zeros_like(exponents), exponents), wanted)
+    return _finish(out, requires_grad, device)
 
 
 def eye(
@@ -428,10 +441,10 @@ def eye(
 ) -> Tensor:
     """The matrix (n, m), m = n by default, with ones on its diagonal."""
     shape = shape_of("eye", (n, n if m is None else m))
-    out = _filled(shape, 0, _settled(dtype, device))
+    out = _filled(shape, 0, _settled(dtype))
     if out._array.size:
         machine.launch(fill_kernel, _diagonal_view(out._array, 0, 0, 1), 1)
-    return _finish(out, requires_grad)
+    return _finish(out, requires_grad, device)
 
 
 def tril_indices(
@@ -439,7 +452,8 @@ def tril_indices(
 ) -> Tensor:
     """(2, n) rows and columns of the lower triangle of a (row, col) matrix."""
     found = np.stack(np.tril_indices(row, offset, col))
-    return cast(wrap_any(found), _settled(dtypes.int64 if dtype is None else dtype, device))
+    wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
+    return _finish(cast(wrap_any(found), wanted), False, device)
 
 
 def triu_indices(
@@ -447,7 +461,8 @@ def triu_indices(
 ) -> Tensor:
     """(2, n) rows and columns of the upper triangle of a (row, col) matrix."""
     found = np.stack(np.triu_indices(row, offset, col))
-    return cast(wrap_any(found), _settled(dtypes.int64 if dtype is None else dtype, device))
+    wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
+    return _finish(cast(wrap_any(found), wanted), False, device)
 
 
 # -- overwriting -----------------------------------------------------------------------------------
@@ -462,7 +477,8 @@ class Overwrite(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        return full(g._array.shape, 0, dtype=g._dtype), g if ctx.needs_input_grad[1] else None
+        zeros = _filled(g._array.shape, 0, g._dtype, g._device)
+        return zeros, g if ctx.needs_input_grad[1] else None
 
 
 def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
@@ -522,6 +538,7 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
                 f"copy_: output with shape {list(x._array.shape)} doesn't match the broadcast "
                 f"shape of source {list(src._array.shape)}; each size must match or be 1."
             ) from None
+    src = transfer(src, x._device)
     if src._edge is None and x._edge is None and x._base is None:
         machine.launch(copy_kernel, x._array, src._array)
         x._bump_version()
@@ -536,18 +553,9 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     return assign(x, src, "copy_")
 
 
-def cpu(x: Tensor) -> Tensor:
-    """This tensor on the CPU."""
-    return x
-
-
-def cuda(x: Tensor, device: Any = None) -> Tensor:
-    """This tensor on a GPU; raises DeviceError without one."""
-    return x.to(device="cuda" if device is None else device)
-
-
 def new_tensor(x: Tensor, data: Any, *, dtype: Any = None, **options: Any) -> Tensor:
     """``tensor(data)`` with the dtype of this tensor."""
+    options.setdefault("device", x._device)
     return tensor(data, dtype=x._dtype if dtype is None else dtype, **options)
 
 
@@ -580,8 +588,6 @@ __all__ = [
 
 METHODS: dict[str, Any] = {
     "copy_": copy_,
-    "cpu": cpu,
-    "cuda": cuda,
     "fill_": fill_,
     "new_empty": _new(empty),
     "new_full": _new(full),

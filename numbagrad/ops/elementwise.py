@@ -14,6 +14,7 @@ from . import formulas as f
 from .base import Op, as_operand, copy_kernel, new_empty, ones_like
 from .pointwise import elementwise
 from .short_way import make_binary
+from .transfer import transfer
 
 # -- conversions and copies ------------------------------------------------------------------------
 
@@ -62,8 +63,18 @@ def cast(x: Tensor, dtype: DType) -> Tensor:
     return x if x._dtype is dtype else Cast.apply(x, dtype)
 
 
-def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False) -> Tensor:
-    """``x.to(dtype)``, ``x.to(device)``, ``x.to(other)``: converted; ``x`` if nothing changes."""
+def to(
+    x: Tensor,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+) -> Tensor:
+    """``x.to(dtype)``, ``x.to(device)``, ``x.to(other)``: converted; ``x`` if nothing changes.
+
+    non_blocking: accepted; a copy to the GPU is asynchronous where ``x`` is pinned.
+    """
     for arg in args:
         if isinstance(arg, Tensor):
             dtype, device = arg._dtype, arg._device
@@ -73,9 +84,9 @@ def to(x: Tensor, *args: Any, dtype: Any = None, device: Any = None, copy: bool 
             pass  # non_blocking
         elif arg is not None:
             dtype = arg
-    if device is not None:
-        devices.to_device(device)
     out = x if dtype is None else cast(x, dtypes.to_dtype(dtype))
+    if device is not None:
+        out = transfer(out, devices.to_device(device))
     return clone(out) if copy and out is x else out
 
 

@@ -36,7 +36,7 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
     where: the index array, the dimension it indexes, and the size of that dimension. While a step
     is recorded nothing is known yet, and nothing raised: the kernel then leaves ``out`` as it is.
     """
-    bad = machine.empty((1,), _INT64)
+    bad = machine.flag(out)
     machine.launch(kernel, out, bad, *args)
 
     def fail(position: int) -> None:
@@ -198,8 +198,8 @@ class Put(Op):
 def _standing(index: Tensor, m: int, rank: int, dtype: Any) -> Tensor:
     """1 for each index whose slice no later one overwrites, else 0; seen with ``rank`` dims."""
     at = index._array.reshape(-1)
-    order = _counting(at.size)
-    last = wrap(machine.empty((1, m, 1), _INT64), dtypes.int64)
+    order = _counting(at.size, index._device)
+    last = wrap(machine.empty((1, m, 1), _INT64, index._device), dtypes.int64)
     _write("put", kernels.put_at, last, order, wrap(at, dtypes.int64), 1, 1, True)
     found = Take.apply(last, wrap(at, dtypes.int64), 1, 1, True, -1, "put")
     kept = cast(eq(reshape(found, (at.size,)), order), dtype)
@@ -207,10 +207,10 @@ def _standing(index: Tensor, m: int, rank: int, dtype: Any) -> Tensor:
     return reshape(kept, (*shape, *([1] * (rank - len(shape)))))
 
 
-def _counting(n: int) -> Tensor:
+def _counting(n: int, device: Any) -> Tensor:
     from .create import arange
 
-    return arange(n)
+    return arange(n, device=device)
 
 
 def _flat_index(name: str, index: Any) -> Tensor:
@@ -376,8 +376,8 @@ class Scatter(Op):
             part = _front(g, index, dim)
             gv = Gather.apply(part, dim, index)
             if not add:
-                order = reshape(_counting(index._array.size), index._array.shape)
-                last = new_empty(part._array.shape, dtypes.int64)
+                order = reshape(_counting(index._array.size, index._device), index._array.shape)
+                last = new_empty(part._array.shape, dtypes.int64, part._device)
                 last = Scatter.apply(last, dim, index, order, False, name)
                 gv = mul(gv, cast(eq(Gather.apply(last, dim, index), order), g._dtype))
         return gx, None, None, gv
@@ -518,9 +518,9 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def positions(mask: Tensor) -> Tensor:
     """int64 positions, in row-major order, of the entries that are not 0."""
     flat = contiguous(mask)._array.reshape(-1)
-    count = new_empty((1,), dtypes.int64)
+    count = new_empty((1,), dtypes.int64, mask._device)
     machine.launch(kernels.count_nonzero, count._array, flat)
-    out = new_empty((int(count.item()),), dtypes.int64)
+    out = new_empty((int(count.item()),), dtypes.int64, mask._device)
     if out._array.size:
         machine.launch(kernels.nonzero, out._array, flat)
     return out
@@ -539,7 +539,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
         x = reshape(x, (1,))
     flat = positions(x)
     shape = x._array.shape
-    out = new_empty((flat._array.size, len(shape)), dtypes.int64)
+    out = new_empty((flat._array.size, len(shape)), dtypes.int64, x._device)
     if out._array.size:
         sizes = np.array(shape, np.int64)
         machine.launch(kernels.unravel, out._array, flat._array, sizes)
@@ -573,7 +573,7 @@ class MaskedScatter(Op):
         ctx.save(mask)
         ctx.shape = source._array.shape
         out = clone(x)
-        bad = machine.empty((1,), _INT64)
+        bad = machine.flag(out._array)
         machine.launch(
             kernels.masked_scatter,
             out._array.reshape(-1),
@@ -601,7 +601,7 @@ class MaskedScatter(Op):
             return (gx,)
         taken = masked_select(g, mask)
         zeros = full((math.prod(ctx.shape),), 0, g._dtype, g._device)
-        first = _counting(taken._array.size)
+        first = _counting(taken._array.size, taken._device)
         return gx, None, reshape(Put.apply(zeros, taken, first, 0, 1, False, "put"), ctx.shape)
 
 
@@ -674,9 +674,9 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = input.max().item() + 1
     if num_classes <= 0 and at.size:
         raise ShapeError("one_hot: num_classes should be positive; Class values must be >= 0.")
-    out = new_empty((*index._array.shape, num_classes), dtypes.int64)
+    out = new_empty((*index._array.shape, num_classes), dtypes.int64, index._device)
     table = out._array.reshape(at.size, num_classes)
-    bad = machine.empty((1,), _INT64)
+    bad = machine.flag(table)
     machine.launch(kernels.one_hot, table, bad, at)
 
     def fail(position: int) -> None:

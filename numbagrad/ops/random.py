@@ -16,6 +16,7 @@ from .base import Op, as_operand, contiguous, launch, new_empty
 from .create import overwrite, shape_of
 from .elementwise import cast
 from .inplace import assign
+from .transfer import transfer
 from .view import expand
 
 # dtype: (kernel, words an element)
@@ -32,9 +33,14 @@ def _state(generator: Generator | None, size: int, words: int) -> Any:
     return generator.take((size * words + 3) >> 2)
 
 
-def _floating(name: str, dtype: Any, device: Any) -> DType:
+def _place(device: Any, x: Tensor | None = None) -> devices.Device:
+    """``device``, by default that of ``x``."""
     if device is not None:
-        devices.to_device(device)
+        return devices.to_device(device)
+    return devices.cpu if x is None else x._device
+
+
+def _floating(name: str, dtype: Any) -> DType:
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"{name}: not implemented for {dtype}; use a floating dtype or randint.")
@@ -79,7 +85,7 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:
     """Uniform numbers in [0, 1); sizes one by one or as one tuple."""
-    out = new_empty(shape_of("rand", size), _floating("rand", dtype, device))
+    out = new_empty(shape_of("rand", size), _floating("rand", dtype), _place(device))
     return _finish(_draw(_UNIFORM, out, generator, 0.0, 1.0), requires_grad)
 
 
@@ -91,7 +97,7 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1; sizes one by one or as one tuple."""
-    out = new_empty(shape_of("randn", size), _floating("randn", dtype, device))
+    out = new_empty(shape_of("randn", size), _floating("randn", dtype), _place(device))
     return _finish(_draw(_NORMAL, out, generator, 0.0, 1.0), requires_grad)
 
 
@@ -120,10 +126,8 @@ def randint(
     if high is None:
         low, high = 0, low
     low, high = _span("randint", low, high)
-    if device is not None:
-        devices.to_device(device)
     dtype = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    out = new_empty(shape_of("randint", (tuple(size),)), dtype)
+    out = new_empty(shape_of("randint", (tuple(size),)), dtype, _place(device))
     return _finish(_draw_integers(out, generator, low, high), requires_grad)
 
 
@@ -136,13 +140,12 @@ def randperm(
     generator: Generator | None = None,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    if device is not None:
-        devices.to_device(device)
+    place = _place(device)
     (n,) = shape_of("randperm", (n,))
     out = new_empty((n,), dtypes.int64)
     if n:
         launch(kernels.permutation, out, _state(generator, n, 2))
-    return _finish(cast(out, dtypes.to_dtype(dtype)), requires_grad)
+    return _finish(transfer(cast(out, dtypes.to_dtype(dtype)), place), requires_grad)
 
 
 def _like(name: str, table: dict) -> Any:
@@ -155,7 +158,7 @@ def _like(name: str, table: dict) -> Any:
         generator: Generator | None = None,
     ) -> Tensor:
         dtype = as_operand(name, input)._dtype if dtype is None else dtype
-        out = new_empty(input._array.shape, _floating(name, dtype, device))
+        out = new_empty(input._array.shape, _floating(name, dtype), _place(device, input))
         return _finish(_draw(table, out, generator, 0.0, 1.0), requires_grad)
 
     function.__name__ = name
@@ -173,6 +176,7 @@ def randint_like(
     """``randint`` in the shape and dtype of ``input``."""
     dtype = as_operand("randint_like", input)._dtype if dtype is None else dtype
     low, high = (0, low) if high is None else (low, high)
+    options.setdefault("device", input._device)
     return randint(low, high, tuple(input._array.shape), dtype=dtype, **options)
 
 
@@ -190,7 +194,7 @@ def normal(
         raise ShapeError(f"normal: expects std >= 0.0, but found std {std}.")
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         shape = shape_of("normal", (() if size is None else size,))
-        out = new_empty(shape, _floating("normal", dtype, device))
+        out = new_empty(shape, _floating("normal", dtype), _place(device))
         return _draw(_NORMAL, out, generator, float(mean), float(std))
     like = (mean + std).detach()
     return randn_like(like, generator=generator) * std + mean
@@ -217,7 +221,7 @@ def _bernoulli(out: Tensor, p: Any, generator: Any) -> Tensor:
         return out
     if size:
         p = contiguous(expand(p.detach(), out._array.shape))
-        bad = new_empty((1,), dtypes.int64)
+        bad = new_empty((1,), dtypes.int64, out._device)
         state = _state(generator, size, 2)
         flat = out._array.reshape(-1)
         machine.launch(kernels.bernoulli_each, flat, bad._array, p._array.reshape(-1), state)

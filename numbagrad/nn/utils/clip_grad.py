@@ -61,11 +61,12 @@ def _total_norm(tensors: list[Tensor], norm_type: float, error_if_nonfinite: boo
     for i, tensor in enumerate(tensors):
         dtype = tensor.dtype if i == 0 else promote_types(dtype, tensor.dtype)
     groups = list(_by_dtype(tensors).values())
-    sums = empty((len(groups),), np.dtype(np.float64))
+    device = tensors[0].device if tensors else None
+    sums = empty((len(groups),), np.dtype(np.float64), device)
     for k, group in enumerate(groups):
         arrays = [contiguous(tensor)._array for tensor in group]
         launch(kernels.power_sums, view(sums, (1,), (1,), k), arrays, lambda: (power,))
-    norm = new_empty((1,), dtype)
+    norm = new_empty((1,), dtype, device)
     launch(kernels.norm_of_sums, norm._array, sums, power)
     if error_if_nonfinite and not math.isfinite(norm.item()):
         raise RuntimeError(

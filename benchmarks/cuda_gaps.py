@@ -1,0 +1,67 @@
+"""Twins: which CPU kernels have none on the GPU, with the reason. The list only shrinks."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import numbagrad as ng
+
+KERNELS = Path(ng.__file__).parent / "kernels"
+DECORATORS = {"kernel", "list_kernel", "blas_kernel"}
+
+KNOWN_GAPS = {
+    "loss.cross_entropy_with_grad": "only compiled steps use it, and they are not on the GPU yet",
+    "matmul.shared_gemm": "only compiled steps use it, and they are not on the GPU yet",
+    "random.multinomial_again": "not written yet",
+    "random.multinomial_once": "not written yet",
+    "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
+    "random.philox_block": "a test of the CPU's generator",
+    "random.take_counters": "the generator's state is on the host",
+}
+
+ON_THE_HOST = {
+    "as_tensor-array": "makes a tensor on the memory of an ndarray",
+    "cpu": "its result is on the CPU",
+    "from_numpy": "makes a tensor on the memory of an ndarray",
+    "numpy": "refuses a tensor on a GPU, as in PyTorch",
+    "unique": "NumPy's, on the host; refuses a tensor on a GPU",
+    "unique-all": "NumPy's, on the host; refuses a tensor on a GPU",
+}
+"""Rows of the op table that have nothing to do on a GPU."""
+
+LAPACK = ("linalg.",)
+"""Rows whose decompositions NumPy and SciPy make; they wait for cuSOLVER and raise NoTwinError."""
+
+
+def kernels_of(path: Path) -> dict[str, list[str]]:
+    """Parameter names of each kernel of a CPU file."""
+    found = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            names = {n.id for d in node.decorator_list for n in ast.walk(d) if type(n) is ast.Name}
+            if names & DECORATORS:
+                found[node.name] = [a.arg for a in node.args.args]
+    return found
+
+
+def functions_of(path: Path) -> dict[str, list[str]]:
+    """Parameter names of each public function of a file."""
+    return {
+        node.name: [a.arg for a in node.args.args]
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+
+
+def pairs() -> tuple[list[str], list[str]]:
+    """Names ``file.kernel`` of CPU kernels without and with a twin of the same parameters."""
+    without: list[str] = []
+    with_twin: list[str] = []
+    for path in sorted((KERNELS / "cpu").glob("*.py")):
+        twin = KERNELS / "cuda" / path.name
+        there = functions_of(twin) if twin.exists() else {}
+        for name, parameters in kernels_of(path).items():
+            found = with_twin if there.get(name) == parameters else without
+            found.append(f"{path.stem}.{name}")
+    return without, with_twin

@@ -1,0 +1,290 @@
+"""Compile every GPU kernel and count its registers, on a machine without a GPU.
+
+    python -m benchmarks.cuda_kernels [--arch 80 90] [--only NAME]
+
+Operations run with nobody behind the doorway (``pretend``): they launch what they would launch on a
+GPU, and what they launch is compiled to NVIDIA's intermediate code and linked for each
+architecture. Prints kernel, types, architecture, registers, spilled bytes. Exits 1 if a kernel does
+not compile, if one spills registers, if a file of GPU kernels starts none of those compiled, or if
+a CPU kernel has neither a twin nor a reason in cuda_gaps.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+import types as python_types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numbagrad as ng
+from numbagrad.kernels.cuda.runtime import device
+
+from .cuda_gaps import KNOWN_GAPS, pairs
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the linker said of one kernel."""
+
+    kernel: str
+    types: str
+    arch: int
+    registers: int
+    spilled: int
+    seconds: float
+    error: str = ""
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"sm_{self.arch} {self.kernel} ({self.types}): {self.error}"
+        return (
+            f"sm_{self.arch} {self.registers:4d} registers {self.spilled:5d} bytes spilled "
+            f"{self.seconds:5.1f} s  {self.kernel} ({self.types})"
+        )
+
+
+def compile_for(kernel: Callable[..., None], argument_types: tuple, arch: int) -> Report:
+    """Compile ``kernel`` and link it for sm_``arch``; no driver is needed."""
+    import numba.cuda.dispatcher as dispatcher
+    from cuda.bindings import nvjitlink
+    from numba import cuda, types
+
+    capability = divmod(arch, 10)
+    there = python_types.SimpleNamespace(compute_capability=capability)
+    dispatcher.get_current_device = lambda: there  # device functions ask for it
+    name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__qualname__}".replace("<locals>.", "")
+    words = ", ".join(map(str, argument_types))
+    begin = time.perf_counter()
+    try:
+        codes, _ = cuda.compile_all(
+            kernel,
+            types.void(*argument_types),
+            device=False,
+            abi="numba",
+            cc=capability,
+            output="ltoir",
+        )
+        options = [f"-arch=sm_{arch}", "-O3", "-verbose", "-lto"]
+        handle = nvjitlink.create(len(options), options)
+        for i, code in enumerate(codes):
+            raw = code if isinstance(code, bytes) else code.code
+            nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, raw, len(raw), f"part{i}")
+        nvjitlink.complete(handle)
+        log = bytearray(nvjitlink.get_info_log_size(handle))
+        nvjitlink.get_info_log(handle, log)
+        nvjitlink.destroy(handle)
+    except Exception as error:  # whatever the compiler finds is the report
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        return Report(name, words, arch, 0, 0, 0.0, f"{type(error).__name__}: {' / '.join(lines)}")
+    text = log.decode()
+    used = re.search(r"Used (\d+) registers", text)
+    spilled = re.search(r"(\d+) bytes spill stores", text)
+    seconds = time.perf_counter() - begin
+    registers = int(used[1]) if used else -1
+    return Report(name, words, arch, registers, int(spilled[1]) if spilled else 0, seconds)
+
+
+def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Named programs that together launch every kernel."""
+    yield from elementwise_operations()
+    for kind in (ng.float32, ng.float64):
+        yield f"reductions {kind}", partial(reductions, kind)
+        yield f"matrices {kind}", partial(matrices, kind)
+        yield f"rows {kind}", partial(rows, kind)
+        yield f"random {kind}", partial(random_numbers, kind)
+        yield f"indexing {kind}", partial(indexing, kind)
+        yield f"optimisers {kind}", partial(optimisers, kind)
+    yield "integers", integers
+
+
+def elementwise_operations() -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Every formula and its gradients, and the forms of loops on a few."""
+    from numbagrad.ops import formulas
+    from numbagrad.ops.pointwise import Elementwise
+
+    for name, found in sorted(vars(formulas).items()):
+        if isinstance(found, type) and issubclass(found, Elementwise) and found is not Elementwise:
+            yield name, partial(formula, found.op)
+    yield "forms of loops", forms
+
+
+def formula(op: Any) -> None:
+    """An elementwise op and its gradients on float32; on ints where it is for them."""
+    kinds = [ng.int64] if op.name.startswith("bitwise") else [ng.float32]
+    for kind in kinds:
+        whole = kind is not ng.float32
+        inputs = [full(64, 48, kind=kind, grad=not whole) for _ in op.inputs]
+        out = op(*inputs)
+        if out.requires_grad:
+            out.backward(ng.ones_like(out))
+
+
+def full(*shape: int, kind: Any = ng.float32, grad: bool = False) -> Any:
+    """A tensor behind the doorway."""
+    return ng.zeros(shape, dtype=kind, device="cuda").requires_grad_(grad)
+
+
+def forms() -> None:
+    """Contiguous, odd lengths, broadcast, strided; dtypes mixed; numbers."""
+    x = full(64, 48)
+    _ = x + 2, x * 2.5, x[1:, 1:] * x[:-1, :-1], x + x[0], x + x[:, :1], x.t() + x.t(), x.t().exp()
+    _ = full(7, 5).exp(), full(3, 4, 5, 6).permute(3, 1, 0, 2) + full(6, 4, 3, 5)
+    _ = full(8).double() + x[:, :8], x == x, x.long() // 3, x > x[0]
+    for source in (ng.float32, ng.float64, ng.int64, ng.int32, ng.int8, ng.uint8, ng.bool):
+        for target in (ng.float32, ng.float64, ng.int64, ng.int16, ng.uint8, ng.bool):
+            full(64, kind=source).to(target)
+
+
+def reductions(kind: Any) -> None:
+    """Over rows, columns and all elements, short and long."""
+    x, long = full(64, 48, kind=kind), full(1 << 22, kind=kind)
+    for name in "sum mean prod amax amin any all argmax argmin count_nonzero norm var".split():
+        for tensor, dim in ((x, 0), (x, 1), (full(64, 2048, kind=kind), 1), (long, 0)):
+            if name != "prod" or dim:
+                getattr(tensor, name)(dim=dim)
+    for power in (1, 3, float("inf"), -float("inf")):
+        x.norm(power, 1)
+    _ = x.cumsum(0), x.cumsum(1), x.cumprod(1), x.cummax(1), x.cummin(0)
+    x.requires_grad_().prod(1).backward(x[:, 0].detach())
+
+
+def matrices(kind: Any) -> None:
+    """Products of both tile sizes, with each ending."""
+    for n in (64, 2048):
+        x = full(n, n, kind=kind)
+        out = ng.nn.functional.linear(full(n, n, kind=kind, grad=True), x, x[0])
+        _ = x @ x.t(), x.t() @ x
+        out.backward(x)
+    _ = full(4, 32, 16, kind=kind) @ full(4, 16, 8, kind=kind), full(8, 8, kind=kind).tril()
+
+
+def rows(kind: Any) -> None:
+    """Softmax and its kin, layer norm, losses: rows short and long, columns."""
+    F = ng.nn.functional
+    for m in (48, 4096):
+        x = full(64, m, kind=kind, grad=True)
+        target = full(64, kind=ng.int64)
+        weight = full(m, kind=kind, grad=True)
+        _ = ng.logsumexp(x, 1)
+        for out in (
+            F.softmax(x, 1), F.softmax(x, 0), F.log_softmax(x, 1), F.log_softmax(x, 0),
+            F.layer_norm(x, (m,), weight, weight),
+        ):  # fmt: skip
+            out.backward(x.detach())
+        F.cross_entropy(x, target, label_smoothing=0.1).backward()
+        F.nll_loss(x, target).backward()
+        F.cross_entropy(x, target).backward(create_graph=True)
+
+
+def random_numbers(kind: Any) -> None:
+    """Each distribution."""
+    x = full(100, kind=kind)
+    _ = ng.randn_like(x), ng.rand_like(x), x.exponential_(), x.bernoulli_(0.5), ng.bernoulli(x)
+    _ = ng.nn.functional.dropout(x, 0.5), ng.randint_like(x, 0, 9)
+    _ = ng.randint(0, 9, (100,), device="cuda"), ng.histc(x, 4, 0, 1)
+    _ = ng.bucketize(x, x)
+
+
+def indexing(kind: Any) -> None:
+    """Reads, writes and sums at places; sorting."""
+    x, at = full(64, 48, kind=kind, grad=True), full(64, kind=ng.int64)
+    (x[at] * x[at, at % 48, None]).sum().backward()
+    wide = full(64, 48, kind=ng.int64)
+    x.gather(1, wide).sum().backward()
+    x.scatter_add(1, wide, x).sum().backward()
+    y = full(64, 48, kind=kind)
+    y[at] = 1.0
+    y[y > 0] = 1.0
+    _ = y.scatter(1, wide, y), y.masked_scatter(y > 0, y), y.index_copy(0, at, y)
+    _ = y[y > 0], y.nonzero(), ng.nn.functional.one_hot(at, 9), full(9, kind=kind).nonzero()
+    full(1 << 16, kind=ng.int64)[full(1 << 16, kind=ng.int64)]
+    ng.nn.functional.embedding(wide, x).sum().backward()
+    _ = y.sort(1), full(4, 1000, kind=kind).sort(1, descending=True), y.topk(3, 1)
+    _ = y.median(1), y.kthvalue(2, 1), x.max(1).values.sum().backward(), ng.cat([y, y], 1)
+
+
+def optimisers(kind: Any) -> None:
+    """Each update, and clipping."""
+    clip = ng.nn.utils
+    for make in (
+        lambda p: ng.optim.SGD(p, 0.1),
+        lambda p: ng.optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: ng.optim.Adam(p),
+        lambda p: ng.optim.RMSprop(p),
+        lambda p: ng.optim.Adagrad(p),
+    ):
+        p = full(64, 48, kind=kind, grad=True)
+        p.grad = full(64, 48, kind=kind)
+        clip.clip_grad_norm_([p], 1.0)
+        clip.clip_grad_value_([p], 1.0)
+        make([p]).step()
+
+
+def integers() -> None:
+    """What has kernels of its own for ints."""
+    x = full(64, 48, kind=ng.int64)
+    _ = x @ x.t(), x.sum(), x.sum(0), x.amax(1), x.argmax(1), x.sort(1), x.cumsum(1)
+    _ = (
+        x.bool().any(),
+        x.int().sum(1),
+        x.to(ng.uint8).sum(),
+        ng.arange(9, device="cuda"),
+        ng.linspace(0, 1, 9, device="cuda"),
+    )
+
+
+def launched() -> dict[tuple[Callable[..., None], tuple], int]:
+    """The kernels that ``operations`` start, with the types of their arguments."""
+    from numbagrad.kernels.cuda.runtime import launch
+
+    for name, run in operations():
+        try:
+            run()
+        except Exception as error:
+            error.add_note(f"while running {name}")
+            raise
+    return launch.launches
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arch", type=int, nargs="+", default=[80, 90])
+    parser.add_argument("--only", default="")
+    chosen = parser.parse_args(arguments)
+    device.pretend()
+    failed = 0
+    kernels = launched()
+    for name in sorted(set(pairs()[0]) - set(KNOWN_GAPS)):
+        print(f"{name}: has no twin on the GPU, and no reason in benchmarks/cuda_gaps.py")
+        failed += 1
+    for name in idle_files({kernel.__module__ for kernel, _ in kernels}):
+        print(f"{name}: none of its kernels was started; add it to operations()")
+        failed += 1
+    for kernel, argument_types in kernels:
+        if chosen.only not in kernel.__qualname__:
+            continue
+        for arch in chosen.arch:
+            report = compile_for(kernel, argument_types, arch)
+            print(report, flush=True)
+            failed += bool(report.error or report.spilled)
+    print(f"{len(kernels)} kernels, {failed} failed")
+    return 1 if failed else 0
+
+
+def idle_files(started: set[str]) -> list[str]:
+    """Files of GPU kernels of which no kernel was among those started."""
+    folder = Path(ng.__file__).parent / "kernels" / "cuda"
+    without = {"__init__", "bias", "join"}  # they start kernels of other files
+    names = [f"numbagrad.kernels.cuda.{p.stem}" for p in folder.glob("*.py")]
+    return sorted(n for n in names if n.rpartition(".")[2] not in without and n not in started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,254 @@
+"""``python -m benchmarks.gpu``: what the kernels reach on this machine's GPU.
+
+Times with CUDA events on the default stream, medians over rounds; the same work in PyTorch where it
+is installed, in the same run. Bytes are what must move at least; "of copy" is against a plain copy
+by our own kernel. Prints a table; writes benchmarks/results/gpu.json and gpu.md unless ``--dry``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.util
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numbagrad as ng
+
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to time: ours, the peer's if there is one, the bytes and flops it takes."""
+
+    name: str
+    ours: Callable[[], Any]
+    peer: Callable[[], Any] | None = None
+    bytes: int = 0
+    flops: int = 0
+    host: bool = False  # time the Python that launches, not the device
+
+
+@dataclass
+class Row:
+    """Medians in milliseconds."""
+
+    name: str
+    ours_ms: float
+    peer_ms: float | None
+    gigabytes: float | None = None
+    of_copy: float | None = None
+    teraflops: float | None = None
+    error: str = ""
+
+
+def milliseconds(call: Callable[[], Any], rounds: int, host: bool) -> float:
+    """Median time of ``call``: of the device between two events, or of the host alone."""
+    from numba import cuda
+
+    for _ in range(3):
+        call()
+    ng.cuda.synchronize()
+    times = []
+    for _ in range(rounds):
+        if host:
+            start = time.perf_counter()
+            for _ in range(100):
+                call()
+            times.append((time.perf_counter() - start) * 10)
+            ng.cuda.synchronize()
+        else:
+            begin, end = cuda.event(), cuda.event()
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def peer_library() -> Any:
+    """PyTorch with a GPU, or None."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    import torch
+
+    if not torch.cuda.is_available():
+        return None
+    torch.backends.cuda.matmul.allow_tf32 = False
+    return torch
+
+
+def bandwidth(n: int, torch: Any) -> Iterator[Work]:
+    """Kernels that move memory, on ``n`` float32."""
+    libraries = [ng, torch] if torch else [ng]
+    columns = 4096 if n >= 1 << 20 else 16
+    rows = n // columns
+    flat = [lib.randn(n, device="cuda") for lib in libraries]
+    other = [lib.randn(n, device="cuda") for lib in libraries]
+    table = [x.reshape(rows, columns) for x in flat]
+    bias = [lib.randn(columns, device="cuda") for lib in libraries]
+
+    def work(name: str, moved: int, call: Callable[[Any, int], Any]) -> Work:
+        calls = [lambda lib=lib, k=k: call(lib, k) for k, lib in enumerate(libraries)]
+        return Work(name, calls[0], calls[1] if torch else None, moved * 4)
+
+    yield work("copy", 2 * n, lambda lib, k: flat[k].clone())
+    yield work("add", 3 * n, lambda lib, k: flat[k] + other[k])
+    yield work("scale", 2 * n, lambda lib, k: flat[k] * 2.5)
+    yield work("gelu", 2 * n, lambda lib, k: lib.nn.functional.gelu(flat[k]))
+    yield work("bias (broadcast add)", 2 * n, lambda lib, k: table[k] + bias[k])
+    yield work("sum of all", n, lambda lib, k: flat[k].sum())
+    yield work("sum of rows", n, lambda lib, k: table[k].sum(1))
+    yield work("sum of columns", n, lambda lib, k: table[k].sum(0))
+    yield work("softmax of rows", 2 * n, lambda lib, k: lib.nn.functional.softmax(table[k], 1))
+    yield work(
+        "layer norm",
+        2 * n,
+        lambda lib, k: lib.nn.functional.layer_norm(table[k], (columns,), bias[k], bias[k]),
+    )
+    yield work("transposed copy", 2 * n, lambda lib, k: table[k].t().contiguous())
+    yield work("randn", n, lambda lib, k: lib.randn(n, device="cuda"))
+    yield from adam(n, libraries)
+
+
+def adam(n: int, libraries: list[Any]) -> Iterator[Work]:
+    """A step of Adam on one parameter of ``n`` elements: it reads four arrays, writes three."""
+    calls = []
+    for lib in libraries:
+        p = lib.randn(n, device="cuda").requires_grad_()
+        p.grad = lib.randn(n, device="cuda")
+        calls.append(lib.optim.Adam([p]).step)
+    yield Work("Adam", calls[0], calls[1] if len(calls) > 1 else None, 7 * n * 4)
+
+
+def products(size: int, torch: Any) -> Iterator[Work]:
+    """Square matrix products without tensor cores."""
+    for dtype in ("float32", "float64"):
+        libraries = [ng, torch] if torch else [ng]
+        x = [lib.randn(size, size, dtype=getattr(lib, dtype), device="cuda") for lib in libraries]
+        calls = [lambda x=each: x @ x for each in x]
+        yield Work(
+            f"matmul {size} {dtype}", calls[0], calls[1] if torch else None, flops=2 * size**3
+        )
+
+
+def steps(torch: Any, small: bool) -> Iterator[Work]:
+    """Training steps and single launches, whose cost is Python's."""
+    shapes = [(8, 4, 3, 4)] if small else [(784, 256, 10, 128), (1024, 4096, 1024, 512)]
+    for features, hidden, classes, batch in shapes:
+        calls = []
+        for lib in [ng, torch] if torch else [ng]:
+            calls.append(training_step(lib, features, hidden, classes, batch))
+        name = f"MLP step {features}-{hidden}-{classes} batch {batch}, eager"
+        yield Work(name, calls[0], calls[1] if torch else None)
+    x = [lib.ones(1, device="cuda") for lib in ([ng, torch] if torch else [ng])]
+    calls = [lambda x=each: x + x for each in x]
+    yield Work("launch of add, host", calls[0], calls[1] if torch else None, host=True)
+
+
+def training_step(lib: Any, features: int, hidden: int, classes: int, batch: int) -> Any:
+    """Forward, backward and momentum SGD of a small perceptron."""
+    nn = lib.nn
+    model = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes)).cuda()
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    x = lib.randn(batch, features, device="cuda")
+    target = lib.randint(0, classes, (batch,), device="cuda")
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), target).backward()
+        optimizer.step()
+
+    return step
+
+
+def measured(work: Work, rounds: int, copy_speed: float) -> Row:
+    """Time one piece of work; an error becomes part of the table."""
+    try:
+        ours = milliseconds(work.ours, rounds, work.host)
+        peer = milliseconds(work.peer, rounds, work.host) if work.peer else None
+    except Exception as error:  # the other rows are worth having
+        return Row(work.name, float("nan"), None, error=f"{type(error).__name__}: {error}")
+    row = Row(work.name, ours, peer)
+    if work.bytes:
+        row.gigabytes = work.bytes / ours / 1e6
+        row.of_copy = row.gigabytes / copy_speed if copy_speed else 1.0
+    if work.flops:
+        row.teraflops = work.flops / ours / 1e9
+    return row
+
+
+def shown(row: Row) -> str:
+    """The row in Markdown."""
+    if row.error:
+        return f"| {row.name} | failed: {row.error} |  |  |  |  |  |"
+    cells = [
+        row.name,
+        f"{row.ours_ms:.4f}",
+        "" if row.peer_ms is None else f"{row.peer_ms:.4f}",
+        "" if not row.peer_ms else f"{row.ours_ms / row.peer_ms:.2f}",
+        "" if row.gigabytes is None else f"{row.gigabytes:.0f}",
+        "" if row.of_copy is None else f"{row.of_copy:.0%}",
+        "" if row.teraflops is None else f"{row.teraflops:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure, print, write; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
+    parser.add_argument("--elements", type=int, default=64 << 20)
+    parser.add_argument("--matmul", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument("--dry", action="store_true", help="leave benchmarks/results as it is")
+    chosen = parser.parse_args(arguments)
+    if not ng.cuda.is_available():
+        print("gpu: there is no GPU here (ng.cuda.is_available() is False)", file=sys.stderr)
+        return 1
+    torch = peer_library()
+    about = {
+        "gpu": ng.cuda.device_name(),
+        "python": platform.python_version(),
+        "numbagrad": ng.__version__,
+        "torch": torch.__version__ if torch else None,
+        "elements": chosen.elements,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    lines = [
+        f"GPU {about['gpu']}, torch {about['torch']}, {chosen.elements} elements; milliseconds, "
+        f"medians of {chosen.rounds}",
+        "",
+        "| work | ours | torch | ratio | GB/s | of copy | TFLOP/s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines))
+    rows: list[Row] = []
+    copy_speed = 0.0
+    small = chosen.elements < 1 << 16
+    for work in (
+        *bandwidth(chosen.elements, torch), *products(chosen.matmul, torch), *steps(torch, small)
+    ):  # fmt: skip
+        row = measured(work, chosen.rounds, copy_speed)
+        if work.name == "copy" and row.gigabytes:
+            copy_speed = row.gigabytes
+        rows.append(row)
+        lines.append(shown(row))
+        print(lines[-1], flush=True)
+    if not chosen.dry:
+        content = {"about": about, "rows": [asdict(row) for row in rows]}
+        (RESULTS / "gpu.json").write_text(json.dumps(content, indent=1) + "\n")
+        (RESULTS / "gpu.md").write_text("\n".join(lines) + "\n")
+    return 1 if any(row.error for row in rows) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

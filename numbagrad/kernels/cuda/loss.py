@@ -1,0 +1,253 @@
+"""Cross entropy and negative log likelihood of class indices, with their gradients.
+
+A row belongs to a warp, or to a block where it is long. Then one block adds up the losses, in an
+order that depends on their number alone. A target that is no class is reported through ``bad``;
+its row's loss is NaN, and nothing outside the arrays is touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import cuda, float32, float64, int64
+
+from . import reduce
+from .runtime import device
+from .runtime.intrinsics import as_type
+from .runtime.launch import start, strided_grid
+from .runtime.maths import math
+from .runtime.shape import BLOCK, WARPS
+from .runtime.teams import Team, grid_of, team_for
+from .runtime.warp import block_sum, split
+
+__all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
+
+NONE, MEAN, SUM = 0, 1, 2
+NO_ROW = 1 << 62
+
+_made: dict[Any, Any] = {}
+
+
+def _real(array: Any) -> Any:
+    return float64 if array.itemsize == 8 else float32
+
+
+def _rows_kernel(real: Any, team: Team) -> Any:
+    """Loss and logsumexp of each row."""
+    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+
+    def loss_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * c
+            end = c if i < n else 0
+            peak = real(-math.inf)
+            for j in range(lane, end, width):
+                value = x[row + j]
+                peak = value if value > peak or value != value else peak
+            peak = largest_of(peak, shared)
+            if peak == real(-math.inf):
+                peak = real(0)
+            total = real(0)
+            for j in range(lane, end, width):
+                total += real(math.exp(x[row + j] - peak))
+            total = total_of(total, shared)
+            high = real(math.log(total)) if end > 0 else real(0)
+            rest = real(0)
+            if smoothing > 0.0:
+                for j in range(lane, end, width):
+                    each = high - (x[row + j] - peak)
+                    rest += each * weight[j] if weighted else each
+                rest = total_of(rest, shared)
+            if lane == 0 and i < n:
+                t = target[i]
+                lse[i] = high + peak
+                loss = real(0)
+                if t < 0 or t >= c:
+                    if t != ignore:
+                        loss = real(math.nan)
+                elif t != ignore:
+                    loss = high - (x[row + t] - peak)
+                    if weighted:
+                        loss *= weight[t]
+                    if smoothing > 0.0:
+                        loss = loss * real(1.0 - smoothing) + rest * real(smoothing / c)
+                losses[i] = loss
+            base += cuda.gridDim.x * count
+
+    return loss_rows
+
+
+def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignore, reduction):
+    """One block: the sum of the losses, over the weight of the targets for a mean; fills bad."""
+    shared = cuda.shared.array(WARPS, float64)
+    places = cuda.shared.array(BLOCK, int64)
+    total, mass, wrong = float64(0), float64(0), int64(NO_ROW)
+    for i in range(cuda.threadIdx.x, n, BLOCK):
+        t = target[i]
+        if t != ignore:
+            inside = t >= 0 and t < c
+            if not inside and wrong == NO_ROW:
+                wrong = int64(i)
+            total += float64(losses[i])
+            if weighted:
+                mass += float64(weight[t]) if inside else math.nan
+            else:
+                mass += 1.0
+    total = block_sum(total, shared)
+    cuda.syncthreads()
+    mass = block_sum(mass, shared)
+    places[cuda.threadIdx.x] = wrong
+    cuda.syncthreads()
+    if cuda.threadIdx.x == 0:
+        for other in range(1, BLOCK):
+            wrong = min(wrong, places[other])
+        bad[0] = -1 if wrong == NO_ROW else wrong
+        # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
+        norm[0] = mass if reduction == MEAN and mass != 0.0 else 1.0
+        if reduction == MEAN:
+            out[0] = total / mass if mass != 0.0 else math.nan
+        elif reduction == SUM:
+            out[0] = total
+
+
+def cross_entropy(
+    out, losses, lse, norm, bad, x, target, weight, weighted, ignore, smoothing, reduction
+):
+    """Cross entropy of logits and class indices.
+
+    out (1), written unless reduction is NONE; losses (n), lse (n): of each row the loss and the
+    logsumexp; norm (1) what the sum was divided by; bad (1) int64 position of a wrong target or
+    -1; x (n, c) C; target (n) int64; weight (c), used if ``weighted``; scalars ignore (int),
+    smoothing (float), reduction.
+    """
+    n, c = x.shape
+    team = team_for(c)
+    key = "rows", x.itemsize, team
+    kernel = _made.get(key)
+    if kernel is None:
+        kernel = _made[key] = _rows_kernel(_real(x), team)
+    options = n, c, weighted, ignore
+    start(kernel, grid_of(team, n), BLOCK, losses, lse, x, target, weight, *options, smoothing)
+    start(
+        _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction
+    )  # fmt: skip
+
+
+def _cross_entropy_grad(
+    gx, g, x, lse, norm, target, weight, mass, size, c, weighted, ignore, smoothing, reduction
+):
+    """A thread for each of ``size`` logits. mass: one number, the sum of the weights."""
+    at = cuda.grid(1)
+    while at < size:
+        i, j = split(at, c)
+        t = target[i]
+        value = as_type(gx, 0)
+        if t != ignore and t >= 0 and t < c:
+            scale = g[i] if reduction == NONE else as_type(gx, g[0] / norm[0])
+            sharp = as_type(gx, 1.0 - smoothing)
+            smooth = as_type(gx, smoothing / c)
+            own = sharp * weight[t] if weighted else sharp
+            whole = mass[0] if weighted else as_type(gx, c)
+            value = scale * (own + smooth * whole) * as_type(gx, math.exp(x[at] - lse[i]))
+            if j == t:
+                value -= scale * own
+            if smoothing > 0.0:
+                value -= scale * smooth * (weight[j] if weighted else as_type(gx, 1))
+        gx[at] = value
+        at += cuda.gridsize(1)
+
+
+def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, smoothing, reduction):
+    """Gradient of ``cross_entropy``: ``g / norm (mass softmax(x) - target row)``.
+
+    gx (n, c) C; g (1), or (n) if reduction is NONE; the rest as for ``cross_entropy``.
+    """
+    c = x.shape[1]
+    mass = norm
+    if weighted:
+        mass = device.empty((1, 1, 1), x.dtype, x.device)
+        reduce.sum(mass, weight.reshape(1, c, 1))
+    size = x.size
+    if size:
+        start(
+            _cross_entropy_grad, strided_grid(size), BLOCK, gx, g, x, lse, norm, target, weight,
+            mass, size, c, weighted, ignore, smoothing, reduction,
+        )  # fmt: skip
+
+
+def _target_rows(out, target, weight, size, c, weighted, ignore, smoothing):
+    """A thread for each of ``size`` elements."""
+    at = cuda.grid(1)
+    while at < size:
+        i, j = split(at, c)
+        t = target[i]
+        share = smoothing / c + (1.0 - smoothing if j == t else 0.0)
+        if weighted:
+            share *= weight[j]
+        out[at] = share if t != ignore and t >= 0 and t < c else 0.0
+        at += cuda.gridsize(1)
+
+
+def target_rows(out, target, weight, weighted, ignore, smoothing):
+    """The distribution that ``cross_entropy`` compares with, weighted; a row of zeros if ignored.
+
+    out (n, c) C; target (n) int64, checked; weight (c).
+    """
+    size, c = out.size, out.shape[1]
+    if size:
+        options = weighted, ignore, smoothing
+        start(_target_rows, strided_grid(size), BLOCK, out, target, weight, size, c, *options)
+
+
+def _nll(losses, x, target, weight, n, c, weighted, ignore):
+    """A thread for each of ``n`` rows."""
+    i = cuda.grid(1)
+    while i < n:
+        t = target[i]
+        loss = as_type(losses, 0)
+        if t < 0 or t >= c:
+            if t != ignore:
+                loss = as_type(losses, math.nan)
+        elif t != ignore:
+            loss = -x[i * c + t] * weight[t] if weighted else -x[i * c + t]
+        losses[i] = loss
+        i += cuda.gridsize(1)
+
+
+def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
+    """Negative log likelihood: minus the entry of each row that ``target`` names, reduced.
+
+    x (n, c) C; the rest as for ``cross_entropy``.
+    """
+    n, c = x.shape
+    options = n, c, weighted, ignore
+    start(_nll, strided_grid(n), BLOCK, losses, x, target, weight, *options)
+    start(
+        _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction
+    )  # fmt: skip
+
+
+def _nll_grad(gx, g, norm, target, weight, size, c, weighted, ignore, reduction):
+    """A thread for each of ``size`` elements."""
+    at = cuda.grid(1)
+    while at < size:
+        i, j = split(at, c)
+        t = target[i]
+        value = as_type(gx, 0)
+        if j == t and t != ignore:
+            scale = g[i] if reduction == NONE else as_type(gx, g[0] / norm[0])
+            value = -scale * weight[t] if weighted else -scale
+        gx[at] = value
+        at += cuda.gridsize(1)
+
+
+def nll_grad(gx, g, norm, target, weight, weighted, ignore, reduction):
+    """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (n, c) C."""
+    size, c = gx.size, gx.shape[1]
+    if size:
+        options = weighted, ignore, reduction
+        start(_nll_grad, strided_grid(size), BLOCK, gx, g, norm, target, weight, size, c, *options)

@@ -1,0 +1,428 @@
+"""Softmax and its family, and layer normalisation, with their gradients.
+
+Kernels named ``..._rows`` work along the last axis of an (n, m) array: a warp for each short row, a
+block for each long one. Those named ``..._axis`` work along the middle axis of an (outer, m, inner)
+array: a thread for each column, beside its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, float64
+
+from . import reduce
+from .runtime import device
+from .runtime.launch import start, strided_grid
+from .runtime.maths import math
+from .runtime.shape import BLOCK, WARPS
+from .runtime.teams import Team, grid_of, team_for
+from .runtime.warp import split
+
+__all__ = [
+    "layer_norm",
+    "layer_norm_grad",
+    "log_softmax_axis",
+    "log_softmax_axis_grad",
+    "log_softmax_rows",
+    "log_softmax_rows_grad",
+    "logsumexp_rows",
+    "softmax_axis",
+    "softmax_axis_grad",
+    "softmax_rows",
+    "softmax_rows_grad",
+]
+
+_made: dict[Any, Any] = {}
+
+
+def _kernel(make: Callable[..., Any], like: Any, *options: Any) -> Any:
+    """``make(real, *options)`` for the dtype of ``like``, once."""
+    key = make, like.itemsize, options
+    found = _made.get(key)
+    if found is None:
+        found = _made[key] = make(float64 if like.itemsize == 8 else float32, *options)
+    return found
+
+
+def _rows(make: Callable[..., Any], n: int, m: int, first: Any, *args: Any) -> None:
+    """Start the kernel that ``make(real, team)`` makes on n rows of m elements."""
+    if n:
+        team = team_for(m)
+        kernel = _kernel(make, first, team)
+        start(kernel, grid_of(team, n), BLOCK, first, *args, n, m)
+
+
+def _softmax(real: Any, team: Team) -> Any:
+    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+
+    def softmax(out, x, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            peak = real(-math.inf)
+            for j in range(lane, end, width):
+                value = x[row + j]
+                peak = value if value > peak or value != value else peak
+            peak = largest_of(peak, shared)
+            total = real(0)
+            for j in range(lane, end, width):
+                total += real(math.exp(x[row + j] - peak))
+            total = total_of(total, shared)
+            for j in range(lane, end, width):
+                out[row + j] = real(math.exp(x[row + j] - peak)) / total
+            base += cuda.gridDim.x * count
+
+    return softmax
+
+
+def softmax_rows(out, x):
+    """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
+    _rows(_softmax, *x.shape, out, x)
+
+
+def _softmax_grad(real: Any, team: Team) -> Any:
+    width, count, total_of = team.width, team.count, team.sum
+
+    def softmax_grad(gx, g, out, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            total = real(0)
+            for j in range(lane, end, width):
+                total += g[row + j] * out[row + j]
+            total = total_of(total, shared)
+            for j in range(lane, end, width):
+                gx[row + j] = out[row + j] * (g[row + j] - total)
+            base += cuda.gridDim.x * count
+
+    return softmax_grad
+
+
+def softmax_rows_grad(gx, g, out):
+    """``out (g - sum(g out))`` in each row. gx, g, out (n, m) C; gx may be g."""
+    _rows(_softmax_grad, *out.shape, gx, g, out)
+
+
+def _log_softmax(real: Any, team: Team) -> Any:
+    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+
+    def log_softmax(out, x, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            peak = real(-math.inf)
+            for j in range(lane, end, width):
+                value = x[row + j]
+                peak = value if value > peak or value != value else peak
+            peak = largest_of(peak, shared)
+            total = real(0)
+            for j in range(lane, end, width):
+                total += real(math.exp(x[row + j] - peak))
+            total = total_of(total, shared)
+            shift = real(math.log(total)) if end > 0 else real(0)
+            for j in range(lane, end, width):
+                out[row + j] = (x[row + j] - peak) - shift
+            base += cuda.gridDim.x * count
+
+    return log_softmax
+
+
+def log_softmax_rows(out, x):
+    """Logarithm of softmax in each row. out (n, m) C; x (n, m) C; out may be x."""
+    _rows(_log_softmax, *x.shape, out, x)
+
+
+def _log_softmax_grad(real: Any, team: Team) -> Any:
+    width, count, total_of = team.width, team.count, team.sum
+
+    def log_softmax_grad(gx, g, out, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            total = real(0)
+            for j in range(lane, end, width):
+                total += g[row + j]
+            total = total_of(total, shared)
+            for j in range(lane, end, width):
+                gx[row + j] = g[row + j] - real(math.exp(out[row + j])) * total
+            base += cuda.gridDim.x * count
+
+    return log_softmax_grad
+
+
+def log_softmax_rows_grad(gx, g, out):
+    """``g - exp(out) sum(g)`` in each row. gx, g, out (n, m) C; gx may be g."""
+    _rows(_log_softmax_grad, *out.shape, gx, g, out)
+
+
+def _logsumexp(real: Any, team: Team) -> Any:
+    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+
+    def logsumexp(out, x, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            peak = real(-math.inf)
+            for j in range(lane, end, width):
+                value = x[row + j]
+                peak = value if value > peak or value != value else peak
+            peak = largest_of(peak, shared)
+            if abs(peak) == real(math.inf):  # inf - inf would be NaN
+                peak = real(0)
+            total = real(0)
+            for j in range(lane, end, width):
+                total += real(math.exp(x[row + j] - peak))
+            total = total_of(total, shared)
+            if lane == 0 and i < n:
+                out[i] = (real(math.log(total)) if total > 0 else real(-math.inf)) + peak
+                if total != total:
+                    out[i] = total
+            base += cuda.gridDim.x * count
+
+    return logsumexp
+
+
+def logsumexp_rows(out, x):
+    """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
+    _rows(_logsumexp, *x.shape, out, x)
+
+
+# -- along a middle axis ---------------------------------------------------------------------------
+
+
+def _columns(make: Callable[..., Any], first: Any, *args: Any) -> None:
+    """Start the kernel that ``make(real)`` makes, a thread for each column of first."""
+    outer, m, inner = first.shape
+    if first.size:
+        kernel = _kernel(make, first)
+        start(kernel, strided_grid(outer * inner), BLOCK, first, *args, outer * inner, m, inner)
+
+
+def _softmax_columns(real: Any) -> Any:
+    def softmax_columns(out, x, columns, m, inner):
+        column = cuda.grid(1)
+        while column < columns:
+            base = column // inner * m * inner + column % inner
+            peak = real(-math.inf)
+            for j in range(m):
+                value = x[base + j * inner]
+                peak = value if value > peak or value != value else peak
+            total = real(0)
+            for j in range(m):
+                total += real(math.exp(x[base + j * inner] - peak))
+            for j in range(m):
+                out[base + j * inner] = real(math.exp(x[base + j * inner] - peak)) / total
+            column += cuda.gridsize(1)
+
+    return softmax_columns
+
+
+def softmax_axis(out, x):
+    """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    _columns(_softmax_columns, out, x)
+
+
+def _softmax_columns_grad(real: Any) -> Any:
+    def softmax_columns_grad(gx, g, out, columns, m, inner):
+        column = cuda.grid(1)
+        while column < columns:
+            base = column // inner * m * inner + column % inner
+            total = real(0)
+            for j in range(m):
+                total += g[base + j * inner] * out[base + j * inner]
+            for j in range(m):
+                at = base + j * inner
+                gx[at] = out[at] * (g[at] - total)
+            column += cuda.gridsize(1)
+
+    return softmax_columns_grad
+
+
+def softmax_axis_grad(gx, g, out):
+    """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    _columns(_softmax_columns_grad, gx, g, out)
+
+
+def _log_softmax_columns(real: Any) -> Any:
+    def log_softmax_columns(out, x, columns, m, inner):
+        column = cuda.grid(1)
+        while column < columns:
+            base = column // inner * m * inner + column % inner
+            peak = real(-math.inf)
+            for j in range(m):
+                value = x[base + j * inner]
+                peak = value if value > peak or value != value else peak
+            total = real(0)
+            for j in range(m):
+                total += real(math.exp(x[base + j * inner] - peak))
+            shift = real(math.log(total))
+            for j in range(m):
+                out[base + j * inner] = (x[base + j * inner] - peak) - shift
+            column += cuda.gridsize(1)
+
+    return log_softmax_columns
+
+
+def log_softmax_axis(out, x):
+    """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    _columns(_log_softmax_columns, out, x)
+
+
+def _log_softmax_columns_grad(real: Any) -> Any:
+    def log_softmax_columns_grad(gx, g, out, columns, m, inner):
+        column = cuda.grid(1)
+        while column < columns:
+            base = column // inner * m * inner + column % inner
+            total = real(0)
+            for j in range(m):
+                total += g[base + j * inner]
+            for j in range(m):
+                at = base + j * inner
+                gx[at] = g[at] - real(math.exp(out[at])) * total
+            column += cuda.gridsize(1)
+
+    return log_softmax_columns_grad
+
+
+def log_softmax_axis_grad(gx, g, out):
+    """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    _columns(_log_softmax_columns_grad, gx, g, out)
+
+
+# -- layer normalisation ---------------------------------------------------------------------------
+
+
+def _layer_norm(real: Any, team: Team) -> Any:
+    width, count, total_of = team.width, team.count, team.sum
+
+    def layer_norm(out, mean, rstd, x, weight, bias, eps, affine, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            total = real(0)
+            for j in range(lane, end, width):
+                total += x[row + j]
+            center = total_of(total, shared) / real(m)
+            total = real(0)
+            for j in range(lane, end, width):
+                total += (x[row + j] - center) * (x[row + j] - center)
+            total = total_of(total, shared)
+            scale = real(1) / real(math.sqrt(total / real(m) + real(eps)))
+            if lane == 0 and i < n:
+                mean[i], rstd[i] = center, scale
+            for j in range(lane, end, width):
+                value = (x[row + j] - center) * scale
+                if affine & 1:
+                    value *= weight[j]
+                if affine & 2:
+                    value += bias[j]
+                out[row + j] = value
+            base += cuda.gridDim.x * count
+
+    return layer_norm
+
+
+def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
+    """Rows of ``x`` shifted to mean 0 and scaled to variance 1, then ``* weight + bias``.
+
+    out (n, m) C; mean, rstd (n) C, for the gradient; x (n, m) C; weight, bias (m) C. affine: bit 1
+    if weight is to be used, bit 2 if bias is; an unused one may be any array of rank 1.
+    """
+    _rows(_layer_norm, *x.shape, out, mean, rstd, x, weight, bias, eps, affine)
+
+
+def _layer_norm_grad(real: Any, team: Team) -> Any:
+    width, count, total_of = team.width, team.count, team.sum
+
+    def layer_norm_grad(gx, g, x, mean, rstd, weight, affine, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * m
+            end = m if i < n else 0
+            center = mean[i] if i < n else real(0)
+            scale = rstd[i] if i < n else real(0)
+            total, along = real(0), real(0)
+            for j in range(lane, end, width):
+                inner = g[row + j] * weight[j] if affine & 1 else g[row + j]
+                total += inner
+                along += inner * ((x[row + j] - center) * scale)
+            total = total_of(total, shared) / real(m)
+            cuda.syncthreads()
+            along = total_of(along, shared) / real(m)
+            for j in range(lane, end, width):
+                inner = g[row + j] * weight[j] if affine & 1 else g[row + j]
+                unit = (x[row + j] - center) * scale
+                gx[row + j] = scale * (inner - total - unit * along)
+            base += cuda.gridDim.x * count
+
+    return layer_norm_grad
+
+
+ROWS = 4 if BLOCK < 32 else 128
+"""Rows whose gradients of weight and bias one thread sums; fixed, so that bits are too."""
+
+
+def _layer_norm_sums(gweight, gbias, g, x, mean, rstd, size, n, m):
+    """A thread for each of ``size`` columns of pieces of ROWS rows; float64 (pieces, m)."""
+    at = cuda.grid(1)
+    while at < size:
+        piece, j = split(at, m)
+        along, total = float64(0), float64(0)
+        for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
+            value = float64(g[i * m + j])
+            along += value * float64((x[i * m + j] - mean[i]) * rstd[i])
+            total += value
+        gweight[at], gbias[at] = along, total
+        at += cuda.gridsize(1)
+
+
+def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
+    """Gradients of ``layer_norm``, the sums over rows accumulated in float64.
+
+    gx (n, m) C; gweight, gbias (m) C, written always; the rest as for ``layer_norm``.
+    """
+    n, m = x.shape
+    if x.size:
+        _rows(_layer_norm_grad, n, m, gx, g, x, mean, rstd, weight, affine)
+    if not m:
+        return
+    pieces = max(-(-n // ROWS), 1)
+    shape, wide = (1, pieces, m), np.dtype(np.float64)
+    partial = [device.empty(shape, wide, gx.device) for _ in range(2)]
+    size = pieces * m
+    start(_layer_norm_sums, strided_grid(size), BLOCK, *partial, g, x, mean, rstd, size, n, m)
+    for out, source in zip((gweight, gbias), partial, strict=True):
+        if m == 1:
+            reduce.sum(out.reshape(1, 1, 1), source.reshape(1, pieces, 1))
+        else:
+            reduce.sum(out.reshape(1, 1, m), source)

@@ -1,0 +1,355 @@
+"""Random numbers from a counter: the same Philox 4x32-10 numbers as on the CPU.
+
+A thread makes the four words of one counter, and from them four single elements or two double ones.
+``state`` comes from the host: the seed, and the first counter of the call. Start reading at
+``_words``, then ``uniform``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import cuda
+
+from .runtime import elementwise
+from .runtime.intrinsics import (
+    as_type,
+    bits_float32,
+    bits_float64,
+    float32_bits,
+    float64_bits,
+)
+from .runtime.launch import start, strided_grid
+from .runtime.maths import math
+from .runtime.shape import BLOCK
+from .runtime.warp import inlined
+
+__all__ = [
+    "bernoulli",
+    "bernoulli_each",
+    "dropout",
+    "exponential",
+    "integers",
+    "normal",
+    "normal_double",
+    "uniform",
+    "uniform_double",
+]
+
+_u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
+_32 = _u64(32)
+
+
+@inlined
+def _words(seed, first, i):
+    """The four words of counter ``i`` of the call: ten rounds of Philox 4x32."""
+    key, at = _u64(np.int64(seed)), _u64(np.int64(first)) + _u64(i)
+    c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(0), _u32(0)
+    k0, k1 = _u32(key & _u64(0xFFFFFFFF)), _u32(key >> _32)
+    for _ in range(10):
+        left = _u64(0xD2511F53) * _u64(c0)
+        right = _u64(0xCD9E8D57) * _u64(c2)
+        c0 = _u32(_u32(right >> _32) ^ c1 ^ k0)
+        c1 = _u32(right & _u64(0xFFFFFFFF))
+        c2 = _u32(_u32(left >> _32) ^ c3 ^ k1)
+        c3 = _u32(left & _u64(0xFFFFFFFF))
+        k0 = _u32((_u64(k0) + _u64(0x9E3779B9)) & _u64(0xFFFFFFFF))
+        k1 = _u32((_u64(k1) + _u64(0xBB67AE85)) & _u64(0xFFFFFFFF))
+    return c0, c1, c2, c3
+
+
+@inlined
+def _pick(words, j):
+    """Word ``j`` of four."""
+    a, b, c, d = words
+    return a if j == 0 else b if j == 1 else c if j == 2 else d
+
+
+@inlined
+def _single(word):
+    """float32 in [0, 1) from the upper 24 bits."""
+    return _f32(np.int32(word >> _u32(8))) * _f32(2.0**-24)
+
+
+@inlined
+def _single_above(word):
+    """float32 in (0, 1]; small values keep their resolution, which the tails are made of."""
+    return _f32(np.int32(word >> _u32(1))) * _f32(2.0**-31) + _f32(2.0**-32)
+
+
+@inlined
+def _double(high, low):
+    """float64 in [0, 1) from 53 bits of two words."""
+    return _f64(np.int32(high >> _u32(5))) * 2.0**-27 + _f64(np.int32(low >> _u32(6))) * 2.0**-53
+
+
+@inlined
+def _double_above(high, low):
+    """float64 in (0, 1]."""
+    return 1.0 - _double(high, low)
+
+
+def _each(kernel: Any, elements: int, out: Any, state: Any, *args: Any) -> None:
+    """Start ``kernel(out, ..., n, seed, first)``, a thread for each counter of ``elements``."""
+    n = out.size
+    if n:
+        grid = strided_grid(-(-n // elements))
+        start(kernel, grid, BLOCK, out, *args, n, int(state[0]), int(state[1]))
+
+
+def _uniform(out, low, high, n, seed, first):
+    floor, width, end = _f32(low), _f32(high - low), _f32(high)
+    i = cuda.grid(1)
+    while 4 * i < n:
+        words = _words(seed, first, i)
+        for j in range(4):
+            if 4 * i + j < n:
+                value = _f32(floor + width * _single(_pick(words, j)))
+                # The sum can round up to high, which is not in the range.
+                out[4 * i + j] = floor if value >= end and width > _f32(0) else value
+        i += cuda.gridsize(1)
+
+
+def uniform(out, state, low, high):
+    """out (n,) float32 in [low, high); state (2,). One word an element."""
+    _each(_uniform, 4, out, state, float(low), float(high))
+
+
+def _uniform_double(out, low, high, n, seed, first):
+    width = high - low
+    i = cuda.grid(1)
+    while 2 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        for j in range(2):
+            if 2 * i + j < n:
+                value = low + width * (_double(a, b) if j == 0 else _double(c, d))
+                out[2 * i + j] = low if value >= high and width > 0.0 else value
+        i += cuda.gridsize(1)
+
+
+def uniform_double(out, state, low, high):
+    """out (n,) float64 in [low, high); state (2,). Two words an element."""
+    _each(_uniform_double, 2, out, state, float(low), float(high))
+
+
+# -- logarithm, sine and cosine: the CPU's series, so that the numbers are the CPU's ---------------
+
+
+@inlined
+def _log_single(x):
+    """Logarithm of a normal float32: its exponent, and the series of 2 artanh(s) of the rest."""
+    bits = float32_bits(x)
+    exponent = (bits - np.int32(0x3F3504F3)) >> np.int32(23)  # the rest lies around 1
+    m = bits_float32(np.int32(bits - (exponent << np.int32(23))))
+    s = (m - _f32(1)) / (m + _f32(1))
+    z = s * s
+    series = _f32(1) + z * (_f32(1 / 3) + z * (_f32(1 / 5) + z * (_f32(1 / 7) + z * _f32(1 / 9))))
+    return _f32(np.int32(exponent)) * _f32(0.6931471805599453) + _f32(2) * s * series
+
+
+@inlined
+def _log_double(x):
+    """Logarithm of a normal float64."""
+    bits = float64_bits(x)
+    exponent = (bits - np.int64(0x3FE6A09E667F3BCD)) >> np.int64(52)
+    m = bits_float64(bits - (exponent << np.int64(52)))
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    series = 1 / 19 + z * (1 / 21)
+    series = 1 / 15 + z * (1 / 17 + z * series)
+    series = 1 / 11 + z * (1 / 13 + z * series)
+    series = 1 / 7 + z * (1 / 9 + z * series)
+    series = 1 / 3 + z * (1 / 5 + z * series)
+    return _f64(np.int32(exponent)) * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * series)
+
+
+@inlined
+def _turn_single(word):
+    """Cosine and sine of the angle that is ``word`` in units of 2**-32 turns."""
+    shifted = _u32((_u64(word) + _u64(0x20000000)) & _u64(0xFFFFFFFF))
+    quarter = shifted >> _u32(30)
+    rest = np.int32(shifted & _u32(0x3FFFFFFF)) - np.int32(0x20000000)
+    x = _f32(rest) * _f32(2.0**-30 * 1.5707963267948966)
+    z = x * x
+    sine = x * (_f32(1) + z * (_f32(-1 / 6) + z * (_f32(1 / 120) + z * _f32(-1 / 5040))))
+    cosine = _f32(1) + z * (
+        _f32(-1 / 2) + z * (_f32(1 / 24) + z * (_f32(-1 / 720) + z * _f32(1 / 40320)))
+    )
+    odd = quarter & _u32(1) != _u32(0)
+    c = sine if odd else cosine
+    s = cosine if odd else sine
+    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
+    s = -s if quarter >= _u32(2) else s
+    return c, s
+
+
+@inlined
+def _turn_double(high, low):
+    """Cosine and sine of the angle that is ``high`` and ``low`` in units of 2**-64 turns."""
+    shifted = _u32((_u64(high) + _u64(0x20000000)) & _u64(0xFFFFFFFF))
+    quarter = shifted >> _u32(30)
+    rest = np.int32(shifted & _u32(0x3FFFFFFF)) - np.int32(0x20000000)
+    x = (_f64(rest) * 2.0**-30 + _f64(np.int32(low >> _u32(1))) * 2.0**-61) * 1.5707963267948966
+    z = x * x
+    sine = 1 / 6227020800 + z * (-1 / 1307674368000)
+    sine = 1 / 362880 + z * (-1 / 39916800 + z * sine)
+    sine = 1 / 120 + z * (-1 / 5040 + z * sine)
+    sine = x + x * z * (-1 / 6 + z * sine)
+    cosine = -1 / 87178291200 + z * (1 / 20922789888000)
+    cosine = -1 / 3628800 + z * (1 / 479001600 + z * cosine)
+    cosine = -1 / 720 + z * (1 / 40320 + z * cosine)
+    cosine = 1.0 + z * (-1 / 2 + z * (1 / 24 + z * cosine))
+    odd = quarter & _u32(1) != _u32(0)
+    c = sine if odd else cosine
+    s = cosine if odd else sine
+    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
+    s = -s if quarter >= _u32(2) else s
+    return c, s
+
+
+def _normal(out, mean, std, n, seed, first):
+    mu, sigma = _f32(mean), _f32(std)
+    i = cuda.grid(1)
+    while 4 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        for half in range(2):
+            high, angle = (a, b) if half == 0 else (c, d)
+            radius = sigma * _f32(math.sqrt(_f32(-2) * _log_single(_single_above(high))))
+            cosine, sine = _turn_single(angle)
+            at = 4 * i + 2 * half
+            if at < n:
+                out[at] = mu + radius * cosine
+            if at + 1 < n:
+                out[at + 1] = mu + radius * sine
+        i += cuda.gridsize(1)
+
+
+def normal(out, state, mean, std):
+    """out (n,) float32, normal by Box and Muller; state (2,). One word an element."""
+    _each(_normal, 4, out, state, float(mean), float(std))
+
+
+def _normal_double(out, mean, std, n, seed, first):
+    i = cuda.grid(1)
+    while 2 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        radius = std * math.sqrt(-2.0 * _log_double(_double_above(a, b)))
+        cosine, sine = _turn_double(c, d)
+        out[2 * i] = mean + radius * cosine
+        if 2 * i + 1 < n:
+            out[2 * i + 1] = mean + radius * sine
+        i += cuda.gridsize(1)
+
+
+def normal_double(out, state, mean, std):
+    """out (n,) float64, normal by Box and Muller; state (2,). Two words an element."""
+    _each(_normal_double, 2, out, state, float(mean), float(std))
+
+
+def _exponential(out, rate, n, seed, first):
+    scale = -1.0 / rate
+    i = cuda.grid(1)
+    while 2 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        out[2 * i] = scale * _log_double(1.0 - _double(a, b))
+        if 2 * i + 1 < n:
+            out[2 * i + 1] = scale * _log_double(1.0 - _double(c, d))
+        i += cuda.gridsize(1)
+
+
+def exponential(out, state, rate):
+    """out (n,) float32 or float64, exponential; state (2,). Two words an element."""
+    _each(_exponential, 2, out, state, float(rate))
+
+
+@inlined
+def _below(high, low, span):
+    """An integer in [0, span) from the 64 bits of two words; span 0 stands for 2**64.
+
+    The bits, as a fraction of 2**64, times span: its bias is at most span / 2**64.
+    """
+    if span == _u64(0):
+        return (_u64(high) << _32) | _u64(low)
+    mask = _u64(0xFFFFFFFF)
+    upper, lower = span >> _32, span & mask
+    middle = _u64(high) * lower + ((_u64(low) * lower) >> _32)
+    other = _u64(low) * upper + (middle & mask)
+    return _u64(high) * upper + (middle >> _32) + (other >> _32)
+
+
+def _integers(out, low, span, n, seed, first):
+    width = _u64(np.int64(span))
+    i = cuda.grid(1)
+    while 2 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        out[2 * i] = np.int64(low) + np.int64(_below(a, b, width))
+        if 2 * i + 1 < n:
+            out[2 * i + 1] = np.int64(low) + np.int64(_below(c, d, width))
+        i += cuda.gridsize(1)
+
+
+def integers(out, state, low, span):
+    """out (n,) any dtype, whole numbers in [low, low + span); state (2,). Two words an element.
+
+    span: int64, read as unsigned; 0 stands for all 2**64 numbers.
+    """
+    _each(_integers, 2, out, state, int(low), int(span))
+
+
+def _bernoulli(out, p, n, seed, first):
+    limit = _u64(p * 4294967296.0)
+    i = cuda.grid(1)
+    while 4 * i < n:
+        words = _words(seed, first, i)
+        for j in range(4):
+            if 4 * i + j < n:
+                out[4 * i + j] = as_type(out, 1 if _u64(_pick(words, j)) < limit else 0)
+        i += cuda.gridsize(1)
+
+
+def bernoulli(out, state, p):
+    """out (n,) any dtype: 1 with probability p, else 0; state (2,). One word an element."""
+    _each(_bernoulli, 4, out, state, float(p))
+
+
+def _bernoulli_each(out, p, bad, n, seed, first):
+    i = cuda.grid(1)
+    while 2 * i < n:
+        a, b, c, d = _words(seed, first, i)
+        for j in range(2):
+            at = 2 * i + j
+            if at < n:
+                drawn = _double(a, b) if j == 0 else _double(c, d)
+                out[at] = as_type(out, 1 if drawn < p[at] else 0)
+                if not (p[at] >= 0 and p[at] <= 1):
+                    bad[0] = 0
+        i += cuda.gridsize(1)
+
+
+def bernoulli_each(out, bad, p, state):
+    """out (n,) any dtype: 1 with probability p (n,); bad (1,) int64: -1, or 0 if an entry is
+    outside [0, 1]."""
+    elementwise.fill(bad, -1)
+    _each(_bernoulli_each, 2, out, state, p, bad)
+
+
+def _dropout(out, x, p, scale, n, seed, first):
+    limit = _u64(p * 4294967296.0)
+    keep, drop = as_type(x, scale), as_type(x, 0)
+    i = cuda.grid(1)
+    while 4 * i < n:
+        words = _words(seed, first, i)
+        for j in range(4):
+            at = 4 * i + j
+            if at < n:
+                out[at] = x[at] * (keep if _u64(_pick(words, j)) >= limit else drop)
+        i += cuda.gridsize(1)
+
+
+def dropout(out, x, state, p, scale):
+    """out, x (n,): x * scale with probability 1 - p, else x * 0; state (2,); out may be x.
+
+    The mask is never stored: the same state gives it again for the gradient.
+    """
+    _each(_dropout, 4, out, state, x, float(p), float(scale))

@@ -1,0 +1,591 @@
+"""Reductions along the middle axis of ``x (outer, n, inner)``; start reading at ``_fold``.
+
+As on the CPU ``out`` is (outer, pieces, inner). float32 is accumulated in float64, integers and
+bools in int64. Rows are summed by warps or blocks, columns by threads side by side. A long
+reduction with few results is shared by a number of blocks that depends on the shape alone; a second
+pass joins their parts, so the bits do not depend on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import cuda, float64, int64
+
+from .runtime import device
+from .runtime.launch import start, strided_grid
+from .runtime.maths import math
+from .runtime.shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
+from .runtime.warp import inlined, shuffle_down
+
+__all__ = [
+    "abs_amax",
+    "abs_amin",
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "mean",
+    "norm",
+    "norm1",
+    "norm2",
+    "prod",
+    "squares",
+    "sum",
+]
+
+NARROW = 2 * WARP if SIMULATED else 1024
+"""Up to this length a row is one warp's."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """The parts of a reduction: ``step(acc, value, p)``, ``merge(acc, acc)``, ``finish(acc, p)``.
+
+    first: the neutral accumulator, for floats and for integers.
+    """
+
+    step: Callable[..., Any]
+    merge: Callable[..., Any]
+    finish: Callable[..., Any]
+    first: tuple[float, int] = (0.0, 0)
+
+
+def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, Any]:
+    """Kernels for rows by warp, rows by block, and columns.
+
+    wide: the type of accumulators. again: whether x holds accumulators, of an earlier pass.
+    """
+    merge, finish = reduction.merge, reduction.finish
+    step = _merged_step(merge) if again else reduction.step
+
+    def narrow(out, x, tasks, k, n, neutral, p):
+        """A warp for each of ``tasks`` pieces of rows."""
+        lane = cuda.threadIdx.x % WARP
+        base = cuda.blockIdx.x * WARPS
+        while base < tasks:
+            task = base + cuda.threadIdx.x // WARP
+            acc = wide(neutral)
+            if task < tasks:
+                row, piece = task // k, task % k
+                i = row * n + piece * n // k + lane
+                end = row * n + (piece + 1) * n // k
+                while i < end:
+                    acc = step(acc, x[i], p)
+                    i += WARP
+            delta = WARP // 2
+            while delta > 0:
+                acc = merge(acc, shuffle_down(acc, delta))
+                delta //= 2
+            if lane == 0 and task < tasks:
+                out[task] = finish(acc, p)
+            base += cuda.gridDim.x * WARPS
+
+    def rows(out, x, tasks, k, n, neutral, p):
+        """A block for each of ``tasks`` pieces of rows."""
+        shared = cuda.shared.array(WARPS, wide)
+        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
+        task = cuda.blockIdx.x
+        while task < tasks:
+            row, piece = task // k, task % k
+            i = row * n + piece * n // k + cuda.threadIdx.x
+            end = row * n + (piece + 1) * n // k
+            acc = wide(neutral)
+            while i + 3 * BLOCK < end:  # four loads under way at a time
+                a, b, c, d = x[i], x[i + BLOCK], x[i + 2 * BLOCK], x[i + 3 * BLOCK]
+                acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
+                i += 4 * BLOCK
+            while i < end:
+                acc = step(acc, x[i], p)
+                i += BLOCK
+            delta = WARP // 2
+            while delta > 0:
+                acc = merge(acc, shuffle_down(acc, delta))
+                delta //= 2
+            if lane == 0:
+                shared[warp] = acc
+            cuda.syncthreads()
+            if cuda.threadIdx.x == 0:
+                for other in range(1, WARPS):
+                    acc = merge(acc, shared[other])
+                out[task] = finish(acc, p)
+            cuda.syncthreads()
+            task += cuda.gridDim.x
+
+    def columns(out, x, tasks, k, n, inner, neutral, p):
+        """A block for each of ``tasks`` pieces of WARP columns; its warps share the rows."""
+        shared = cuda.shared.array(BLOCK, wide)
+        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
+        tiles = (inner + WARP - 1) // WARP
+        task = cuda.blockIdx.x
+        while task < tasks:
+            column = task % tiles * WARP + lane
+            piece = task // tiles
+            row = piece // k * n + piece % k * n // k + warp
+            end = piece // k * n + (piece % k + 1) * n // k
+            acc = wide(neutral)
+            if column < inner:
+                while row + 3 * WARPS < end:
+                    at = row * inner + column
+                    a, b = x[at], x[at + WARPS * inner]
+                    c, d = x[at + 2 * WARPS * inner], x[at + 3 * WARPS * inner]
+                    acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
+                    row += 4 * WARPS
+                while row < end:
+                    acc = step(acc, x[row * inner + column], p)
+                    row += WARPS
+            shared[cuda.threadIdx.x] = acc
+            cuda.syncthreads()
+            if warp == 0 and column < inner:
+                for other in range(1, WARPS):
+                    acc = merge(acc, shared[other * WARP + lane])
+                out[piece * inner + column] = finish(acc, p)
+            cuda.syncthreads()
+            task += cuda.gridDim.x
+
+    return narrow, rows, columns
+
+
+def _merged_step(merge: Callable[..., Any]) -> Callable[..., Any]:
+    @inlined
+    def step(acc, value, p):
+        return merge(acc, value)
+
+    return step
+
+
+@inlined
+def _same(acc, p):
+    return acc
+
+
+_made: dict[Any, tuple[Any, Any, Any]] = {}
+
+
+def _kernels_for(reduction: Reduction, floating: bool, again: bool, last: bool) -> Any:
+    key = reduction, floating, again, last
+    found = _made.get(key)
+    if found is None:
+        used = reduction
+        if not last:
+            used = Reduction(reduction.step, reduction.merge, _same, reduction.first)
+        found = _made[key] = _kernels(used, float64 if floating else int64, again)
+    return found
+
+
+def _launch(
+    reduction: Reduction, out: Any, x: Any, p: Any, floating: bool, again: bool, last: bool
+) -> None:
+    """One pass from x (outer, n, inner) to out (outer, k, inner)."""
+    narrow, rows, columns = _kernels_for(reduction, floating, again, last)
+    (outer, k, inner), n = out.shape, x.shape[1]
+    neutral = reduction.first[0 if floating else 1]
+    if inner > 1:
+        tasks = outer * k * -(-inner // WARP)
+        start(columns, _grid(tasks), BLOCK, out, x, tasks, k, n, inner, neutral, p)
+        return
+    tasks = outer * k
+    if n <= NARROW * k:
+        start(narrow, _grid(-(-tasks // WARPS)), BLOCK, out, x, tasks, k, n, neutral, p)
+    else:
+        start(rows, _grid(tasks), BLOCK, out, x, tasks, k, n, neutral, p)
+
+
+def _grid(tasks: int) -> int:
+    return strided_grid(tasks * BLOCK)
+
+
+def _parts_of(tasks: int, n: int, inner: int) -> int:
+    """Into how many parts to cut ``n`` so that ``tasks`` results keep a GPU busy."""
+    if tasks >= PARTS:
+        return 1
+    size = PART if inner == 1 else max(PART // WARP, 1)
+    return max(1, min(PARTS // max(tasks, 1), n // size))
+
+
+def _fold(reduction: Reduction, out: Any, x: Any, p: Any = 0) -> None:
+    """Reduce x (outer, n, inner) to out (outer, pieces, inner)."""
+    (outer, k, inner), n = out.shape, x.shape[1]
+    if out.size == 0:
+        return
+    floating = x.dtype.kind == "f"
+    parts = _parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
+    if parts == 1:
+        _launch(reduction, out, x, p, floating, False, True)
+        return
+    wide = np.dtype(np.float64 if floating else np.int64)
+    partial = device.empty((outer, parts, inner), wide, out.device)
+    _launch(reduction, partial, x, p, floating, False, False)
+    _launch(reduction, out, partial, p, floating, True, True)
+
+
+@inlined
+def _add(acc, value, p):
+    return acc + value
+
+
+@inlined
+def _plus(acc, other):
+    return acc + other
+
+
+@inlined
+def _over(acc, p):
+    return acc / p
+
+
+@inlined
+def _multiply(acc, value, p):
+    return acc * value
+
+
+@inlined
+def _times(acc, other):
+    return acc * other
+
+
+@inlined
+def _count(acc, value, p):
+    return acc + (1 if value != 0 else 0)
+
+
+@inlined
+def _is_zero(acc, value, p):
+    return acc + (1 if value == 0 else 0)
+
+
+@inlined
+def _some(acc, p):
+    return 1 if acc != 0 else 0
+
+
+@inlined
+def _none(acc, p):
+    return 0 if acc != 0 else 1
+
+
+@inlined
+def _higher(acc, other):
+    return other if other > acc or other != other else acc
+
+
+@inlined
+def _lower(acc, other):
+    return other if other < acc or other != other else acc
+
+
+@inlined
+def _keep_high(acc, value, p):
+    return value if value > acc or value != value else acc
+
+
+@inlined
+def _keep_low(acc, value, p):
+    return value if value < acc or value != value else acc
+
+
+@inlined
+def _keep_far(acc, value, p):
+    return abs(value) if abs(value) > acc or value != value else acc
+
+
+@inlined
+def _keep_near(acc, value, p):
+    return abs(value) if abs(value) < acc or value != value else acc
+
+
+@inlined
+def _add_size(acc, value, p):
+    return acc + abs(value)
+
+
+@inlined
+def _add_square(acc, value, p):
+    return acc + float64(value) * float64(value)
+
+
+@inlined
+def _add_power(acc, value, p):
+    return acc + math.pow(abs(float64(value)), p)
+
+
+@inlined
+def _square_root(acc, p):
+    return math.sqrt(acc)
+
+
+@inlined
+def _root(acc, p):
+    return math.pow(acc, 1.0 / p)
+
+
+_LOW, _HIGH = (-math.inf, -(2**63)), (math.inf, 2**63 - 1)
+SUM = Reduction(_add, _plus, _same)
+MEAN = Reduction(_add, _plus, _over)
+PROD = Reduction(_multiply, _times, _same, (1.0, 1))
+ANY = Reduction(_count, _plus, _some)
+ALL = Reduction(_is_zero, _plus, _none)
+COUNT = Reduction(_count, _plus, _same)
+AMAX = Reduction(_keep_high, _higher, _same, _LOW)
+AMIN = Reduction(_keep_low, _lower, _same, _HIGH)
+ABS_AMAX = Reduction(_keep_far, _higher, _same, _LOW)
+ABS_AMIN = Reduction(_keep_near, _lower, _same, _HIGH)
+NORM1 = Reduction(_add_size, _plus, _same)
+NORM2 = Reduction(_add_square, _plus, _square_root)
+NORM = Reduction(_add_power, _plus, _root)
+
+
+def sum(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C."""
+    _fold(SUM, out, x)
+
+
+def mean(out, x, count):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
+    _fold(MEAN, out, x, float(count))
+
+
+def prod(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C."""
+    _fold(PROD, out, x)
+
+
+def any(out, x):
+    """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
+    _fold(ANY, out, x)
+
+
+def all(out, x):
+    """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
+    _fold(ALL, out, x)
+
+
+def count_nonzero(out, x):
+    """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
+    _fold(COUNT, out, x)
+
+
+def amax(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
+    _fold(AMAX, out, x)
+
+
+def amin(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
+    _fold(AMIN, out, x)
+
+
+def abs_amax(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
+    _fold(ABS_AMAX, out, x)
+
+
+def abs_amin(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
+    _fold(ABS_AMIN, out, x)
+
+
+def norm1(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
+    _fold(NORM1, out, x)
+
+
+def norm2(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
+    _fold(NORM2, out, x)
+
+
+def norm(out, x, p):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
+    _fold(NORM, out, x, float(p))
+
+
+# -- sums of squares about a centre ----------------------------------------------------------------
+
+
+def _squares_rows(out, x, center, tasks, k, n, divisor):
+    """A block for each of ``tasks`` pieces of rows."""
+    shared = cuda.shared.array(WARPS, float64)
+    lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
+    task = cuda.blockIdx.x
+    while task < tasks:
+        row, piece = task // k, task % k
+        i = row * n + piece * n // k + cuda.threadIdx.x
+        end = row * n + (piece + 1) * n // k
+        middle = float64(center[row])
+        acc = float64(0)
+        while i < end:
+            away = float64(x[i]) - middle
+            acc += away * away
+            i += BLOCK
+        delta = WARP // 2
+        while delta > 0:
+            acc += shuffle_down(acc, delta)
+            delta //= 2
+        if lane == 0:
+            shared[warp] = acc
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            for other in range(1, WARPS):
+                acc += shared[other]
+            out[task] = acc / divisor
+        cuda.syncthreads()
+        task += cuda.gridDim.x
+
+
+def _squares_columns(out, x, center, tasks, k, n, inner, divisor):
+    """A block for each of ``tasks`` pieces of WARP columns."""
+    shared = cuda.shared.array(BLOCK, float64)
+    lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
+    tiles = (inner + WARP - 1) // WARP
+    task = cuda.blockIdx.x
+    while task < tasks:
+        column = task % tiles * WARP + lane
+        piece = task // tiles
+        row = piece // k * n + piece % k * n // k + warp
+        end = piece // k * n + (piece % k + 1) * n // k
+        acc = float64(0)
+        if column < inner:
+            middle = float64(center[piece // k * inner + column])
+            while row < end:
+                away = float64(x[row * inner + column]) - middle
+                acc += away * away
+                row += WARPS
+        shared[cuda.threadIdx.x] = acc
+        cuda.syncthreads()
+        if warp == 0 and column < inner:
+            for other in range(1, WARPS):
+                acc += shared[other * WARP + lane]
+            out[piece * inner + column] = acc / divisor
+        cuda.syncthreads()
+        task += cuda.gridDim.x
+
+
+def squares(out, x, center, divisor):
+    """out (outer, pieces, inner) C; x (outer, n, inner) C; center (outer, 1, inner) C.
+
+    The sum of (x - center)**2, divided by ``divisor``.
+    """
+    (outer, k, inner), n = out.shape, x.shape[1]
+    parts = _parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
+    target, by = out, float(divisor)
+    if parts > 1:
+        target = device.empty((outer, parts, inner), np.dtype(np.float64), out.device)
+        k, by = parts, 1.0
+    if inner > 1:
+        tasks = outer * k * -(-inner // WARP)
+        start(_squares_columns, _grid(tasks), BLOCK, target, x, center, tasks, k, n, inner, by)
+    else:
+        tasks = outer * k
+        start(_squares_rows, _grid(tasks), BLOCK, target, x, center, tasks, k, n, by)
+    if parts > 1:
+        _launch(MEAN, out, target, float(divisor), True, True, True)
+
+
+# -- positions of extremes -------------------------------------------------------------------------
+
+
+def _extreme_kernels(sign: int, wide: Any) -> tuple[Any, Any]:
+    """Kernels for rows and columns; sign: 1 for the largest, -1 for the smallest."""
+
+    @inlined
+    def before(value, at, best, place):
+        """Whether ``value`` goes before ``best``: it is more extreme, NaN, or equal and earlier."""
+        if place < 0 or at < 0:
+            return place < 0
+        if value != value or best != best:
+            return value != value and (best == best or at < place)
+        if value == best:
+            return at < place
+        return value > best if sign > 0 else value < best
+
+    def rows(values, indices, x, tasks, k, n):
+        """A block for each of ``tasks`` pieces of rows."""
+        shared = cuda.shared.array(WARPS, wide)
+        places = cuda.shared.array(WARPS, int64)
+        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
+        task = cuda.blockIdx.x
+        while task < tasks:
+            row, piece = task // k, task % k
+            i = piece * n // k + cuda.threadIdx.x
+            end = (piece + 1) * n // k
+            best, place = wide(0), int64(-1)
+            while i < end:
+                value = wide(x[row * n + i])
+                if before(value, i, best, place):
+                    best, place = value, int64(i)
+                i += BLOCK
+            delta = WARP // 2
+            while delta > 0:
+                value, at = shuffle_down(best, delta), shuffle_down(place, delta)
+                if at >= 0 and before(value, at, best, place):
+                    best, place = value, at
+                delta //= 2
+            if lane == 0:
+                shared[warp], places[warp] = best, place
+            cuda.syncthreads()
+            if cuda.threadIdx.x == 0:
+                for other in range(1, WARPS):
+                    value, at = shared[other], places[other]
+                    if at >= 0 and before(value, at, best, place):
+                        best, place = value, at
+                values[task] = x[row * n + place]
+                indices[task] = place
+            cuda.syncthreads()
+            task += cuda.gridDim.x
+
+    def columns(values, indices, x, count, k, n, inner):
+        """A thread for each of ``count`` results."""
+        task = cuda.grid(1)
+        while task < count:
+            piece, column = task // inner, task % inner
+            row, part = piece // k, piece % k
+            best, place = wide(0), int64(-1)
+            for j in range(part * n // k, (part + 1) * n // k):
+                value = wide(x[(row * n + j) * inner + column])
+                if before(value, j, best, place):
+                    best, place = value, int64(j)
+            values[task] = x[(row * n + place) * inner + column]
+            indices[task] = place
+            task += cuda.gridsize(1)
+
+    return rows, columns
+
+
+def _find(values: Any, indices: Any, x: Any, sign: int) -> None:
+    (outer, k, inner), n = values.shape, x.shape[1]
+    floating = x.dtype.kind == "f"
+    key = "extreme", floating, sign, True
+    found = _made.get(key)
+    if found is None:
+        rows, columns = _extreme_kernels(sign, float64 if floating else int64)
+        found = _made[key] = rows, columns, None
+    rows, columns, _ = found
+    if inner > 1:
+        count = values.size
+        start(columns, strided_grid(count), BLOCK, values, indices, x, count, k, n, inner)
+    else:
+        tasks = outer * k
+        start(rows, _grid(tasks), BLOCK, values, indices, x, tasks, k, n)
+
+
+def argmax(values, indices, x):
+    """values, indices (outer, pieces, inner) C; x (outer, n, inner) C, n > 0.
+
+    The first of equals; the first NaN before all. Indices count along the whole middle axis.
+    """
+    _find(values, indices, x, 1)
+
+
+def argmin(values, indices, x):
+    """values, indices (outer, pieces, inner) C; x (outer, n, inner) C, n > 0.
+
+    The first of equals; the first NaN before all. Indices count along the whole middle axis.
+    """
+    _find(values, indices, x, -1)

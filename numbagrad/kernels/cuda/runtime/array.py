@@ -1,0 +1,233 @@
+"""DeviceArray: an array in GPU memory, with the arithmetic of views that ops use on ndarrays.
+
+It holds a pointer, a shape and strides, and keeps the memory alive. Computing is done by kernels;
+reading its elements copies them to the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Borrowed", "DeviceArray", "Memory"]
+
+
+class Memory:
+    """A block of device memory, which goes back to its cache with the last array on it.
+
+    others: streams that have worked on it, beside the one it was taken for.
+    """
+
+    __slots__ = ("address", "block", "cache", "others", "size", "stream")
+
+    def __init__(self, cache: Any, size: int, stream: Any):
+        self.block = cache.take(size, stream)
+        self.address = self.block.address
+        self.size = self.block.size
+        self.cache = cache
+        self.stream = stream
+        self.others: set[Any] | None = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "others"):  # taking the block may have failed
+            self.cache.give(self.block, tuple(self.others or ()))
+
+
+class Borrowed:
+    """Device memory that belongs to another library; ``owner`` keeps it alive."""
+
+    __slots__ = ("address", "owner", "size", "stream")
+
+    def __init__(self, address: int, size: int, owner: Any):
+        self.address, self.size, self.owner = address, size, owner
+        self.stream = None
+
+
+class DeviceArray:
+    """An n-dimensional array in device memory. strides: in bytes; pointer: of the first element."""
+
+    __slots__ = ("c_contiguous", "device", "dtype", "memory", "pointer", "shape", "size", "strides")
+
+    def __init__(
+        self,
+        memory: Any,
+        pointer: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        device: Any,
+        strides: tuple[int, ...] | None = None,
+    ):
+        self.memory = memory
+        self.pointer = pointer
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.size, dense = _dense(shape, dtype.itemsize)
+        if strides is None or strides == dense:
+            self.strides, self.c_contiguous = dense, True
+        else:
+            self.strides = strides
+            self.c_contiguous = self.size == 0 or all(
+                [s == d or n == 1 for s, d, n in zip(strides, dense, shape, strict=True)]
+            )
+
+    # -- what it is, in ndarray's words ----------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def flags(self) -> DeviceArray:
+        """What has ``c_contiguous``: the array itself."""
+        return self
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} array {self.shape} on {self.device}>"
+
+    # -- views -------------------------------------------------------------------------------------
+
+    def _seen(self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> DeviceArray:
+        """The same memory; strides and offset in bytes."""
+        return DeviceArray(
+            self.memory, self.pointer + offset, shape, self.dtype, self.device, strides
+        )
+
+    def element_view(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
+    ) -> DeviceArray:
+        """The elements at ``offset + index . strides``, both in elements."""
+        step = self.dtype.itemsize
+        return self._seen(tuple(shape), tuple([s * step for s in strides]), offset * step)
+
+    def reshape(self, *shape: Any) -> DeviceArray:
+        """The same elements in another shape; -1 once for what is left. Never copies."""
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        if -1 in shape:
+            known = -math.prod(shape)
+            shape = tuple([self.size // known if n == -1 else n for n in shape])
+        if self.c_contiguous:
+            assert math.prod(shape) == self.size, f"{self.shape} to {shape}"
+            return DeviceArray(self.memory, self.pointer, shape, self.dtype, self.device)
+        stand_in = self._stand_in().reshape(shape, copy=False)
+        return self._seen(shape, stand_in.strides, 0)
+
+    def _stand_in(self) -> np.ndarray:
+        """An ndarray of these shape and strides to compute views with; it must not be read."""
+        return np.lib.stride_tricks.as_strided(np.empty((), self.dtype), self.shape, self.strides)
+
+    def __getitem__(self, key: Any) -> Any:
+        """A view for slices; the number itself if every dimension has an index."""
+        keys = key if isinstance(key, tuple) else (key,)
+        whole = self._stand_in()
+        part = whole[keys if Ellipsis in keys else (*keys, ...)]
+        found = self._seen(part.shape, part.strides, _address(part) - _address(whole))
+        one = len(keys) == self.ndim and all([isinstance(k, int) for k in keys])
+        return found.item() if one else found
+
+    def transpose(self, *dims: Any) -> DeviceArray:
+        """The dims in another order, reversed by default."""
+        if len(dims) == 1 and isinstance(dims[0], (tuple, list)):
+            dims = tuple(dims[0])
+        dims = dims or tuple(range(self.ndim))[::-1]
+        shape, strides = self.shape, self.strides
+        return self._seen(tuple([shape[d] for d in dims]), tuple([strides[d] for d in dims]), 0)
+
+    def squeeze(self, dims: Any = None) -> DeviceArray:
+        """Without the dims of size 1: all of them, one, or several."""
+        shape, strides = self.shape, self.strides
+        if dims is None:
+            dims = [d for d, n in enumerate(shape) if n == 1]
+        gone = {d % self.ndim for d in ([dims] if isinstance(dims, int) else dims)}
+        kept = [d for d in range(self.ndim) if d not in gone]
+        return self._seen(tuple([shape[d] for d in kept]), tuple([strides[d] for d in kept]), 0)
+
+    def swapaxes(self, dim0: int, dim1: int) -> DeviceArray:
+        """Two dims exchanged."""
+        dims = list(range(self.ndim))
+        dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+        return self.transpose(dims)
+
+    @property
+    def T(self) -> DeviceArray:
+        """The dims reversed."""
+        return self.transpose()
+
+    # -- elements on the host ----------------------------------------------------------------------
+
+    def get(self) -> np.ndarray:
+        """The elements in a fresh ndarray."""
+        from .device import to_host
+
+        return to_host(self)
+
+    def item(self) -> Any:
+        """The only element as a Python number."""
+        return self.get().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self.get().tolist()
+
+    def any(self) -> bool:
+        """Whether any element is not zero."""
+        return bool(self.get().any())
+
+    def copy(self) -> DeviceArray:
+        """The elements in fresh contiguous memory of the same device."""
+        from .device import duplicate
+
+        return duplicate(self)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. Use Tensor.cpu() to copy "
+            f"the tensor to host memory first."
+        )
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """How CuPy, Numba and PyTorch see the array without a copy (version 3)."""
+        from .device import stream_number
+
+        return {
+            "shape": self.shape,
+            "strides": None if self.c_contiguous else self.strides,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "version": 3,
+            "stream": stream_number(),
+        }
+
+
+@functools.lru_cache(maxsize=4096)
+def _dense(shape: tuple[int, ...], itemsize: int) -> tuple[int, tuple[int, ...]]:
+    """Number of elements and strides in bytes of a C-contiguous array."""
+    strides = []
+    step = itemsize
+    for n in reversed(shape):
+        strides.append(step)
+        step *= n or 1
+    return math.prod(shape), tuple(reversed(strides))
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]

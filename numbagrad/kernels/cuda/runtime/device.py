@@ -1,0 +1,377 @@
+"""The doorway to CUDA: the one GPU of this process, its memory, streams and copies.
+
+``numba.cuda`` is imported when a GPU is first asked for. Which driver stands behind is decided
+then: the GPU, Numba's simulator where ``NUMBA_ENABLE_CUDASIM=1`` is set, or, for compiling all
+kernels without a GPU, nobody (``pretend``). Several GPUs in one process are not supported: choose
+one with ``CUDA_VISIBLE_DEVICES``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .... import devices
+from ....errors import DeviceError
+from .allocator import BlockCache
+from .array import Borrowed, DeviceArray, Memory
+from .driver import GPU, Absent, Simulated
+
+__all__ = [
+    "Stream",
+    "borrow",
+    "current_stream",
+    "device_count",
+    "device_name",
+    "duplicate",
+    "empty",
+    "empty_cache",
+    "is_available",
+    "lent",
+    "max_memory_allocated",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_summary",
+    "pinned",
+    "pretend",
+    "problem",
+    "reset_peak_memory_stats",
+    "stream",
+    "synchronize",
+    "to_device",
+    "to_host",
+]
+
+
+class _State(threading.local):
+    stream: Any = None  # None: the default stream
+
+
+_here = _State()
+_lock = threading.Lock()
+_driver: Any = None
+_cache: Any = None
+_pretending = False
+
+
+def simulating() -> bool:
+    """Whether Numba's simulator stands in for a GPU in this process."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+
+
+def problem() -> str | None:
+    """Why there is no GPU to compute on, in words; None if there is one."""
+    if _driver is not None or _pretending:
+        return None
+    try:
+        from numba import cuda
+    except ImportError as error:
+        return f"numba-cuda is not installed ({error}); pip install 'numbagrad[cuda]'"
+    if simulating():
+        return None
+    if getattr(cuda, "implementation", "Built-in") != "NVIDIA":
+        return "numba-cuda is not installed; pip install 'numbagrad[cuda]'"
+    try:
+        if cuda.is_available():
+            return None
+        reason = getattr(cuda, "cuda_error", lambda: None)()
+    except Exception as error:  # a broken driver installation may raise anything
+        reason = error
+    words = f" ({' '.join(str(reason).split())})" if reason else ""
+    return f"no NVIDIA driver with a GPU was found{words}"
+
+
+def is_available() -> bool:
+    """Whether tensors can be moved to a GPU here.
+
+    >>> isinstance(is_available(), bool)
+    True
+    """
+    return problem() is None
+
+
+def device_count() -> int:
+    """How many GPUs numbagrad can use: one or none."""
+    return 1 if is_available() else 0
+
+
+def driver() -> Any:
+    """The driver, started on first use. Raises DeviceError, saying why, where there is no GPU."""
+    global _driver, _cache
+    if _driver is None:
+        with _lock:
+            if _driver is None:
+                reason = problem()
+                if reason is not None:
+                    raise DeviceError(f"cuda is not available: {reason}. Use device='cpu'.")
+                found: Any = Absent() if _pretending else Simulated() if simulating() else GPU()
+                _cache = BlockCache(found)
+                _driver = found
+    return _driver
+
+
+def pretend() -> None:
+    """Let nobody stand behind the doorway: kernels compile, nothing runs, memory is zeros."""
+    global _pretending
+    if _driver is not None:
+        raise DeviceError("pretend: a device is in use already; call it first.")
+    _pretending = True
+
+
+def run(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """Run ``kernel``, if an argument is on the device, and say so."""
+    for a in args:
+        if type(a) is DeviceArray or (type(a) is list and a and type(a[0]) is DeviceArray):
+            (_run_twin or _twins())(kernel, args)
+            return True
+    return False
+
+
+_run_twin: Any = None
+
+
+def _twins() -> Any:
+    """``twins.run_twin``, imported with numba.cuda when it is first needed."""
+    global _run_twin
+    from .twins import run_twin
+
+    _run_twin = run_twin
+    return run_twin
+
+
+def device_name() -> str:
+    """The name of the GPU."""
+    return driver().name
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A queue of work on the GPU; work on different streams may overlap.
+
+    Use it with ``with ng.cuda.stream(s):``. Memory made on one stream and used on another is kept
+    until both have finished.
+    """
+
+    def __init__(self) -> None:
+        self.queue = driver().new_stream()
+
+    def synchronize(self) -> None:
+        """Wait until all work on this stream is done."""
+        driver().synchronize(self.queue)
+        _raise_flags()
+
+    def wait_stream(self, other: Stream) -> None:
+        """Let work launched here from now on wait for what ``other`` has been given so far."""
+        driver().wait(self.queue, other.queue)
+
+    def __repr__(self) -> str:
+        return f"<ng.cuda.Stream {self.queue!r}>"
+
+
+class _DefaultStream(Stream):
+    def __init__(self) -> None:
+        self.queue = driver().default_stream()
+
+    def __repr__(self) -> str:
+        return "<ng.cuda.Stream default>"
+
+
+def current_stream() -> Stream:
+    """The stream that this thread launches on."""
+    if _here.stream is None:
+        _here.stream = _DefaultStream()
+        driver().enter()  # the context is current in a thread from its first use on
+    return _here.stream
+
+
+def current_queue() -> Any:
+    """The driver's object of the current stream."""
+    return (_here.stream or current_stream()).queue
+
+
+@contextmanager
+def stream(chosen: Stream) -> Iterator[None]:
+    """Launch on ``chosen`` inside the ``with`` block."""
+    held = current_stream()
+    _here.stream = chosen
+    try:
+        yield
+    finally:
+        _here.stream = held
+
+
+def stream_number() -> int:
+    """The current stream as ``__cuda_array_interface__`` names it; 1 is the default one."""
+    queue = current_stream().queue
+    return int(queue) if queue and not simulating() else 1
+
+
+def synchronize() -> None:
+    """Wait for all work; raises what kernels have found wrong meanwhile."""
+    driver().synchronize()
+    _raise_flags()
+
+
+# -- what kernels find wrong -----------------------------------------------------------------------
+
+_flags: list[tuple[DeviceArray, Callable[[int], None]]] = []
+MOST_FLAGS = 64
+"""Flags that may wait to be looked at; then one synchronisation looks at all."""
+
+
+def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
+    """Call ``fail(value)`` when the host next waits for the device, if ``flag`` is then >= 0.
+
+    Looking now would make the host wait for every indexing.
+    """
+    if _pretending:
+        return
+    _flags.append((flag, fail))
+    if len(_flags) >= MOST_FLAGS:
+        driver().synchronize()
+        _raise_flags()
+
+
+def _raise_flags() -> None:
+    """Look at all waiting flags; raises for the first that is set."""
+    waiting, _flags[:] = _flags[:], []
+    for flag, fail in waiting:
+        value = int(_copied(flag)[0])
+        if value >= 0:
+            fail(value)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
+    """Uninitialised memory on the GPU."""
+    if _cache is None:
+        driver()
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+    memory = Memory(_cache, size, current_queue())
+    return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
+
+
+def to_device(array: np.ndarray, device: Any) -> DeviceArray:
+    """A copy on the GPU. Asynchronous if the host memory is page-locked."""
+    source = np.ascontiguousarray(array)
+    out = empty(array.shape, source.dtype, device)
+    if source.size:
+        queue = current_stream().queue
+        driver().copy_in(out.pointer, source, queue)
+        if source is not array:
+            driver().synchronize(queue)  # the copy must not outlive its source
+    return out
+
+
+def to_host(array: DeviceArray) -> np.ndarray:
+    """A copy on the host; waits for the device, and raises what kernels have found wrong."""
+    if _flags:
+        driver().synchronize(current_stream().queue)
+        _raise_flags()
+    return _copied(array)
+
+
+def _copied(array: DeviceArray) -> np.ndarray:
+    if not array.c_contiguous:
+        array = duplicate(array)
+    out = np.empty(array.shape, array.dtype)
+    if out.size:
+        driver().copy_out(out, array.pointer, current_stream().queue)
+    return out
+
+
+def duplicate(array: DeviceArray) -> DeviceArray:
+    """A contiguous copy on the same device."""
+    from .elementwise import copy
+
+    out = empty(array.shape, array.dtype, array.device)
+    copy(out, array)
+    return out
+
+
+def pinned(array: np.ndarray) -> np.ndarray:
+    """A copy in page-locked host memory, from and to which copies are asynchronous."""
+    source = np.ascontiguousarray(array)
+    buffer = driver().pinned(max(source.nbytes, 1))
+    out = buffer[: source.nbytes].view(source.dtype).reshape(array.shape)
+    out[...] = source
+    return out
+
+
+def borrow(value: Any) -> DeviceArray:
+    """The memory of another library's array, through its ``__cuda_array_interface__``."""
+    interface = value.__cuda_array_interface__
+    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
+    address, read_only = interface["data"]
+    if read_only:
+        raise DeviceError("cuda: the array is read-only; copy it first.")
+    if interface.get("mask") is not None:
+        raise DeviceError("cuda: masked arrays are not supported.")
+    other = interface.get("stream")
+    if other not in (None, 1, 2):
+        driver().synchronize()  # its work may be on a stream we know nothing of
+    strides = interface.get("strides")
+    if strides is not None and any([s < 0 for s in strides]):
+        raise DeviceError("cuda: arrays with negative strides are not supported; copy it first.")
+    memory = Borrowed(address, 0, value)
+    out = DeviceArray(
+        memory, address, shape, dtype, devices.to_device("cuda"), strides and tuple(strides)
+    )
+    steps = zip(out.shape, out.strides, strict=True)
+    memory.size = dtype.itemsize + sum([(n - 1) * s for n, s in steps]) if out.size else 0
+    return out
+
+
+def lent(array: Any) -> Any:
+    """``array`` as a user's own CUDA kernel takes it: as it is, or in the simulator an ndarray."""
+    if type(array) is not DeviceArray or not simulating():
+        return array
+    memory = array.memory
+    whole = (ctypes.c_uint8 * memory.size).from_address(memory.address)
+    start = array.pointer - memory.address
+    return np.ndarray(array.shape, array.dtype, whole, start, array.strides)
+
+
+def memory_allocated() -> int:
+    """Bytes of device memory in use by tensors."""
+    return 0 if _cache is None else _cache.allocated
+
+
+def max_memory_allocated() -> int:
+    """The most bytes that were in use by tensors at one time."""
+    return 0 if _cache is None else _cache.peak_allocated
+
+
+def reset_peak_memory_stats() -> None:
+    """Count the most bytes anew from what is in use now."""
+    if _cache is not None:
+        _cache.peak_allocated, _cache.peak_reserved = _cache.allocated, _cache.reserved
+
+
+def memory_reserved() -> int:
+    """Bytes of device memory that numbagrad holds, in use or kept for reuse."""
+    return 0 if _cache is None else _cache.reserved
+
+
+def memory_summary() -> str:
+    """A table of the memory in use, kept and free."""
+    driver()
+    return _cache.summary()
+
+
+def empty_cache() -> None:
+    """Give memory that no tensor uses back to the driver, for other programs."""
+    if _cache is not None:
+        _cache.empty()

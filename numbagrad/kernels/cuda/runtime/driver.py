@@ -1,0 +1,231 @@
+"""The drivers behind the doorway: a GPU, Numba's simulator, or nobody.
+
+Each has memory, copies and streams. ``GPU`` calls the CUDA driver through ``cuda.bindings``;
+``Simulated`` keeps device memory in host memory, where the simulator's kernels work on it;
+``Absent`` does too, but runs no kernel: it is how all kernels are compiled without a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....errors import DeviceError
+
+__all__ = ["GPU", "Absent", "Simulated"]
+
+
+class Simulated:
+    """Device memory in host memory, for Numba's CUDA simulator; everything happens at once."""
+
+    simulated = True
+    name = "simulator"
+    capability = (9, 0)
+    multiprocessors = 2
+    total = 1 << 30
+
+    def __init__(self) -> None:
+        self._segments: dict[int, Any] = {}
+        self._used = 0
+
+    def malloc(self, size: int) -> int | None:
+        """The address of ``size`` bytes, or None if there are not so many."""
+        if self._used + size > self.total:
+            return None
+        segment = np.full(size + 512, 0x5A, np.uint8)  # that nothing relies on zeros
+        address = (segment.__array_interface__["data"][0] + 511) // 512 * 512
+        self._segments[address] = segment
+        self._used += size
+        return address
+
+    def free(self, address: int) -> None:
+        """Give back what ``malloc`` returned."""
+        self._used -= self._segments.pop(address).size - 512
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Address and size of all memory given out."""
+        return [(address, segment.size - 512) for address, segment in self._segments.items()]
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes free and in all."""
+        return self.total - self._used, self.total
+
+    def enter(self) -> None:
+        """Make the device current in this thread."""
+
+    def copy_in(self, address: int, source: np.ndarray, stream: Any) -> None:
+        """From the contiguous host array to the device."""
+        ctypes.memmove(address, source.ctypes.data, source.nbytes)
+
+    def copy_out(self, target: np.ndarray, address: int, stream: Any) -> None:
+        """From the device to the contiguous host array; returns when it is there."""
+        ctypes.memmove(target.ctypes.data, address, target.nbytes)
+
+    def pinned(self, size: int) -> Any:
+        """A writable buffer of host memory that the device can read while the host works."""
+        return np.empty(size, np.uint8)
+
+    def is_pinned(self, address: int) -> bool:
+        """Whether the host memory at ``address`` is page-locked."""
+        return False
+
+    def new_stream(self) -> Any:
+        """A queue of work of its own."""
+        from numba import cuda
+
+        return cuda.stream()
+
+    def default_stream(self) -> Any:
+        """The queue that all work goes to unless said otherwise."""
+        return 0
+
+    def record(self, stream: Any) -> Callable[[], bool]:
+        """Mark this point of ``stream``; the result says whether the device has passed it."""
+        return lambda: True
+
+    def synchronize(self, stream: Any = None) -> None:
+        """Wait for ``stream``, or for all work."""
+
+    def wait(self, stream: Any, other: Any) -> None:
+        """Let later work on ``stream`` wait for what is on ``other`` now."""
+
+
+class Absent(Simulated):
+    """No device: memory of zeros, and kernels that are compiled but never run."""
+
+    simulated = False
+    name = "none"
+    multiprocessors = 132
+
+    def malloc(self, size: int) -> int | None:
+        address = super().malloc(size)
+        if address is not None:
+            self._segments[address][:] = 0
+        return address
+
+    def new_stream(self) -> Any:
+        return 0
+
+
+class GPU:
+    """An NVIDIA GPU through the CUDA driver."""
+
+    simulated = False
+
+    def __init__(self) -> None:
+        from cuda.bindings import driver
+        from numba import cuda
+
+        self._driver, self._cuda = driver, cuda
+        device = cuda.get_current_device()
+        name = device.name
+        self.name = name.decode() if isinstance(name, bytes) else name
+        self.capability = tuple(device.compute_capability)
+        self.multiprocessors = device.MULTIPROCESSOR_COUNT
+
+    def _checked(self, what: str, result: tuple) -> Any:
+        """The values of a driver call; a DeviceError that names it if it failed."""
+        status, *values = result
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            _, text = self._driver.cuGetErrorString(status)
+            words = text.decode() if isinstance(text, bytes) else str(text)
+            raise DeviceError(
+                f"CUDA error: {words} ({status!s}, in {what}). Kernels run later than they are "
+                f"launched, so an earlier one may be the cause: CUDA_LAUNCH_BLOCKING=1 shows it."
+            )
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def enter(self) -> None:
+        """Make the device's context current in this thread."""
+        self._cuda.current_context()
+
+    def malloc(self, size: int) -> int | None:
+        """The address of ``size`` bytes, or None if there are not so many."""
+        self.enter()
+        result = self._driver.cuMemAlloc(size)
+        if result[0] == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
+            return None
+        return int(self._checked("cuMemAlloc", result))
+
+    def free(self, address: int) -> None:
+        """Give back what ``malloc`` returned."""
+        self.enter()
+        self._checked("cuMemFree", self._driver.cuMemFree(address))
+
+    def memory_info(self) -> tuple[int, int]:
+        """Bytes free and in all."""
+        self.enter()
+        free, total = self._checked("cuMemGetInfo", self._driver.cuMemGetInfo())
+        return int(free), int(total)
+
+    def _handle(self, stream: Any) -> Any:
+        """The driver's handle of a stream; 0 is the default one."""
+        return int(getattr(stream, "handle", stream) or 0)
+
+    def copy_in(self, address: int, source: np.ndarray, stream: Any) -> None:
+        """From the contiguous host array to the device, asynchronous if it is page-locked."""
+        self.enter()
+        self._checked(
+            "cuMemcpyHtoDAsync",
+            self._driver.cuMemcpyHtoDAsync(
+                address, source.ctypes.data, source.nbytes, self._handle(stream)
+            ),
+        )
+
+    def copy_out(self, target: np.ndarray, address: int, stream: Any) -> None:
+        """From the device to the contiguous host array; returns when it is there."""
+        self.enter()
+        self._checked(
+            "cuMemcpyDtoHAsync",
+            self._driver.cuMemcpyDtoHAsync(
+                target.ctypes.data, address, target.nbytes, self._handle(stream)
+            ),
+        )
+        self.synchronize(stream)
+
+    def pinned(self, size: int) -> Any:
+        """A writable buffer of page-locked host memory; freed with the last array on it."""
+        self.enter()
+        address = int(self._checked("cuMemHostAlloc", self._driver.cuMemHostAlloc(size, 0)))
+        buffer: Any = (ctypes.c_ubyte * size).from_address(address)
+        weakref.finalize(buffer, self._driver.cuMemFreeHost, address)
+        return np.ndarray((size,), np.uint8, buffer)
+
+    def is_pinned(self, address: int) -> bool:
+        """Whether the host memory at ``address`` is page-locked."""
+        self.enter()
+        status, _ = self._driver.cuMemHostGetFlags(address)
+        return status == self._driver.CUresult.CUDA_SUCCESS
+
+    def new_stream(self) -> Any:
+        """A queue of work of its own."""
+        return self._cuda.stream()
+
+    def default_stream(self) -> Any:
+        """The queue that all work goes to unless said otherwise."""
+        return 0
+
+    def record(self, stream: Any) -> Callable[[], bool]:
+        """Mark this point of ``stream``; the result says whether the device has passed it."""
+        event = self._cuda.event(timing=False)
+        event.record(stream or 0)
+        return event.query
+
+    def synchronize(self, stream: Any = None) -> None:
+        """Wait for ``stream``, or for all work."""
+        self.enter()
+        if stream is None:
+            self._checked("cuCtxSynchronize", self._driver.cuCtxSynchronize())
+        else:
+            handle = self._handle(stream)
+            self._checked("cuStreamSynchronize", self._driver.cuStreamSynchronize(handle))
+
+    def wait(self, stream: Any, other: Any) -> None:
+        """Let later work on ``stream`` wait for what is on ``other`` now."""
+        event = self._cuda.event(timing=False)
+        event.record(other or 0)
+        event.wait(stream or 0)

@@ -1,0 +1,225 @@
+"""What kernels need below Python: typed casts, bits, 128-bit loads, pointers from a table.
+
+All LLVM of the GPU kernels is in this file. Beside each intrinsic stands what the simulator runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from .shape import SIMULATED
+
+__all__ = [
+    "Pointer",
+    "as_type",
+    "bits_float32",
+    "bits_float64",
+    "float32_bits",
+    "float64_bits",
+    "load2",
+    "load4",
+    "pointer_at",
+    "store2",
+    "store4",
+]
+
+
+class Pointer:
+    """What the simulator's kernels get for an array: its memory, indexed from its first element.
+
+    An index outside of what the array spans raises.
+    """
+
+    def __init__(self, address: int, dtype: np.dtype, low: int, size: int):
+        """``size`` bytes of memory begin at ``low``; index 0 is at ``address``."""
+        count = size // dtype.itemsize
+        memory: Any = (ctypes.c_uint8 * (count * dtype.itemsize)).from_address(low)
+        self.elements = np.ndarray((count,), dtype, memory)
+        self.start, rest = divmod(address - low, dtype.itemsize)
+        assert rest == 0, "misaligned"
+        self.dtype = dtype
+
+    def _at(self, i):
+        at = self.start + int(i)
+        if not 0 <= at < self.elements.size:
+            raise IndexError(f"{i} is outside of the array")
+        return at
+
+    def __getitem__(self, i):
+        return self.elements[self._at(i)]
+
+    def __setitem__(self, i, value):
+        at = self._at(i)
+        self.elements[at : at + 1] = np.asarray(value).astype(self.dtype)
+
+
+if SIMULATED:
+    blocks: list = []
+    """The memory blocks of the launch that runs: (address, size), for ``pointer_at``."""
+
+    def as_type(pointer, value):
+        """``value`` in the dtype that ``pointer`` points to."""
+        return np.asarray(value).astype(pointer.dtype)[()]
+
+    def _load(pointer, i, count):
+        at = pointer._at(i)
+        assert (pointer.elements[at:].ctypes.data) % min(count * pointer.dtype.itemsize, 16) == 0
+        return tuple([pointer[i + k] for k in range(count)])
+
+    def load4(pointer, i):
+        """Elements i to i + 3 at once; their address must be a multiple of 16 (or of them all)."""
+        return _load(pointer, i, 4)
+
+    def load2(pointer, i):
+        """Elements i and i + 1 at once."""
+        return _load(pointer, i, 2)
+
+    def store4(pointer, i, a, b, c, d):
+        """Write elements i to i + 3 at once."""
+        for k, value in enumerate((a, b, c, d)):
+            pointer[i + k] = value
+
+    def store2(pointer, i, a, b):
+        """Write elements i and i + 1 at once."""
+        for k, value in enumerate((a, b)):
+            pointer[i + k] = value
+
+    def pointer_at(address, like):
+        """The pointer to ``address``, an int, of the type of ``like``."""
+        address = int(address)
+        for low, size in blocks:
+            if low <= address < low + size:
+                return Pointer(address, like.dtype, low, size)
+        raise IndexError(f"{address:#x} is in no array of this launch")
+
+    def float32_bits(x):
+        """The bits of a float32 as int32."""
+        return np.float32(x).view(np.int32)
+
+    def bits_float32(bits):
+        """The float32 with the bits of an int32."""
+        return np.int32(bits).view(np.float32)
+
+    def float64_bits(x):
+        """The bits of a float64 as int64."""
+        return np.float64(x).view(np.int64)
+
+    def bits_float64(bits):
+        """The float64 with the bits of an int64."""
+        return np.int64(bits).view(np.float64)
+
+else:
+    from llvmlite import ir
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    @intrinsic
+    def as_type(typing, pointer, value):
+        """``value`` in the dtype that ``pointer`` points to."""
+        target = pointer.dtype
+
+        def generate(context, builder, signature, arguments):
+            return context.cast(builder, arguments[1], signature.args[1], target)
+
+        return target(pointer, value), generate
+
+    def _vector(context, builder, kind, pointer, i, count):
+        element = context.get_data_type(kind.dtype)
+        at = builder.gep(pointer, [i])
+        align = min(count * (context.get_abi_sizeof(element)), 16)
+        return builder.bitcast(at, ir.VectorType(element, count).as_pointer()), align
+
+    def _loader(count):
+        def load(typing, pointer, i):
+            result = types.UniTuple(pointer.dtype, count)
+
+            def generate(context, builder, signature, arguments):
+                at, align = _vector(context, builder, pointer, *arguments, count)
+                vector = builder.load(at, align=align)
+                lanes = [
+                    builder.extract_element(vector, ir.Constant(ir.IntType(32), k))
+                    for k in range(count)
+                ]
+                return context.make_tuple(builder, result, lanes)
+
+            return result(pointer, types.int64), generate
+
+        return load
+
+    def _storer(context, builder, kind, pointer, i, values):
+        at, align = _vector(context, builder, kind, pointer, i, len(values))
+        vector = ir.Constant(at.type.pointee, ir.Undefined)
+        for k, value in enumerate(values):
+            vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), k))
+        builder.store(vector, at, align=align)
+        return context.get_dummy_value()
+
+    @intrinsic
+    def load4(typing, pointer, i):
+        """Elements i to i + 3 at once; their address must be a multiple of 16 (or of them all)."""
+        return _loader(4)(typing, pointer, i)
+
+    @intrinsic
+    def load2(typing, pointer, i):
+        """Elements i and i + 1 at once."""
+        return _loader(2)(typing, pointer, i)
+
+    @intrinsic
+    def store4(typing, pointer, i, a, b, c, d):
+        """Write elements i to i + 3 at once."""
+
+        def generate(context, builder, signature, arguments):
+            return _storer(context, builder, pointer, *arguments[:2], arguments[2:])
+
+        element = pointer.dtype
+        return types.void(pointer, types.int64, element, element, element, element), generate
+
+    @intrinsic
+    def store2(typing, pointer, i, a, b):
+        """Write elements i and i + 1 at once."""
+
+        def generate(context, builder, signature, arguments):
+            return _storer(context, builder, pointer, *arguments[:2], arguments[2:])
+
+        return types.void(pointer, types.int64, pointer.dtype, pointer.dtype), generate
+
+    @intrinsic
+    def pointer_at(typing, address, like):
+        """The pointer to ``address``, an int, of the type of ``like``."""
+
+        def generate(context, builder, signature, arguments):
+            return builder.inttoptr(arguments[0], context.get_value_type(like))
+
+        return like(types.int64, like), generate
+
+    def _bitcast(source, target):
+        def cast(typing, x):
+            def generate(context, builder, signature, arguments):
+                return builder.bitcast(arguments[0], context.get_value_type(target))
+
+            return target(source), generate
+
+        return cast
+
+    @intrinsic
+    def float32_bits(typing, x):
+        """The bits of a float32 as int32."""
+        return _bitcast(types.float32, types.int32)(typing, x)
+
+    @intrinsic
+    def bits_float32(typing, bits):
+        """The float32 with the bits of an int32."""
+        return _bitcast(types.int32, types.float32)(typing, bits)
+
+    @intrinsic
+    def float64_bits(typing, x):
+        """The bits of a float64 as int64."""
+        return _bitcast(types.float64, types.int64)(typing, x)
+
+    @intrinsic
+    def bits_float64(typing, bits):
+        """The float64 with the bits of an int64."""
+        return _bitcast(types.int64, types.float64)(typing, bits)

@@ -1,0 +1,50 @@
+"""Lists of arrays in one launch: tables in device memory of where they are and how they are cut.
+
+A parameter list changes rarely, and the allocator gives gradients the same addresses again and
+again, so tables are kept by their content.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from .... import devices
+from . import device
+from .array import DeviceArray
+from .launch import note_use
+from .shape import SIMULATED
+
+__all__ = ["CHUNK", "chunks_of", "pointers_to"]
+
+CHUNK = 32 if SIMULATED else 1 << 14
+"""Elements that a block works on at a time."""
+
+
+@functools.lru_cache(maxsize=256)
+def _table(values: tuple[int, ...]) -> DeviceArray:
+    return device.to_device(np.array(values, np.int64), devices.to_device("cuda"))
+
+
+def pointers_to(*lists: Sequence[DeviceArray]) -> DeviceArray:
+    """The addresses of all arrays, list after list."""
+    for arrays in lists:
+        for array in arrays:
+            note_use(array)
+    return _table(tuple([a.pointer for arrays in lists for a in arrays]))
+
+
+@functools.lru_cache(maxsize=256)
+def _cut(sizes: tuple[int, ...]) -> tuple[DeviceArray, int]:
+    rows: list[int] = []
+    for t, size in enumerate(sizes):
+        for begin in range(0, size, CHUNK):
+            rows += [t, begin, min(begin + CHUNK, size)]
+    return _table(tuple(rows)), len(rows) // 3
+
+
+def chunks_of(sizes: Sequence[int]) -> tuple[DeviceArray, int]:
+    """(k, 3) int64 table of all chunks, which array, first element, end; and k."""
+    return _cut(tuple(sizes))

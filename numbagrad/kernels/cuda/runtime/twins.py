@@ -1,0 +1,86 @@
+"""From a CPU kernel to its twin on the GPU.
+
+A kernel of ``kernels/cpu/x.py`` has its twin under the same name in ``kernels/cuda/x.py``: a
+function of the same parameters that chooses a launch shape. A user's kernel gets one by
+``@kernel.cuda``. A kernel without a twin raises; nothing is copied to the CPU silently.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ....errors import NoTwinError
+from ...lists import ListKernel
+from ...loops import ElementwiseKernel
+from . import device, elementwise
+from .array import DeviceArray
+
+__all__ = ["run_twin", "twin_of"]
+
+_twins: dict[Any, Callable[..., None]] = {}
+
+
+def twin_of(kernel: Any) -> Callable[..., None] | None:
+    """The function that does on the GPU what ``kernel`` does on the CPU, or None."""
+    found = _twins.get(kernel)
+    if found is None:
+        found = getattr(kernel, "twin", None)
+        function = getattr(kernel, "function", None)
+        package, _, name = getattr(function, "__module__", "").rpartition(".")
+        if found is None and package.endswith("kernels.cpu"):
+            try:
+                module = importlib.import_module(f"{package[:-3]}cuda.{name}")
+            except ModuleNotFoundError as error:
+                if not (error.name or "").startswith("numbagrad"):
+                    raise
+            else:
+                found = getattr(module, kernel.__name__, None)
+        if found is not None:
+            _twins[kernel] = found
+    return found
+
+
+def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
+    """Run the twin of ``kernel`` on arguments of which some are on the device."""
+    if type(kernel) is ElementwiseKernel:
+        for a in args:
+            if isinstance(a, np.ndarray):
+                _mixed(kernel, args)
+        elementwise.run(kernel, args)
+        return
+    twin = twin_of(kernel)
+    if _is_cuda(kernel):
+        kernel(*[device.lent(a) for a in args])
+        return
+    if twin is None:
+        name = getattr(kernel, "__name__", repr(kernel))
+        raise NoTwinError(
+            f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
+            f"x.cpu(), and move the result back with .cuda(); for a kernel of your own register "
+            f"one with @{name}.cuda."
+        )
+    if isinstance(kernel, ListKernel):
+        operands, scalars = args[:-1], args[-1]
+        first = next(a for a in operands if type(a) is list)
+        twin(*operands, [a.size for a in first], first[0], *scalars())
+    elif getattr(kernel, "twin", None) is not None:
+        twin(*[device.lent(a) for a in args])
+    else:
+        twin(*args)
+
+
+def _is_cuda(kernel: Any) -> bool:
+    """Whether ``kernel`` is a user's ``@cuda.jit`` function with its launch configuration."""
+    return (type(kernel).__module__ or "").startswith("numba.cuda")
+
+
+def _mixed(kernel: Any, args: tuple[Any, ...]) -> None:
+    places = sorted({str(a.device) if type(a) is DeviceArray else "cpu" for a in args})
+    raise NoTwinError(
+        f"{kernel.__name__}: arrays on several devices, {', '.join(places)}. Move them with "
+        f".to(device)."
+    )
