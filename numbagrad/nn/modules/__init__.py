@@ -1,8 +1,9 @@
 """The layers, which hold parameters and buffers; their stateless twins: ``nn.functional``."""
 
-from . import activation, container, dropout, linear, loss, normalization, sparse
+from . import activation, container, conv, dropout, linear, loss, normalization, sparse
 from .activation import *  # noqa: F403
 from .container import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -14,6 +15,7 @@ __all__ = [
     "Module",
     *activation.__all__,
     *container.__all__,
+    *conv.__all__,
     *dropout.__all__,
     *linear.__all__,
     *loss.__all__,
