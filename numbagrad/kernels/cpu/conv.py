@@ -44,90 +44,86 @@ def needs_no_columns(weight, x, out, form):
 
 
 @device
-def inside(offset, stride, size, count):
-    """The first and the end of those ``i < count`` with ``0 <= offset + i stride < size``."""
-    first = 0 if offset >= 0 else (stride - 1 - offset) // stride
-    end = 0 if offset >= size else (size - 1 - offset) // stride + 1
-    end = min(count, end)
-    return min(first, end), end
+def sizes(x, weight, out):
+    """The sizes of space: of the input, of the kernel, of the output."""
+    return (
+        *(x.shape[2], x.shape[3], x.shape[4]),
+        *(weight.shape[2], weight.shape[3], weight.shape[4]),
+        *(out.shape[2], out.shape[3], out.shape[4]),
+    )
 
 
 @device
-def unfold(cols, x, first, weight, out, form):
-    """Write the patches under the lines of output from ``first`` on as columns.
+def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space, form):
+    """Write patches of the image at ``x`` as columns, or add columns to where they came from.
 
-    cols (c taps, lines of ow) C; x (c, d, h, w) C; weight and out for their sizes.
+    cols, x: addresses of (channels taps, lines ow) and (channels, d, h, w), both C; the columns are
+    those of the lines of output from ``first`` on. adds: to x, which is written instead.
     """
-    channels, depth, height, width = x.shape
-    kd, kh, kw = weight.shape[2:]
-    oh, ow = out.shape[3:]
+    depth, height, width, kd, kh, kw, _, oh, ow = space
     sd, sh, sw, pd, ph, pw, dd, dh, dw = form
-    lines = cols.shape[1] // ow
-    row = 0
-    for c in range(channels):
-        for tap in range(kd * kh * kw):
-            tz, ty, tx = tap // (kh * kw), tap // kw % kh, tap % kw
-            shift = tx * dw - pw
-            left, right = inside(shift, sw, width, ow)
-            z, y = first // oh, first % oh
-            for line in range(lines):
-                to = pointer(address(cols) + (row * lines + line) * ow * cols.itemsize, cols.dtype)
-                iz, iy = z * sd - pd + tz * dd, y * sh - ph + ty * dh
-                if 0 <= iz < depth and 0 <= iy < height:
-                    at = ((c * depth + iz) * height + iy) * width + shift
-                    line_in = pointer(address(x) + at * x.itemsize, x.dtype)
-                    for j in range(left):
-                        to[j] = 0
-                    if sw == 1:
-                        for j in range(left, right):
-                            to[j] = line_in[j]
-                    else:
-                        for j in range(left, right):
-                            to[j] = line_in[j * sw]
-                    for j in range(right, ow):
-                        to[j] = 0
-                else:
+    for row in range(channels * kd * kh * kw):
+        tx, ty, tz = row % kw, row // kw % kh, row // (kw * kh) % kd
+        image = row // (kd * kh * kw) * depth
+        shift = tx * dw - pw
+        # Those j < ow with 0 <= shift + j sw < width.
+        left = 0 if shift >= 0 else min(ow, (sw - 1 - shift) // sw)
+        right = left if shift >= width else max(left, min(ow, (width - 1 - shift) // sw + 1))
+        z, y = first // oh, first % oh
+        for line in range(lines):
+            column = pointer(cols + (row * lines + line) * ow * itemsize, dtype)
+            iz, iy = z * sd - pd + tz * dd, y * sh - ph + ty * dh
+            within = 0 <= iz < depth and 0 <= iy < height
+            at = pointer(x + (((image + iz) * height + iy) * width + shift) * itemsize, dtype)
+            if adds:
+                if within:
+                    for j in range(left, right):
+                        at[j * sw] += column[j]
+            else:
+                if not within or right - left < ow:
                     for j in range(ow):
-                        to[j] = 0
-                y += 1
-                if y == oh:
-                    z, y = z + 1, 0
-            row += 1
+                        column[j] = 0
+                if within and sw == 1:
+                    for j in range(left, right):
+                        column[j] = at[j]
+                elif within:
+                    for j in range(left, right):
+                        column[j] = at[j * sw]
+            y += 1
+            if y == oh:
+                z, y = z + 1, 0
 
 
 @device
-def fold(x, cols, first, weight, out, form):
-    """Add the columns to the places they were unfolded from; arguments as for ``unfold``."""
-    channels, depth, height, width = x.shape
-    kd, kh, kw = weight.shape[2:]
-    oh, ow = out.shape[3:]
-    sd, sh, sw, pd, ph, pw, dd, dh, dw = form
-    lines = cols.shape[1] // ow
-    row = 0
-    for c in range(channels):
-        for tap in range(kd * kh * kw):
-            tz, ty, tx = tap // (kh * kw), tap // kw % kh, tap % kw
-            shift = tx * dw - pw
-            left, right = inside(shift, sw, width, ow)
-            z, y = first // oh, first % oh
-            for line in range(lines):
-                iz, iy = z * sd - pd + tz * dd, y * sh - ph + ty * dh
-                if 0 <= iz < depth and 0 <= iy < height:
-                    at = ((c * depth + iz) * height + iy) * width + shift
-                    to = pointer(address(x) + at * x.itemsize, x.dtype)
-                    column = pointer(
-                        address(cols) + (row * lines + line) * ow * cols.itemsize, cols.dtype
-                    )
-                    if sw == 1:
-                        for j in range(left, right):
-                            to[j] += column[j]
-                    else:
-                        for j in range(left, right):
-                            to[j * sw] += column[j]
-                y += 1
-                if y == oh:
-                    z, y = z + 1, 0
-            row += 1
+def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form):
+    """A block of lines of one group of one image."""
+    image, part = task // (groups * blocks), task % (groups * blocks)
+    group, first = part // blocks, part % blocks * step
+    space = sizes(x, weight, out)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    channels, inputs, itemsize = out.shape[1], weight.shape[1], out.itemsize
+    height, rows = channels // groups, inputs * space[3] * space[4] * space[5]
+    count = min(step, lines - first)
+    width = count * ow
+    right = address(x) + (image * x.shape[1] + group * inputs) * plane * itemsize
+    cols = np.empty(0 if plain else rows * width, x.dtype)
+    if plain:
+        right, ldright = right + first * ow * itemsize, plane
+    else:
+        where = address(cols), right, inputs, first, count
+        fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+        right, ldright = address(cols), width
+    to = address(out) + ((image * channels + group * height) * lines + first) * ow * itemsize
+    start, ldstart = 0, 0
+    if biased:
+        start, ldstart = to, lines * ow
+        for i in range(height):
+            begin = pointer(to + i * lines * ow * itemsize, out.dtype)
+            for j in range(width):
+                begin[j] = bias[group * height + i]
+    left = address(weight) + group * height * rows * itemsize
+    product = left, rows, right, ldright, start, ldstart, to, lines * ow
+    gemm(out, 0, 0, height, width, rows, *product)
 
 
 @gemm_kernel(grain=GRAIN)
@@ -137,43 +133,57 @@ def conv(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, d
     out (n, co, od, oh, ow), x (n, ci, d, h, w), weight (co, ci / groups, kd, kh, kw), bias (co): C;
     without ``biased`` it may be any array of rank 1. s: strides, p: zeros in front, d: dilations.
     """
-    images, channels, od, oh, ow = out.shape
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
-    height, inputs = channels // groups, weight.shape[1]
-    rows = inputs * weight.shape[2] * weight.shape[3] * weight.shape[4]
-    plane, lines = x.shape[2] * x.shape[3] * x.shape[4], od * oh
-    step = lines_at_once(rows, lines, ow)
+    rows, lines = weight.size // weight.shape[0], out.shape[2] * out.shape[3]
+    step = lines_at_once(rows, lines, out.shape[4])
     blocks = (lines + step - 1) // step
     plain = needs_no_columns(weight, x, out, form)
     previous = blas_alone(out.size * rows)
-    for task in prange(images * groups * blocks):
-        image, part = task // (groups * blocks), task % (groups * blocks)
-        group, first = part // blocks, part % blocks * step
-        width = min(step, lines - first) * ow
-        cols = np.empty((0 if plain else rows, width), x.dtype)
-        if plain:
-            at = (image * x.shape[1] + group * inputs) * plane + first * ow
-            right, ldright = address(x) + at * x.itemsize, plane
-        else:
-            unfold(
-                cols, x[image, group * inputs : (group + 1) * inputs], first, weight, out, form
-            )
-            right, ldright = address(cols), width
-        at = (image * channels + group * height) * lines * ow + first * ow
-        to = address(out) + at * out.itemsize
-        start, ldstart = 0, 0
-        if biased:
-            start, ldstart = to, lines * ow
-            for i in range(height):
-                begin = pointer(to + i * lines * ow * out.itemsize, out.dtype)
-                for j in range(width):
-                    begin[j] = bias[group * height + i]
-        gemm(
-            *(out, 0, 0, height, width, rows),
-            *(address(weight) + group * height * rows * weight.itemsize, rows, right, ldright),
-            *(start, ldstart, to, lines * ow),
-        )
+    for task in prange(out.shape[0] * groups * blocks):
+        conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form)
     blas_restore(previous)
+
+
+@device
+def channels_at_once(weight, g):
+    """Channels of the input whose columns are made together, for the gradients."""
+    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
+    room = ROOM // max(1, taps * g.shape[2] * g.shape[3] * g.shape[4])
+    return max(1, min(weight.shape[1], room))
+
+
+@device
+def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form):
+    """Some channels of one group of one image."""
+    image, part = task // (groups * parts), task % (groups * parts)
+    space = sizes(gx, weight, g)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    taps, inputs, itemsize = space[3] * space[4] * space[5], weight.shape[1], gx.itemsize
+    depth, together = g.shape[1] // groups, channels_at_once(weight, g)
+    group, begin = part // parts, part % parts * together
+    channels = min(inputs - begin, together)
+    rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
+    channel = group * inputs + begin
+    target = address(gx) + (image * gx.shape[1] + channel) * plane * itemsize
+    flat = pointer(target, gx.dtype)
+    for i in range(channels):
+        value = bias[channel + i] if biased else gx.dtype.type(0)
+        for j in range(plane):
+            flat[i * plane + j] = value
+    left = address(weight) + (group * depth * inputs + begin) * taps * itemsize
+    right = address(g) + (image * g.shape[1] + group * depth) * lines * ow * itemsize
+    cols = np.empty(0 if plain else rows * step * ow, gx.dtype)
+    for first in range(0, lines, step):
+        count = min(step, lines - first)
+        shape = rows, count * ow, depth
+        factors = left, inputs * taps, right + first * ow * itemsize, lines * ow
+        if plain:
+            to = target + first * ow * itemsize
+            gemm(gx, 1, 0, *shape, *factors, to, plane, to, plane)
+        else:
+            gemm(gx, 1, 0, *shape, *factors, 0, 0, address(cols), count * ow)
+            where = address(cols), target, channels, first, count
+            fold_or_unfold(gx.dtype, itemsize, True, *where, space, form)
 
 
 @gemm_kernel(grain=GRAIN)
@@ -182,94 +192,73 @@ def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw,
 
     gx (n, ci, d, h, w), g (n, co, od, oh, ow), weight (co, ci / groups, ...), bias (ci): C.
     """
-    images, channels = gx.shape[:2]
-    od, oh, ow = g.shape[2:]
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
-    depth, inputs = g.shape[1] // groups, weight.shape[1]
-    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
-    plane, lines = gx.shape[2] * gx.shape[3] * gx.shape[4], od * oh
-    together = max(1, min(inputs, ROOM // max(1, taps * lines * ow)))
-    parts = (inputs + together - 1) // together
-    step = lines_at_once(together * taps, lines, ow)
+    together = channels_at_once(weight, g)
+    parts = (weight.shape[1] + together - 1) // together
     plain = needs_no_columns(weight, gx, g, form)
-    previous = blas_alone(g.size * inputs * taps)
-    for task in prange(images * groups * parts):
-        image, part = task // (groups * parts), task % (groups * parts)
-        group, begin = part // parts, part % parts * together
-        end = min(inputs, begin + together)
-        rows = (end - begin) * taps
-        target = gx[image, group * inputs + begin : group * inputs + end]
-        flat = pointer(address(target), gx.dtype)
-        for i in range(end - begin):
-            value = bias[group * inputs + begin + i] if biased else gx.dtype.type(0)
-            for j in range(plane):
-                flat[i * plane + j] = value
-        left = address(weight) + (group * depth * inputs + begin) * taps * weight.itemsize
-        cols = np.empty(0 if plain else rows * step * ow, gx.dtype)
-        for first in range(0, lines, step):
-            width = min(step, lines - first) * ow
-            at = (image * g.shape[1] + group * depth) * lines * ow + first * ow
-            right = address(g) + at * g.itemsize
-            if plain:
-                to = address(target) + first * ow * gx.itemsize
-                gemm(
-                    *(gx, 1, 0, rows, width, depth, left, inputs * taps, right, lines * ow),
-                    *(to, plane, to, plane),
-                )
-            else:
-                block = cols[: rows * width].reshape((rows, width))
-                gemm(
-                    *(gx, 1, 0, rows, width, depth, left, inputs * taps, right, lines * ow),
-                    *(0, 0, address(block), width),
-                )
-                fold(target, block, first, weight, g, form)
+    previous = blas_alone(g.size * (weight.size // weight.shape[0]))
+    for task in prange(gx.shape[0] * groups * parts):
+        input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form)
     blas_restore(previous)
+
+
+@device
+def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form):
+    """Some channels of one group, summed over a chunk of the images, added at ``to``."""
+    chunk, part = task // (groups * parts), task % (groups * parts)
+    space = sizes(x, weight, g)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    taps, inputs, itemsize = space[3] * space[4] * space[5], weight.shape[1], g.itemsize
+    height, together = g.shape[1] // groups, channels_at_once(weight, g)
+    group, begin = part // parts, part % parts * together
+    channels = min(inputs - begin, together)
+    rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
+    to += (group * height * inputs + begin) * taps * itemsize
+    cols = np.empty(0 if plain else rows * step * ow, x.dtype)
+    images = x.shape[0]
+    for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
+        left = address(g) + (image * g.shape[1] + group * height) * lines * ow * itemsize
+        source = address(x) + (image * x.shape[1] + group * inputs + begin) * plane * itemsize
+        for first in range(0, lines, step):
+            count = min(step, lines - first)
+            right, ldright = source + first * ow * itemsize, plane
+            if not plain:
+                where = address(cols), source, channels, first, count
+                fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+                right, ldright = address(cols), count * ow
+            factors = left + first * ow * itemsize, lines * ow, right, ldright
+            whole = inputs * taps
+            gemm(g, 0, 1, height, rows, count * ow, *factors, to, whole, to, whole)
 
 
 @gemm_kernel(grain=GRAIN)
 def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to weight; shapes as there, all C."""
-    images, channels, od, oh, ow = g.shape
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
-    height, inputs = channels // groups, gweight.shape[1]
-    taps = gweight.shape[2] * gweight.shape[3] * gweight.shape[4]
-    plane, lines = x.shape[2] * x.shape[3] * x.shape[4], od * oh
-    together = max(1, min(inputs, ROOM // max(1, taps * lines * ow)))
-    parts = (inputs + together - 1) // together
-    step = lines_at_once(together * taps, lines, ow)
+    together = channels_at_once(gweight, g)
+    parts = (gweight.shape[1] + together - 1) // together
     plain = needs_no_columns(gweight, x, g, form)
-    chunks = max(1, min(images, TASKS // (groups * parts)))
-    rest = np.zeros((chunks - 1, gweight.size), gweight.dtype)
-    previous = blas_alone(g.size * inputs * taps)
-    gweight[:] = 0
+    chunks = max(1, min(x.shape[0], TASKS // (groups * parts)))
+    size = gweight.size
+    rest = np.empty((chunks - 1) * size, gweight.dtype)
+    clear(pointer(address(rest), gweight.dtype), rest.size)
+    clear(pointer(address(gweight), gweight.dtype), size)
+    previous = blas_alone(g.size * (size // gweight.shape[0]))
     for task in prange(chunks * groups * parts):
-        chunk, part = task // (groups * parts), task % (groups * parts)
-        group, begin = part // parts, part % parts * together
-        end = min(inputs, begin + together)
-        rows = (end - begin) * taps
-        to = address(gweight) if chunk == 0 else address(rest) + (
-            (chunk - 1) * gweight.size * gweight.itemsize
-        )
-        to += (group * height * inputs + begin) * taps * gweight.itemsize
-        cols = np.empty(0 if plain else rows * step * ow, x.dtype)
-        for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
-            for first in range(0, lines, step):
-                width = min(step, lines - first) * ow
-                source = x[image, group * inputs + begin : group * inputs + end]
-                at = (image * channels + group * height) * lines * ow + first * ow
-                left = address(g) + at * g.itemsize
-                if plain:
-                    right, ldright = address(source) + first * ow * x.itemsize, plane
-                else:
-                    block = cols[: rows * width].reshape((rows, width))
-                    unfold(block, source, first, gweight, g, form)
-                    right, ldright = address(block), width
-                gemm(
-                    *(gweight, 0, 1, height, rows, width, left, lines * ow, right, ldright),
-                    *(to, inputs * taps, to, inputs * taps),
-                )
-    flat = gweight.reshape(gweight.size)
+        chunk = task // (groups * parts)
+        to = address(gweight)
+        if chunk:
+            to = address(rest) + (chunk - 1) * size * gweight.itemsize
+        weight_grad_block(task, chunks, parts, plain, to, g, x, gweight, groups, form)
+    flat = pointer(address(gweight), gweight.dtype)
     for chunk in range(chunks - 1):
-        for i in range(gweight.size):
-            flat[i] += rest[chunk, i]
+        for i in range(size):
+            flat[i] += rest[chunk * size + i]
     blas_restore(previous)
+
+
+@device
+def clear(x, size):
+    """Zeros at a pointer."""
+    for i in range(size):
+        x[i] = 0
