@@ -213,9 +213,7 @@ def _batched(name: str, rank: int, x: Any) -> tuple[Tensor, bool]:
     )
 
 
-def _check_channels(
-    name: str, x: Tensor, weight: Tensor, channels: int, groups: int
-) -> None:
+def _check_channels(name: str, x: Tensor, weight: Tensor, channels: int, groups: int) -> None:
     shape = x._array.shape
     if shape[1] != channels:
         raise ShapeError(

@@ -280,9 +280,7 @@ def _adaptive(
     wanted = (output_size,) * rank if output_size is None else output_size
     if isinstance(wanted, (tuple, list)):
         if len(wanted) != rank:
-            raise ShapeError(
-                f"{name}: output_size must be one int or {rank}, got {output_size!r}."
-            )
+            raise ShapeError(f"{name}: output_size must be one int or {rank}, got {output_size!r}.")
         wanted = [n if w is None else w for w, n in zip(wanted, large, strict=True)]
     counts = per_dimension(name, "output_size", wanted, rank, 1, "non-positive")
     axes = [_adaptive_axis(n, c, largest) for n, c in zip(large, counts, strict=True)]

@@ -31,8 +31,10 @@ def max_plane(out, at, x, depth, height, width):
                         ix = left
                         while ix < right:
                             value = x[iz, iy, ix]
-                            if value > best or value != value:
-                                best, place = value, (iz * rows + iy) * columns + ix
+                            # No branch: half of them would be predicted wrongly.
+                            larger = (value > best) | (value != value)
+                            best = value if larger else best
+                            place = (iz * rows + iy) * columns + ix if larger else place
                             ix += step
                         iy += height[y, 2]
                     iz += depth[z, 2]

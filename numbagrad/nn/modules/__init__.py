@@ -1,6 +1,17 @@
 """The layers, which hold parameters and buffers; their stateless twins: ``nn.functional``."""
 
-from . import activation, batch_norm, container, conv, dropout, linear, loss, normalization, pooling, sparse
+from . import (
+    activation,
+    batch_norm,
+    container,
+    conv,
+    dropout,
+    linear,
+    loss,
+    normalization,
+    pooling,
+    sparse,
+)
 from .activation import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
 from .container import *  # noqa: F403
