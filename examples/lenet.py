@@ -17,7 +17,7 @@ from numbagrad import nn
 from numbagrad.data import DataLoader, TensorDataset
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 
 class LeNet(nn.Module):

@@ -7,8 +7,6 @@ g, x and w: ``Convolution`` is what stands beside g, ``TransposedConvolution`` b
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -420,8 +418,8 @@ def conv_transpose2d(
 ) -> Tensor:
     """Transposed convolution: the gradient of ``conv2d`` with respect to its input.
 
-    input (n, ci, h, w) or (ci, h, w), weight (ci, co / groups, kh, kw), bias (co); the height of the
-    result is ``(h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
+    input (n, ci, h, w) or (ci, h, w), weight (ci, co / groups, kh, kw), bias (co); the height of
+    the result is ``(h - 1) stride - 2 padding + dilation (kh - 1) + output_padding + 1``.
     output_padding: lines more behind, fewer than stride or dilation, to tell apart the sizes that
     ``conv2d`` maps to one. Errors and gradients as there.
 

@@ -43,7 +43,7 @@ class Windows:
 
     small: Sizes
     large: Sizes
-    tables: tuple[Any, Any, Any]
+    tables: tuple[Any, ...]
 
     def cubic(self, x: Tensor, sizes: Sizes) -> Any:
         """The array of ``x``, whose last dims are ``sizes``, as (planes, d, h, w)."""

@@ -59,7 +59,9 @@ class _Conv(Module):
         self.out_channels = out_channels
         self.kernel_size = self._sizes("kernel_size", kernel_size, 1)
         self.stride = self._sizes("stride", stride, 1)
-        self.padding = padding if isinstance(padding, str) else self._sizes("padding", padding, 0)
+        self.padding: Any = (
+            padding if isinstance(padding, str) else self._sizes("padding", padding, 0)
+        )
         self.dilation = self._sizes("dilation", dilation, 1)
         self.output_padding = (0,) * self.rank
         self.groups = groups
@@ -191,9 +193,10 @@ class _Transposed(_Conv):
         ]
         more = [n - m for n, m in zip(size, least, strict=True)]
         if any(not 0 <= m < s for m, s in zip(more, self.stride, strict=True)):
+            most = [m + s - 1 for m, s in zip(least, self.stride, strict=True)]
             raise ValueError(
                 f"{type(self).__name__}: requested an output size of {list(size)}, but valid sizes "
-                f"range from {least} to {[m + s - 1 for m, s in zip(least, self.stride)]}."
+                f"range from {least} to {most}."
             )
         return tuple(more)
 
