@@ -26,6 +26,27 @@ def test_the_digits_script_reaches_its_accuracy(tmp_path, monkeypatch):
     assert runpy.run_path(str(ROOT / "examples" / "digits.py"))["main"]() >= 0.97
 
 
+@pytest.mark.parametrize("options", [[], ["--compile"]])
+def test_the_lenet_script_learns(options, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "lenet.py"))
+    assert script["main"](["--epochs", "3", *options]) > 0.9
+    assert (tmp_path / "lenet.png").exists()
+
+
+@pytest.mark.slow
+def test_the_lenet_script_reaches_its_accuracy(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "lenet.py"))
+    assert script["main"](["--compile"]) >= 0.97
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

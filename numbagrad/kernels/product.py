@@ -22,7 +22,14 @@ from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .intrinsics import call_named, pointer
 from .machine import Kernel, threads
 
-__all__ = ["ProductKernel", "gemm", "load_products", "product_kernel"]
+__all__ = [
+    "GemmKernel",
+    "ProductKernel",
+    "gemm",
+    "gemm_kernel",
+    "load_products",
+    "product_kernel",
+]
 
 
 @functools.cache
@@ -71,6 +78,26 @@ def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart
         )  # fmt: skip
 
     return typed
+
+
+class GemmKernel(Kernel):
+    """A kernel of arrays of one float dtype that calls ``gemm`` among other things."""
+
+    def __init__(self, function: Any, outputs: int = 1, grain: int | None = None):
+        super().__init__(function, outputs, grain, multiplies=True)
+        self._loaded: set[int] = set()  # itemsizes, as below
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays."""
+        if args[0].itemsize not in self._loaded:
+            load_products(args[0].dtype)
+            self._loaded.add(args[0].itemsize)
+        super().__call__(*args)
+
+
+def gemm_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], GemmKernel]:
+    """Make a plain function a ``GemmKernel``: ``@gemm_kernel(grain=...)``."""
+    return lambda function: GemmKernel(function, outputs, grain)
 
 
 class ProductKernel(Kernel):

@@ -15,6 +15,15 @@ from ..ops.activation import (
     tanhshrink,
     threshold,
 )
+from ..ops.batch_norm import batch_norm, group_norm, instance_norm
+from ..ops.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from ..ops.elementwise import (
     elu,
     gelu,
@@ -41,16 +50,42 @@ from ..ops.loss import (
     smooth_l1_loss,
 )
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
+from ..ops.pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
+)
 from ..ops.random import dropout
 from ..ops.reduce import sum as sum_
 from ..ops.shape import chunk
 from ..tensor import Tensor
 
 __all__ = [
+    "adaptive_avg_pool1d",
+    "adaptive_avg_pool2d",
+    "adaptive_max_pool1d",
+    "adaptive_max_pool2d",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "batch_norm",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_similarity",
     "cross_entropy",
     "dropout",
@@ -58,11 +93,13 @@ __all__ = [
     "embedding",
     "gelu",
     "glu",
+    "group_norm",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
     "huber_loss",
+    "instance_norm",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -70,6 +107,9 @@ __all__ = [
     "linear",
     "log_softmax",
     "logsigmoid",
+    "max_pool1d",
+    "max_pool2d",
+    "max_pool3d",
     "mish",
     "mse_loss",
     "nll_loss",

@@ -1,22 +1,39 @@
 """The layers, which hold parameters and buffers; their stateless twins: ``nn.functional``."""
 
-from . import activation, container, dropout, linear, loss, normalization, sparse
+from . import (
+    activation,
+    batch_norm,
+    container,
+    conv,
+    dropout,
+    linear,
+    loss,
+    normalization,
+    pooling,
+    sparse,
+)
 from .activation import *  # noqa: F403
+from .batch_norm import *  # noqa: F403
 from .container import *  # noqa: F403
+from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
+from .pooling import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
 __all__ = [
     "Module",
     *activation.__all__,
+    *batch_norm.__all__,
     *container.__all__,
+    *conv.__all__,
     *dropout.__all__,
     *linear.__all__,
     *loss.__all__,
     *normalization.__all__,
+    *pooling.__all__,
     *sparse.__all__,
 ]

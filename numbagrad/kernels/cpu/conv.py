@@ -1,0 +1,264 @@
+"""Convolution and both of its gradients: products of matrices, over columns unfolded in blocks.
+
+All is three-dimensional: fewer dimensions are sizes of 1 in front. The columns of a block are the
+patches of the input that the kernel covers at some lines of the output, one patch a column, in
+scratch memory that stays in the second cache. ``conv_input_grad`` is transposed convolution too.
+How work is cut depends on the sizes alone, so the result does not depend on the threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from ..blas import blas_alone, blas_restore
+from ..intrinsics import address, pointer
+from ..machine import device
+from ..product import gemm, gemm_kernel
+
+__all__ = ["conv", "conv_input_grad", "conv_weight_grad"]
+
+GRAIN = 8192
+"""Elements of the largest array from which a second thread pays: 5 us of work with few taps."""
+
+ROOM = 1 << 17
+"""Elements of scratch that one block of columns takes."""
+
+TASKS = 8
+"""Tasks among which the gradient of the weight is shared at least, if there are images enough."""
+
+
+@device
+def lines_at_once(rows, lines, width):
+    """Lines of output in one block of columns of so many rows."""
+    return max(1, min(lines, ROOM // max(1, rows * width)))
+
+
+@device
+def needs_no_columns(weight, x, out, form):
+    """Whether the input is its own columns: one tap, no stride, no padding."""
+    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
+    strides, paddings = form[0] * form[1] * form[2], form[3] + form[4] + form[5]
+    same = x.shape[2] == out.shape[2] and x.shape[3] == out.shape[3] and x.shape[4] == out.shape[4]
+    return taps == 1 and strides == 1 and paddings == 0 and same
+
+
+@device
+def sizes(x, weight, out):
+    """The sizes of space: of the input, of the kernel, of the output."""
+    return (
+        *(x.shape[2], x.shape[3], x.shape[4]),
+        *(weight.shape[2], weight.shape[3], weight.shape[4]),
+        *(out.shape[2], out.shape[3], out.shape[4]),
+    )
+
+
+@device
+def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space, form):
+    """Write patches of the image at ``x`` as columns, or add columns to where they came from.
+
+    cols, x: addresses of (channels taps, lines ow) and (channels, d, h, w), both C; the columns are
+    those of the lines of output from ``first`` on. adds: to x, which is written instead.
+    """
+    depth, height, width, kd, kh, kw, _, oh, ow = space
+    sd, sh, sw, pd, ph, pw, dd, dh, dw = form
+    for row in range(channels * kd * kh * kw):
+        tx, ty, tz = row % kw, row // kw % kh, row // (kw * kh) % kd
+        image = row // (kd * kh * kw) * depth
+        shift = tx * dw - pw
+        # Those j < ow with 0 <= shift + j sw < width.
+        left = 0 if shift >= 0 else min(ow, (sw - 1 - shift) // sw)
+        right = left if shift >= width else max(left, min(ow, (width - 1 - shift) // sw + 1))
+        z, y = first // oh, first % oh
+        for line in range(lines):
+            column = pointer(cols + (row * lines + line) * ow * itemsize, dtype)
+            iz, iy = z * sd - pd + tz * dd, y * sh - ph + ty * dh
+            within = 0 <= iz < depth and 0 <= iy < height
+            at = pointer(x + (((image + iz) * height + iy) * width + shift) * itemsize, dtype)
+            if adds:
+                if within:
+                    for j in range(left, right):
+                        at[j * sw] += column[j]
+            else:
+                if not within or right - left < ow:
+                    for j in range(ow):
+                        column[j] = 0
+                if within and sw == 1:
+                    for j in range(left, right):
+                        column[j] = at[j]
+                elif within:
+                    for j in range(left, right):
+                        column[j] = at[j * sw]
+            y += 1
+            if y == oh:
+                z, y = z + 1, 0
+
+
+@device
+def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form):
+    """A block of lines of one group of one image."""
+    image, part = task // (groups * blocks), task % (groups * blocks)
+    group, first = part // blocks, part % blocks * step
+    space = sizes(x, weight, out)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    channels, inputs, itemsize = out.shape[1], weight.shape[1], out.itemsize
+    height, rows = channels // groups, inputs * space[3] * space[4] * space[5]
+    count = min(step, lines - first)
+    width = count * ow
+    right = address(x) + (image * x.shape[1] + group * inputs) * plane * itemsize
+    cols = np.empty(0 if plain else rows * width, x.dtype)
+    if plain:
+        right, ldright = right + first * ow * itemsize, plane
+    else:
+        where = address(cols), right, inputs, first, count
+        fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+        right, ldright = address(cols), width
+    to = address(out) + ((image * channels + group * height) * lines + first) * ow * itemsize
+    start, ldstart = 0, 0
+    if biased:
+        start, ldstart = to, lines * ow
+        for i in range(height):
+            begin = pointer(to + i * lines * ow * itemsize, out.dtype)
+            for j in range(width):
+                begin[j] = bias[group * height + i]
+    left = address(weight) + group * height * rows * itemsize
+    product = left, rows, right, ldright, start, ldstart, to, lines * ow
+    gemm(out, 0, 0, height, width, rows, *product)
+
+
+@gemm_kernel(grain=GRAIN)
+def conv(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """``out[n, o] = sum over c of x[n, c] * weight[o, c]``, correlated, plus ``bias[o]``.
+
+    out (n, co, od, oh, ow), x (n, ci, d, h, w), weight (co, ci / groups, kd, kh, kw), bias (co): C;
+    without ``biased`` it may be any array of rank 1. s: strides, p: zeros in front, d: dilations.
+    """
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    rows, lines = weight.size // weight.shape[0], out.shape[2] * out.shape[3]
+    step = lines_at_once(rows, lines, out.shape[4])
+    blocks = (lines + step - 1) // step
+    plain = needs_no_columns(weight, x, out, form)
+    previous = blas_alone(out.size * rows)
+    for task in prange(out.shape[0] * groups * blocks):
+        conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form)
+    blas_restore(previous)
+
+
+@device
+def channels_at_once(weight, g):
+    """Channels of the input whose columns are made together, for the gradients."""
+    taps = weight.shape[2] * weight.shape[3] * weight.shape[4]
+    room = ROOM // max(1, taps * g.shape[2] * g.shape[3] * g.shape[4])
+    return max(1, min(weight.shape[1], room))
+
+
+@device
+def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form):
+    """Some channels of one group of one image."""
+    image, part = task // (groups * parts), task % (groups * parts)
+    space = sizes(gx, weight, g)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    taps, inputs, itemsize = space[3] * space[4] * space[5], weight.shape[1], gx.itemsize
+    depth, together = g.shape[1] // groups, channels_at_once(weight, g)
+    group, begin = part // parts, part % parts * together
+    channels = min(inputs - begin, together)
+    rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
+    channel = group * inputs + begin
+    target = address(gx) + (image * gx.shape[1] + channel) * plane * itemsize
+    flat = pointer(target, gx.dtype)
+    for i in range(channels):
+        value = bias[channel + i] if biased else gx.dtype.type(0)
+        for j in range(plane):
+            flat[i * plane + j] = value
+    left = address(weight) + (group * depth * inputs + begin) * taps * itemsize
+    right = address(g) + (image * g.shape[1] + group * depth) * lines * ow * itemsize
+    cols = np.empty(0 if plain else rows * step * ow, gx.dtype)
+    for first in range(0, lines, step):
+        count = min(step, lines - first)
+        shape = rows, count * ow, depth
+        factors = left, inputs * taps, right + first * ow * itemsize, lines * ow
+        if plain:
+            to = target + first * ow * itemsize
+            gemm(gx, 1, 0, *shape, *factors, to, plane, to, plane)
+        else:
+            gemm(gx, 1, 0, *shape, *factors, 0, 0, address(cols), count * ow)
+            where = address(cols), target, channels, first, count
+            fold_or_unfold(gx.dtype, itemsize, True, *where, space, form)
+
+
+@gemm_kernel(grain=GRAIN)
+def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``conv`` with respect to x, plus ``bias[c]``; also transposed convolution.
+
+    gx (n, ci, d, h, w), g (n, co, od, oh, ow), weight (co, ci / groups, ...), bias (ci): C.
+    """
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    together = channels_at_once(weight, g)
+    parts = (weight.shape[1] + together - 1) // together
+    plain = needs_no_columns(weight, gx, g, form)
+    previous = blas_alone(g.size * (weight.size // weight.shape[0]))
+    for task in prange(gx.shape[0] * groups * parts):
+        input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form)
+    blas_restore(previous)
+
+
+@device
+def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form):
+    """Some channels of one group, summed over a chunk of the images, added at ``to``."""
+    chunk, part = task // (groups * parts), task % (groups * parts)
+    space = sizes(x, weight, g)
+    plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
+    taps, inputs, itemsize = space[3] * space[4] * space[5], weight.shape[1], g.itemsize
+    height, together = g.shape[1] // groups, channels_at_once(weight, g)
+    group, begin = part // parts, part % parts * together
+    channels = min(inputs - begin, together)
+    rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
+    to += (group * height * inputs + begin) * taps * itemsize
+    cols = np.empty(0 if plain else rows * step * ow, x.dtype)
+    images = x.shape[0]
+    for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
+        left = address(g) + (image * g.shape[1] + group * height) * lines * ow * itemsize
+        source = address(x) + (image * x.shape[1] + group * inputs + begin) * plane * itemsize
+        for first in range(0, lines, step):
+            count = min(step, lines - first)
+            right, ldright = source + first * ow * itemsize, plane
+            if not plain:
+                where = address(cols), source, channels, first, count
+                fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+                right, ldright = address(cols), count * ow
+            factors = left + first * ow * itemsize, lines * ow, right, ldright
+            whole = inputs * taps
+            gemm(g, 0, 1, height, rows, count * ow, *factors, to, whole, to, whole)
+
+
+@gemm_kernel(grain=GRAIN)
+def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``conv`` with respect to weight; shapes as there, all C."""
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    together = channels_at_once(gweight, g)
+    parts = (gweight.shape[1] + together - 1) // together
+    plain = needs_no_columns(gweight, x, g, form)
+    chunks = max(1, min(x.shape[0], TASKS // (groups * parts)))
+    size = gweight.size
+    rest = np.empty((chunks - 1) * size, gweight.dtype)
+    clear(pointer(address(rest), gweight.dtype), rest.size)
+    clear(pointer(address(gweight), gweight.dtype), size)
+    previous = blas_alone(g.size * (size // gweight.shape[0]))
+    for task in prange(chunks * groups * parts):
+        chunk = task // (groups * parts)
+        to = address(gweight)
+        if chunk:
+            to = address(rest) + (chunk - 1) * size * gweight.itemsize
+        weight_grad_block(task, chunks, parts, plain, to, g, x, gweight, groups, form)
+    flat = pointer(address(gweight), gweight.dtype)
+    for chunk in range(chunks - 1):
+        for i in range(size):
+            flat[i] += rest[chunk * size + i]
+    blas_restore(previous)
+
+
+@device
+def clear(x, size):
+    """Zeros at a pointer."""
+    for i in range(size):
+        x[i] = 0

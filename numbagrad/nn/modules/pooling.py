@@ -1,0 +1,209 @@
+"""Pooling: ``MaxPool*d AvgPool*d``, and the adaptive ones, which are told the output's size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensor import Tensor
+from .. import functional
+from .module import Module
+
+__all__ = [
+    "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool1d",
+    "AdaptiveMaxPool2d",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
+]
+
+
+class _MaxPool(Module):
+    """The largest of each window."""
+
+    rank: int
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Any:
+        """``input`` pooled."""
+        function = getattr(functional, f"max_pool{self.rank}d")
+        moves = self.kernel_size, self.stride, self.padding, self.dilation
+        return function(input, *moves, self.ceil_mode, self.return_indices)
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest of each window along the last dimension; see ``functional.max_pool1d``."""
+
+    rank = 1
+
+
+class MaxPool2d(_MaxPool):
+    """The largest of each window of images; see ``functional.max_pool2d``.
+
+    >>> MaxPool2d(2)
+    MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)
+    """
+
+    rank = 2
+
+
+class MaxPool3d(_MaxPool):
+    """The largest of each window of volumes; see ``functional.max_pool3d``."""
+
+    rank = 3
+
+
+class AvgPool1d(Module):
+    """The mean of each window along the last dimension; see ``functional.avg_pool1d``."""
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ):
+        super().__init__()
+        self.kernel_size = _single(kernel_size)
+        self.stride = self.kernel_size if stride is None else _single(stride)
+        self.padding = _single(padding)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` pooled."""
+        moves = self.kernel_size, self.stride, self.padding
+        return functional.avg_pool1d(input, *moves, self.ceil_mode, self.count_include_pad)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+def _single(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+class _AvgPool(Module):
+    """The mean of each window."""
+
+    rank: int
+
+    def __init__(
+        self,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ):
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` pooled."""
+        function = getattr(functional, f"avg_pool{self.rank}d")
+        moves = self.kernel_size, self.stride, self.padding
+        modes = self.ceil_mode, self.count_include_pad, self.divisor_override
+        return function(input, *moves, *modes)
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window of images; see ``functional.avg_pool2d``."""
+
+    rank = 2
+
+
+class AvgPool3d(_AvgPool):
+    """The mean of each window of volumes; see ``functional.avg_pool3d``."""
+
+    rank = 3
+
+
+class _Adaptive(Module):
+    """Windows that cover the input: output_size of them, for each dimension or all."""
+
+    def __init__(self, output_size: Any):
+        super().__init__()
+        self.output_size = output_size
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """The means of output_size windows that cover the last dimension."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` pooled."""
+        return functional.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """The means of output_size windows that cover an image: an int or a pair, None: as many."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` pooled."""
+        return functional.adaptive_avg_pool2d(input, self.output_size)
+
+
+class _AdaptiveMax(_Adaptive):
+    """The largest of windows that cover the input."""
+
+    rank: int
+
+    def __init__(self, output_size: Any, return_indices: bool = False):
+        super().__init__(output_size)
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        """``input`` pooled."""
+        function = getattr(functional, f"adaptive_max_pool{self.rank}d")
+        return function(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool1d(_AdaptiveMax):
+    """The largest of output_size windows that cover the last dimension."""
+
+    rank = 1
+
+
+class AdaptiveMaxPool2d(_AdaptiveMax):
+    """The largest of output_size windows that cover an image."""
+
+    rank = 2

@@ -1,0 +1,259 @@
+"""Normalisation by channels: over a batch, over each image, over groups of channels.
+
+Start reading at ``BatchNorm`` and ``batch_norm``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import batch_norm as kernels
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS
+from .base import Op, as_operand, contiguous, new_empty
+from .elementwise import rsqrt
+from .norm import LayerNorm
+
+__all__: list[str] = []  # in nn.functional alone
+
+
+def _planes(x: Tensor) -> Any:
+    """The array of ``x`` as (n, c, p)."""
+    array = contiguous(x)._array
+    n, channels = array.shape[:2]
+    return array.reshape((n, channels, math.prod(array.shape[2:])))
+
+
+def along_channels(v: Tensor, x: Tensor) -> Tensor:
+    """``v`` (c) in a shape that broadcasts against ``x`` (n, c, ...)."""
+    return v.reshape((v._array.shape[0], *(1,) * (x._array.ndim - 2)))
+
+
+class BatchNorm(Op):
+    """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
+
+    running: the two statistics to be moved, or None.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor | None,
+        bias: Tensor | None,
+        running: tuple[Tensor, Tensor] | None,
+        momentum: float,
+        eps: float,
+    ) -> Tensor:
+        planes = _planes(x)
+        numpy, channels = x._dtype.numpy, planes.shape[1]
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        mean = machine.empty((channels,), numpy, x._device)
+        rstd = machine.empty((channels,), numpy, x._device)
+        spare = machine.empty((channels,), numpy, x._device)
+        moved = (spare, spare) if running is None else tuple([r._array for r in running])
+        w = mean if weight is None else contiguous(weight)._array
+        b = mean if bias is None else contiguous(bias)._array
+        affine = (weight is not None) + 2 * (bias is not None)
+        machine.launch(
+            kernels.batch_norm,
+            *(_planes(out), mean, rstd, *moved, planes, w, b, momentum, eps, affine),
+            int(running is not None),
+        )
+        for statistic in running or ():
+            statistic._bump_version()
+        ctx.statistics, ctx.eps = (mean, rstd), eps
+        ctx.save(x, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.saved_tensors
+        if grad_mode.enabled:
+            return _batch_norm_grad(g, x, weight, ctx.eps)
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        channels = (x._array.shape[1],)
+        gweight = new_empty(channels, x._dtype, x._device)
+        gbias = new_empty(channels, x._dtype, x._device)
+        w = ctx.statistics[0] if weight is None else contiguous(weight)._array
+        machine.launch(
+            kernels.batch_norm_grad,
+            *(_planes(gx), gweight._array, gbias._array, _planes(g), _planes(x)),
+            *(*ctx.statistics, w, int(weight is not None)),
+        )
+        return gx, gweight, gbias
+
+
+def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple:
+    """The gradient of batch_norm as differentiable functions of g, x and weight."""
+    dims = (0, *range(2, x._array.ndim))
+    away = x - x.mean(dims, keepdim=True)
+    scale = rsqrt((away * away).mean(dims, keepdim=True) + eps)
+    unit = away * scale
+    inner = g if weight is None else g * along_channels(weight, x)
+    along = (inner * unit).mean(dims, keepdim=True)
+    gx = scale * (inner - inner.mean(dims, keepdim=True) - unit * along)
+    return gx, (g * unit).sum(dims), g.sum(dims)
+
+
+# -- what the arguments must be --------------------------------------------------------------------
+
+
+def _check(name: str, x: Any, channels: int, **given: Tensor | None) -> None:
+    """Refuse what is not (n, c, ...) floating with one number for each channel in ``given``."""
+    as_operand(name, x)
+    for role, tensor in given.items():
+        if tensor is None:
+            continue
+        if as_operand(name, tensor)._array.shape != (channels,):
+            raise ShapeError(
+                f"{name}: {role} should contain {channels} elements not {tensor.numel()}, one for "
+                f"each channel of input {list(x._array.shape)}, but has shape "
+                f"{list(tensor._array.shape)}."
+            )
+        if tensor._dtype is not x._dtype:
+            raise DTypeError(
+                f"{name}: expected {role} to have the dtype of input, {x._dtype}, but got "
+                f"{tensor._dtype}. Convert one with .to(dtype)."
+            )
+    if not x._dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: not implemented for '{DTYPE_WORDS[x._dtype.name]}', it needs a floating "
+            f"dtype. Convert with .float()."
+        )
+
+
+def _channels(name: str, x: Any, least: int = 2) -> int:
+    shape = as_operand(name, x)._array.shape
+    if len(shape) < least:
+        raise ShapeError(
+            f"{name}: Expected at least {least} dimensions, samples and channels first, but got "
+            f"input of size {list(shape)}."
+        )
+    return shape[1]
+
+
+def _several(name: str, x: Tensor, count: int) -> None:
+    """Refuse to take the variance of one number."""
+    if count == 1:
+        raise ShapeError(
+            f"{name}: Expected more than 1 value per channel when training, got input size "
+            f"{list(x._array.shape)}. Use a larger batch, or eval()."
+        )
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        x = x * along_channels(weight, x)
+    return x if bias is None else x + along_channels(bias, x)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``input`` (n, c, ...) with each channel normalised, then ``* weight + bias``.
+
+    training: by the mean and variance of the batch, towards which running_mean and running_var (c)
+    are moved in place by ``momentum``, the variance unbiased; otherwise by these two (Ioffe and
+    Szegedy, 2015). Raises ShapeError if the sizes do not fit, or a channel has one number only.
+
+    >>> batch_norm(tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
+    [[-1.0], [1.0]]
+    """
+    name = "batch_norm"
+    channels = _channels(name, input)
+    vectors = {"running_mean": running_mean, "running_var": running_var}
+    _check(name, input, channels, **vectors, weight=weight, bias=bias)
+    if training:
+        _several(name, input, input._array.size // max(channels, 1))
+        running = None
+        if running_mean is not None and running_var is not None:
+            running = running_mean, running_var
+        return BatchNorm.apply(input, weight, bias, running, float(momentum), float(eps))
+    if running_mean is None or running_var is None:
+        raise ShapeError(
+            f"{name}: Expected running_mean and running_var to be defined when training=False."
+        )
+    scale = rsqrt(running_var + eps)
+    if weight is not None:
+        scale = scale * weight
+    shift = -running_mean * scale
+    if bias is not None:
+        shift = shift + bias
+    return input * along_channels(scale, input) + along_channels(shift, input)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``input`` (n, c, ...) with each channel of each sample normalised, then ``* weight + bias``.
+
+    running_mean, running_var (c) are moved towards the means over the samples of their means and
+    unbiased variances, and used instead where use_input_stats is False (Ulyanov et al., 2016).
+
+    >>> instance_norm(tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
+    [[[-1.0, 1.0]]]
+    """
+    name = "instance_norm"
+    channels = _channels(name, input, 3)
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    vectors = {"running_mean": running_mean, "running_var": running_var}
+    _check(name, input, channels, **vectors, weight=weight, bias=bias)
+    count = math.prod(input._array.shape[2:])
+    _several(name, input, count)
+    if running_mean is not None and running_var is not None:
+        dims = tuple(range(2, input._array.ndim))
+        plain = input.detach()
+        means, variances = plain.mean(dims).mean(0), plain.var(dims).mean(0)
+        running_mean.mul_(1 - momentum).add_(means * momentum)
+        running_var.mul_(1 - momentum).add_(variances * momentum)
+    return _affine(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """``input`` (n, c, ...) normalised over each of num_groups groups of channels of each sample.
+
+    weight, bias (c) are applied afterwards (Wu and He, 2018). Raises ShapeError unless the groups
+    divide the channels.
+
+    >>> group_norm(tensor([[1.0, 3.0]]), 1, eps=0.0).tolist()
+    [[-1.0, 1.0]]
+    """
+    name = "group_norm"
+    channels = _channels(name, input)
+    if num_groups < 1 or channels % num_groups:
+        raise ShapeError(
+            f"{name}: Expected number of channels in input to be divisible by num_groups, but got "
+            f"input of shape {list(input._array.shape)} and num_groups={num_groups}."
+        )
+    _check(name, input, channels, weight=weight, bias=bias)
+    count = channels // num_groups * math.prod(input._array.shape[2:])
+    return _affine(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)

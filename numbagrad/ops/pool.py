@@ -1,0 +1,449 @@
+"""Pooling in one to three dimensions: the largest, or the mean, of each window.
+
+A kernel is told the windows as a small table for each axis, so fixed and adaptive windows are one.
+Start reading at ``Windows`` and ``MaxPool``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import pool as kernels
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS, Place
+from .base import Op, as_operand, contiguous, new_empty
+from .conv import per_dimension
+
+__all__: list[str] = []  # in nn.functional alone
+
+Sizes = tuple[int, ...]
+
+
+class Pooled(NamedTuple):
+    """What max pooling returns with ``return_indices``."""
+
+    values: Tensor
+    indices: Tensor
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of all outputs. small, large: the sizes of space of output and input.
+
+    tables: for each of three axes an array (o, 3) of starts, stops, and steps or divisors.
+    """
+
+    small: Sizes
+    large: Sizes
+    tables: tuple[Any, ...]
+
+    def cubic(self, x: Tensor, sizes: Sizes) -> Any:
+        """The array of ``x``, whose last dims are ``sizes``, as (planes, d, h, w)."""
+        array = contiguous(x)._array
+        ones = (1,) * (3 - len(sizes))
+        planes = math.prod(array.shape[: array.ndim - len(sizes)])
+        return array.reshape((planes, *ones, *sizes))
+
+    def shaped(self, x: Tensor, sizes: Sizes) -> Sizes:
+        """The shape of ``x`` with other sizes of space."""
+        return (*x._array.shape[: x._array.ndim - len(sizes)], *sizes)
+
+
+class MaxPool(Op):
+    """The largest of each window and its place in the plane."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, windows: Windows) -> tuple:
+        small, large = windows.small, windows.large
+        shape = windows.shaped(x, small)
+        out = new_empty(shape, x._dtype, x._device)
+        at = new_empty(shape, dtypes.int64, x._device)
+        machine.launch(
+            kernels.max_pool,
+            *(windows.cubic(out, small), windows.cubic(at, small), windows.cubic(x, large)),
+            *windows.tables,
+        )
+        ctx.shape, ctx.size = x._array.shape, math.prod(large)
+        ctx.save(at)
+        return out, at
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
+        (at,) = ctx.saved_tensors
+        form = math.prod(ctx.shape) // ctx.size, ctx.size, 1
+        return Place.apply(g, at, form, ctx.shape)
+
+
+class AvgPool(Op):
+    """The mean of each window."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, windows: Windows) -> Tensor:
+        ctx.windows = windows
+        out = new_empty(windows.shaped(x, windows.small), x._dtype, x._device)
+        arrays = windows.cubic(out, windows.small), windows.cubic(x, windows.large)
+        machine.launch(kernels.avg_pool, *arrays, *windows.tables)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return AvgPoolGrad.apply(g, ctx.windows)
+
+
+class AvgPoolGrad(Op):
+    """Each number shared by the elements of its window; AvgPool is its adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, windows: Windows) -> Tensor:
+        ctx.windows = windows
+        gx = new_empty(windows.shaped(g, windows.large), g._dtype, g._device)
+        arrays = windows.cubic(gx, windows.large), windows.cubic(g, windows.small)
+        machine.launch(kernels.avg_pool_grad, *arrays, *windows.tables)
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return AvgPool.apply(h, ctx.windows)
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1024)
+def _table(rows: tuple[tuple[int, int, int], ...]) -> np.ndarray:
+    return np.array(rows, np.int64).reshape((-1, 3))
+
+
+_ALONE = ((0, 1, 1),)
+"""The windows of an axis of size 1 that is not there."""
+
+
+def _windows(large: Sizes, axes: list[tuple]) -> Windows:
+    tables = [_table(_ALONE)] * (3 - len(axes)) + [_table(rows) for rows in axes]
+    return Windows(tuple([len(rows) for rows in axes]), large, tuple(tables))
+
+
+def _count(size: int, span: int, stride: int, padding: int, ceil_mode: bool) -> int:
+    """How many windows there are; with ceil_mode one more that starts inside, if it is cut off."""
+    room = size + 2 * padding - span
+    count = room // stride + 1
+    if ceil_mode and room % stride and count * stride < size + padding:
+        count += 1
+    return count
+
+
+@functools.lru_cache(maxsize=1024)
+def _max_axis(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> tuple:
+    span = dilation * (kernel - 1) + 1
+    rows = []
+    for i in range(_count(size, span, stride, padding, ceil_mode)):
+        start = i * stride - padding
+        stop = min(start + span, size)
+        start += (max(0, -start) + dilation - 1) // dilation * dilation
+        rows.append((start, stop, dilation))
+    return tuple(rows)
+
+
+@functools.lru_cache(maxsize=1024)
+def _avg_axis(
+    size: int, kernel: int, stride: int, padding: int, ceil_mode: bool, count_padding: bool
+) -> tuple:
+    rows = []
+    for i in range(_count(size, kernel, stride, padding, ceil_mode)):
+        start = i * stride - padding
+        end = min(start + kernel, size + padding)
+        first, stop = max(start, 0), min(end, size)
+        rows.append((first, stop, end - start if count_padding else stop - first))
+    return tuple(rows)
+
+
+@functools.lru_cache(maxsize=1024)
+def _adaptive_axis(size: int, count: int, largest: bool) -> tuple:
+    """Windows of nearly equal size that cover the axis; the third number: a step or a divisor."""
+    bounds = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+    return tuple([(a, b, 1 if largest else b - a) for a, b in bounds])
+
+
+# -- what the arguments must be --------------------------------------------------------------------
+
+
+def _input(name: str, rank: int, x: Any) -> Tensor:
+    """``x``, if it is floating and has ``rank`` dims of space, not empty, and one or two before."""
+    shape = as_operand(name, x)._array.shape
+    if len(shape) not in (rank + 1, rank + 2):
+        raise ShapeError(
+            f"{name}: Expected {rank + 1}D or {rank + 2}D (batch mode) tensor for input with "
+            f"non-zero dimensions, but got: {list(shape)}."
+        )
+    if 0 in shape[-rank - 1 :]:
+        raise ShapeError(
+            f"{name}: Expected tensor with optional 0 dim batch size and other dimensions being "
+            f"non-zero for input, but got: {list(shape)}."
+        )
+    if not x._dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: not implemented for '{DTYPE_WORDS[x._dtype.name]}', it needs a floating "
+            f"dtype. Convert with .float()."
+        )
+    return x
+
+
+def _moves(
+    name: str, rank: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> tuple[Sizes, Sizes, Sizes, Sizes]:
+    """Sizes, strides (the sizes by default), paddings (at most half a window) and dilations."""
+    sizes = per_dimension(name, "kernel_size", kernel_size, rank, 1, "non-positive")
+    unset = stride is None or stride == () or stride == []
+    strides = sizes if unset else per_dimension(name, "stride", stride, rank, 1, "non-positive")
+    paddings = per_dimension(name, "padding", padding, rank, 0, "negative")
+    dilations = per_dimension(name, "dilation", dilation, rank, 1, "non-positive")
+    spans = [d * (k - 1) + 1 for d, k in zip(dilations, sizes, strict=True)]
+    if any([2 * p > s for p, s in zip(paddings, spans, strict=True)]):
+        raise ShapeError(
+            f"{name}: pad should be at most half of effective kernel size, but got "
+            f"padding={list(paddings)} and kernel_size={list(sizes)}."
+        )
+    return sizes, strides, paddings, dilations
+
+
+def _not_empty(name: str, x: Tensor, axes: list[tuple]) -> None:
+    if not all(axes):
+        raise ShapeError(
+            f"{name}: Given input size: {list(x._array.shape)}. Calculated output size: "
+            f"{[len(rows) for rows in axes]}. Output size is too small; use a smaller window."
+        )
+
+
+def _max_pool(
+    rank: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    return_indices: bool,
+) -> Any:
+    name = f"max_pool{rank}d"
+    x = _input(name, rank, input)
+    moves = _moves(name, rank, kernel_size, stride, padding, dilation)
+    large = x._array.shape[-rank:]
+    axes = [_max_axis(*each, bool(ceil_mode)) for each in zip(large, *moves, strict=True)]
+    _not_empty(name, x, axes)
+    values, indices = MaxPool.apply(x, _windows(large, axes))
+    return Pooled(values, indices) if return_indices else values
+
+
+def _avg_pool(
+    rank: int,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None = None,
+) -> Tensor:
+    name = f"avg_pool{rank}d"
+    x = _input(name, rank, input)
+    sizes, strides, paddings, _ = _moves(name, rank, kernel_size, stride, padding)
+    large = x._array.shape[-rank:]
+    modes = bool(ceil_mode), bool(count_include_pad)
+    axes = [_avg_axis(*e, *modes) for e in zip(large, sizes, strides, paddings, strict=True)]
+    _not_empty(name, x, axes)
+    if divisor_override is not None:
+        if divisor_override == 0:
+            raise ShapeError(f"{name}: divisor must be not zero, got divisor_override=0.")
+        numbers = [1] * (rank - 1) + [divisor_override]
+        axes = [
+            tuple([(a, b, number) for a, b, _ in rows])
+            for rows, number in zip(axes, numbers, strict=True)
+        ]
+    return AvgPool.apply(x, _windows(large, axes))
+
+
+def _adaptive(
+    name: str, rank: int, input: Any, output_size: Any, largest: bool
+) -> tuple[Tensor, Windows]:
+    x = _input(name, rank, input)
+    large = x._array.shape[-rank:]
+    wanted = (output_size,) * rank if output_size is None else output_size
+    if isinstance(wanted, (tuple, list)):
+        if len(wanted) != rank:
+            raise ShapeError(f"{name}: output_size must be one int or {rank}, got {output_size!r}.")
+        wanted = [n if w is None else w for w, n in zip(wanted, large, strict=True)]
+    counts = per_dimension(name, "output_size", wanted, rank, 1, "non-positive")
+    axes = [_adaptive_axis(n, c, largest) for n, c in zip(large, counts, strict=True)]
+    return x, _windows(large, axes)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window along the last dimension; see ``max_pool2d``.
+
+    >>> max_pool1d(tensor([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
+    [[3.0, 2.0]]
+    """
+    moves = kernel_size, stride, padding, dilation
+    return _max_pool(1, input, *moves, ceil_mode, return_indices)
+
+
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window of images (n, c, h, w) or (c, h, w), floating.
+
+    kernel_size, stride (by default the kernel_size), padding (never the largest; at most half a
+    window), dilation: ints or pairs. ceil_mode: also a last window that is cut off.
+    return_indices: ``(values, indices)``, the places in the flattened plane. Gradient: to the
+    element at the index, the first of equals.
+    Raises ShapeError for sizes that do not fit.
+
+    >>> max_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 2, return_indices=True).indices.tolist()
+    [[[1]]]
+    """
+    moves = kernel_size, stride, padding, dilation
+    return _max_pool(2, input, *moves, ceil_mode, return_indices)
+
+
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """The largest of each window of volumes; see ``max_pool2d``.
+
+    >>> max_pool3d(ones(1, 2, 2, 2), 2).tolist()
+    [[[[1.0]]]]
+    """
+    moves = kernel_size, stride, padding, dilation
+    return _max_pool(3, input, *moves, ceil_mode, return_indices)
+
+
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window along the last dimension; see ``avg_pool2d``.
+
+    >>> avg_pool1d(tensor([[1.0, 3.0, 2.0, 0.0]]), 2).tolist()
+    [[2.0, 1.0]]
+    """
+    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
+
+
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of images (n, c, h, w) or (c, h, w), floating.
+
+    Windows as for ``max_pool2d``. count_include_pad: whether the zeros of the padding count;
+    divisor_override: divide the sums by this instead.
+
+    >>> avg_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 2).tolist()
+    [[[1.5]]]
+    """
+    modes = ceil_mode, count_include_pad, divisor_override
+    return _avg_pool(2, input, kernel_size, stride, padding, *modes)
+
+
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    """The mean of each window of volumes; see ``avg_pool2d``.
+
+    >>> avg_pool3d(ones(1, 2, 2, 2), 2).tolist()
+    [[[[1.0]]]]
+    """
+    modes = ceil_mode, count_include_pad, divisor_override
+    return _avg_pool(3, input, kernel_size, stride, padding, *modes)
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of output_size windows that cover the last dimension.
+
+    >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0]]), 2).tolist()
+    [[2.0, 2.5]]
+    """
+    return AvgPool.apply(*_adaptive("adaptive_avg_pool1d", 1, input, output_size, False))
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """The means of windows that cover an image: output_size of them, an int or two, None: as many.
+
+    Window i of n along a size goes from ``i size // n`` to ``(i + 1) size / n``, rounded up.
+
+    >>> adaptive_avg_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 1).tolist()
+    [[[1.5]]]
+    """
+    return AvgPool.apply(*_adaptive("adaptive_avg_pool2d", 2, input, output_size, False))
+
+
+def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool) -> Any:
+    name = f"adaptive_max_pool{rank}d"
+    values, indices = MaxPool.apply(*_adaptive(name, rank, input, output_size, True))
+    return Pooled(values, indices) if return_indices else values
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest of output_size windows that cover the last dimension.
+
+    >>> adaptive_max_pool1d(tensor([[1.0, 3.0, 2.0]]), 2).tolist()
+    [[3.0, 3.0]]
+    """
+    return _adaptive_max(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """The largest of windows that cover an image; windows as for ``adaptive_avg_pool2d``.
+
+    >>> adaptive_max_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 1).tolist()
+    [[[3.0]]]
+    """
+    return _adaptive_max(2, input, output_size, return_indices)

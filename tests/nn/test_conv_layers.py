@@ -1,0 +1,118 @@
+"""What the rows of the layer table cannot say: running statistics, initialisation, mistakes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+
+RUNNING = [
+    ("BatchNorm1d", {}, (5, 3)),
+    ("BatchNorm1d", {}, (4, 3, 2)),
+    ("BatchNorm2d", {"momentum": 0.3}, (2, 3, 4, 2)),
+    ("BatchNorm2d", {"momentum": None}, (2, 3, 4, 2)),
+    ("BatchNorm3d", {"affine": False}, (2, 3, 2, 2, 2)),
+    ("InstanceNorm2d", {"track_running_stats": True}, (2, 3, 4, 2)),
+]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind,options,shape", RUNNING, ids=lambda v: str(v))
+def test_running_statistics_are_torchs(kind, options, shape, compiled):
+    torch = pytest.importorskip("torch")
+    ours = getattr(nn, kind)(3, **options).double()
+    theirs = getattr(torch.nn, kind)(3, **options).double()
+    function = ng.compile(ours) if compiled else ours
+    random = np.random.default_rng(0)
+    for _ in range(3):
+        x = random.normal(2.0, 3.0, shape)
+        found, expected = function(ng.tensor(x)), theirs(torch.tensor(x))
+        np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-9)
+    state = theirs.state_dict()
+    assert list(ours.state_dict()) == list(state)
+    for name, value in ours.state_dict().items():
+        assert str(value.dtype).rpartition(".")[2] == str(state[name].dtype).rpartition(".")[2]
+        if name == "num_batches_tracked" and kind.startswith("Instance"):
+            continue
+        np.testing.assert_allclose(value.numpy(), state[name].numpy(), rtol=1e-12, err_msg=name)
+    ours.eval()
+    theirs.eval()
+    expected = theirs(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(ours(ng.tensor(x)).detach().numpy(), expected, rtol=1e-9)
+
+
+def test_statistics_move_the_version_and_stay_in_eval():
+    module = nn.BatchNorm1d(2)
+    x = ng.tensor([[1.0, 2.0], [3.0, 6.0]])
+    version = module.running_mean._version
+    module(x)
+    assert module.running_mean._version > version
+    np.testing.assert_allclose(module.running_mean.numpy(), [0.2, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(module.running_var.numpy(), [1.1, 1.7], rtol=1e-6)
+    before = module.running_var.tolist()
+    module.eval()(x)
+    assert module.running_var.tolist() == before and module.num_batches_tracked.item() == 1
+    module.reset_running_stats()
+    assert module.running_var.tolist() == [1.0, 1.0] and module.num_batches_tracked.item() == 0
+
+
+def test_convolutions_start_within_their_bound():
+    module = nn.Conv2d(8, 16, 3, groups=2)
+    bound = 1 / np.sqrt(4 * 9)
+    for parameter in module.parameters():
+        values = parameter.detach().numpy()
+        assert np.abs(values).max() <= bound and values.std() > 0.4 * bound
+
+
+@pytest.mark.parametrize(
+    "make,words",
+    [
+        (lambda: nn.Conv2d(3, 4, 2, groups=2), "in_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(2, 3, 2, groups=2), "out_channels must be divisible by groups"),
+        (lambda: nn.Conv2d(2, 2, 2, groups=0), "groups must be a positive integer"),
+        (lambda: nn.Conv2d(2, 2, 2, padding_mode="sane"), "padding_mode"),
+        (lambda: nn.Conv2d(2, 2, 2, padding="sane"), "Invalid padding string"),
+        (lambda: nn.Conv2d(2, 2, 2, stride=2, padding="same"), "strided"),
+        (lambda: nn.Conv2d(2, 2, (2, 2, 2)), "kernel_size"),
+        (lambda: nn.GroupNorm(2, 3), "num_channels must be divisible by num_groups"),
+        (lambda: nn.BatchNorm2d(3)(ng.ones(2, 3)), "expected 4D input"),
+        (lambda: nn.InstanceNorm1d(3)(ng.ones(2, 4, 5)), "num_features"),
+        (lambda: nn.ConvTranspose2d(1, 1, 2)(ng.ones(1, 1, 2, 2), (9, 9)), "output size"),
+    ],
+)
+def test_mistakes_say_what_is_wrong(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_transposed_convolution_takes_the_size_it_should_give():
+    module = nn.ConvTranspose2d(1, 1, 3, stride=2)
+    x = ng.ones(1, 1, 4, 4)
+    assert module(x).shape == (1, 1, 9, 9)
+    assert module(x, output_size=(10, 9)).shape == (1, 1, 10, 9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sizes_that_need_several_blocks(dtype):
+    """Blocks of lines, of channels, chunks of images: all must give what one matrix gives."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(3, 20, 40, 60)).astype(dtype)
+    w = random.normal(size=(8, 20, 5, 5)).astype(dtype)
+    given = [ng.tensor(a).requires_grad_() for a in (x, w)]
+    out = nn.functional.conv2d(*given, padding=2)
+    weights = random.normal(size=tuple(out.shape)).astype(dtype)
+    gx, gw = ng.autograd.grad(out, given, ng.tensor(weights))
+    padded = np.pad(x, [(0, 0), (0, 0), (2, 2), (2, 2)]).astype("float64")
+    seen = np.lib.stride_tricks.sliding_window_view(padded, (5, 5), (2, 3))
+    tolerance = {"rtol": 0, "atol": 2e-3 if dtype == "float32" else 1e-10}
+    expected = np.einsum("nchwab,ocab->nohw", seen, w, optimize=True)
+    np.testing.assert_allclose(out.detach().numpy(), expected, **tolerance)
+    expected = np.einsum("nchwab,nohw->ocab", seen, weights, optimize=True)
+    np.testing.assert_allclose(gw.numpy(), expected, **tolerance)
+    around = np.pad(weights, [(0, 0), (0, 0), (2, 2), (2, 2)]).astype("float64")
+    seen = np.lib.stride_tricks.sliding_window_view(around, (5, 5), (2, 3))
+    expected = np.einsum("nohwab,ocab->nchw", seen, w[..., ::-1, ::-1], optimize=True)
+    np.testing.assert_allclose(gx.numpy(), expected, **tolerance)
