@@ -58,6 +58,7 @@ from .ops.scan import *  # noqa: F403
 from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
+from .ops.special import *  # noqa: F403
 from .ops.view import *  # noqa: F403
 from .printing import set_printoptions
 from .random import (

@@ -9,8 +9,8 @@ from ..tensor import Tensor
 from .inplace import in_place
 
 FAMILIES = (
-    "elementwise create random view part shape scan reduce extreme moments index brackets linalg "
-    "einsum norm loss sort search"
+    "elementwise special create random view part shape scan reduce extreme moments index brackets "
+    "linalg einsum norm loss sort search"
 ).split()
 
 

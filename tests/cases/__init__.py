@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import create, elementwise, index, linalg, loss, norm, reduce, shape, sort
+from . import create, elementwise, index, linalg, loss, norm, reduce, shape, sort, special
 
 FAMILIES = {
     module.__name__.rpartition(".")[2]: module.CASES
-    for module in (elementwise, reduce, shape, index, linalg, norm, loss, create, sort)
+    for module in (elementwise, reduce, shape, index, linalg, norm, loss, create, sort, special)
 }
 ALL = [case for cases in FAMILIES.values() for case in cases]
