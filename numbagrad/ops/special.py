@@ -161,7 +161,7 @@ class Signbit(Elementwise):
     result = "bool"
 
     def formula(x):
-        return math.copysign(1.0, x) < 0
+        return math.copysign(1, x) < 0
 
 
 class Heaviside(Elementwise):

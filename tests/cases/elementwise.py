@@ -74,12 +74,38 @@ FUNCTIONS = [
     unary("isnan", np.isnan, result=boolean, orders=0),
     unary("isinf", np.isinf, result=boolean, orders=0),
     unary("isfinite", np.isfinite, result=boolean, orders=0),
-    unary("logical_not", np.logical_not, dtypes=ANY, result=boolean, orders=0, inplace=True),
+    unary("logical_not", np.logical_not, dtypes=ANY, result=boolean, orders=0),
     unary(
         "bitwise_not", np.bitwise_not, dtypes=INTS_AND_BOOL, result=same, orders=0, special=False
     ),
     unary("nan_to_num", lambda x: np.nan_to_num(x), dtypes=FLOATS, special=False, inplace=True),
     unary("clone", np.copy, dtypes=EVERY, result=same),
+]
+
+# PyTorch lets a leaf that needs a gradient be changed by these.
+LOGIC_IN_PLACE = [
+    unary(
+        "logical_not-in-place",
+        np.logical_not,
+        dtypes=ANY,
+        result=boolean,
+        orders=0,
+        inplace="logical_not_",
+        peer=False,
+    ),
+    *[
+        binary(
+            f"logical_{name}-in-place",
+            getattr(np, f"logical_{name}"),
+            dtypes=ANY,
+            result=boolean,
+            orders=0,
+            numbers=False,
+            inplace=f"logical_{name}_",
+            peer=False,
+        )
+        for name in ("and", "or", "xor")
+    ],
 ]
 
 PAIRS = [
@@ -141,33 +167,9 @@ PAIRS = [
         aliases=("greater_equal",),
         inplace="ge_",
     ),
-    binary(
-        "logical_and",
-        np.logical_and,
-        dtypes=ANY,
-        result=boolean,
-        orders=0,
-        numbers=False,
-        inplace="logical_and_",
-    ),
-    binary(
-        "logical_or",
-        np.logical_or,
-        dtypes=ANY,
-        result=boolean,
-        orders=0,
-        numbers=False,
-        inplace="logical_or_",
-    ),
-    binary(
-        "logical_xor",
-        np.logical_xor,
-        dtypes=ANY,
-        result=boolean,
-        orders=0,
-        numbers=False,
-        inplace="logical_xor_",
-    ),
+    binary("logical_and", np.logical_and, dtypes=ANY, result=boolean, orders=0, numbers=False),
+    binary("logical_or", np.logical_or, dtypes=ANY, result=boolean, orders=0, numbers=False),
+    binary("logical_xor", np.logical_xor, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("bitwise_and", np.bitwise_and, dtypes=INTS_AND_BOOL, orders=0),
     binary("bitwise_or", np.bitwise_or, dtypes=INTS_AND_BOOL, orders=0),
     binary("bitwise_xor", np.bitwise_xor, dtypes=INTS_AND_BOOL, orders=0),
@@ -652,4 +654,4 @@ CONVERSIONS = [
     ),
 ]
 
-CASES = [*FUNCTIONS, *PAIRS, *FORMS, *ACTIVATIONS, *OPERATORS, *CONVERSIONS]
+CASES = [*FUNCTIONS, *LOGIC_IN_PLACE, *PAIRS, *FORMS, *ACTIVATIONS, *OPERATORS, *CONVERSIONS]

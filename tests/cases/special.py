@@ -42,12 +42,34 @@ _integer_pair = wrong(
     _ints, _ints, raises=(NotImplementedError, TypeError), words="not implemented for"
 )
 
+# PyTorch has these forms too, but cannot differentiate them.
+IN_PLACE = [
+    unary("asinh-in-place", np.arcsinh, aliases=("arcsinh",), inplace="asinh_", peer=False),
+    unary(
+        "acosh-in-place",
+        np.arccosh,
+        domain=(1.2, 4),
+        aliases=("arccosh",),
+        inplace="acosh_",
+        peer=False,
+    ),
+    unary(
+        "atanh-in-place",
+        np.arctanh,
+        domain=(-0.9, 0.9),
+        aliases=("arctanh",),
+        inplace="atanh_",
+        peer=False,
+    ),
+]
+
 CASES = [
+    *IN_PLACE,
     unary("exp2", np.exp2, inplace=True),
     unary("erfc", scipy.special.erfc, inplace=True),
-    unary("asinh", np.arcsinh, inplace=True, aliases=("arcsinh",)),
-    unary("acosh", np.arccosh, domain=(1.2, 4), inplace=True, aliases=("arccosh",)),
-    unary("atanh", np.arctanh, domain=(-0.9, 0.9), inplace=True, aliases=("arctanh",)),
+    unary("asinh", np.arcsinh, aliases=("arcsinh",)),
+    unary("acosh", np.arccosh, domain=(1.2, 4), aliases=("arccosh",)),
+    unary("atanh", np.arctanh, domain=(-0.9, 0.9), aliases=("arctanh",)),
     unary("sinc", np.sinc, inplace=True, rtol32=3e-5),
     unary(
         "frac",
@@ -58,7 +80,7 @@ CASES = [
         inplace=True,
         errors=(_integers,),
     ),
-    unary("sgn", np.sign, result=same, avoid=(0.0,), special=False, inplace=True),
+    unary("sgn", np.sign, result=same, special=False, orders=0, inplace=True),
     unary("signbit", np.signbit, result=boolean, orders=0),
     binary("fmod", _fmod, second=(1, 3), special=False, inplace="fmod_"),
     Case(
