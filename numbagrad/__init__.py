@@ -46,6 +46,7 @@ from .ops.create import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
 from .ops.extreme import *  # noqa: F403
+from .ops.factorise import vander
 from .ops.index import *  # noqa: F403
 from .ops.linalg import *  # noqa: F403
 from .ops.methods import install as _install
