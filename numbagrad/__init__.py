@@ -46,6 +46,7 @@ from .ops.create import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
 from .ops.extreme import *  # noqa: F403
+from .ops.factorise import vander
 from .ops.index import *  # noqa: F403
 from .ops.linalg import *  # noqa: F403
 from .ops.methods import install as _install
@@ -58,6 +59,7 @@ from .ops.scan import *  # noqa: F403
 from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
+from .ops.special import *  # noqa: F403
 from .ops.view import *  # noqa: F403
 from .printing import set_printoptions
 from .random import (

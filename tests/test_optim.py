@@ -41,6 +41,22 @@ ROWS = {
         "Adagrad",
         {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5},
     ),
+    "adadelta": ("Adadelta", {}),
+    "adadelta-options": ("Adadelta", {"lr": 0.5, "rho": 0.8, "eps": 1e-3, "weight_decay": 0.1}),
+    "adamax": ("Adamax", {}),
+    "adamax-options": ("Adamax", {"lr": 0.02, "betas": (0.8, 0.95), "weight_decay": 0.1}),
+    "nadam": ("NAdam", {}),
+    "nadam-options": ("NAdam", {"lr": 0.01, "momentum_decay": 0.1, "weight_decay": 0.1}),
+    "nadam-decoupled": (
+        "NAdam",
+        {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True},
+    ),
+    "radam": ("RAdam", {"lr": 0.01}),
+    "radam-options": ("RAdam", {"lr": 0.01, "betas": (0.8, 0.9), "weight_decay": 0.1}),
+    "radam-decoupled": (
+        "RAdam",
+        {"lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True},
+    ),
     "adamw-amsgrad": ("AdamW", {"lr": 0.01, "amsgrad": True}),
 }
 
@@ -378,12 +394,14 @@ SCHEDULES = {
     "cosine": ("CosineAnnealingLR", {"T_max": 5, "eta_min": 0.01}),
     "linear": ("LinearLR", {"start_factor": 0.25, "end_factor": 0.75, "total_iters": 6}),
     "lambda": ("LambdaLR", {"lr_lambda": lambda epoch: 1 / (1 + epoch)}),
-    "onecycle": ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20}),
+    "onecycle": ("OneCycleLR", {"max_lr": 2.0, "total_steps": 110}),
     "onecycle-linear": (
         "OneCycleLR",
-        {"max_lr": 2.0, "epochs": 4, "steps_per_epoch": 5, "anneal_strategy": "linear"},
+        {"max_lr": 2.0, "epochs": 22, "steps_per_epoch": 5, "anneal_strategy": "linear"},
     ),
-    "onecycle-three": ("OneCycleLR", {"max_lr": 2.0, "total_steps": 20, "three_phase": True}),
+    "restarts": ("CosineAnnealingWarmRestarts", {"T_0": 7, "eta_min": 0.01}),
+    "restarts-longer": ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2}),
+    "onecycle-three": ("OneCycleLR", {"max_lr": 2.0, "total_steps": 110, "three_phase": True}),
 }
 
 
@@ -402,7 +420,7 @@ def test_schedules_are_torchs(name):
         optimizer = library.SGD(groups, lr=0.1, momentum=0.9)
         scheduler = getattr(library.lr_scheduler, kind)(optimizer, **options)
         seen = []
-        for _ in range(19):
+        for _ in range(100):
             seen.append([*scheduler.get_last_lr(), optimizer.param_groups[0]["momentum"]])
             optimizer.step()
             scheduler.step()

@@ -428,9 +428,12 @@ METHODS |= {
 }
 
 _IN_PLACE = """
-    abs add addcdiv addcmul ceil clamp clip cos div divide exp expm1 floor floor_divide lerp log
-    log10 log1p log2 masked_fill mul multiply nan_to_num neg pow reciprocal relu remainder round
-    rsqrt sigmoid sign sin sqrt square sub subtract tan tanh trunc erf
+    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 ceil
+    clamp clip cos cosh div divide eq erf exp expm1 floor floor_divide ge greater greater_equal
+    gt le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
+    logical_xor lt masked_fill mul multiply nan_to_num ne neg negative not_equal pow reciprocal
+    relu remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh
+    true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
 

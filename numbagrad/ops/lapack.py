@@ -16,6 +16,7 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty
+from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
 from .linalg import matmul
 from .moments import norm as _norm
 from .shape import tril
@@ -24,11 +25,18 @@ __all__ = [
     "LinAlgError",
     "cholesky",
     "det",
+    "eigh",
+    "eigvalsh",
     "inv",
+    "lstsq",
     "matrix_norm",
     "norm",
+    "pinv",
+    "qr",
     "slogdet",
     "solve",
+    "svd",
+    "svdvals",
     "vector_norm",
 ]
 
@@ -219,12 +227,22 @@ def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False)
 def matrix_norm(
     x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False
 ) -> Tensor:
-    """The norm of matrices: "fro", or 1, -1, inf, -inf: of the sums of columns or of rows."""
+    """The norm of matrices: "fro"; 1, -1, inf, -inf: of the sums of columns or of rows; 2, -2,
+    "nuc": the largest, smallest or sum of the singular values.
+    """
     if ord == "fro":
         return _norm(x, 2, tuple(dim), keepdim)
+    if ord in (2, -2, "nuc"):
+        values = svdvals(as_operand("matrix_norm", x).movedim(tuple(dim), (-2, -1)))
+        out = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        if keepdim:
+            for d in sorted(d % x._array.ndim for d in dim):
+                out = out.unsqueeze(d)
+        return out
     if not isinstance(ord, (int, float)) or abs(ord) not in (1, math.inf):
         raise ValueError(
-            f"linalg.matrix_norm: Order {ord!r} not supported; use 'fro', 1, -1, inf or -inf."
+            f"linalg.matrix_norm: Order {ord!r} not supported; use 'fro', 'nuc', 1, -1, 2, -2, inf "
+            f"or -inf."
         )
     rows, columns = (d % x._array.ndim for d in dim)
     summed, rest = (rows, columns) if abs(ord) == 1 else (columns, rows)

@@ -9,8 +9,8 @@ from ..tensor import Tensor
 from .inplace import in_place
 
 FAMILIES = (
-    "elementwise transfer create random view part shape scan reduce extreme moments index brackets "
-    "linalg einsum norm loss sort search"
+    "elementwise special transfer create random view part shape scan reduce extreme moments index "
+    "brackets linalg einsum norm loss sort search"
 ).split()
 
 

@@ -7,8 +7,9 @@ start reading.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..kernels import machine
@@ -16,6 +17,7 @@ from .optimizer import Optimizer
 
 __all__ = [
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
@@ -23,6 +25,7 @@ __all__ = [
     "MultiStepLR",
     "OneCycleLR",
     "ReduceLROnPlateau",
+    "SequentialLR",
     "StepLR",
 ]
 
@@ -211,6 +214,50 @@ class CosineAnnealingLR(LRScheduler):
         return [now / before * (rate - low) + low for rate in rates]
 
 
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """From the initial rate to eta_min along half a cosine, again and again from the start.
+
+    The first period has T_0 epochs, each further one T_mult times as many (Loshchilov and Hutter,
+    2017). ``step(epoch)`` jumps to an epoch, which may be a fraction.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        T_0: int,
+        T_mult: int = 1,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+    ):
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0 = T_0
+        self.T_mult = T_mult
+        self.eta_min = eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def step(self, epoch: float | None = None) -> None:
+        """Move on by one epoch, or to ``epoch``."""
+        if epoch is not None:
+            if epoch < 0:
+                raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+            self.last_epoch = epoch - 1  # type: ignore[assignment]
+        super().step()
+        self.last_epoch = math.floor(self.last_epoch)
+
+    def get_lr(self) -> list[float]:
+        """The rate of each group at ``last_epoch``."""
+        done, period = self.last_epoch, self.T_0
+        while done >= period:
+            done -= period
+            period *= self.T_mult
+        self.T_cur, self.T_i = done, period
+        height = (1 + math.cos(math.pi * done / period)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
+
 class OneCycleLR(LRScheduler):
     """Up from ``max_lr / div_factor`` to max_lr in pct_start of the steps, then down.
 
@@ -390,3 +437,73 @@ class ReduceLROnPlateau:
 
     state_dict = LRScheduler.state_dict
     load_state_dict = LRScheduler.load_state_dict
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after the other: the next one starts afresh at each of the milestones.
+
+    milestones: increasing epochs, one fewer than schedulers. Each scheduler begins from the initial
+    rates.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ):
+        if not schedulers:
+            raise ValueError("SequentialLR expects at least one scheduler, but got none.")
+        for i, scheduler in enumerate(schedulers):
+            if not isinstance(scheduler, LRScheduler):
+                raise TypeError(
+                    f"SequentialLR: scheduler {i} is {type(scheduler).__name__}; its step takes a "
+                    f"metric, or it is no scheduler. Step it by itself."
+                )
+            if scheduler.optimizer is not optimizer:
+                raise ValueError(
+                    f"SequentialLR expects all schedulers to belong to the same optimizer, but got "
+                    f"another one at index {i}."
+                )
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                f"SequentialLR expects one milestone fewer than schedulers, but got "
+                f"{len(schedulers)} schedulers and {len(milestones)} milestones."
+            )
+        self.optimizer = optimizer
+        self.schedulers = list(schedulers)
+        self.milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        # Each of them took its first step when it was made, on the rates the one before had set.
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for scheduler in self.schedulers:
+            scheduler.last_epoch -= 1
+        self.schedulers[0].step()
+        self._last_lr = self.schedulers[0].get_last_lr()
+
+    def step(self) -> None:
+        """Move on by one epoch."""
+        machine.outside("lr_scheduler.step")
+        self.last_epoch += 1
+        number = bisect_right(self.milestones, self.last_epoch)
+        scheduler = self.schedulers[number]
+        if number and self.milestones[number - 1] == self.last_epoch:
+            for group, base in zip(self.optimizer.param_groups, scheduler.base_lrs, strict=True):
+                group["lr"] = base
+            scheduler.last_epoch = -1
+        scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, and of each scheduler its own."""
+        state = {n: v for n, v in vars(self).items() if n not in ("optimizer", "schedulers")}
+        return state | {"schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        states = state_dict["schedulers"]
+        for scheduler, state in zip(self.schedulers, states, strict=True):
+            scheduler.load_state_dict(state)
+        vars(self).update({n: v for n, v in state_dict.items() if n != "schedulers"})

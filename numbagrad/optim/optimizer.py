@@ -324,7 +324,7 @@ def run(update: Update) -> None:
 
 def _taken_over(name: str, value: Any, param: Tensor) -> Any:
     """A copy of a loaded state entry in the dtype of its parameter; counters are float32."""
-    if name == "step":
+    if name in ("step", "mu_product"):
         count = new_empty((), float32)
         count.fill_(float(value))
         return count

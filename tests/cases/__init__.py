@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from . import conv, create, elementwise, index, linalg, loss, norm, reduce, shape, sort
+from . import conv, create, elementwise, index, linalg, loss, norm, reduce, shape, sort, special
 
-FAMILIES = {
-    module.__name__.rpartition(".")[2]: module.CASES
-    for module in (elementwise, reduce, shape, index, linalg, norm, loss, create, sort, conv)
-}
+MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort, conv)
+FAMILIES = {module.__name__.rpartition(".")[2]: module.CASES for module in MODULES}
 ALL = [case for cases in FAMILIES.values() for case in cases]

@@ -57,11 +57,11 @@ FUNCTIONS = [
     unary("sin", np.sin, inplace="sin_"),
     unary("cos", np.cos, inplace="cos_"),
     unary("tan", np.tan, domain=(-1.2, 1.2), inplace=True),
-    unary("asin", np.arcsin, domain=(-0.9, 0.9), aliases=("arcsin",)),
-    unary("acos", np.arccos, domain=(-0.9, 0.9), aliases=("arccos",)),
-    unary("atan", np.arctan, aliases=("arctan",)),
-    unary("sinh", np.sinh),
-    unary("cosh", np.cosh),
+    unary("asin", np.arcsin, domain=(-0.9, 0.9), aliases=("arcsin",), inplace=True),
+    unary("acos", np.arccos, domain=(-0.9, 0.9), aliases=("arccos",), inplace=True),
+    unary("atan", np.arctan, aliases=("arctan",), inplace=True),
+    unary("sinh", np.sinh, inplace=True),
+    unary("cosh", np.cosh, inplace=True),
     unary("tanh", lambda x: np.tanh(1.0 * x), dtypes=ANY, inplace="tanh_"),
     unary("sigmoid", scipy.special.expit, inplace="sigmoid_"),
     unary("relu", lambda x: np.where(x <= 0, 0, x), result=same, avoid=(0.0,), inplace="relu_"),
@@ -82,12 +82,38 @@ FUNCTIONS = [
     unary("clone", np.copy, dtypes=EVERY, result=same),
 ]
 
+# PyTorch lets a leaf that needs a gradient be changed by these.
+LOGIC_IN_PLACE = [
+    unary(
+        "logical_not-in-place",
+        np.logical_not,
+        dtypes=ANY,
+        result=boolean,
+        orders=0,
+        inplace="logical_not_",
+        peer=False,
+    ),
+    *[
+        binary(
+            f"logical_{name}-in-place",
+            getattr(np, f"logical_{name}"),
+            dtypes=ANY,
+            result=boolean,
+            orders=0,
+            numbers=False,
+            inplace=f"logical_{name}_",
+            peer=False,
+        )
+        for name in ("and", "or", "xor")
+    ],
+]
+
 PAIRS = [
     binary("add", np.add, dtypes=ANY, inplace="add_"),
     binary("sub", np.subtract, inplace="sub_", aliases=("subtract",)),
     binary("mul", np.multiply, dtypes=ANY, inplace="mul_", aliases=("multiply",)),
     binary("div", np.divide, second=(0.5, 3), result=floating, inplace="div_", aliases=("divide",)),
-    binary("true_divide", np.divide, second=(0.5, 3), result=floating),
+    binary("true_divide", np.divide, second=(0.5, 3), result=floating, inplace="true_divide_"),
     binary(
         "floor_divide",
         np.floor_divide,
@@ -101,15 +127,45 @@ PAIRS = [
     binary("maximum", np.maximum, dtypes=ANY, numbers=False),
     binary("minimum", np.minimum, dtypes=ANY, numbers=False),
     binary(
-        "atan2", np.arctan2, second=(0.5, 3), result=floating, numbers=False, aliases=("arctan2",)
+        "atan2",
+        np.arctan2,
+        second=(0.5, 3),
+        result=floating,
+        numbers=False,
+        aliases=("arctan2",),
+        inplace="atan2_",
     ),
-    binary("eq", np.equal, dtypes=ANY, result=boolean, orders=0),
-    binary("ne", np.not_equal, dtypes=ANY, result=boolean, orders=0, aliases=("not_equal",)),
-    binary("lt", np.less, dtypes=ANY, result=boolean, orders=0, aliases=("less",)),
-    binary("le", np.less_equal, dtypes=ANY, result=boolean, orders=0, aliases=("less_equal",)),
-    binary("gt", np.greater, dtypes=ANY, result=boolean, orders=0, aliases=("greater",)),
+    binary("eq", np.equal, dtypes=ANY, result=boolean, orders=0, inplace="eq_"),
     binary(
-        "ge", np.greater_equal, dtypes=ANY, result=boolean, orders=0, aliases=("greater_equal",)
+        "ne",
+        np.not_equal,
+        dtypes=ANY,
+        result=boolean,
+        orders=0,
+        aliases=("not_equal",),
+        inplace="ne_",
+    ),
+    binary("lt", np.less, dtypes=ANY, result=boolean, orders=0, aliases=("less",), inplace="lt_"),
+    binary(
+        "le",
+        np.less_equal,
+        dtypes=ANY,
+        result=boolean,
+        orders=0,
+        aliases=("less_equal",),
+        inplace="le_",
+    ),
+    binary(
+        "gt", np.greater, dtypes=ANY, result=boolean, orders=0, aliases=("greater",), inplace="gt_"
+    ),
+    binary(
+        "ge",
+        np.greater_equal,
+        dtypes=ANY,
+        result=boolean,
+        orders=0,
+        aliases=("greater_equal",),
+        inplace="ge_",
     ),
     binary("logical_and", np.logical_and, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("logical_or", np.logical_or, dtypes=ANY, result=boolean, orders=0, numbers=False),
@@ -598,4 +654,4 @@ CONVERSIONS = [
     ),
 ]
 
-CASES = [*FUNCTIONS, *PAIRS, *FORMS, *ACTIVATIONS, *OPERATORS, *CONVERSIONS]
+CASES = [*FUNCTIONS, *LOGIC_IN_PLACE, *PAIRS, *FORMS, *ACTIVATIONS, *OPERATORS, *CONVERSIONS]

@@ -79,6 +79,49 @@ def _spd_call(function: str) -> Any:
     return call
 
 
+def _linalg() -> Any:
+    import op_table
+
+    return op_table.LIBRARY.linalg
+
+
+def _factors(name: str, samples: Any, call: Any, oracle: Any, **options: Any) -> Case:
+    """A row of factors that are determined up to signs, which ``call`` takes away."""
+    return Case(
+        name, samples, oracle, call=call, rtol64=1e-9, rtol32=1e-3, repeats=False, **options
+    )
+
+
+def _qr(x: Any) -> Any:
+    q, r = _linalg().qr(x)
+    return q * q, r * r
+
+
+def _qr_numpy(x: Any) -> Any:
+    q, r = np.linalg.qr(x)
+    return q * q, r * r
+
+
+def _eigh(x: Any) -> Any:
+    values, vectors = _linalg().eigh(x + x.mT)
+    return values, vectors * vectors
+
+
+def _eigh_numpy(x: Any) -> Any:
+    values, vectors = np.linalg.eigh(x)
+    return values, vectors * vectors
+
+
+def _svd(x: Any) -> Any:
+    u, s, vh = _linalg().svd(x, full_matrices=False)
+    return u * u, s, vh * vh
+
+
+def _svd_numpy(x: Any) -> Any:
+    u, s, vh = np.linalg.svd(x, full_matrices=False)
+    return u * u, s, vh * vh
+
+
 def _tensordot(x: Any, y: Any, dims: Any = 2) -> Any:
     return np.tensordot(x, y, dims)
 
@@ -278,5 +321,95 @@ CASES = [
         lambda d: [sample(d(2, 3))],
         np.linalg.norm,
         method=NO_METHOD,
+    ),
+    Case(
+        "linalg.matrix_norm-order",
+        lambda d: [
+            *[sample(d.distinct(3, 2), p) for p in (2, -2, "nuc")],
+            sample(d.distinct(2, 2, 3), 2, (0, 2), True),
+        ],
+        lambda x, p, dim=(-2, -1), keep=False: np.linalg.norm(x, p, dim, keep),
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    _factors("linalg.qr", lambda d: [sample(d(4, 3)), sample(_square(d))], _qr, _qr_numpy),
+    _factors("linalg.qr-wide", lambda d: [sample(d(2, 4))], _qr, _qr_numpy, orders=1),
+    _factors(
+        "linalg.eigh",
+        lambda d: [sample(d.distinct(3, 3)), sample(d.distinct(2, 2, 2))],
+        _eigh,
+        lambda x: _eigh_numpy(x + x.swapaxes(-1, -2)),
+    ),
+    Case(
+        "linalg.eigh-errors",
+        lambda d: [],
+        np.linalg.eigh,
+        method=NO_METHOD,
+        dtypes=(),
+        errors=(wrong(_of(2, 3), raises=RuntimeError, words="square"),),
+    ),
+    _factors(
+        "linalg.eigvalsh",
+        lambda d: [sample(d.distinct(3, 3))],
+        lambda x: _linalg().eigvalsh(x + x.mT, "U"),
+        lambda x: np.linalg.eigvalsh(x + x.T),
+    ),
+    _factors(
+        "linalg.svd",
+        lambda d: [sample(d.distinct(3, 3)), sample(d.distinct(4, 2)), sample(d.distinct(2, 2, 3))],
+        _svd,
+        _svd_numpy,
+        errors=(wrong(_of(3), raises=RuntimeError, words="at least 2 dim"),),
+    ),
+    Case(
+        "linalg.svdvals",
+        lambda d: [sample(d.distinct(3, 2))],
+        lambda x: np.linalg.svd(x, compute_uv=False),
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.pinv",
+        lambda d: [sample(d(3, 2)), sample(d(2, 2, 3)), sample(_square(d))],
+        np.linalg.pinv,
+        method=NO_METHOD,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+    ),
+    Case(
+        "linalg.lstsq",
+        lambda d: [sample(d(4, 2), d(4, 2)), sample(_square(d), d(3, 1)), sample(d(2, 3), d(2, 2))],
+        lambda x, y: np.linalg.lstsq(x, y, rcond=None)[0],
+        call=lambda x, y: _linalg().lstsq(x, y).solution,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+        errors=(wrong(_of(2, 3), _of(3, 2), raises=RuntimeError, words="should match"),),
+    ),
+    Case(
+        "vander",
+        lambda d: [
+            sample(d(3)),
+            sample(d(3), 2),
+            sample(d(2), N=4, increasing=True),
+            sample(d(0), kind="empty"),
+        ],
+        np.vander,
+        method=NO_METHOD,
+        dtypes=MATMUL_DTYPES,
+        orders=0,  # PyTorch changes what it has saved
+        errors=(wrong(_of(2, 2), raises=RuntimeError, words="one-dimensional"),),
+    ),
+    Case(
+        "vander-gradient",
+        lambda d: [sample(d(3)), sample(d(3), 2), sample(d(2), N=4, increasing=True)],
+        np.vander,
+        method=NO_METHOD,
+        peer=False,
     ),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["cholesky", "det", "inv", "slogdet", "solve"]
+__all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve", "svd"]
 
 Array = np.ndarray[Any, Any]
 
@@ -37,3 +37,43 @@ def solve(out: Array, x: Array, y: Array) -> None:
 def cholesky(out: Array, x: Array) -> None:
     """Lower triangles L with ``L L.T = x``; of x only the lower triangle is read. (..., n, n)."""
     out[...] = np.linalg.cholesky(x)
+
+
+def qr(q: Array, r: Array, x: Array) -> None:
+    """``q r = x``. x (..., m, n); q (..., m, k), r (..., k, n): k is m, or the smaller of m, n."""
+    mode: Any = "complete" if q.shape[-1] > min(x.shape[-2:]) else "reduced"
+    q[...], r[...] = np.linalg.qr(x, mode)
+
+
+def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
+    """``x vectors = vectors values``, of symmetric x, one triangle of which is read.
+
+    values (..., n), ascending; vectors, x (..., n, n).
+    """
+    values[...], vectors[...] = np.linalg.eigh(x, "U" if upper else "L")
+
+
+def svd(u: Array, s: Array, vh: Array, x: Array) -> None:
+    """``u diag(s) vh = x``. x (..., m, n); s (..., k), k the smaller of m and n, descending.
+
+    u (..., m, k or m), vh (..., k or n, n).
+    """
+    m, n = x.shape[-2:]
+    full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
+    u[...], s[...], vh[...] = np.linalg.svd(x, full)
+
+
+def pinv(out: Array, x: Array, rcond: float) -> None:
+    """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
+    largest count as 0.
+    """
+    out[...] = np.linalg.pinv(x, rcond)
+
+
+def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
+    """The shortest ``out`` that makes ``x out - y`` shortest, and the rank of x.
+
+    x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64.
+    """
+    for at in np.ndindex(rank.shape):
+        out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)

@@ -220,6 +220,196 @@ def adagrad(params, steps, sums, grads, sizes, like, lr, lr_decay, eps, decay, s
                 store_at(p, i, x - rate * d / (math.sqrt(total) + one(eps)), like)
 
 
+@list_kernel(outputs=4, grain=GRAIN)
+def adadelta(params, steps, seconds, deltas, grads, sizes, like, lr, rho, eps, decay, sign):
+    """d = g * sqrt(deltas + eps) / sqrt(seconds + eps); p -= lr * d (Zeiler 2012, algorithm 1)."""
+    one = like.dtype.type
+    keep, new, epsilon = one(rho), one(1 - rho), one(eps)
+    rate, added, direction = one(lr), one(decay), one(sign)
+    advance(steps, sizes)
+    part, tasks = share(sizes)
+    for k in prange(tasks):
+        start = k * part
+        for t in range(sizes.size):
+            begin, end = within(start, part, sizes[t])
+            start -= sizes[t]
+            p = load_at(params[t] + DATA_FIELD, 0, sizes)
+            v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
+            u = load_at(deltas[t] + DATA_FIELD, 0, sizes)
+            g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            for i in range(begin, end):
+                x = load_at(p, i, like)
+                d = direction * load_at(g, i, like)
+                if added != 0:
+                    d += added * x
+                second = keep * load_at(v, i, like) + new * d * d
+                store_at(v, i, second, like)
+                moved = load_at(u, i, like)
+                d *= math.sqrt(moved + epsilon) / math.sqrt(second + epsilon)
+                store_at(u, i, keep * moved + new * d * d, like)
+                store_at(p, i, x - rate * d, like)
+
+
+@list_kernel(outputs=4, grain=GRAIN)
+def adamax(
+    params, steps, firsts, largest, grads, sizes, like, lr, beta1, beta2, eps, decay, sign
+):  # fmt: skip
+    """p -= lr / (1 - beta1 ** step) * m / u, u the decaying maximum of |g| (Kingma and Ba 2015,
+    algorithm 2).
+    """
+    one = like.dtype.type
+    b1, b2, c1, epsilon = one(beta1), one(beta2), one(1 - beta1), one(eps)
+    added, direction = one(decay), one(sign)
+    advance(steps, sizes)
+    part, tasks = share(sizes)
+    for k in prange(tasks):
+        start = k * part
+        for t in range(sizes.size):
+            begin, end = within(start, part, sizes[t])
+            start -= sizes[t]
+            p = load_at(params[t] + DATA_FIELD, 0, sizes)
+            m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
+            u = load_at(largest[t] + DATA_FIELD, 0, sizes)
+            g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
+            rate = one(lr / (1 - beta1 ** np.float64(count)))
+            for i in range(begin, end):
+                x = load_at(p, i, like)
+                d = direction * load_at(g, i, like)
+                if added != 0:
+                    d += added * x
+                first = b1 * load_at(m, i, like) + c1 * d
+                store_at(m, i, first, like)
+                bound = b2 * load_at(u, i, like)
+                size = abs(d) + epsilon
+                bound = bound if bound > size or bound != bound else size
+                store_at(u, i, bound, like)
+                store_at(p, i, x - rate * first / bound, like)
+
+
+@list_kernel(outputs=5, grain=GRAIN)
+def nadam(
+    params, steps, products, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, momentum_decay, sign,
+):  # fmt: skip
+    """Adam with Nesterov's momentum (Dozat 2016, algorithm 2).
+
+    products: the product of the momenta of all steps so far, float32 scalars as the steps.
+    """
+    one = like.dtype.type
+    b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
+    kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
+    direction = one(sign)
+    advance(steps, sizes)
+    for t in range(sizes.size):
+        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+        now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
+        product = load_at(products[t] + DATA_FIELD, 0, sizes)
+        store_at(product, 0, load_at(product, 0, _COUNTER) * np.float32(now), _COUNTER)
+    part, tasks = share(sizes)
+    for k in prange(tasks):
+        start = k * part
+        for t in range(sizes.size):
+            begin, end = within(start, part, sizes[t])
+            start -= sizes[t]
+            p = load_at(params[t] + DATA_FIELD, 0, sizes)
+            m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
+            v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
+            g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            product = np.float64(load_at(load_at(products[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
+            later = beta1 * (1 - 0.5 * 0.96 ** ((count + 1) * momentum_decay))
+            by_grad = one(lr * (1 - now) / (1 - product))
+            by_first = one(lr * later / (1 - product * later))
+            correction = one(1 - beta2**count)
+            for i in range(begin, end):
+                x = load_at(p, i, like) * kept
+                d = direction * load_at(g, i, like)
+                if added != 0:
+                    d += added * x
+                first = b1 * load_at(m, i, like) + c1 * d
+                second = b2 * load_at(v, i, like) + c2 * d * d
+                store_at(m, i, first, like)
+                store_at(v, i, second, like)
+                root = math.sqrt(second / correction) + epsilon
+                store_at(p, i, x - (by_grad * d + by_first * first) / root, like)
+
+
+@list_kernel(outputs=4, grain=GRAIN)
+def radam(
+    params, steps, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, sign,
+):  # fmt: skip
+    """Adam whose step is scaled by what its variance is worth; plain momentum while that is not
+    known (Liu et al. 2020, algorithm 2).
+    """
+    one = like.dtype.type
+    b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
+    kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
+    direction = one(sign)
+    longest = 2 / (1 - beta2) - 1
+    advance(steps, sizes)
+    part, tasks = share(sizes)
+    for k in prange(tasks):
+        start = k * part
+        for t in range(sizes.size):
+            begin, end = within(start, part, sizes[t])
+            start -= sizes[t]
+            p = load_at(params[t] + DATA_FIELD, 0, sizes)
+            m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
+            v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
+            g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            correction = 1 - beta2**count
+            length = longest - 2 * count * beta2**count / correction
+            rectified = length > 5
+            rate = lr / (1 - beta1**count)
+            if rectified:
+                worth = (length - 4) * (length - 2) * longest
+                worth /= (longest - 4) * (longest - 2) * length
+                rate *= math.sqrt(worth * correction)
+            step_size = one(rate)
+            for i in range(begin, end):
+                x = load_at(p, i, like) * kept
+                d = direction * load_at(g, i, like)
+                if added != 0:
+                    d += added * x
+                first = b1 * load_at(m, i, like) + c1 * d
+                second = b2 * load_at(v, i, like) + c2 * d * d
+                store_at(m, i, first, like)
+                store_at(v, i, second, like)
+                step = step_size * first
+                if rectified:
+                    step /= math.sqrt(second) + epsilon
+                store_at(p, i, x - step, like)
+
+
+@list_kernel(outputs=2, grain=GRAIN)
+def lion(params, firsts, grads, sizes, like, lr, beta1, beta2, decay, sign):
+    """p -= lr * sign(beta1 * m + (1 - beta1) * g), after decay (Chen et al. 2023, algorithm 2)."""
+    one = like.dtype.type
+    b1, b2, c1, c2 = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2)
+    kept, rate, direction = one(1 - lr * decay), one(lr), one(sign)
+    part, tasks = share(sizes)
+    for k in prange(tasks):
+        start = k * part
+        for t in range(sizes.size):
+            begin, end = within(start, part, sizes[t])
+            start -= sizes[t]
+            p = load_at(params[t] + DATA_FIELD, 0, sizes)
+            m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
+            g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            for i in range(begin, end):
+                d = direction * load_at(g, i, like)
+                held = load_at(m, i, like)
+                mixed = b1 * held + c1 * d
+                # 0 stays, and NaN spreads.
+                step = rate if mixed > 0 else (-rate if mixed < 0 else mixed)
+                store_at(p, i, load_at(p, i, like) * kept - step, like)
+                store_at(m, i, b2 * held + c2 * d, like)
+
+
 @device
 def data_of(ids):
     """Addresses of the elements of the arrays whose object ids are given."""

@@ -1,0 +1,250 @@
+"""LBFGS, Muon, Lion and sequences of schedulers, which have no row among the other optimisers."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from test_optim import arrays, give_gradients, parameters, train, values
+
+import numbagrad as ng
+from numbagrad import optim
+
+
+def minimise(library, optimizer, x, y, steps):
+    """The losses of ``steps`` steps on a curved valley of two parameters."""
+
+    def closure():
+        optimizer.zero_grad()
+        loss = ((1 - x) ** 2).sum() + 10 * ((y - x * x) ** 2).sum() + (x * x * x * x).sum()
+        loss.backward()
+        return loss
+
+    return [optimizer.step(closure).item() for _ in range(steps)]
+
+
+LBFGS = {
+    "fixed": {"lr": 0.05, "max_iter": 4},
+    "history": {"lr": 0.05, "max_iter": 5, "history_size": 2},
+    "wolfe": {"max_iter": 3, "line_search_fn": "strong_wolfe"},
+    "wolfe-short": {"lr": 0.1, "max_iter": 10, "max_eval": 4, "line_search_fn": "strong_wolfe"},
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", LBFGS)
+def test_lbfgs_is_torchs(name):
+    torch = pytest.importorskip("torch")
+    start = [a.reshape(-1) for a in arrays("float64", shapes=[(3,), (3, 1)])]
+    found = []
+    for library, make in ((optim, ng.tensor), (torch.optim, torch.tensor)):
+        x, y = (make(a).requires_grad_() for a in start)
+        optimizer = library.LBFGS([x, y], **LBFGS[name])
+        losses = minimise(library, optimizer, x, y, 50)
+        found.append([*losses, *x.tolist(), *y.tolist()])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6, atol=1e-9)
+    assert found[0][49] < found[0][0]
+
+
+def test_lbfgs_resumes_and_refuses():
+    x, y = parameters("float64", shapes=[(3,), (3,)])
+    optimizer = optim.LBFGS([x, y], lr=0.05, max_iter=3)
+    minimise(optim, optimizer, x, y, 3)
+    twins = [t.detach().clone().requires_grad_() for t in (x, y)]
+    second = optim.LBFGS(twins, lr=0.05, max_iter=3)
+    second.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert minimise(optim, optimizer, x, y, 3) == minimise(optim, second, *twins, 3)
+    with pytest.raises(TypeError, match="closure"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="per-parameter options"):
+        optim.LBFGS([{"params": [x]}, {"params": [y]}])
+    with pytest.raises(ValueError, match="strong_wolfe"):
+        optim.LBFGS([x], line_search_fn="weak")
+    with pytest.raises(RuntimeError, match="LBFGS"):
+        ng.compile(lambda: minimise(optim, optimizer, x, y, 1))()
+
+
+def test_lion_is_the_papers():
+    start = arrays("float64")
+    params = parameters("float64")
+    options = {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.1}
+    found = train(optim.Lion(params, **options), params, 50)
+    for k, x in enumerate(start):
+        momentum = np.zeros_like(x)
+        for step in range(1, 51):
+            g = arrays("float64", step)[k]
+            x = x * (1 - 0.01 * 0.1) - 0.01 * np.sign(0.8 * momentum + (1 - 0.8) * g)
+            momentum = 0.95 * momentum + (1 - 0.95) * g
+        np.testing.assert_allclose(found[k], x, rtol=1e-12, atol=1e-12)
+
+
+MATRICES = [(4, 3), (3, 5), (4, 3), (1, 2)]
+MUON = {
+    "muon": {"lr": 0.02},
+    "plain": {"lr": 0.02, "nesterov": False, "momentum": 0.8, "weight_decay": 0.0},
+    "matched": {"lr": 0.01, "adjust_lr_fn": "match_rms_adamw", "ns_steps": 3},
+}
+
+
+def muon_in_numpy(x, grads, lr, weight_decay=0.1, momentum=0.95, nesterov=True, **options):
+    rows, columns = x.shape
+    factor = np.sqrt(max(1, rows / columns))
+    if options.get("adjust_lr_fn") == "match_rms_adamw":
+        factor = 0.2 * np.sqrt(max(rows, columns))
+    buffer = np.zeros_like(x)
+    for g in grads:
+        buffer = momentum * buffer + (1 - momentum) * g
+        step = momentum * buffer + (1 - momentum) * g if nesterov else buffer
+        u, s, v = np.linalg.svd(step, full_matrices=False)
+        s = s / max(np.linalg.norm(s), 1e-7)
+        for _ in range(options.get("ns_steps", 5)):
+            s = 3.4445 * s - 4.775 * s**3 + 2.0315 * s**5
+        x = x * (1 - lr * weight_decay) - lr * factor * (u * s) @ v
+    return x
+
+
+@pytest.mark.parametrize("name", MUON)
+def test_muon_moves_singular_values(name):
+    params = parameters("float64", shapes=MATRICES)
+    optimizer = optim.Muon(params, **MUON[name])
+    found = train(optimizer, params, 50)
+    for k, x in enumerate(arrays("float64", shapes=MATRICES)):
+        grads = [arrays("float64", step, MATRICES)[k] for step in range(1, 51)]
+        np.testing.assert_allclose(found[k], muon_in_numpy(x, grads, **MUON[name]), rtol=1e-9)
+
+
+@pytest.mark.peer
+def test_muon_is_nearly_torchs():
+    """PyTorch rounds the directions to bfloat16, eight bits."""
+    torch = pytest.importorskip("torch")
+    ours = parameters("float32", shapes=MATRICES)
+    theirs = [torch.tensor(a, requires_grad=True) for a in arrays("float32", shapes=MATRICES)]
+    optimizer, peer = optim.Muon(ours, lr=0.02), torch.optim.Muon(theirs, lr=0.02)
+    for step in range(1, 4):
+        give_gradients(ours, step)
+        for x, y in zip(ours, theirs, strict=True):
+            y.grad = torch.tensor(x.grad.numpy())
+        optimizer.step()
+        peer.step()
+    for x, y in zip(values(ours), theirs, strict=True):
+        np.testing.assert_allclose(x, y.detach().numpy(), atol=0.02 * 3 * 0.05)
+
+
+def test_muon_and_the_others_refuse():
+    (vector,) = parameters(shapes=[(2,)])
+    with pytest.raises(ValueError, match="only supports 2D"):
+        optim.Muon([vector])
+    with pytest.raises(ValueError, match="not supported"):
+        optim.Muon(parameters(shapes=[(2, 2)]), adjust_lr_fn="other")
+    for kind in (optim.Adamax, optim.NAdam, optim.RAdam, optim.Lion):
+        with pytest.raises(ValueError, match="Invalid beta parameter at index 0"):
+            kind([vector], betas=(1.0, 0.9))
+    with pytest.raises(ValueError, match="Invalid rho"):
+        optim.Adadelta([vector], rho=1.5)
+
+
+COMPILED = {
+    "Adadelta": {},
+    "Adamax": {},
+    "NAdam": {},
+    "RAdam": {"lr": 0.01},
+    "Lion": {"lr": 0.01},
+    "Muon": {"lr": 0.02},
+}
+
+
+def test_compiled_steps_follow_the_rate():
+    """One compiled function steps all of them; a scheduler moves the rates between calls."""
+    worlds = []
+    for compiled in (False, True):
+        params = {k: parameters("float64", shapes=[(3, 2), (3, 2)]) for k in COMPILED}
+        optimizers = [getattr(optim, k)(params[k], **o) for k, o in COMPILED.items()]
+        schedulers = [
+            optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3) for optimizer in optimizers
+        ]
+
+        def step(x, params=params, optimizers=optimizers):
+            total = 0
+            for optimizer, both in zip(optimizers, params.values(), strict=True):
+                optimizer.zero_grad()
+                loss = sum(((p * x) ** 2).sum() for p in both)
+                loss.backward()
+                optimizer.step()
+                total = total + loss
+            return total
+
+        run = ng.compile(step) if compiled else step
+        losses = []
+        for k in range(8):
+            losses.append(run(ng.full((2,), 1.0 + k, dtype=ng.double)).item())
+            for scheduler in schedulers:
+                scheduler.step()
+        worlds.append([*losses, *[p.detach().numpy() for both in params.values() for p in both]])
+    for eager, made in zip(*worlds, strict=True):
+        np.testing.assert_allclose(made, eager, rtol=1e-9)
+
+
+def sequence(library, optimizer):
+    kinds = library.lr_scheduler
+    parts = [
+        kinds.LinearLR(optimizer, start_factor=0.1, total_iters=10),
+        kinds.StepLR(optimizer, 7, gamma=0.5),
+        kinds.CosineAnnealingLR(optimizer, T_max=30, eta_min=0.01),
+        kinds.CosineAnnealingWarmRestarts(optimizer, T_0=8),
+        kinds.ExponentialLR(optimizer, 0.9),
+    ]
+    return kinds.SequentialLR(optimizer, parts, milestones=[10, 31, 55, 80])
+
+
+@pytest.mark.peer
+def test_sequences_are_torchs():
+    torch = pytest.importorskip("torch")
+    rates = []
+    for library, make in ((optim, ng.zeros), (torch.optim, torch.zeros)):
+        tensors = [make(2).requires_grad_(), make(3).requires_grad_()]
+        groups = [{"params": tensors[:1], "lr": 0.5}, {"params": tensors[1:]}]
+        optimizer = library.SGD(groups, lr=0.1)
+        scheduler = sequence(library, optimizer)
+        seen = []
+        for _ in range(100):
+            seen.append(scheduler.get_last_lr())
+            optimizer.step()
+            scheduler.step()
+        rates.append(seen)
+    np.testing.assert_allclose(rates[0], rates[1], rtol=1e-12)
+
+
+def test_a_sequence_resumes_and_refuses():
+    optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=1.0)
+    scheduler = sequence(optim, optimizer)
+    for _ in range(33):
+        scheduler.step()
+    saved, rate = copy.deepcopy(scheduler.state_dict()), optimizer.param_groups[0]["lr"]
+    expected = []
+    for _ in range(30):
+        scheduler.step()
+        expected.append(scheduler.get_last_lr())
+    resumed = sequence(optim, optimizer)
+    resumed.load_state_dict(saved)
+    optimizer.param_groups[0]["lr"] = rate
+    for rates in expected:
+        resumed.step()
+        assert resumed.get_last_lr() == rates
+    kinds = optim.lr_scheduler
+    parts = [kinds.StepLR(optimizer, 2), kinds.StepLR(optimizer, 3)]
+    with pytest.raises(ValueError, match="one milestone fewer"):
+        kinds.SequentialLR(optimizer, parts, [1, 2])
+    with pytest.raises(TypeError, match="takes a metric"):
+        kinds.SequentialLR(optimizer, [parts[0], kinds.ReduceLROnPlateau(optimizer)], [3])
+    with pytest.raises(ValueError, match="T_0"):
+        kinds.CosineAnnealingWarmRestarts(optimizer, 0)
+
+
+def test_warm_restarts_jump_to_a_fraction():
+    optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=1.0)
+    scheduler = optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=4, T_mult=2)
+    scheduler.step(6.0)
+    assert scheduler.get_last_lr() == [pytest.approx((1 + np.cos(np.pi * 2 / 8)) / 2)]
+    scheduler.step(12.5)
+    assert scheduler.get_last_lr() == [pytest.approx((1 + np.cos(np.pi * 0.5 / 16)) / 2)]
