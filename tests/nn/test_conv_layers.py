@@ -60,11 +60,11 @@ def test_statistics_move_the_version_and_stay_in_eval():
 
 
 def test_convolutions_start_within_their_bound():
-    module = nn.Conv2d(8, 16, 3, groups=2)
+    module = nn.Conv2d(8, 400, 3, groups=2)
     bound = 1 / np.sqrt(4 * 9)
     for parameter in module.parameters():
         values = parameter.detach().numpy()
-        assert np.abs(values).max() <= bound and values.std() > 0.4 * bound
+        assert np.abs(values).max() <= bound and values.std() > 0.5 * bound
 
 
 @pytest.mark.parametrize(
