@@ -116,3 +116,26 @@ def test_sizes_that_need_several_blocks(dtype):
     seen = np.lib.stride_tricks.sliding_window_view(around, (5, 5), (2, 3))
     expected = np.einsum("nohwab,ocab->nchw", seen, w[..., ::-1, ::-1], optimize=True)
     np.testing.assert_allclose(gx.numpy(), expected, **tolerance)
+
+
+@pytest.mark.parametrize(
+    "kind,shape,lead",
+    [("Dropout1d", (20, 50, 3), 2), ("Dropout1d", (500, 3), 1), ("Dropout2d", (20, 50, 3, 2), 2)],
+)
+def test_dropout_of_channels(kind, shape, lead):
+    module = getattr(nn, kind)(0.25)
+    x = ng.ones(*shape).requires_grad_()
+    out = module(x)
+    out.sum().backward()
+    flat = out.detach().numpy().reshape(int(np.prod(shape[:lead])), -1)
+    assert (flat == flat[:, :1]).all()
+    assert set(np.unique(flat)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((flat[:, 0] == 0).mean() - 0.25) < 0.08
+    assert x.grad.tolist() == out.tolist()
+    assert module.eval()(x) is x
+    y = ng.ones(*shape)
+    assert getattr(nn, kind)(0.5, inplace=True)(y) is y and 0.0 in y.reshape(-1).tolist()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        getattr(nn, kind)(1.5)
+    with pytest.raises(ValueError, match=r"Expected .D or .D input"):
+        module.train()(ng.ones(3))
