@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.kernels import machine
 
 RUNNING = [
     ("BatchNorm1d", {}, (5, 3)),
@@ -139,3 +141,25 @@ def test_dropout_of_channels(kind, shape, lead):
         getattr(nn, kind)(1.5)
     with pytest.raises(ValueError, match=r"Expected .D or .D input"):
         module.train()(ng.ones(3))
+
+
+def test_threads_change_no_bit_and_scratch_lives_long_enough():
+    """The columns are large enough to be unmapped where they would be freed too early."""
+    random = np.random.default_rng(0)
+    shapes = (9, 6, 30, 30), (16, 6, 5, 5)
+    given = [ng.tensor(random.normal(size=s).astype("float32")).requires_grad_() for s in shapes]
+
+    def results():
+        out = nn.functional.max_pool2d(nn.functional.conv2d(*given, padding=2), 2)
+        out = nn.functional.batch_norm(out, None, None, training=True)
+        return [out, *ng.autograd.grad((out * out * out).sum(), given)]
+
+    before = numba.get_num_threads()
+    many = results()
+    try:
+        machine.set_threads(1)
+        one = results()
+    finally:
+        machine.set_threads(before)
+    for x, y in zip(many, one, strict=True):
+        np.testing.assert_array_equal(x.detach().numpy(), y.detach().numpy())
