@@ -61,7 +61,7 @@ def images_and_labels() -> tuple[ng.Tensor, ng.Tensor, ng.Tensor, ng.Tensor]:
 def draw(losses: list[float], images: ng.Tensor, labels: ng.Tensor, found: ng.Tensor) -> None:
     """The learning curve, and the first digits that were misread, into lenet.png."""
     wrong = [i for i in range(len(labels)) if labels[i].item() != found[i].item()][:8]
-    figure = plt.figure(figsize=(10, 3))
+    figure = plt.figure(figsize=(10, 3), layout="constrained")
     curve = figure.add_subplot(1, 2, 1)
     curve.plot(losses)
     curve.set(xlabel="step", ylabel="loss", yscale="log")

@@ -24,6 +24,7 @@ from ..ops.conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from ..ops.create import ones
 from ..ops.elementwise import (
     elu,
     gelu,
@@ -89,6 +90,8 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
     "elu",
     "embedding",
     "gelu",
@@ -132,6 +135,38 @@ __all__ = [
     "tanhshrink",
     "threshold",
 ]
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of ``input``, (n, c, l) or (c, l)."""
+    return _channel_dropout("dropout1d", input, p, training, inplace, (2, 3))
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of ``input``, (n, c, h, w) or (n, c, l)."""
+    return _channel_dropout("dropout2d", input, p, training, inplace, (3, 4))
+
+
+def _channel_dropout(
+    name: str, input: Tensor, p: float, training: bool, inplace: bool, ranks: tuple[int, ...]
+) -> Tensor:
+    if input.dim() not in ranks:
+        raise ValueError(
+            f"{name}: Expected {ranks[0]}D or {ranks[1]}D input, but received a {input.dim()}D "
+            f"input of size {list(input.shape)}. Channels are its second dimension."
+        )
+    if not 0 <= p <= 1:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}.")
+    if not training or p == 0:
+        return input
+    lead = max(1, min(2, input.dim() - 1))
+    shape = (*input.shape[:lead], *(1,) * (input.dim() - lead))
+    factors = dropout(ones(shape, dtype=input.dtype, device=input.device), p)
+    return input.mul_(factors) if inplace else input * factors
 
 
 def relu6(input: Tensor) -> Tensor:

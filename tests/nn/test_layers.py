@@ -104,6 +104,8 @@ ROWS = [
     Row("InstanceNorm2d", (3,), {"affine": True}, shapes=((3, 4, 2),)),
     Row("InstanceNorm3d", (2,), {"track_running_stats": True}, shapes=((2, 2, 2, 3, 2),)),
     Row("GroupNorm", (2, 4), shapes=((2, 4, 3),)),
+    Row("GroupNorm", (2, 4), {"bias": False}, shapes=((2, 4, 3),)),
+    Row("BatchNorm1d", (6,), {"bias": False}),
     Row("GroupNorm", (1, 4), {"affine": False}, shapes=((2, 4, 3, 2),)),
     Row("Embedding", (5, 3), shapes=((2, 4),), indices=5),
     Row("Embedding", (5, 3), {"padding_idx": -2}, shapes=((7,),), indices=5),

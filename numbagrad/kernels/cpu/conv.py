@@ -44,6 +44,11 @@ def needs_no_columns(weight, x, out, form):
 
 
 @device
+def keep(cols):
+    """Nothing: Numba frees an array after its last use by name, and an address is none."""
+
+
+@device
 def sizes(x, weight, out):
     """The sizes of space: of the input, of the kernel, of the output."""
     return (
@@ -124,6 +129,7 @@ def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, 
     left = address(weight) + group * height * rows * itemsize
     product = left, rows, right, ldright, start, ldstart, to, lines * ow
     gemm(out, 0, 0, height, width, rows, *product)
+    keep(cols)
 
 
 @gemm_kernel(grain=GRAIN)
@@ -184,6 +190,7 @@ def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, fo
             gemm(gx, 1, 0, *shape, *factors, 0, 0, address(cols), count * ow)
             where = address(cols), target, channels, first, count
             fold_or_unfold(gx.dtype, itemsize, True, *where, space, form)
+    keep(cols)
 
 
 @gemm_kernel(grain=GRAIN)
@@ -229,6 +236,7 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
             factors = left + first * ow * itemsize, lines * ow, right, ldright
             whole = inputs * taps
             gemm(g, 0, 1, height, rows, count * ow, *factors, to, whole, to, whole)
+    keep(cols)
 
 
 @gemm_kernel(grain=GRAIN)
@@ -254,6 +262,7 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     for chunk in range(chunks - 1):
         for i in range(size):
             flat[i] += rest[chunk * size + i]
+    keep(rest)
     blas_restore(previous)
 
 

@@ -44,6 +44,7 @@ class _Running(Module):
         track_running_stats: bool,
         device: Any,
         dtype: Any,
+        bias: bool,
     ):
         super().__init__()
         self.num_features = num_features
@@ -51,9 +52,9 @@ class _Running(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name in ("weight", "bias"):
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
             made = new_parameter(num_features, device=device, dtype=dtype)
-            self.register_parameter(name, made if affine else None)
+            self.register_parameter(name, made if wanted else None)
         tracked = track_running_stats
         options = {"device": device, "dtype": dtype}
         self.register_buffer("running_mean", zeros(num_features, **options) if tracked else None)
@@ -90,7 +91,8 @@ class _Running(Module):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
@@ -106,8 +108,11 @@ class _BatchNorm(_Running):
         track_running_stats: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        modes = affine, track_running_stats, device, dtype, bias
+        super().__init__(num_features, eps, momentum, *modes)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised; in training mode the running statistics move."""
@@ -150,7 +155,7 @@ class BatchNorm2d(_BatchNorm):
     track_running_stats is False (Ioffe and Szegedy, 2015).
 
     >>> BatchNorm2d(6)
-    BatchNorm2d(6, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)
+    BatchNorm2d(6, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     ranks = (4,)
@@ -174,8 +179,11 @@ class _InstanceNorm(_Running):
         track_running_stats: bool = False,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        modes = affine, track_running_stats, device, dtype, bias
+        super().__init__(num_features, eps, momentum, *modes)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` (n, num_features, ...), or one sample of it, normalised."""
@@ -237,6 +245,8 @@ class GroupNorm(Module):
         affine: bool = True,
         device: Any = None,
         dtype: Any = None,
+        *,
+        bias: bool = True,
     ):
         super().__init__()
         if num_channels % num_groups:
@@ -248,9 +258,9 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name in ("weight", "bias"):
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
             made = new_parameter(num_channels, device=device, dtype=dtype)
-            self.register_parameter(name, made if affine else None)
+            self.register_parameter(name, made if wanted else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -265,4 +275,7 @@ class GroupNorm(Module):
         return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )
