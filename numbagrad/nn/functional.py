@@ -15,6 +15,9 @@ from ..ops.activation import (
     tanhshrink,
     threshold,
 )
+from ..ops.bag import embedding_bag
+from ..ops.base import full, new_empty
+from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
 from ..ops.elementwise import (
     elu,
     gelu,
@@ -41,8 +44,10 @@ from ..ops.loss import (
     smooth_l1_loss,
 )
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
-from ..ops.random import dropout
+from ..ops.pad import pad
+from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
+from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
 from ..ops.shape import chunk
 from ..tensor import Tensor
 
@@ -51,11 +56,15 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
     "elu",
     "embedding",
+    "embedding_bag",
     "gelu",
     "glu",
     "hardshrink",
@@ -63,6 +72,7 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "huber_loss",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -75,10 +85,15 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "rrelu",
     "selu",
     "sigmoid",
     "silu",
@@ -91,6 +106,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
 ]
 
 
@@ -134,3 +150,53 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps."""
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """``input`` where positive, else times a slope: random in [lower, upper] for each element in
+    training, else their mean (Xu et al., 2015).
+    """
+    if not lower <= upper:
+        raise ValueError(f"rrelu: lower {lower} should be less than or equal to upper {upper}.")
+    if training:
+        slope = uniform_(new_empty(input.shape, input.dtype, input.device), lower, upper)
+        out = where(input >= 0, input, input * slope)
+    else:
+        out = leaky_relu(input, (lower + upper) / 2)
+    return input.copy_(out) if inplace else out
+
+
+def _whole_channels(name: str, input: Tensor, p: float, training: bool, spatial: int) -> Tensor:
+    if input.dim() not in (spatial + 1, spatial + 2):
+        raise ValueError(
+            f"{name}: expected (n, c, {'...' if spatial > 1 else 'l'}) or the same without n, "
+            f"{spatial + 2} or {spatial + 1} dimensions, but got {list(input.shape)}."
+        )
+    if not training:
+        return dropout(input, p, False)
+    shape = (*input.shape[: input.dim() - spatial], *[1] * spatial)
+    return input * dropout(full(shape, 1, input.dtype, input.device), p)
+
+
+def dropout1d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeroes whole channels of (n, c, l) or (c, l) with chance p; the rest times 1 / (1 - p)."""
+    out = _whole_channels("dropout1d", input, p, training, 1)
+    return input.copy_(out) if inplace and training else out
+
+
+def dropout2d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """Zeroes whole channels of (n, c, h, w) or (c, h, w) with chance p; the rest times
+    1 / (1 - p) (Tompson et al., 2015).
+    """
+    out = _whole_channels("dropout2d", input, p, training, 2)
+    return input.copy_(out) if inplace and training else out

@@ -1,9 +1,23 @@
 """The layers, which hold parameters and buffers; their stateless twins: ``nn.functional``."""
 
-from . import activation, container, dropout, linear, loss, normalization, sparse
+from . import (
+    activation,
+    cell,
+    container,
+    distance,
+    dropout,
+    image,
+    linear,
+    loss,
+    normalization,
+    sparse,
+)
 from .activation import *  # noqa: F403
+from .cell import *  # noqa: F403
 from .container import *  # noqa: F403
+from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
+from .image import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
@@ -13,8 +27,11 @@ from .sparse import *  # noqa: F403
 __all__ = [
     "Module",
     *activation.__all__,
+    *cell.__all__,
     *container.__all__,
+    *distance.__all__,
     *dropout.__all__,
+    *image.__all__,
     *linear.__all__,
     *loss.__all__,
     *normalization.__all__,

@@ -1,4 +1,4 @@
-"""``Dropout``: random zeros while training."""
+"""Dropout: random zeros while training, of elements or of whole channels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...tensor import Tensor
 from .. import functional
 from .module import Module
 
-__all__ = ["Dropout"]
+__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
 
 
 class Dropout(Module):
@@ -16,7 +16,8 @@ class Dropout(Module):
         super().__init__()
         if not 0 <= p <= 1:
             raise ValueError(
-                f"Dropout: dropout probability has to be between 0 and 1, but got {p}."
+                f"{type(self).__name__}: dropout probability has to be between 0 and 1, but got "
+                f"{p}."
             )
         self.p = p
         self.inplace = inplace
@@ -27,3 +28,19 @@ class Dropout(Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout1d(Dropout):
+    """Zeroes whole channels of (n, c, l) with chance p and scales the rest; off in eval mode."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random channels of zeros."""
+        return functional.dropout1d(input, self.p, self.training, self.inplace)
+
+
+class Dropout2d(Dropout):
+    """Zeroes whole channels of (n, c, h, w) with chance p and scales the rest; off in eval mode."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random channels of zeros."""
+        return functional.dropout2d(input, self.p, self.training, self.inplace)
