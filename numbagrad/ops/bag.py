@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
 from .base import as_operand, full
 from .create import arange
@@ -98,10 +99,26 @@ def _by_offsets(
         raise ShapeError(
             f"embedding_bag: offsets has to be a 1D Tensor, got {list(starts._array.shape)}."
         )
+    if not machine.is_recording():
+        _check_offsets(starts._array.tolist(), rows._array.shape[0])
     starts = starts[:-1] if include_last else starts
     bags = starts._array.shape[0]
     place = arange(rows._array.shape[0])
     bag = searchsorted(starts, place, right=True) - 1
+    bag = where(bag.lt(0), bags, bag)  # index_add refuses it, in a recorded step too
     zeros = full((bags, rows._array.shape[1]), 0, rows._dtype, rows._device)
     nothing = full((bags,), 0, rows._dtype, rows._device)
     return index_add(zeros, 0, bag, rows), index_add(nothing, 0, bag, counted)
+
+
+def _check_offsets(starts: list[int], count: int) -> None:
+    if starts and starts[0]:
+        raise ShapeError(
+            f"embedding_bag: offsets[0] has to be 0: the first sequence in the mini-batch has "
+            f"to start from position 0. However, got {starts[0]}."
+        )
+    if starts != sorted(starts) or (starts and starts[-1] > count):
+        raise ShapeError(
+            f"embedding_bag: offsets have to increase and must not be greater than input's length "
+            f"{count}, got {starts}."
+        )

@@ -113,6 +113,7 @@ def _of(*shape: int) -> np.ndarray:
     return np.ones(shape, "float32")
 
 
+_two = np.array([0, 1])
 _signs = np.array([1, -1, -1])
 
 CASES = [
@@ -238,6 +239,8 @@ CASES = [
                 raises=ValueError,
                 words="one of sum, mean or max|mode",
             ),
+            wrong(_two, _of(2, 3), np.array([1]), raises=RuntimeError, words="has to be 0"),
+            wrong(_two, _of(2, 3), np.array([0, 5]), raises=RuntimeError, words="greater than in"),
         ),
         orders=1,  # PyTorch has no second gradient
     ),
