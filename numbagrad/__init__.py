@@ -83,7 +83,7 @@ __version__ = "0.1.0"
 
 _install()
 
-from . import data, io, nn, optim  # noqa: E402  they need the operations installed
+from . import data, io, nn, optim, utils  # noqa: E402  they need the operations installed
 from .io import load, save  # noqa: E402
 
 _tape.register_files()

@@ -30,7 +30,7 @@ LAYERS = [
     {"autograd"},
     {"ops"},
     {"io", "hub"},
-    {"nn", "optim", "data"},
+    {"nn", "optim", "data", "utils"},
     {"compiled"},
     {"cli", "__main__"},
 ]

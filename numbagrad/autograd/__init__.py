@@ -2,6 +2,7 @@
 
 from ..tensor import backward
 from ..tensor import gradients as grad
+from . import functional
 from .anomaly import detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck
@@ -20,6 +21,7 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",

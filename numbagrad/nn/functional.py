@@ -15,6 +15,8 @@ from ..ops.activation import (
     tanhshrink,
     threshold,
 )
+from ..ops.bag import embedding_bag
+from ..ops.base import new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
 from ..ops.conv import (
     conv1d,
@@ -25,6 +27,7 @@ from ..ops.conv import (
     conv_transpose3d,
 )
 from ..ops.create import ones
+from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
 from ..ops.elementwise import (
     elu,
     gelu,
@@ -51,6 +54,7 @@ from ..ops.loss import (
     smooth_l1_loss,
 )
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
+from ..ops.pad import pad
 from ..ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -63,8 +67,9 @@ from ..ops.pool import (
     max_pool2d,
     max_pool3d,
 )
-from ..ops.random import dropout
+from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
+from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
 from ..ops.shape import chunk
 from ..tensor import Tensor
 
@@ -87,6 +92,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
     "dropout",
@@ -94,6 +100,7 @@ __all__ = [
     "dropout2d",
     "elu",
     "embedding",
+    "embedding_bag",
     "gelu",
     "glu",
     "group_norm",
@@ -103,6 +110,7 @@ __all__ = [
     "hardtanh",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -118,10 +126,15 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
+    "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "prelu",
     "relu",
     "relu6",
     "rms_norm",
+    "rrelu",
     "selu",
     "sigmoid",
     "silu",
@@ -134,6 +147,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "triplet_margin_loss",
 ]
 
 
@@ -209,3 +223,23 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps."""
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """``input`` where positive, else times a slope: random in [lower, upper] for each element in
+    training, else their mean (Xu et al., 2015).
+    """
+    if not lower <= upper:
+        raise ValueError(f"rrelu: lower {lower} should be less than or equal to upper {upper}.")
+    if training:
+        slope = uniform_(new_empty(input.shape, input.dtype, input.device), lower, upper)
+        out = where(input >= 0, input, input * slope)
+    else:
+        out = leaky_relu(input, (lower + upper) / 2)
+    return input.copy_(out) if inplace else out

@@ -20,6 +20,7 @@ from ..tensor import Tensor, wrap_any
 __all__ = [
     "calculate_gain",
     "constant_",
+    "dirac_",
     "eye_",
     "kaiming_normal_",
     "kaiming_uniform_",
@@ -110,6 +111,28 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.dim() != 2:
         raise ShapeError(f"eye_: Only tensors with 2 dimensions are supported, got {tensor.shape}.")
     return _write(tensor, np.eye(*tensor.shape))
+
+
+@no_grad()
+def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
+    """Kernels (out, in, ...) of convolutions that hand channels on: 1 in the middle, else 0.
+
+    Each of groups, of ``out / groups`` kernels, keeps as many of its channels as there are.
+    """
+    if tensor.dim() not in (3, 4, 5):
+        raise ShapeError(
+            f"dirac_: Only tensors with 3, 4, or 5 dimensions are supported, got {tensor.shape}."
+        )
+    rows, columns, *sizes = tensor.shape
+    if rows % groups:
+        raise ShapeError(f"dirac_: dim 0 must be divisible by groups, got {rows} and {groups}.")
+    values = np.zeros(tuple(tensor.shape))
+    middle = tuple(size // 2 for size in sizes)
+    each = rows // groups
+    for group in range(groups):
+        for d in range(min(each, columns)):
+            values[(group * each + d, d, *middle)] = 1
+    return _write(tensor, values)
 
 
 @no_grad()

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from . import conv, create, elementwise, index, linalg, loss, norm, reduce, shape, sort, special
+from . import (
+    conv,
+    create,
+    elementwise,
+    index,
+    linalg,
+    loss,
+    norm,
+    reduce,
+    shape,
+    sort,
+    spatial,
+    special,
+)
 
-MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort, conv)
-FAMILIES = {module.__name__.rpartition(".")[2]: module.CASES for module in MODULES}
+MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort)
+FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial)}
 ALL = [case for cases in FAMILIES.values() for case in cases]

@@ -109,6 +109,31 @@ ROWS = [
     Row("GroupNorm", (1, 4), {"affine": False}, shapes=((2, 4, 3, 2),)),
     Row("Embedding", (5, 3), shapes=((2, 4),), indices=5),
     Row("Embedding", (5, 3), {"padding_idx": -2}, shapes=((7,),), indices=5),
+    Row("CosineSimilarity", shapes=((4, 6), (4, 6)), same_repr=False),
+    Row("PairwiseDistance", shapes=((4, 6), (4, 6)), same_repr=False),
+    Row("PairwiseDistance", (1.0, 1e-3, True), shapes=((4, 6), (6,)), same_repr=False),
+    Row("ZeroPad2d", (1,), shapes=((2, 3, 4),)),
+    Row("ZeroPad2d", ((1, -1, 0, 2),), shapes=((2, 2, 3, 4),)),
+    Row("ConstantPad2d", (1, 0.5), shapes=((2, 3, 4),)),
+    Row("ReflectionPad2d", ((2, 1, 0, 1),), shapes=((2, 3, 4),)),
+    Row("ReplicationPad2d", (2,), shapes=((2, 2, 3, 4),)),
+    Row("PixelShuffle", (2,), shapes=((3, 8, 2, 3),)),
+    Row("PixelUnshuffle", (2,), shapes=((3, 2, 4, 6),)),
+    Row("Upsample", (), {"scale_factor": 2}, shapes=((2, 2, 3, 4),)),
+    Row("Upsample", (), {"size": (5, 7), "mode": "bilinear"}, shapes=((2, 2, 3, 4),)),
+    Row("EmbeddingBag", (5, 3), shapes=((2, 4),), indices=5, same_repr=False),
+    Row("EmbeddingBag", (5, 3), {"mode": "max"}, shapes=((2, 4),), indices=5, same_repr=False),
+    Row(
+        "EmbeddingBag",
+        (5, 3),
+        {"mode": "mean", "padding_idx": 1},
+        shapes=((3, 4),),
+        indices=5,
+        same_repr=False,
+    ),
+    *[Row(kind, (6, 5), shapes=((4, 6), (4, 5))) for kind in ("RNNCell", "GRUCell")],
+    Row("RNNCell", (6, 5, False, "relu"), shapes=((6,), (5,))),
+    Row("GRUCell", (6, 5, False), shapes=((4, 6),)),
     *[
         Row(kind, (), {"reduction": reduction, **options}, **{"target": "same", **given})
         for reduction in ("mean", "sum", "none")
@@ -268,6 +293,67 @@ def test_dropout():
     assert repr(module) == "Dropout(p=0.25, inplace=False)"
     with pytest.raises(ValueError, match="between 0 and 1"):
         nn.Dropout(1.5)
+
+
+def test_rrelu():
+    x = ng.tensor(np.full((1000,), -2.0), requires_grad=True)
+    module = nn.RReLU(0.1, 0.3)
+    module(x).sum().backward()
+    slopes = x.grad.numpy()
+    assert slopes.min() >= 0.1 and slopes.max() <= 0.3 and abs(slopes.mean() - 0.2) < 0.01
+    np.testing.assert_allclose(module.eval()(x).detach().numpy(), -0.4)
+    assert module(ng.tensor([3.0])).tolist() == [3.0]
+    assert repr(module) == "RReLU(lower=0.1, upper=0.3)"
+    with pytest.raises(ValueError, match="rrelu: lower"):
+        nn.functional.rrelu(x, 0.5, 0.1)
+
+
+@pytest.mark.parametrize("name,shape", [("Dropout1d", (50, 40, 3)), ("Dropout2d", (50, 40, 2, 2))])
+def test_dropout_of_channels(name, shape):
+    module = getattr(nn, name)(0.25)
+    out = module(ng.ones(shape)).numpy().reshape(50 * 40, -1)
+    assert (out == out[:, :1]).all()
+    assert set(np.unique(out)) == {np.float32(0), np.float32(1 / 0.75)}
+    assert abs((out == 0).mean() - 0.25) < 0.05
+    assert module.eval()(ng.ones(shape)).numpy().min() == 1
+    with pytest.raises(ValueError, match="dimension"):
+        module.train()(ng.ones(3))
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("bias", [True, False])
+def test_lstm_cell_is_torchs(bias):
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.LSTMCell(3, 4, bias).double()
+    ours = nn.LSTMCell(3, 4, bias).double()
+    state = {name: ng.tensor(t.numpy()) for name, t in theirs.state_dict().items()}
+    ours.load_state_dict(state)
+    assert repr(ours) == repr(theirs)
+    draw = np.random.default_rng(0)
+    arrays = [draw.normal(size=size) for size in ((2, 3), (2, 4), (2, 4))]
+    found = []
+    for library, cell in ((ng, ours), (torch, theirs)):
+        x, h, c = (library.tensor(a).requires_grad_() for a in arrays)
+        first = cell(x)
+        h2, c2 = cell(x, (h, c))
+        (h2.sum() + (c2 * c2).sum() + first[0].sum()).backward()
+        grads = [p.grad for p in (x, h, c, *cell.parameters())]
+        found.append([t.detach().numpy() for t in (*first, h2, c2, *grads)])
+    for mine, other in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="input_size"):
+        ours(ng.ones(2, 5, dtype=ng.double))
+    with pytest.raises(ValueError, match="hidden state"):
+        nn.GRUCell(3, 4)(ng.ones(2, 3), ng.ones(1, 4))
+
+
+@pytest.mark.peer
+def test_dirac_is_torchs():
+    torch = pytest.importorskip("torch")
+    for shape, groups in (((4, 2, 3), 1), ((4, 2, 3, 4), 2)):
+        ours = nn.init.dirac_(ng.empty(shape), groups)
+        theirs = torch.nn.init.dirac_(torch.empty(shape), groups)
+        assert ours.tolist() == theirs.tolist()
 
 
 def test_dropouts_gradient_has_the_same_zeros():

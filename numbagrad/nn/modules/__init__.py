@@ -3,9 +3,12 @@
 from . import (
     activation,
     batch_norm,
+    cell,
     container,
     conv,
+    distance,
     dropout,
+    image,
     linear,
     loss,
     normalization,
@@ -14,9 +17,12 @@ from . import (
 )
 from .activation import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
+from .cell import *  # noqa: F403
 from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
+from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
+from .image import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
@@ -28,9 +34,12 @@ __all__ = [
     "Module",
     *activation.__all__,
     *batch_norm.__all__,
+    *cell.__all__,
     *container.__all__,
     *conv.__all__,
+    *distance.__all__,
     *dropout.__all__,
+    *image.__all__,
     *linear.__all__,
     *loss.__all__,
     *normalization.__all__,

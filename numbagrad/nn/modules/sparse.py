@@ -1,4 +1,4 @@
-"""``Embedding``: rows of a table looked up by index."""
+"""Rows of a table looked up by index, one by one or in bags."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..parameter import Parameter
 from .made import new_parameter
 from .module import Module
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -70,4 +70,66 @@ class Embedding(Module):
 
     def extra_repr(self) -> str:
         shown = f"{self.num_embeddings}, {self.embedding_dim}"
+        return shown if self.padding_idx is None else f"{shown}, padding_idx={self.padding_idx}"
+
+
+class EmbeddingBag(Module):
+    """Sums, means or maxima of rows of weight (num_embeddings, embedding_dim), a bag at a time.
+
+    weight starts standard normal. mode: "sum", "mean" or "max". padding_idx: a row that counts
+    for nothing. See ``functional.embedding_bag`` for the inputs.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        mode: str = "mean",
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__()
+        if padding_idx is not None:
+            if not -num_embeddings <= padding_idx < num_embeddings:
+                raise ValueError(
+                    f"EmbeddingBag: padding_idx must be within num_embeddings, got {padding_idx} "
+                    f"for {num_embeddings}."
+                )
+            padding_idx %= num_embeddings
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.mode = mode
+        self.include_last_offset = include_last_offset
+        self.padding_idx = padding_idx
+        self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].zero_()
+
+    def forward(
+        self,
+        input: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        """One row per bag."""
+        return functional.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            mode=self.mode,
+            per_sample_weights=per_sample_weights,
+            include_last_offset=self.include_last_offset,
+            padding_idx=self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        shown = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}"
         return shown if self.padding_idx is None else f"{shown}, padding_idx={self.padding_idx}"

@@ -1,0 +1,45 @@
+"""Distances between two batches of vectors, and the losses made of them."""
+
+from __future__ import annotations
+
+from ...tensor import Tensor
+from .. import functional as F
+from .configured import Configured
+
+__all__ = ["CosineEmbeddingLoss", "CosineSimilarity", "PairwiseDistance", "TripletMarginLoss"]
+
+
+class _Compared(Configured):
+    """A function of some tensors and the options."""
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """The function of ``inputs``."""
+        return type(self).function(*inputs, **{n: getattr(self, n) for n in self.options})
+
+
+class CosineSimilarity(_Compared):
+    """The cosine of the angle between x1 and x2 along dim; lengths are at least eps."""
+
+    function = staticmethod(F.cosine_similarity)
+    options = {"dim": 1, "eps": 1e-8}
+
+
+class PairwiseDistance(_Compared):
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+
+    function = staticmethod(F.pairwise_distance)
+    options = {"p": 2.0, "eps": 1e-6, "keepdim": False}
+
+
+class CosineEmbeddingLoss(_Compared):
+    """Of input1, input2 and target: 1 - cos where that is 1, max(0, cos - margin) where -1."""
+
+    function = staticmethod(F.cosine_embedding_loss)
+    options = {"margin": 0.0, "reduction": "mean"}
+
+
+class TripletMarginLoss(_Compared):
+    """Of anchor, positive, negative: how much the first two are not nearer by margin."""
+
+    function = staticmethod(F.triplet_margin_loss)
+    options = {"margin": 1.0, "p": 2.0, "eps": 1e-6, "swap": False, "reduction": "mean"}

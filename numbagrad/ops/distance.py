@@ -1,0 +1,78 @@
+"""Distances of vectors, and the losses made of them; exported by ``nn.functional``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import ShapeError
+from ..tensor import Tensor
+from .base import as_operand
+from .elementwise import clamp, minimum, sqrt, where
+from .loss import _reduced, _reduction
+from .moments import norm
+
+__all__ = ["cosine_embedding_loss", "pairwise_distance", "triplet_margin_loss"]
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of ``x1 - x2 + eps`` along the last dimension; the tensors broadcast.
+
+    >>> pairwise_distance(tensor([[3.0, 4.0]]), tensor([[0.0, 0.0]]), eps=0.0).tolist()
+    [5.0]
+    """
+    as_operand("pairwise_distance", x1)
+    as_operand("pairwise_distance", x2, 1)
+    return norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cosine_embedding_loss(
+    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+) -> Tensor:
+    """``1 - cos`` of the angle where target is 1, ``max(0, cos - margin)`` where it is -1.
+
+    input1, input2 (n, d) with target (n), or (d) with a target without dimensions.
+    """
+    _reduction("cosine_embedding_loss", reduction)
+    shapes = [tuple(t._array.shape) for t in (input1, input2, target)]
+    if len(shapes[2]) > 1 or shapes[0] != shapes[1] or len(shapes[0]) != len(shapes[2]) + 1:
+        raise ShapeError(
+            f"cosine_embedding_loss: 0D or 1D target tensor expected with 1D or 2D input tensors "
+            f"of one size, got target {list(shapes[2])}, input {list(shapes[0])} and "
+            f"{list(shapes[1])}."
+        )
+    if shapes[2] and shapes[2][0] != shapes[0][0]:
+        raise ShapeError(
+            f"cosine_embedding_loss: target tensor size {list(shapes[2])} must match the number "
+            f"of rows of the inputs, {shapes[0][0]}."
+        )
+    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
+    cosine = (input1 * input2).sum(-1) / sqrt(lengths)
+    apart = where(target.eq(-1), clamp(cosine - margin, 0), cosine * 0)
+    return _reduced(where(target.eq(1), 1 - cosine, apart), reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2.0,
+    eps: float = 1e-6,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """``max(0, margin + |anchor - positive| - |anchor - negative|)`` (Balntas et al., 2016).
+
+    (n, d) or (d) each. swap: the distance of positive and negative where it is the smaller one.
+    """
+    _reduction("triplet_margin_loss", reduction)
+    if not margin > 0:
+        raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}.")
+    near: Any = pairwise_distance(anchor, positive, p, eps)
+    far: Any = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+    gap = margin + near - far
+    return _reduced(clamp(gap, 0), reduction)

@@ -1,0 +1,153 @@
+"""Images larger and smaller: interpolate, pixel_shuffle; exported by ``nn.functional``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ShapeError
+from ..tensor import Tensor
+from .base import as_operand
+from .create import tensor
+from .elementwise import lerp
+from .index import index_select
+
+__all__ = ["interpolate", "pixel_shuffle", "pixel_unshuffle"]
+
+LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
+"""The number of spatial dimensions of each linear mode."""
+
+
+def _per_dimension(name: str, value: Any, count: int) -> list[Any]:
+    if not isinstance(value, Sequence):
+        return [value] * count
+    if len(value) != count:
+        raise ShapeError(
+            f"interpolate: Input and output must have the same number of spatial dimensions, but "
+            f"got input with spatial dimensions of {count} and {name} of {list(value)}."
+        )
+    return list(value)
+
+
+def _nearest(x: Tensor, dim: int, size: int, scale: float, exact: bool) -> Tensor:
+    """Each place takes the element below it, as PyTorch computes it in float32."""
+    n = x._array.shape[dim]
+    places = np.arange(size, dtype=np.float32) + np.float32(0.5 if exact else 0)
+    at = np.minimum(np.floor(places * np.float32(scale)), n - 1)
+    return index_select(x, dim, tensor(at.astype(np.int64)))
+
+
+def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
+    """Each place lies between two elements and takes from both."""
+    n = x._array.shape[dim]
+    if corners:
+        places = np.arange(size) * ((n - 1) / (size - 1) if size > 1 else 0.0)
+    else:
+        places = np.maximum((np.arange(size) + 0.5) * scale - 0.5, 0)
+    below = np.minimum(places.astype(np.int64), n - 1)
+    weight = (places - below).astype(x._dtype.numpy)
+    sizes = [1] * x._array.ndim
+    sizes[dim] = size
+    low = index_select(x, dim, tensor(below))
+    high = index_select(x, dim, tensor(np.minimum(below + 1, n - 1)))
+    return lerp(low, high, tensor(weight.reshape(sizes)))
+
+
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+) -> Tensor:
+    """``input`` (n, c, ...) with other sizes of the spatial dimensions, of which there are 1 to 3.
+
+    size or scale_factor: one number for all of them, or one for each. mode: "nearest", or
+    "nearest-exact", or by the number of spatial dimensions "linear", "bilinear", "trilinear".
+    align_corners: whether the corner elements of input and result lie on one another, or their
+    outer edges. recompute_scale_factor: use the ratio of the sizes, not scale_factor, to find
+    places. Differentiable to any order. Raises ShapeError, or ValueError for another mode.
+
+    >>> interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
+    [[[1.0, 1.0, 2.0, 2.0]]]
+    """
+    shape = as_operand("interpolate", input)._array.shape
+    count = len(shape) - 2
+    if not 1 <= count <= 3:
+        raise ShapeError(
+            f"interpolate: Input Error: Only 3D, 4D and 5D input Tensors supported (got "
+            f"{len(shape)}D)."
+        )
+    if mode not in LINEAR and mode not in ("nearest", "nearest-exact"):
+        raise ValueError(
+            f"interpolate: mode {mode!r} is not supported; use 'nearest', 'nearest-exact', "
+            f"'linear', 'bilinear' or 'trilinear'."
+        )
+    if mode in LINEAR and LINEAR[mode] != count:
+        raise ShapeError(
+            f"interpolate: Got {len(shape)}D input, but {mode} mode needs {LINEAR[mode] + 2}D input"
+        )
+    if align_corners is not None and mode not in LINEAR:
+        raise ValueError(
+            "interpolate: align_corners option can only be set with the interpolating modes: "
+            "linear | bilinear | trilinear"
+        )
+    if (size is None) == (scale_factor is None):
+        raise ValueError("interpolate: exactly one of size or scale_factor should be defined")
+    if scale_factor is not None:
+        factors = [float(f) for f in _per_dimension("scale_factor", scale_factor, count)]
+        sizes = [math.floor(n * f) for n, f in zip(shape[2:], factors, strict=True)]
+    else:
+        factors = []
+        sizes = [int(n) for n in _per_dimension("output size", size, count)]
+    if min(sizes) < 1 or min(shape[1:]) < 1:
+        raise ShapeError(
+            f"interpolate: Input and output sizes should be greater than 0, but got input "
+            f"{list(shape)} and output {sizes}."
+        )
+    out = input
+    for k, (n, target) in enumerate(zip(shape[2:], sizes, strict=True)):
+        given = factors and not recompute_scale_factor
+        scale = 1 / factors[k] if given else n / target
+        if mode in LINEAR:
+            out = _linear(out, k + 2, target, scale, bool(align_corners))
+        else:
+            out = _nearest(out, k + 2, target, scale, mode == "nearest-exact")
+    return out
+
+
+def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
+    """(..., c r r, h, w) to (..., c, h r, w r): channels become places (Shi et al., 2016).
+
+    Raises ShapeError unless r = upscale_factor is positive and its square divides the channels.
+    """
+    shape, r = as_operand("pixel_shuffle", input)._array.shape, upscale_factor
+    if len(shape) < 3 or r < 1 or shape[-3] % (r * r):
+        raise ShapeError(
+            f"pixel_shuffle: expects input (..., channels, height, width) whose number of channels "
+            f"is divisible by the square of upscale_factor {r}, but got {list(shape)}."
+        )
+    *batch, c, h, w = shape
+    x = input.reshape(*batch, c // (r * r), r, r, h, w)
+    b = len(batch)
+    x = x.permute(*range(b), b, b + 3, b + 1, b + 4, b + 2)
+    return x.reshape(*batch, c // (r * r), h * r, w * r)
+
+
+def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
+    """(..., c, h r, w r) to (..., c r r, h, w): the inverse of ``pixel_shuffle``."""
+    shape, r = as_operand("pixel_unshuffle", input)._array.shape, downscale_factor
+    if len(shape) < 3 or r < 1 or shape[-2] % r or shape[-1] % r:
+        raise ShapeError(
+            f"pixel_unshuffle: expects input (..., channels, height, width) whose height and width "
+            f"are divisible by downscale_factor {r}, but got {list(shape)}."
+        )
+    *batch, c, h, w = shape
+    x = input.reshape(*batch, c, h // r, r, w // r, r)
+    b = len(batch)
+    x = x.permute(*range(b), b, b + 2, b + 4, b + 1, b + 3)
+    return x.reshape(*batch, c * r * r, h // r, w // r)

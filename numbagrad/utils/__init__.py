@@ -1,0 +1,5 @@
+"""Tools around training: ``checkpoint``."""
+
+from . import checkpoint
+
+__all__ = ["checkpoint"]

@@ -1,0 +1,247 @@
+"""Rows of padding, resizing, distances and bags, all of ``nn.functional``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from op_table import NO_METHOD, NUMBERS, Case, Sample, same, sample, wrong
+
+
+def _row(name: str, samples: Any, oracle: Any, **options: Any) -> Case:
+    function = "nn.functional." + name.split("-")[0]
+    return Case(name, samples, oracle, function=function, method=NO_METHOD, **options)
+
+
+def _pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
+    widths = [(0, 0)] * x.ndim
+    for k in range(len(pad) // 2):
+        widths[-1 - k] = tuple(pad[2 * k : 2 * k + 2])
+    cut = tuple(
+        slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(x.shape, widths, strict=True)
+    )
+    widths = [(max(b, 0), max(a, 0)) for b, a in widths]
+    if not x.ndim:
+        return x
+    if mode == "constant":
+        return np.pad(x[cut], widths, constant_values=value or 0)
+    name = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
+    return np.pad(x[cut], widths, mode=name)
+
+
+def _places(n: int, size: int, corners: Any) -> Any:
+    if corners:
+        return np.arange(size) * ((n - 1) / max(size - 1, 1))
+    return np.clip((np.arange(size) + 0.5) * n / size - 0.5, 0, None)
+
+
+def _interpolate(
+    x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners=None
+) -> Any:
+    for k in range(x.ndim - 2):
+        n = x.shape[k + 2]
+        target = int(n * scale_factor) if size is None else size
+        target = target[k] if isinstance(target, tuple) else target
+        if mode == "nearest":
+            x = x.take(np.arange(target) * n // target, axis=k + 2)
+            continue
+        at = _places(n, target, align_corners)
+        low = at.astype(int)
+        weight = (at - low).reshape([-1 if d == k + 2 else 1 for d in range(x.ndim)])
+        high = x.take(np.minimum(low + 1, n - 1), axis=k + 2)
+        x = (1 - weight) * x.take(low, axis=k + 2) + weight * high
+    return x
+
+
+def _shuffle(x: Any, r: int) -> Any:
+    *batch, c, h, w = x.shape
+    x = x.reshape(-1, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3)
+    return x.reshape(*batch, c // (r * r), h * r, w * r)
+
+
+def _unshuffle(x: Any, r: int) -> Any:
+    *batch, c, h, w = x.shape
+    x = x.reshape(-1, c, h // r, r, w // r, r).transpose(0, 1, 3, 5, 2, 4)
+    return x.reshape(*batch, c * r * r, h // r, w // r)
+
+
+def _distance(x: Any, y: Any, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Any:
+    return np.linalg.norm(x - y + eps, p, axis=-1, keepdims=keepdim)
+
+
+def _cosine_loss(x: Any, y: Any, target: Any, margin: float = 0, reduction: str = "mean") -> Any:
+    lengths = (np.sum(x * x, -1) + 1e-12) * (np.sum(y * y, -1) + 1e-12)
+    cosine = np.sum(x * y, -1) / np.sqrt(lengths)
+    losses = np.where(target == 1, 1 - cosine, np.maximum(0, cosine - margin))
+    return {"mean": np.mean, "sum": np.sum, "none": np.asarray}[reduction](losses)
+
+
+def _triplet(
+    a: Any, p: Any, n: Any, margin: float = 1, swap: bool = False, reduction: str = "mean"
+) -> Any:
+    far = _distance(a, n)
+    far = np.minimum(far, _distance(p, n)) if swap else far
+    losses = np.maximum(0, margin + _distance(a, p) - far)
+    return {"mean": np.mean, "sum": np.sum, "none": np.asarray}[reduction](losses)
+
+
+def _bag(
+    index: Any, weight: Any, offsets: Any = None, mode: str = "mean", per_sample_weights: Any = None
+) -> Any:
+    bags = list(index) if offsets is None else np.split(index, offsets[1:])
+    if per_sample_weights is not None:
+        return np.stack(
+            [(f[:, None] * weight[b]).sum(0) for f, b in zip(per_sample_weights, bags, strict=True)]
+        )
+    reduce = {"mean": np.mean, "sum": np.sum, "max": np.max}[mode]
+    return np.stack([reduce(weight[b], 0) if len(b) else weight[0] * 0 for b in bags])
+
+
+def _bags(d: Any) -> list[Sample]:
+    index = np.array([[0, 2, 2], [3, 1, 0]])
+    flat, starts = np.array([0, 2, 2, 3, 1]), np.array([0, 2, 2, 4])
+    return [
+        sample(index, d(4, 2)),
+        *[sample(index, d.distinct(4, 2), mode=mode) for mode in ("sum", "max")],
+        sample(index, d(4, 2), mode="sum", per_sample_weights=d(2, 3)),
+        sample(flat, d(4, 2), starts),
+        sample(flat, d(4, 2), starts, mode="sum"),
+    ]
+
+
+def _of(*shape: int) -> np.ndarray:
+    return np.ones(shape, "float32")
+
+
+_two = np.array([0, 1])
+_signs = np.array([1, -1, -1])
+
+CASES = [
+    _row(
+        "pad",
+        lambda d: [
+            sample(d(2, 3), (1, 2)),
+            sample(d(2, 3), (0, 1, 2, 0), value=1.5 if d.floating else 2),
+            sample(d(2, 3), (-1, 1, 1, -1)),
+            sample(d(), (), kind="scalar"),
+            sample(d(0, 3), (1, 1, 0, 1), kind="empty"),
+        ],
+        _pad,
+        dtypes=NUMBERS,
+        result=same,
+        errors=(
+            wrong(_of(2), (1,), raises=RuntimeError, words="divisible by 2"),
+            wrong(_of(2), (1, 1, 1, 1), raises=RuntimeError, words="two times the input dim|Padd"),
+            wrong(
+                _of(2, 3), (-2, -2), raises=RuntimeError, words="negative output size|non-negative"
+            ),
+        ),
+    ),
+    _row(
+        "pad-edges",
+        lambda d: [
+            sample(d(2, 3), (2, 1), "reflect"),
+            sample(d(2, 3, 4), (1, 2, 2, 0), "reflect"),
+            sample(d(2, 3), (2, 4), "replicate"),
+            sample(d(2, 3, 2), (1, 0, 3, 2), "circular"),
+        ],
+        _pad,
+        errors=(
+            wrong(_of(2, 3), (3, 0), "reflect", raises=RuntimeError, words="should be less than"),
+            wrong(
+                _of(2, 3),
+                (1, 0),
+                "other",
+                raises=(ValueError, NotImplementedError),
+                words="[Uu]nrecogni",
+            ),
+        ),
+    ),
+    _row(
+        "interpolate",
+        lambda d: [
+            sample(d(1, 2, 3), scale_factor=2.0),
+            sample(d(1, 2, 4, 3), size=(3, 5)),
+            sample(d(1, 1, 2, 2, 2), size=3),
+        ],
+        _interpolate,
+        errors=(
+            wrong(_of(2, 3), size=2, raises=(NotImplementedError, ValueError), words="3D, 4D"),
+            wrong(_of(1, 2, 3), raises=ValueError, words="size or scale_factor"),
+        ),
+    ),
+    _row(
+        "interpolate-linear",
+        lambda d: [
+            sample(d(1, 2, 3), size=5, mode="linear"),
+            sample(d(1, 2, 3, 4), size=(5, 2), mode="bilinear"),
+            sample(d(1, 2, 3, 4), size=(5, 7), mode="bilinear", align_corners=True),
+            sample(d(1, 1, 2, 2, 2), scale_factor=2.0, mode="trilinear", align_corners=False),
+        ],
+        _interpolate,
+        rtol64=1e-11,
+    ),
+    _row(
+        "pixel_shuffle",
+        lambda d: [sample(d(1, 8, 2, 3), 2), sample(d(9, 1, 2), 3)],
+        _shuffle,
+        dtypes=NUMBERS,
+        result=same,
+        errors=(wrong(_of(3, 2, 2), 2, raises=RuntimeError, words="divisible"),),
+    ),
+    _row(
+        "pixel_unshuffle",
+        lambda d: [sample(d(1, 2, 4, 6), 2), sample(d(1, 3, 6), 3)],
+        _unshuffle,
+        dtypes=NUMBERS,
+        result=same,
+        errors=(wrong(_of(3, 3, 2), 2, raises=RuntimeError, words="divisible"),),
+    ),
+    _row(
+        "pairwise_distance",
+        lambda d: [
+            sample(d(2, 3), d(2, 3) + 7),
+            sample(d(2, 3), d(3) + 7, 1.0, 1e-3, True, kind="broadcast"),
+        ],
+        _distance,
+    ),
+    _row(
+        "cosine_embedding_loss",
+        lambda d: [
+            sample(d(3, 4), d(3, 4) + 1, _signs),
+            sample(d(3, 4), d(3, 4) + 1, _signs, margin=-0.9, reduction="sum"),
+            sample(d(3, 4), d(3, 4) + 1, _signs, reduction="none"),
+        ],
+        _cosine_loss,
+        errors=(wrong(_of(2, 3), _of(2, 3), _of(2, 3), raises=RuntimeError, words="target"),),
+    ),
+    _row(
+        "triplet_margin_loss",
+        lambda d: [
+            sample(d(3, 4), d(3, 4), d(3, 4) + 1),
+            sample(d(3, 4), d(3, 4), d(3, 4) + 1, margin=2.0, reduction="none"),
+            sample(d(3, 4), d(3, 4), d(3, 4) + 1, swap=True, reduction="sum"),
+        ],
+        _triplet,
+        errors=(
+            wrong(_of(2), _of(2), _of(2), reduction="max", raises=ValueError, words="valid value"),
+        ),
+    ),
+    _row(
+        "embedding_bag",
+        _bags,
+        _bag,
+        errors=(
+            wrong(
+                np.zeros((1, 2), "int64"),
+                _of(2, 3),
+                mode="other",
+                raises=ValueError,
+                words="one of sum, mean or max|mode",
+            ),
+            wrong(_two, _of(2, 3), np.array([1]), raises=RuntimeError, words="has to be 0"),
+            wrong(_two, _of(2, 3), np.array([0, 5]), raises=RuntimeError, words="greater than in"),
+        ),
+        orders=1,  # PyTorch has no second gradient
+    ),
+]
