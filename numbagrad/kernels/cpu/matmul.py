@@ -138,17 +138,21 @@ def addmm(out, x, y, bias, transx, transy):
     (n, k), m = x.shape, y.shape[1]
     if n == 0 or m == 0:
         return
-    if k == 0:
-        out[:] = bias
-        return
-    row = bias if bias.strides[0] == bias.itemsize else bias.copy()
+    start, ldstart = address(bias), 0
+    if k == 0 or bias.strides[0] != bias.itemsize:
+        for i in range(n):  # not out[:] = bias, which takes Numba seconds to compile
+            for j in range(m):
+                out[i, j] = bias[j]
+        if k == 0:
+            return
+        start, ldstart = address(out), out.strides[0] // out.itemsize
     work = n * m * k
     rows, cols = blocks(n, m, work, transx)
     across = (m + cols - 1) // cols
     previous = blas_alone(work)
     for b in prange((n + rows - 1) // rows * across):
         i, j = b // across * rows, b % across * cols
-        multiply(out, x, y, address(row), 0, i, j, rows, cols)
+        multiply(out, x, y, start, ldstart, i, j, rows, cols)
     blas_restore(previous)
 
 
