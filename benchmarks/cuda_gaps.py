@@ -13,8 +13,6 @@ DECORATORS = {"kernel", "list_kernel", "blas_kernel"}
 KNOWN_GAPS = {
     "loss.cross_entropy_with_grad": "only compiled steps use it, and they are not on the GPU yet",
     "matmul.shared_gemm": "only compiled steps use it, and they are not on the GPU yet",
-    "random.multinomial_again": "not written yet",
-    "random.multinomial_once": "not written yet",
     "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
     "random.philox_block": "a test of the CPU's generator",
     "random.take_counters": "the generator's state is on the host",
