@@ -349,14 +349,14 @@ def halves(out, x):
 
 
 @ng.kernel
-def halved(out, x):
+def each_halved(out, x):
     """out, x (n,): half of each element."""
     for i in range(x.size):
         out[i] = x[i] / 2
 
 
-@halved.cuda
-def halved_on_gpu(out, x):
+@each_halved.cuda
+def each_halved_on_gpu(out, x):
     halves[2, 4](out, x)
 
 
@@ -364,7 +364,7 @@ def test_a_kernel_of_the_user():
     x = ng.arange(7, dtype=ng.float32)
     for value in (x, x.cuda()):
         out = ng.empty_like(value)
-        ng.launch(halved, out, value)
+        ng.launch(each_halved, out, value)
         assert out.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
     out = ng.empty_like(x.cuda())
     ng.launch(halves[2, 4], out, x.cuda())
