@@ -27,8 +27,6 @@ KNOWN_GAPS = {
     "pool.avg_pool": "not written yet",
     "pool.avg_pool_grad": "not written yet",
     "pool.max_pool": "not written yet",
-    "random.multinomial_again": "not written yet",
-    "random.multinomial_once": "not written yet",
     "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
     "random.philox_block": "a test of the CPU's generator",
     "random.take_counters": "the generator's state is on the host",

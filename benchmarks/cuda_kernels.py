@@ -188,7 +188,7 @@ def random_numbers(kind: Any) -> None:
     _ = ng.randn_like(x), ng.rand_like(x), x.exponential_(), x.bernoulli_(0.5), ng.bernoulli(x)
     _ = ng.nn.functional.dropout(x, 0.5), ng.randint_like(x, 0, 9)
     _ = ng.randint(0, 9, (100,), device="cuda"), ng.histc(x, 4, 0, 1)
-    _ = ng.bucketize(x, x)
+    _ = ng.bucketize(x, x), x.multinomial(3), x.multinomial(3, True)
 
 
 def indexing(kind: Any) -> None:

@@ -271,8 +271,8 @@ def multinomial(
             f"replacement, got {num_samples} > {m}."
         )
     n = x._array.shape[0] if rank == 2 else 1
-    out = new_empty((n, num_samples), dtypes.int64)
-    bad = new_empty((1,), dtypes.int64)
+    out = new_empty((n, num_samples), dtypes.int64, x._device)
+    bad = new_empty((1,), dtypes.int64, x._device)
     kernel = kernels.multinomial_again if replacement else kernels.multinomial_once
     state = _state(generator, n * (num_samples if replacement else m), 2)
     launch(kernel, out, bad, contiguous(x)._array.reshape(n, m), state)

@@ -119,7 +119,7 @@ def test_other_gpus_are_refused():
 
 def test_a_kernel_without_a_twin_says_so():
     with pytest.raises(NoTwinError, match=r"no GPU kernel .* x.cpu()"):
-        ng.multinomial(ng.ones(4, device="cuda"), 2)
+        ng.linalg.det(ng.ones(2, 2, device="cuda"))
 
 
 def test_a_bad_index_is_found_when_the_host_next_waits():
@@ -131,6 +131,15 @@ def test_a_bad_index_is_found_when_the_host_next_waits():
     x[ng.tensor([7], device="cuda")]
     with pytest.raises(IndexError, match="index 7"):
         ng.cuda.synchronize()
+
+
+@pytest.mark.parametrize(
+    "weights,words",
+    [([0.0, 0.0], "sum of prob"), ([1.0, -1.0], "element < 0"), ([1, 0.0], "not enough")],
+)
+def test_bad_weights_are_found(weights, words):
+    with pytest.raises(RuntimeError, match=words):
+        ng.tensor(weights).cuda().multinomial(2).cpu()
 
 
 def test_a_bad_target_is_found():
@@ -298,6 +307,8 @@ def test_random_numbers_are_those_of_the_cpu():
         lambda d: ng.randint(0, 1000, (50,), device=d),
         lambda d: F.dropout(ng.ones(50, device=d), 0.3),
         lambda d: ng.randperm(50, device=d),
+        lambda d: ng.rand(2, 20, device=d).multinomial(7),
+        lambda d: ng.rand(2, 20, device=d).multinomial(7, True),
     ):
         ng.manual_seed(3)
         expected = make("cpu")
@@ -338,14 +349,14 @@ def halves(out, x):
 
 
 @ng.kernel
-def halved(out, x):
+def each_halved(out, x):
     """out, x (n,): half of each element."""
     for i in range(x.size):
         out[i] = x[i] / 2
 
 
-@halved.cuda
-def halved_on_gpu(out, x):
+@each_halved.cuda
+def each_halved_on_gpu(out, x):
     halves[2, 4](out, x)
 
 
@@ -353,7 +364,7 @@ def test_a_kernel_of_the_user():
     x = ng.arange(7, dtype=ng.float32)
     for value in (x, x.cuda()):
         out = ng.empty_like(value)
-        ng.launch(halved, out, value)
+        ng.launch(each_halved, out, value)
         assert out.tolist() == [0, 0.5, 1, 1.5, 2, 2.5, 3]
     out = ng.empty_like(x.cuda())
     ng.launch(halves[2, 4], out, x.cuda())

@@ -20,11 +20,12 @@ SIMULATED = device.simulating()
 
 
 def chosen() -> list[tuple[Case, str]]:
-    """Rows and dtypes; in the simulator one dtype of each row."""
+    """Rows and dtypes; in the simulator one floating dtype of each row, and int64."""
     pairs = []
     for case in [c for c in ALL if c.name not in ON_THE_HOST]:
         dtypes = [d for d in case.dtypes if d != "float64" or len(case.dtypes) == 1]
-        pairs += [(case, d) for d in (dtypes[:1] if SIMULATED else case.dtypes)]
+        some = [*dtypes[:1], *[d for d in dtypes[1:] if d == "int64"]]
+        pairs += [(case, d) for d in (some if SIMULATED else case.dtypes)]
     return pairs
 
 
@@ -34,6 +35,7 @@ def samples(case: Case, dtype: str) -> list[Sample]:
     if not SIMULATED:
         return calls
     kinds = list(dict.fromkeys(call.kind for call in calls))
+    kinds = kinds[:1] if dtype == "int64" else kinds
     return [next(c for c in calls if c.kind == kind) for kind in kinds]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from .runtime import elementwise
+from . import scan, sort
+from .runtime import device, elementwise
 from .runtime.intrinsics import (
     as_type,
     bits_float32,
@@ -23,7 +24,7 @@ from .runtime.intrinsics import (
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK
-from .runtime.warp import inlined
+from .runtime.warp import inlined, split
 
 __all__ = [
     "bernoulli",
@@ -31,6 +32,8 @@ __all__ = [
     "dropout",
     "exponential",
     "integers",
+    "multinomial_again",
+    "multinomial_once",
     "normal",
     "normal_double",
     "uniform",
@@ -353,3 +356,96 @@ def dropout(out, x, state, p, scale):
     The mask is never stored: the same state gives it again for the gradient.
     """
     _each(_dropout, 4, out, state, x, float(p), float(scale))
+
+
+# -- draws by weight -------------------------------------------------------------------------------
+
+
+def _refuse_entries(bad, p, size):
+    """bad[0] = 0 if an entry of p is negative, inf or NaN."""
+    i = cuda.grid(1)
+    while i < size:
+        if not (p[i] >= 0 and p[i] < math.inf):
+            bad[0] = 0
+        i += cuda.gridsize(1)
+
+
+def _refuse_rows(bad, p, n, m, least):
+    """bad[0] = 1 if a row has no positive weight, 2 if it has fewer than ``least``."""
+    row = cuda.grid(1)
+    while row < n:
+        positive = 0
+        for j in range(m):
+            positive += 1 if p[row * m + j] > 0 else 0
+        if positive < least and bad[0] != 0:
+            bad[0] = 2 if positive else 1
+        row += cuda.gridsize(1)
+
+
+def _refuse(bad: Any, p: Any, least: int) -> None:
+    n, m = p.shape
+    elementwise.fill(bad, -1)
+    start(_refuse_entries, strided_grid(p.size), BLOCK, bad, p, p.size)
+    start(_refuse_rows, strided_grid(n), BLOCK, bad, p, n, m, least)
+
+
+@inlined
+def _double_at(seed, first, i):
+    """The float64 in [0, 1) that element ``i`` of a call uses."""
+    a, b, c, d = _words(seed, first, i // 2)
+    return _double(c, d) if i % 2 else _double(a, b)
+
+
+def _draw_again(out, bad, sums, size, k, m, seed, first):
+    """A thread for each of ``size`` draws: the first place whose running sum is beyond it."""
+    if bad[0] >= 0:
+        return
+    i = cuda.grid(1)
+    while i < size:
+        row, _ = split(i, k)
+        at = _double_at(seed, first, i) * sums[row * m + m - 1]
+        low, high = 0, m - 1
+        while low < high:
+            middle = (low + high) // 2
+            if sums[row * m + middle] > at:
+                high = middle
+            else:
+                low = middle + 1
+        out[i] = low
+        i += cuda.gridsize(1)
+
+
+def multinomial_again(out, bad, p, state):
+    """out (n, k) int64: columns of p (n, m), drawn with replacement by weight; state (2,).
+
+    bad (1,) int64: -1; 0 where an entry of p is negative, inf or NaN; 1 where a row sums to 0.
+    """
+    (n, m), k = p.shape, out.shape[1]
+    _refuse(bad, p, 1)
+    sums = device.empty((n, m, 1), np.dtype(np.float64), p.device)
+    scan.cumsum(sums, p.reshape(n, m, 1), False)
+    where = out.size, k, m, int(state[0]), int(state[1])
+    start(_draw_again, strided_grid(out.size), BLOCK, out, bad, sums, *where)
+
+
+def _race(times, p, size, seed, first):
+    """A thread for each column: when it finishes, after an exponential time of rate p."""
+    i = cuda.grid(1)
+    while i < size:
+        weight = _f64(p[i])
+        time = -_log_double(1.0 - _double_at(seed, first, i))
+        times[i] = time / weight if weight > 0 else math.inf
+        i += cuda.gridsize(1)
+
+
+def multinomial_once(out, bad, p, state):
+    """out (n, k) int64: columns of p (n, m), drawn without replacement by weight; state (2,).
+
+    A race: column j finishes after an exponential time of rate p[j]; the first k win. bad (1,):
+    as for ``multinomial_again``, and 2 where fewer than k weights are positive.
+    """
+    _refuse(bad, p, out.shape[1])
+    wide = np.dtype(np.float64)
+    times, best = device.empty(p.shape, wide, p.device), device.empty(out.shape, wide, p.device)
+    start(_race, strided_grid(p.size), BLOCK, times, p, p.size, int(state[0]), int(state[1]))
+    sort.sort(best, out, times, False)

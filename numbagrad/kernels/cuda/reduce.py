@@ -1,4 +1,4 @@
-"""Reductions along the middle axis of ``x (outer, n, inner)``; start reading at ``_fold``.
+"""Reductions along the middle axis of ``x (outer, n, inner)``; see ``runtime/folds.py``.
 
 As on the CPU ``out`` is (outer, pieces, inner). float32 is accumulated in float64, integers and
 bools in int64. Rows are summed by warps or blocks, columns by threads side by side. A long
@@ -8,17 +8,17 @@ pass joins their parts, so the bits do not depend on the GPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
 from typing import Any
 
 import numpy as np
 from numba import cuda, float64, int64
 
 from .runtime import device
+from .runtime.folds import Reduction, fold, grid_for, launch_pass, parts_of, same
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
-from .runtime.shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
+from .runtime.shape import BLOCK, WARP, WARPS
 from .runtime.warp import inlined, shuffle_down
 
 __all__ = [
@@ -39,190 +39,6 @@ __all__ = [
     "squares",
     "sum",
 ]
-
-NARROW = 2 * WARP if SIMULATED else 1024
-"""Up to this length a row is one warp's."""
-
-
-@dataclass(frozen=True, eq=False)
-class Reduction:
-    """The parts of a reduction: ``step(acc, value, p)``, ``merge(acc, acc)``, ``finish(acc, p)``.
-
-    first: the neutral accumulator, for floats and for integers.
-    """
-
-    step: Callable[..., Any]
-    merge: Callable[..., Any]
-    finish: Callable[..., Any]
-    first: tuple[float, int] = (0.0, 0)
-
-
-def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, Any]:
-    """Kernels for rows by warp, rows by block, and columns.
-
-    wide: the type of accumulators. again: whether x holds accumulators, of an earlier pass.
-    """
-    merge, finish = reduction.merge, reduction.finish
-    step = _merged_step(merge) if again else reduction.step
-
-    def narrow(out, x, tasks, k, n, neutral, p):
-        """A warp for each of ``tasks`` pieces of rows."""
-        lane = cuda.threadIdx.x % WARP
-        base = cuda.blockIdx.x * WARPS
-        while base < tasks:
-            task = base + cuda.threadIdx.x // WARP
-            acc = wide(neutral)
-            if task < tasks:
-                row, piece = task // k, task % k
-                i = row * n + piece * n // k + lane
-                end = row * n + (piece + 1) * n // k
-                while i < end:
-                    acc = step(acc, x[i], p)
-                    i += WARP
-            delta = WARP // 2
-            while delta > 0:
-                acc = merge(acc, shuffle_down(acc, delta))
-                delta //= 2
-            if lane == 0 and task < tasks:
-                out[task] = finish(acc, p)
-            base += cuda.gridDim.x * WARPS
-
-    def rows(out, x, tasks, k, n, neutral, p):
-        """A block for each of ``tasks`` pieces of rows."""
-        shared = cuda.shared.array(WARPS, wide)
-        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-        task = cuda.blockIdx.x
-        while task < tasks:
-            row, piece = task // k, task % k
-            i = row * n + piece * n // k + cuda.threadIdx.x
-            end = row * n + (piece + 1) * n // k
-            acc = wide(neutral)
-            while i + 3 * BLOCK < end:  # four loads under way at a time
-                a, b, c, d = x[i], x[i + BLOCK], x[i + 2 * BLOCK], x[i + 3 * BLOCK]
-                acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
-                i += 4 * BLOCK
-            while i < end:
-                acc = step(acc, x[i], p)
-                i += BLOCK
-            delta = WARP // 2
-            while delta > 0:
-                acc = merge(acc, shuffle_down(acc, delta))
-                delta //= 2
-            if lane == 0:
-                shared[warp] = acc
-            cuda.syncthreads()
-            if cuda.threadIdx.x == 0:
-                for other in range(1, WARPS):
-                    acc = merge(acc, shared[other])
-                out[task] = finish(acc, p)
-            cuda.syncthreads()
-            task += cuda.gridDim.x
-
-    def columns(out, x, tasks, k, n, inner, neutral, p):
-        """A block for each of ``tasks`` pieces of WARP columns; its warps share the rows."""
-        shared = cuda.shared.array(BLOCK, wide)
-        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-        tiles = (inner + WARP - 1) // WARP
-        task = cuda.blockIdx.x
-        while task < tasks:
-            column = task % tiles * WARP + lane
-            piece = task // tiles
-            row = piece // k * n + piece % k * n // k + warp
-            end = piece // k * n + (piece % k + 1) * n // k
-            acc = wide(neutral)
-            if column < inner:
-                while row + 3 * WARPS < end:
-                    at = row * inner + column
-                    a, b = x[at], x[at + WARPS * inner]
-                    c, d = x[at + 2 * WARPS * inner], x[at + 3 * WARPS * inner]
-                    acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
-                    row += 4 * WARPS
-                while row < end:
-                    acc = step(acc, x[row * inner + column], p)
-                    row += WARPS
-            shared[cuda.threadIdx.x] = acc
-            cuda.syncthreads()
-            if warp == 0 and column < inner:
-                for other in range(1, WARPS):
-                    acc = merge(acc, shared[other * WARP + lane])
-                out[piece * inner + column] = finish(acc, p)
-            cuda.syncthreads()
-            task += cuda.gridDim.x
-
-    return narrow, rows, columns
-
-
-def _merged_step(merge: Callable[..., Any]) -> Callable[..., Any]:
-    @inlined
-    def step(acc, value, p):
-        return merge(acc, value)
-
-    return step
-
-
-@inlined
-def _same(acc, p):
-    return acc
-
-
-_made: dict[Any, tuple[Any, Any, Any]] = {}
-
-
-def _kernels_for(reduction: Reduction, floating: bool, again: bool, last: bool) -> Any:
-    key = reduction, floating, again, last
-    found = _made.get(key)
-    if found is None:
-        used = reduction
-        if not last:
-            used = Reduction(reduction.step, reduction.merge, _same, reduction.first)
-        found = _made[key] = _kernels(used, float64 if floating else int64, again)
-    return found
-
-
-def _launch(
-    reduction: Reduction, out: Any, x: Any, p: Any, floating: bool, again: bool, last: bool
-) -> None:
-    """One pass from x (outer, n, inner) to out (outer, k, inner)."""
-    narrow, rows, columns = _kernels_for(reduction, floating, again, last)
-    (outer, k, inner), n = out.shape, x.shape[1]
-    neutral = reduction.first[0 if floating else 1]
-    if inner > 1:
-        tasks = outer * k * -(-inner // WARP)
-        start(columns, _grid(tasks), BLOCK, out, x, tasks, k, n, inner, neutral, p)
-        return
-    tasks = outer * k
-    if n <= NARROW * k:
-        start(narrow, _grid(-(-tasks // WARPS)), BLOCK, out, x, tasks, k, n, neutral, p)
-    else:
-        start(rows, _grid(tasks), BLOCK, out, x, tasks, k, n, neutral, p)
-
-
-def _grid(tasks: int) -> int:
-    return strided_grid(tasks * BLOCK)
-
-
-def _parts_of(tasks: int, n: int, inner: int) -> int:
-    """Into how many parts to cut ``n`` so that ``tasks`` results keep a GPU busy."""
-    if tasks >= PARTS:
-        return 1
-    size = PART if inner == 1 else max(PART // WARP, 1)
-    return max(1, min(PARTS // max(tasks, 1), n // size))
-
-
-def _fold(reduction: Reduction, out: Any, x: Any, p: Any = 0) -> None:
-    """Reduce x (outer, n, inner) to out (outer, pieces, inner)."""
-    (outer, k, inner), n = out.shape, x.shape[1]
-    if out.size == 0:
-        return
-    floating = x.dtype.kind == "f"
-    parts = _parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
-    if parts == 1:
-        _launch(reduction, out, x, p, floating, False, True)
-        return
-    wide = np.dtype(np.float64 if floating else np.int64)
-    partial = device.empty((outer, parts, inner), wide, out.device)
-    _launch(reduction, partial, x, p, floating, False, False)
-    _launch(reduction, out, partial, p, floating, True, True)
 
 
 @inlined
@@ -326,84 +142,84 @@ def _root(acc, p):
 
 
 _LOW, _HIGH = (-math.inf, -(2**63)), (math.inf, 2**63 - 1)
-SUM = Reduction(_add, _plus, _same)
+SUM = Reduction(_add, _plus, same)
 MEAN = Reduction(_add, _plus, _over)
-PROD = Reduction(_multiply, _times, _same, (1.0, 1))
+PROD = Reduction(_multiply, _times, same, (1.0, 1))
 ANY = Reduction(_count, _plus, _some)
 ALL = Reduction(_is_zero, _plus, _none)
-COUNT = Reduction(_count, _plus, _same)
-AMAX = Reduction(_keep_high, _higher, _same, _LOW)
-AMIN = Reduction(_keep_low, _lower, _same, _HIGH)
-ABS_AMAX = Reduction(_keep_far, _higher, _same, _LOW)
-ABS_AMIN = Reduction(_keep_near, _lower, _same, _HIGH)
-NORM1 = Reduction(_add_size, _plus, _same)
+COUNT = Reduction(_count, _plus, same)
+AMAX = Reduction(_keep_high, _higher, same, _LOW)
+AMIN = Reduction(_keep_low, _lower, same, _HIGH)
+ABS_AMAX = Reduction(_keep_far, _higher, same, _LOW)
+ABS_AMIN = Reduction(_keep_near, _lower, same, _HIGH)
+NORM1 = Reduction(_add_size, _plus, same)
 NORM2 = Reduction(_add_square, _plus, _square_root)
 NORM = Reduction(_add_power, _plus, _root)
 
 
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    _fold(SUM, out, x)
+    fold(SUM, out, x)
 
 
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
-    _fold(MEAN, out, x, float(count))
+    fold(MEAN, out, x, float(count))
 
 
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    _fold(PROD, out, x)
+    fold(PROD, out, x)
 
 
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    _fold(ANY, out, x)
+    fold(ANY, out, x)
 
 
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    _fold(ALL, out, x)
+    fold(ALL, out, x)
 
 
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
-    _fold(COUNT, out, x)
+    fold(COUNT, out, x)
 
 
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    _fold(AMAX, out, x)
+    fold(AMAX, out, x)
 
 
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    _fold(AMIN, out, x)
+    fold(AMIN, out, x)
 
 
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
-    _fold(ABS_AMAX, out, x)
+    fold(ABS_AMAX, out, x)
 
 
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
-    _fold(ABS_AMIN, out, x)
+    fold(ABS_AMIN, out, x)
 
 
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
-    _fold(NORM1, out, x)
+    fold(NORM1, out, x)
 
 
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
-    _fold(NORM2, out, x)
+    fold(NORM2, out, x)
 
 
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
-    _fold(NORM, out, x, float(p))
+    fold(NORM, out, x, float(p))
 
 
 # -- sums of squares about a centre ----------------------------------------------------------------
@@ -473,24 +289,25 @@ def squares(out, x, center, divisor):
     The sum of (x - center)**2, divided by ``divisor``.
     """
     (outer, k, inner), n = out.shape, x.shape[1]
-    parts = _parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
+    parts = parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
     target, by = out, float(divisor)
     if parts > 1:
         target = device.empty((outer, parts, inner), np.dtype(np.float64), out.device)
         k, by = parts, 1.0
     if inner > 1:
         tasks = outer * k * -(-inner // WARP)
-        start(_squares_columns, _grid(tasks), BLOCK, target, x, center, tasks, k, n, inner, by)
+        start(_squares_columns, grid_for(tasks), BLOCK, target, x, center, tasks, k, n, inner, by)
     else:
         tasks = outer * k
-        start(_squares_rows, _grid(tasks), BLOCK, target, x, center, tasks, k, n, by)
+        start(_squares_rows, grid_for(tasks), BLOCK, target, x, center, tasks, k, n, by)
     if parts > 1:
-        _launch(MEAN, out, target, float(divisor), True, True, True)
+        launch_pass(MEAN, out, target, float(divisor), True, True, True)
 
 
 # -- positions of extremes -------------------------------------------------------------------------
 
 
+@functools.cache
 def _extreme_kernels(sign: int, wide: Any) -> tuple[Any, Any]:
     """Kernels for rows and columns; sign: 1 for the largest, -1 for the smallest."""
 
@@ -561,18 +378,13 @@ def _extreme_kernels(sign: int, wide: Any) -> tuple[Any, Any]:
 def _find(values: Any, indices: Any, x: Any, sign: int) -> None:
     (outer, k, inner), n = values.shape, x.shape[1]
     floating = x.dtype.kind == "f"
-    key = "extreme", floating, sign, True
-    found = _made.get(key)
-    if found is None:
-        rows, columns = _extreme_kernels(sign, float64 if floating else int64)
-        found = _made[key] = rows, columns, None
-    rows, columns, _ = found
+    rows, columns = _extreme_kernels(sign, float64 if floating else int64)
     if inner > 1:
         count = values.size
         start(columns, strided_grid(count), BLOCK, values, indices, x, count, k, n, inner)
     else:
         tasks = outer * k
-        start(rows, _grid(tasks), BLOCK, values, indices, x, tasks, k, n)
+        start(rows, grid_for(tasks), BLOCK, values, indices, x, tasks, k, n)
 
 
 def argmax(values, indices, x):

@@ -43,16 +43,114 @@ class DeviceWriter(Writer):
         return text
 
 
-def _imports(text: str, names: Sequence[str]) -> list[str]:
-    return sorted([name for name in names if f"{name}(" in text])
-
-
 _HELPERS = {
     "sign": "T(1) if x > T(0) else (T(-1) if x < T(0) else x)",
     "max": "x if x > y or x != x else y",
     "min": "x if x < y or x != x else y",
     "floordiv": "T(x // y)",
 }
+
+
+class KernelText:
+    """Writes the source of one kernel; see ``emit``. Inputs are named in_0, in_1, ..."""
+
+    def __init__(
+        self, formulas: Sequence[Formula], scalars: Sequence[bool], compute: str, outs: Sequence
+    ):
+        names = formulas[0].inputs
+        self.inputs = [f"in_{k}" for k in range(len(names))]
+        symbols = {n: symbol(i) for n, i in zip(names, self.inputs, strict=True)}
+        self.bodies = [substitute(f.body, symbols) for f in formulas]
+        self.outputs = [f"out_{k}" for k in range(len(formulas))]
+        self.arrays = [i for i, s in zip(self.inputs, scalars, strict=True) if not s]
+        self.numbers = [i for i, s in zip(self.inputs, scalars, strict=True) if s]
+        self.compute, self.outs = compute, outs
+        self.lines = [f"    {i}_v = T({i})" for i in self.numbers]
+        self.lines += ["    i = cuda.grid(1)", "    step = cuda.gridsize(1)"]
+        self.helpers: dict[str, None] = {}
+
+    def element(self, loaded: dict[str, str], lane: int) -> list[str]:
+        """Append the computation of one element; the texts of its results.
+
+        loaded: by array, the text of its element. lane: keeps local names apart.
+        """
+        given = {i: f"{i}_v" for i in self.numbers} | loaded
+        integer = self.compute == "int64"
+        writer = DeviceWriter(self.bodies, integer, "T", given, first=1000 * lane)
+        self.lines += [" " * 8 + line for line in writer.lines]
+        self.helpers.update(writer.helpers)
+        return [
+            _converted(writer.names[body], body.is_bool, out, self.compute)
+            for body, out in zip(self.bodies, self.outs, strict=True)
+        ]
+
+    def by_vectors(self, lanes: int) -> None:
+        """Append the walk over groups of elements; what is left over comes after."""
+        self.lines += [f"    groups = n // {lanes}", "    while i < groups:"]
+        for a in self.arrays:
+            targets = ", ".join([f"{a}_{k}" for k in range(lanes)])
+            self.lines += [f"        {targets} = load{lanes}({a}, i * {lanes})"]
+        for k in range(lanes):
+            results = self.element({a: f"T({a}_{k})" for a in self.arrays}, k)
+            for o, text in zip(self.outputs, results, strict=True):
+                self.lines += [f"        {o}_{k} = {text}"]
+        for o in self.outputs:
+            values = ", ".join([f"{o}_{k}" for k in range(lanes)])
+            self.lines += [f"        store{lanes}({o}, i * {lanes}, {values})"]
+        self.lines += ["        i += step", f"    i = groups * {lanes} + cuda.grid(1)"]
+
+    def positions(self, form: str, rank: int, count: str) -> tuple[dict[str, str], list[str]]:
+        """Append the computation of places; each array's place, and the parameters it takes."""
+        named = zip([*self.outputs, *self.arrays], form, strict=True)
+        strided = [a for a, letter in named if letter == "s"]
+        self.lines += [f"        rest = {count}(i)"]
+        for d in range(rank - 1, 0, -1):
+            self.lines += [f"        j_{d} = {count}(rest % {count}(size_{d}))"]
+            self.lines += [f"        rest = {count}(rest // {count}(size_{d}))"]
+        self.lines += ["        j_0 = rest"]
+        for a in strided:
+            terms = " + ".join([f"int64(j_{d}) * {a}_s{d}" for d in range(rank)])
+            self.lines += [f"        {a}_at = {terms}"]
+        parameters = [f"size_{d}" for d in range(1, rank)]
+        parameters += [f"{a}_s{d}" for a in strided for d in range(rank)]
+        return {a: f"{a}_at" for a in strided}, parameters
+
+    def one_by_one(self, form: str, rank: int, count: str) -> list[str]:
+        """Append the walk over single elements; the parameters it takes."""
+        self.lines += ["    while i < n:"]
+        index = dict.fromkeys([*self.outputs, *self.arrays], "i")
+        parameters: list[str] = []
+        if form not in _FLAT:
+            places, parameters = self.positions(form, rank, count)
+            index |= places
+        self.lines += [f"        {a}_x = T({a}[{index[a]}])" for a in self.arrays]
+        results = self.element({a: f"{a}_x" for a in self.arrays}, 5)
+        for o, text in zip(self.outputs, results, strict=True):
+            self.lines += [f"        {o}[{index[o]}] = {text}"]
+        self.lines += ["        i += step"]
+        return parameters
+
+    def head(self, body: str) -> list[str]:
+        """Imports and helper functions."""
+        named = {str(o) for o in self.outs if o != _BOOL}
+        kinds = sorted({self.compute, "int64", "uint32", "uint8", *named})
+        lines = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
+        vectors = [name for name in ("load2", "load4", "store2", "store4") if f"{name}(" in body]
+        if vectors:
+            lines += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
+        library = [f"{f}_{t}" for f in sorted(_LIBRARY) for t in ("float32", "float64")]
+        used = ", ".join(["math", *[name for name in library if f"{name}(" in body]])
+        lines += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
+        lines += ["", f"T = {self.compute}", ""]
+        for op in self.helpers:
+            name = {"max": "maximum", "min": "minimum"}.get(op, op)
+            operands = "x" if op == "sign" else "x, y"
+            lines += ["", "@cuda.jit(device=True)", f"def {name}({operands}):"]
+            lines += [f"    return {_HELPERS[op]}", ""]
+        return lines
+
+
+_FLAT = ("1", "2", "4")
 
 
 def emit(
@@ -71,91 +169,15 @@ def emit(
     whether elements are counted by 64 bits. scalars: which inputs are passed by value. compute:
     the type of the arithmetic; outs: dtypes of the outputs.
     """
-    names = formulas[0].inputs
-    inputs = [f"in_{k}" for k in range(len(names))]
-    symbols = {n: symbol(i) for n, i in zip(names, inputs, strict=True)}
-    bodies = [substitute(f.body, symbols) for f in formulas]
-    out_names = [f"out_{k}" for k in range(len(formulas))]
-    arrays = [i for i, s in zip(inputs, scalars, strict=True) if not s]
-    numbers = [i for i, s in zip(inputs, scalars, strict=True) if s]
-    flat = form in ("1", "2", "4")
-    lines: list[str] = [f"    {i}_v = T({i})" for i in numbers]
-    helpers: dict[str, None] = {}
-
-    def element(indent: str, loaded: dict[str, str], lane: int = 0) -> list[str]:
-        """Append the computation of one element; the texts of its results."""
-        given = {i: f"{i}_v" for i in numbers} | loaded
-        writer = DeviceWriter(bodies, compute == "int64", "T", given, first=1000 * lane)
-        lines.extend([indent + line for line in writer.lines])
-        helpers.update(writer.helpers)
-        return [
-            _converted(writer.names[body], body.is_bool, out, compute)
-            for body, out in zip(bodies, outs, strict=True)
-        ]
-
-    lines += ["    i = cuda.grid(1)", "    step = cuda.gridsize(1)"]
-    if flat and form != "1":
-        lanes = int(form)
-        lines += [f"    groups = n // {lanes}", "    while i < groups:"]
-        indent = " " * 8
-        for a in arrays:
-            targets = ", ".join([f"{a}_{k}" for k in range(lanes)])
-            lines += [f"{indent}{targets} = load{lanes}({a}, i * {lanes})"]
-        results = []
-        for k in range(lanes):
-            texts = element(indent, {a: f"T({a}_{k})" for a in arrays}, k)
-            for o, text in zip(out_names, texts, strict=True):
-                lines += [f"{indent}{o}_{k} = {text}"]
-            results.append([f"{o}_{k}" for o in out_names])
-        for at, o in enumerate(out_names):
-            values = ", ".join([lane[at] for lane in results])
-            lines += [f"{indent}store{lanes}({o}, i * {lanes}, {values})"]
-        lines += [f"{indent}i += step", f"    i = groups * {lanes} + cuda.grid(1)"]
-    indent = " " * 8
-    lines += ["    while i < n:"]
-    index = dict.fromkeys([*out_names, *arrays], "i")
-    parameters = []
-    if not flat:
-        strided = [a for a, f in zip([*out_names, *arrays], form, strict=True) if f == "s"]
-        index.update({a: f"{a}_at" for a in strided})
-        parameters = [f"size_{d}" for d in range(1, rank)]
-        parameters += [f"{a}_s{d}" for a in strided for d in range(rank)]
-        count = "int64" if wide else "uint32"
-        lines += [f"{indent}rest = {count}(i)"]
-        for d in range(rank - 1, -1, -1):
-            if d:
-                lines += [f"{indent}j_{d} = {count}(rest % {count}(size_{d}))"]
-                lines += [f"{indent}rest = {count}(rest // {count}(size_{d}))"]
-            else:
-                lines += [f"{indent}j_{d} = rest"]
-        for a in strided:
-            terms = " + ".join([f"int64(j_{d}) * {a}_s{d}" for d in range(rank)])
-            lines += [f"{indent}{a}_at = {terms}"]
-    lines += [f"{indent}{a}_x = T({a}[{index[a]}])" for a in arrays]
-    texts = element(indent, {a: f"{a}_x" for a in arrays}, 5)
-    lines += [f"{indent}{o}[{index[o]}] = {t}" for o, t in zip(out_names, texts, strict=True)]
-    lines += [f"{indent}i += step"]
-
-    body = "\n".join(lines)
-    library = [f"{f}_{t}" for f in sorted(_LIBRARY) for t in ("float32", "float64")]
-    body = body.replace("_T(", f"_{compute}(")  # floor_T and its like
-    kinds = sorted({compute, "int64", "uint32", *[str(o) for o in outs if o != _BOOL], "uint8"})
-    head = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
-    vectors = _imports(body, ["load2", "load4", "store2", "store4"])
-    if vectors:
-        head += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
-    used = ", ".join(["math", *_imports(body, library)])
-    head += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
-    head += ["", f"T = {compute}", ""]
-    for op in helpers:
-        name = {"max": "maximum", "min": "minimum"}.get(op, op)
-        operands = "x" if op == "sign" else "x, y"
-        head += ["", "@cuda.jit(device=True)", f"def {name}({operands}):"]
-        head += [f"    return {_HELPERS[op]}", ""]
-    names_of_all = ", ".join(["n", *out_names, *inputs, *parameters])
-    head += ["", f"def NAME({names_of_all}):"]
-    head += [f'    """{form}: {"; ".join(map(str, formulas))}"""', body]
-    source = "\n".join(head) + "\n"
+    kernel = KernelText(formulas, scalars, compute, outs)
+    if form in ("2", "4"):
+        kernel.by_vectors(int(form))
+    parameters = kernel.one_by_one(form, rank, "int64" if wide else "uint32")
+    body = "\n".join(kernel.lines).replace("_T(", f"_{compute}(")  # floor_T and its like
+    names = ", ".join(["n", *kernel.outputs, *kernel.inputs, *parameters])
+    text = [*kernel.head(body), "", f"def NAME({names}):"]
+    text += [f'    """{form}: {"; ".join(map(str, formulas))}"""', body]
+    source = "\n".join(text) + "\n"
     name = store.content_name(f"{formulas[0].name}_cuda", source)
     return source.replace("NAME", name, 1), name
 

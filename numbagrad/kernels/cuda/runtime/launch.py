@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, types
 
-from . import device, intrinsics
+from . import device, intrinsics, simulator
 from .array import DeviceArray
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
@@ -28,6 +28,9 @@ launches: dict[tuple[Callable[..., None], tuple[Any, ...]], int] = {}
 
 _compiled: dict[Any, Any] = {}
 _launchers: dict[Any, Any] = {}
+
+if SIMULATED:
+    simulator.mend()
 
 
 def strided_grid(n: int, block: int = BLOCK) -> int:
