@@ -712,8 +712,8 @@ class Emitter:
 _TAKEN = (
     frozenset(
         "table work before math np njit load store plus pointer start fits dense strided call "
-        "call_python overlaps held move_counts larger bits_float64 gemm blas_alone blas_restore "
-        "float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
+        "call_python overlaps held move_counts unknown larger bits_float64 gemm blas_alone "
+        "blas_restore float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
     )
     | frozenset(dir(builtins))
     | _EXPR_FUNCTIONS

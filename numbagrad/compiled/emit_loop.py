@@ -25,6 +25,10 @@ WORTH_THREADS = 1 << 19
 compilation with threads of its own: 0.3 s once, to save 100 us each time."""
 
 
+SHORT = range(9, 33)
+"""Lengths of inner loops that LLVM would unroll, and then vectorise the loop around them: adding a
+bias to 16 by 32 numbers took 0.2 us instead of 0.1."""
+
 _LITERAL = re.compile(r"\b(float32|float64|int64)\((-?[0-9][0-9.]*(?:e[-+]?[0-9]+)?)\)")
 
 
@@ -110,6 +114,8 @@ class LoopText:
             if d == 0 and self.shared:
                 chunks = self.e.number(self.chunks)
                 span = f"{size} * c // {chunks}, {size} * (c + 1) // {chunks}"
+            if 0 < d == self.dims - 1 and self.loop.space[d] in SHORT:
+                span = f"{self.e.use('unknown')}({size})"
             lines.append(f"{indent}for i{d} in range({span}):")
             indent += "    "
         inside = [*self.before[self.dims], *self.body, *self.after[self.dims]]

@@ -423,6 +423,22 @@ def _call_python(typing, address, number):
 
 
 @intrinsic
+def _unknown(typing, number):
+    """``number``, which LLVM takes for any number.
+
+    A short loop of known length is unrolled before LLVM looks for loops to vectorise, so that it
+    would take the loop around it, with gathers and scatters.
+    """
+
+    def generate(context, builder, signature, args):
+        word = ir.IntType(64)
+        same = ir.InlineAsm(ir.FunctionType(word, [word]), "", "=r,0", side_effect=False)
+        return builder.call(same, args)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
 def _plus(typing, total, x):
     """``total + x``; sums made of it may be reordered, which is what vectorises them."""
 
@@ -588,6 +604,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """The larger of two numbers, NaN if one is NaN."""
         return np.maximum(x, y)
 
+    def unknown(number):
+        """The number."""
+        return number
+
     def plus(total, x):
         """The sum."""
         return total + x
@@ -597,7 +617,7 @@ else:
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     call, call_for, call_named, call_python = _call, _call_for, _call_named, _call_python
-    plus, larger = _plus, _larger
+    plus, larger, unknown = _plus, _larger, _unknown
 
 
 _WORD = np.empty(0, np.int64)
