@@ -15,6 +15,10 @@ from itertools import pairwise
 from ..kernels.tile import VECTOR_BYTES
 from .program import Buffer, Gemm, Instruction, Loop, Operand, Program, View
 
+ROWS = 32
+"""Least rows of a matrix that may be turned: with smaller batches, which come in many sizes, all
+programs keep one layout and so share one compilation."""
+
 PACKED = 0.37
 """Cycles to turn over one number of a factor on the right that is stored by columns."""
 
@@ -133,7 +137,7 @@ def _matrix(view: View) -> tuple[int, int] | None:
 
 
 def _whole(buffer: Buffer, shape: tuple[int, int]) -> bool:
-    return shape[0] * shape[1] == buffer.size and min(shape) > 1
+    return shape[0] * shape[1] == buffer.size and shape[0] >= ROWS and shape[1] > 1
 
 
 def _turned(i: Instruction, chosen: set[Buffer]) -> Instruction:
