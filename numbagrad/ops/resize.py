@@ -37,7 +37,7 @@ def _nearest(x: Tensor, dim: int, size: int, scale: float, exact: bool) -> Tenso
     n = x._array.shape[dim]
     places = np.arange(size, dtype=np.float32) + np.float32(0.5 if exact else 0)
     at = np.minimum(np.floor(places * np.float32(scale)), n - 1)
-    return index_select(x, dim, tensor(at.astype(np.int64)))
+    return index_select(x, dim, tensor(at.astype(np.int64), device=x._device))
 
 
 def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
@@ -51,9 +51,9 @@ def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tens
     weight = (places - below).astype(x._dtype.numpy)
     sizes = [1] * x._array.ndim
     sizes[dim] = size
-    low = index_select(x, dim, tensor(below))
-    high = index_select(x, dim, tensor(np.minimum(below + 1, n - 1)))
-    return lerp(low, high, tensor(weight.reshape(sizes)))
+    low = index_select(x, dim, tensor(below, device=x._device))
+    high = index_select(x, dim, tensor(np.minimum(below + 1, n - 1), device=x._device))
+    return lerp(low, high, tensor(weight.reshape(sizes), device=x._device))
 
 
 def interpolate(
