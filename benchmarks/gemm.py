@@ -42,15 +42,15 @@ def measure() -> list[Row]:
 def products(dtype: Any) -> tuple[Any, Any]:
     """Loops over one product: by tiles and by BLAS."""
     product.load_products(dtype)
-    multiply, itemsize = blas.sgemm if dtype is np.float32 else blas.dgemm, dtype().itemsize
+    multiply = blas.sgemm if dtype is np.float32 else blas.dgemm
 
     @numba.njit(nogil=True, error_model="numpy")
     def by_tiles(times, out, x, y, transx, transy, n, m, k):
         to = pointer(address(out), dtype)
         for _ in range(times):
             gemm.by_tiles(
-                to, itemsize, transx, transy, n, m, k, address(x), x.shape[1],
-                address(y), y.shape[1], 0, 0, address(out), m,
+                to, transx, transy, n, m, k, address(x), x.shape[1], address(y), y.shape[1],
+                0, 0, address(out), m,
             )  # fmt: skip
 
     @numba.njit(nogil=True, error_model="numpy")
@@ -80,7 +80,7 @@ def rows(dtype: Any) -> list[Row]:
             pairs = zip(loops, results, strict=True)
             ours, theirs = interleave([partial(f, times, r, *args) for f, r in pairs], 15)
             np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-3)
-            chosen = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k)
+            chosen = gemm.own_is_faster(results[0], transx, transy, n, m, k)
             what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"
             found.append(timed_row(SUITE, what, ours.divided(times), theirs.divided(times)))
     return found

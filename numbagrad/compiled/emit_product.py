@@ -48,8 +48,8 @@ def product(e: Emitter, i: Gemm) -> None:
     )
     if work >= SHARED_PRODUCT and threads() > 1:
         like = types.CPointer(numba.from_dtype(out.dtype))
-        use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 14), True)
-        e.call_kernel(use, [e.element(out), str(out.dtype.itemsize), arguments])
+        use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 13), True)
+        e.call_kernel(use, [e.element(out), arguments])
         return
     _uses_gemm(e, out, work)
     e.lines.append(f"gemm({e.element(out)}, {arguments})")

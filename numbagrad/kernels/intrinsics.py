@@ -310,6 +310,17 @@ def _fits(typing, array, shape):
     return types.boolean(array, shape), generate
 
 
+@intrinsic
+def _itemsize(typing, like):
+    """Bytes of an element of an array or a pointer, which LLVM knows as a constant."""
+
+    def generate(context, builder, signature, args):
+        size = context.get_abi_sizeof(context.get_data_type(signature.args[0].dtype))
+        return ir.Constant(cgutils.intp_t, size)
+
+    return types.intp(like), generate
+
+
 def _array_from(context, builder, kind, data, shape, strides):
     array = context.make_array(kind)(context, builder)
     itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
@@ -567,6 +578,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         )
         return np.lib.stride_tricks.as_strided(_memory(where, 0, np.empty(0, dtype)), (_FAR,))
 
+    def itemsize(like):
+        """Bytes of an element."""
+        return like.dtype.itemsize
+
     def start(array):
         """Address of the first element."""
         return array.__array_interface__["data"][0]
@@ -616,6 +631,7 @@ else:
     load_at, store_at, agree = _load_at, _store_at, _agree
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
+    itemsize = _itemsize
     call, call_for, call_named, call_python = _call, _call_for, _call_named, _call_python
     plus, larger, unknown = _plus, _larger, _unknown
 

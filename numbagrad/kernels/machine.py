@@ -223,7 +223,6 @@ class Kernel:
     outputs: how many leading arguments are written.
     grain: least number of elements of the largest array argument for which a second compilation
     with threads is used; None where threads never pay.
-    multiplies: whether it calls ``product.gemm``, for the dtype of its first argument.
     """
 
     def __init__(
@@ -231,13 +230,11 @@ class Kernel:
         function: Any,
         outputs: int = 1,
         grain: int | None = None,
-        multiplies: bool = False,
         **options: Any,
     ):
         self.function = function
         self.outputs = outputs
         self.grain = grain
-        self.multiplies = multiplies
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
         self._options = options
@@ -288,7 +285,6 @@ def kernel(
     *,
     outputs: int = 1,
     grain: int | None = None,
-    multiplies: bool = False,
     reassoc: bool = False,
 ) -> Any:
     """Make a plain function on arrays a ``Kernel``; use as ``@kernel`` or ``@kernel(grain=...)``.
@@ -299,7 +295,7 @@ def kernel(
     def decorate(function: Any) -> Kernel:
         if isinstance(function, CPUDispatcher):
             function = function.py_func
-        return Kernel(function, outputs, grain, multiplies, reassoc=reassoc)
+        return Kernel(function, outputs, grain, reassoc=reassoc)
 
     return decorate if function is None else decorate(function)
 

@@ -8,7 +8,7 @@ import numba
 
 from ..errors import RecordingError
 from .machine import Kernel
-from .product import load_products
+from .product import GemmKernel, load_products
 from .store import address_of_compiled
 
 __all__ = ["native"]
@@ -30,7 +30,7 @@ def native(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> int:
 
 
 def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[int, Any]:
-    if getattr(kernel, "multiplies", False):
+    if isinstance(kernel, GemmKernel):
         load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
     dispatcher = kernel
     if isinstance(kernel, Kernel):

@@ -40,7 +40,7 @@ def load_products(real: Any) -> None:
         from .cpu.gemm import product
 
         real = numba.from_dtype(np.dtype(real))
-        signature = (types.CPointer(real), *[types.int64] * 14)
+        signature = (types.CPointer(real), *[types.int64] * 13)
         address = store.address_of_compiled(product.serial, signature)
         llvmlite.binding.add_symbol(f"numbagrad_product_{real}", address)
 
@@ -65,15 +65,15 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
 @overload(gemm)
 def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     real = like.dtype
-    name, itemsize = f"numbagrad_product_{real}", real.bitwidth // 8
+    name = f"numbagrad_product_{real}"
 
     def typed(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
         call_named(
             name,
             (
-                pointer(out, real), np.int64(itemsize), np.int64(transx), np.int64(transy),
-                np.int64(n), np.int64(m), np.int64(k), np.int64(x), np.int64(ldx), np.int64(y),
-                np.int64(ldy), np.int64(start), np.int64(ldstart), np.int64(out), np.int64(ldout),
+                pointer(out, real), np.int64(transx), np.int64(transy), np.int64(n), np.int64(m),
+                np.int64(k), np.int64(x), np.int64(ldx), np.int64(y), np.int64(ldy),
+                np.int64(start), np.int64(ldstart), np.int64(out), np.int64(ldout),
             ),
         )  # fmt: skip
 
@@ -81,11 +81,12 @@ def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart
 
 
 class GemmKernel(Kernel):
-    """A kernel of arrays of one float dtype that calls ``gemm`` among other things."""
+    """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
-    def __init__(self, function: Any, outputs: int = 1, grain: int | None = None):
-        super().__init__(function, outputs, grain, multiplies=True)
-        self._loaded: set[int] = set()  # itemsizes, as below
+    def __init__(self, function: Any, outputs: int, grain: int):
+        super().__init__(function, outputs, grain)
+        self.grain: int = grain
+        self._loaded: set[int] = set()  # bytes in an element: they tell the two dtypes apart
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays."""
@@ -100,8 +101,8 @@ def gemm_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]],
     return lambda function: GemmKernel(function, outputs, grain)
 
 
-class ProductKernel(Kernel):
-    """A kernel that calls ``gemm`` and takes matrices of any strides, compiled once for each dtype.
+class ProductKernel(GemmKernel):
+    """A kernel of ``gemm`` that takes matrices of any strides, compiled once for each dtype.
 
     Arguments: arrays of one dtype, each of a fixed rank, of which the first three are the ones
     that measure the work; then ints. The kernel is entered past Numba's dispatcher, which would
@@ -110,7 +111,7 @@ class ProductKernel(Kernel):
     """
 
     def __init__(self, function: Any, outputs: int, grain: int):
-        super().__init__(function, outputs, grain, multiplies=True)
+        super().__init__(function, outputs, grain)
         self._squared_grain = grain * grain
         # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
         self._serial_entries: dict[int, Callable[..., None]] = {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm
-from ..intrinsics import pointer
+from ..intrinsics import itemsize, pointer
 from ..machine import device, kernel
 from ..tile import VECTOR_BYTES, narrow_strip, scratch, transpose, wide_strip
 
@@ -24,26 +24,26 @@ ROOM = DEPTH * 2 * VECTOR_BYTES
 
 
 @kernel(outputs=0)
-def product(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
     if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
-        if own_is_faster(itemsize, transx, transy, n, m, k):
+        if own_is_faster(like, transx, transy, n, m, k):
             by_tiles(
-                *(like, itemsize, transx, transy, n, m, k),
+                *(like, transx, transy, n, m, k),
                 *(x, ldx, y, ldy, start, ldstart, out, ldout),
             )
             return
     if start != 0 and start != out:
         for i in range(n):
-            to = pointer(out + i * ldout * itemsize, like)
-            row = pointer(start + i * ldstart * itemsize, like)
+            to = pointer(out + i * ldout * itemsize(like), like)
+            row = pointer(start + i * ldstart * itemsize(like), like)
             for j in range(m):
                 to[j] = row[j]
     x_op, y_op = np.int32(TRANS if transx else NO_TRANS), np.int32(TRANS if transy else NO_TRANS)
     order, rows, columns, depth = np.int32(ROW_MAJOR), np.int32(n), np.int32(m), np.int32(k)
     strides = np.int32(ldx), np.int32(ldy), np.int32(ldout)
     beta = 1.0 if start != 0 else 0.0
-    if itemsize == 4:
+    if itemsize(like) == 4:
         one, old = np.float32(1), np.float32(beta)
         sgemm(
             *(order, x_op, y_op, rows, columns, depth, one),
@@ -57,20 +57,21 @@ def product(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldst
 
 
 @device
-def own_is_faster(itemsize, transx, transy, n, m, k):
+def own_is_faster(like, transx, transy, n, m, k):
     """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``."""
-    if m * itemsize <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
+    if m * itemsize(like) <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     return 6 <= n < 512 or (2 <= n < 6 and transx)
 
 
 @device
-def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``product`` by tiles. Without divisions: a small product takes as long as one of them."""
-    lanes = VECTOR_BYTES // 4 if itemsize == 4 else VECTOR_BYTES // 8
-    x_row, x_col = (itemsize, ldx * itemsize) if transx else (ldx * itemsize, itemsize)
-    y_row, out_row = ldy * itemsize, ldout * itemsize
-    base, base_row = start, ldstart * itemsize if start else 0
+    size = itemsize(like)
+    lanes = VECTOR_BYTES // size
+    x_row, x_col = (size, ldx * size) if transx else (ldx * size, size)
+    y_row, out_row = ldy * size, ldout * size
+    base, base_row = start, ldstart * size if start else 0
     room = scratch(ROOM)
     h = 0
     while h < k:
@@ -79,15 +80,15 @@ def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, lds
         j = 0
         while j < m:
             columns = min(2 * lanes, m - j)
-            right, right_row = y + h * y_row + j * itemsize, y_row
+            right, right_row = y + h * y_row + j * size, y_row
             if transy:
                 right, right_row = room, 2 * VECTOR_BYTES
-                first = y + j * y_row + h * itemsize
-                turned(like, itemsize, columns, depth, first, y_row, right, right_row)
+                first = y + j * y_row + h * size
+                turned(like, columns, depth, first, y_row, right, right_row)
             elif n >= TALL:
                 copied(like, depth, columns, right, y_row, room, 2 * VECTOR_BYTES)
                 right, right_row = room, 2 * VECTOR_BYTES
-            begin, to = (base + j * itemsize if base else 0), out + j * itemsize
+            begin, to = (base + j * size if base else 0), out + j * size
             strip = (n, depth, left, x_row, x_col, right, right_row, begin, base_row, to, out_row)
             if columns > lanes:
                 wide_strip(like, *strip, columns - lanes)
@@ -99,15 +100,16 @@ def by_tiles(like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, lds
 
 
 @device
-def turned(like, itemsize, rows, columns, x, x_row, out, out_row):
+def turned(like, rows, columns, x, x_row, out, out_row):
     """Write ``x``, of so many rows and columns, with these exchanged, at ``out``."""
-    lanes = VECTOR_BYTES // 4 if itemsize == 4 else VECTOR_BYTES // 8
+    size = itemsize(like)
+    lanes = VECTOR_BYTES // size
     i = 0
     while i < rows:
         j = 0
         while j < columns:
-            part = (x + i * x_row + j * itemsize, x_row, min(lanes, rows - i))
-            to = out + j * out_row + i * itemsize
+            part = (x + i * x_row + j * size, x_row, min(lanes, rows - i))
+            to = out + j * out_row + i * size
             transpose(like, *part, min(lanes, columns - j), to, out_row)
             j += lanes
         i += lanes

@@ -8,9 +8,9 @@ from __future__ import annotations
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
-from ..intrinsics import address
+from ..intrinsics import address, itemsize
 from ..machine import device, kernel
-from ..product import gemm, product_kernel
+from ..product import gemm, gemm_kernel, product_kernel
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -81,21 +81,20 @@ def multiply(out, x, y, start, ldstart, i, j, n, m):
     )
 
 
-@kernel(outputs=0, grain=GRAIN, multiplies=True)
-def shared_gemm(
-    like, itemsize, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
-):
+@gemm_kernel(grain=GRAIN, outputs=0)
+def shared_gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``gemm`` as ``mm`` does it, for compiled steps, which have no arrays."""
     rows, cols = blocks(n, m, n * m * k, transx)
     across = (m + cols - 1) // cols
+    size = itemsize(like)
     previous = blas_alone(n * m * k)
     for b in prange((n + rows - 1) // rows * across):
         i, j = b // across * rows, b % across * cols
         height, width = min(rows, n - i), min(cols, m - j)
-        left = x + itemsize * (i if transx else i * ldx)
-        right = y + itemsize * (j * ldy if transy else j)
-        begin = start + itemsize * (i * ldstart + j) if start else 0
-        to = out + itemsize * (i * ldout + j)
+        left = x + size * (i if transx else i * ldx)
+        right = y + size * (j * ldy if transy else j)
+        begin = start + size * (i * ldstart + j) if start else 0
+        to = out + size * (i * ldout + j)
         gemm(
             *(like, transx, transy, height, width, k, left, ldx, right, ldy),
             *(begin, ldstart, to, ldout),
