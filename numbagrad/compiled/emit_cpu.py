@@ -216,6 +216,10 @@ class Emitter:
         self.numbers.append(value)
         return f"⟦{len(self.numbers) - 1}⟧"
 
+    def word(self, value: int | str) -> str:
+        """A whole number for a compiled function: for a bare one Numba would compile it anew."""
+        return f"{self.type('int64')}({value})"
+
     def type(self, dtype: Any) -> str:
         """The name of a dtype, imported."""
         name = dtype if isinstance(dtype, str) else numba_name(dtype)
@@ -604,11 +608,12 @@ class Emitter:
                     lines += self.overlap(a, place, 1)
         if self.persistent:
             self.use("held")
-            begin = len(self.table)
+            begin, held = len(self.table), 2 * len(self.persistent)
             for k, _ in enumerate(self.persistent):
                 for kind in ("tensor id", "tensor references", "array id", "array references"):
                     self.table.append(Entry(kind, k))
-            lines += [f"if held(table, {begin}, {2 * len(self.persistent)}):", f"    return {HELD}"]
+            places = f"{self.word(begin)}, {self.word(held)}"
+            lines += [f"if held(table, {places}):", f"    return {HELD}"]
         return lines
 
     def ranges(self, buffers: Sequence[Buffer]) -> int:
@@ -621,10 +626,10 @@ class Emitter:
     def overlap(self, a: Argument, first: int, count: int) -> list[str]:
         """Return if the memory of ``a`` meets one of the ranges."""
         self.use("overlaps")
-        size = self.number(a.buffer.nbytes)
+        size = self.word(self.number(a.buffer.nbytes))
         name = self.pointers[a.buffer]
         return [
-            f"if overlaps({name}_at, {size}, table, {first}, {count}):",
+            f"if overlaps({name}_at, {size}, table, {self.word(first)}, {self.word(count)}):",
             f"    return {OVERLAP}",
         ]
 
@@ -678,7 +683,7 @@ class Emitter:
         body = [*guard, "work = table[0]", *self.declared, *self.memory_guard()]
         if self.alone:
             self.simd["blas:blas_alone"] = self.simd["blas:blas_restore"] = None
-            body.append("before = blas_alone(1 << 20)")
+            body.append(f"before = blas_alone({self.word(1 << 20)})")
             for line in self.lines:
                 if line.lstrip().startswith("return "):
                     body.append(f"{line[: -len(line.lstrip())]}blas_restore(before)")
@@ -689,7 +694,8 @@ class Emitter:
         heavy = self.effort > HEAVY or any(e.kind == "python" for e in self.table)
         if self.counts and not heavy:
             self.use("move_counts")
-            body.append(f"move_counts(table, {len(self.table)}, {self.counts})")
+            places = f"{self.word(len(self.table))}, {self.word(self.counts)}"
+            body.append(f"move_counts(table, {places})")
             self.table += [Entry("count", k) for k in range(WORDS * self.counts)]
         body.append(f"return {DONE}")
         text = self.function(["table", *params], body)

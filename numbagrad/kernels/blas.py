@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numba import types
 
-from .machine import device
+from .inner import device
 
 __all__ = ["blas_alone", "blas_restore", "blas_threads_now", "dgemm", "load_blas", "sgemm"]
 

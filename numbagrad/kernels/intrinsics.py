@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 from numba.np import arrayobj as numba_arrayobj
+
+from .inner import device
 
 
 class FlatType(types.Type):
@@ -637,10 +639,9 @@ else:
 
 
 _WORD = np.empty(0, np.int64)
-_jit = njit(nogil=True, error_model="numpy")
 
 
-@_jit
+@device
 def overlaps(begin, size, table, first, count):
     """Whether ``size`` bytes from ``begin`` meet one of ``count`` ranges, pairs in ``table``."""
     for k in range(count):
@@ -650,7 +651,7 @@ def overlaps(begin, size, table, first, count):
     return False
 
 
-@_jit
+@device
 def held(table, first, count):
     """Whether a Python object has another number of references than ``table`` says.
 
@@ -664,7 +665,7 @@ def held(table, first, count):
     return False
 
 
-@njit
+@device
 def move_counts(table, first, count):
     """Move ``count`` version counters: the table holds four words of each, see ``counts.words``.
 

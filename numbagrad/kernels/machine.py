@@ -300,10 +300,6 @@ def kernel(
     return decorate if function is None else decorate(function)
 
 
-device = numba.njit(inline="never", error_model="numpy", nogil=True)
-"""Decorator of a function that kernels of the same file call."""
-
-
 @functools.cache
 def _choose_threading_layer() -> None:
     """Prefer tbb: its launches are the cheapest, it survives fork and concurrent callers.

@@ -27,8 +27,9 @@ from numbagrad.kernels.cpu import (
     sort,
     triangle,
 )
+from numbagrad.kernels.inner import device
 from numbagrad.kernels.lists import ListKernel
-from numbagrad.kernels.machine import Kernel, device, kernel
+from numbagrad.kernels.machine import Kernel, kernel
 from numbagrad.kernels.specialise import specialise
 
 ONE, TWO, THREE = 1, 2, 3

@@ -6,7 +6,8 @@ from math import sqrt
 
 from numba import prange
 
-from ..machine import device, kernel
+from ..inner import device
+from ..machine import kernel
 from .norm import dot_from, squares_from, sum_of
 
 __all__ = ["batch_norm", "batch_norm_grad"]

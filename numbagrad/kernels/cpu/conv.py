@@ -12,8 +12,8 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
+from ..inner import device
 from ..intrinsics import address, pointer
-from ..machine import device
 from ..product import gemm, gemm_kernel
 
 __all__ = ["conv", "conv_input_grad", "conv_weight_grad"]

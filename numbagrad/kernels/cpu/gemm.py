@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm
+from ..inner import pasted
 from ..intrinsics import itemsize, pointer
-from ..machine import device, kernel
+from ..machine import kernel
 from ..tile import VECTOR_BYTES, narrow_strip, scratch, transpose, wide_strip
 
 __all__ = ["product"]
@@ -27,11 +28,10 @@ ROOM = DEPTH * 2 * VECTOR_BYTES
 def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
     if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
-        if own_is_faster(like, transx, transy, n, m, k):
+        if own_is_faster(itemsize(like), transx, transy, n, m, k):
             by_tiles(
-                *(like, transx, transy, n, m, k),
-                *(x, ldx, y, ldy, start, ldstart, out, ldout),
-            )
+                like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
+            )  # fmt: skip
             return
     if start != 0 and start != out:
         for i in range(n):
@@ -56,15 +56,15 @@ def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
         )
 
 
-@device
-def own_is_faster(like, transx, transy, n, m, k):
+@pasted
+def own_is_faster(size, transx, transy, n, m, k):
     """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``."""
-    if m * itemsize(like) <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
+    if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     return 6 <= n < 512 or (2 <= n < 6 and transx)
 
 
-@device
+@pasted
 def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``product`` by tiles. Without divisions: a small product takes as long as one of them."""
     size = itemsize(like)
@@ -99,7 +99,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
         base, base_row = out, out_row
 
 
-@device
+@pasted
 def turned(like, rows, columns, x, x_row, out, out_row):
     """Write ``x``, of so many rows and columns, with these exchanged, at ``out``."""
     size = itemsize(like)
@@ -108,14 +108,14 @@ def turned(like, rows, columns, x, x_row, out, out_row):
     while i < rows:
         j = 0
         while j < columns:
-            part = (x + i * x_row + j * size, x_row, min(lanes, rows - i))
-            to = out + j * out_row + i * size
-            transpose(like, *part, min(lanes, columns - j), to, out_row)
+            place, to = x + i * x_row + j * size, out + j * out_row + i * size
+            height, width = min(lanes, rows - i), min(lanes, columns - j)
+            transpose(like, place, x_row, height, width, to, out_row)
             j += lanes
         i += lanes
 
 
-@device
+@pasted
 def copied(like, rows, columns, x, x_row, out, out_row):
     """Write ``x``, of so many rows and columns, at ``out``."""
     for i in range(rows):

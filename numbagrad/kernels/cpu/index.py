@@ -8,19 +8,17 @@ written in the order of their index, whatever the number of threads. Start readi
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import prange
 
+from ..inner import pasted
 from ..machine import kernel
-
-_inline = numba.njit(inline="always", error_model="numpy", nogil=True)
 
 # Columns that one thread owns where rows may meet: enough for a cache line of every dtype.
 _WIDTH = 64
 
 
-@_inline
+@pasted
 def _first_bad(index, m, wrap):
     """Position of the first entry of the flat ``index`` outside [0, m), or [-m, m) with wrap."""
     low = -m if wrap else 0

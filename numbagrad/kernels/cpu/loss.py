@@ -6,10 +6,10 @@ NaN, and nothing outside the arrays is touched.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import prange
 
+from ..inner import pasted
 from ..intrinsics import larger, load, plus, store
 from ..machine import kernel
 from ..simd_math import exp
@@ -24,11 +24,6 @@ __all__ = [
 ]
 
 NONE, MEAN, SUM = 0, 1, 2
-
-
-pasted = numba.njit(inline="always")
-"""Decorator of a function whose statements Numba puts in the place of its call: 20 ms of compiling
-instead of 60."""
 
 
 @pasted

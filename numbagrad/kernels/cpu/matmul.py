@@ -8,8 +8,9 @@ from __future__ import annotations
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
+from ..inner import device
 from ..intrinsics import address, itemsize
-from ..machine import device, kernel
+from ..machine import kernel
 from ..product import gemm, gemm_kernel, product_kernel
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from math import sqrt
 
-import numba
 import numpy as np
 from numba import prange
 
-from ..machine import device, kernel
+from ..inner import device, inner
+from ..machine import kernel
 from ..order import from_rising, lowest, rising
 from ..simd_math import exp, log
 
@@ -45,7 +45,7 @@ def row_max(row):
 
 # Only these may be added up in any order, which is what lets LLVM vectorise them. In a whole kernel
 # the permission would turn (x - peak) - log(total) into x - (peak + log(total)): 3 digits lost.
-summing = numba.njit(nogil=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
+summing = inner(fastmath={"contract", "nsz", "reassoc"})
 
 
 @summing

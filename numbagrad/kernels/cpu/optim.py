@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import prange
 
+from ..inner import device, pasted
 from ..intrinsics import load_at, store_at
 from ..lists import DATA_FIELD, list_kernel
-from ..machine import device, kernel
+from ..machine import kernel
 
 CHUNK = 8192
 TASKS = 64
@@ -24,10 +24,6 @@ TASKS = 64
 GRAIN = 65536
 
 _COUNTER = np.empty(0, np.float32)
-
-pasted = numba.njit(inline="always")
-"""Decorator of a short function whose statements Numba puts in the place of its call: 3 to 20 ms
-of compiling, where a function of its own costs 30 to 60."""
 
 
 @pasted

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from numba import prange
 
-from ..machine import device, kernel
+from ..inner import device
+from ..machine import kernel
 
 __all__ = ["avg_pool", "avg_pool_grad", "max_pool"]
 

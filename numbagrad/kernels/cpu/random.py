@@ -13,15 +13,12 @@ Start reading at ``_philox``, then ``uniform``.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import prange
 
+from ..inner import device, pasted
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from ..machine import kernel
-
-_inline = numba.njit(inline="always", error_model="numpy", nogil=True)
-# Philox is too long for LLVM to inline by itself, and without that no loop here is vectorised.
 
 _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 _32 = _u64(32)
@@ -30,7 +27,10 @@ _32 = _u64(32)
 # LLVM from vectorising inside of prange, which made these kernels 5 times slower.
 
 
-@_inline
+# Philox is too long for LLVM to inline by itself, and without that no loop here is vectorised.
+
+
+@pasted
 def _philox(c0, c1, c2, c3, k0, k1):
     """Ten rounds of Philox 4x32 on a counter of four words with a key of two."""
     for _ in range(10):
@@ -45,14 +45,14 @@ def _philox(c0, c1, c2, c3, k0, k1):
     return c0, c1, c2, c3
 
 
-@_inline
+@pasted
 def _words(key, start, i):
     """The four words of counter ``i`` of the call."""
     at = start + _u64(i)
     return _philox(_u32(at), _u32(at >> _32), _u32(0), _u32(0), _u32(key), _u32(key >> _32))
 
 
-@_inline
+@pasted
 def _word(key, start, i):
     """Word ``i`` of the call."""
     a, b, c, d = _words(key, start, i >> 2)
@@ -60,31 +60,31 @@ def _word(key, start, i):
     return a if j == 0 else b if j == 1 else c if j == 2 else d
 
 
-@_inline
+@pasted
 def _single(word):
     """float32 in [0, 1) from the upper 24 bits."""
     return _f32(np.int32(word >> _u32(8))) * _f32(2.0**-24)
 
 
-@_inline
+@pasted
 def _single_above(word):
     """float32 in (0, 1]; small values keep their resolution, which the tails are made of."""
     return _f32(np.int32(word >> _u32(1))) * _f32(2.0**-31) + _f32(2.0**-32)
 
 
-@_inline
+@pasted
 def _double(high, low):
     """float64 in [0, 1) from 53 bits of two words."""
     return _f64(np.int32(high >> _u32(5))) * 2.0**-27 + _f64(np.int32(low >> _u32(6))) * 2.0**-53
 
 
-@_inline
+@pasted
 def _double_above(high, low):
     """float64 in (0, 1]."""
     return 1.0 - _double(high, low)
 
 
-@_inline
+@pasted
 def _double_at(key, start, i):
     """The float64 in [0, 1) that element ``i`` of a call uses."""
     a, b, c, d = _words(key, start, i >> 1)
@@ -154,7 +154,7 @@ def uniform_double(out, state, low, high):
 # Series in a small variable, so that LLVM vectorises them; math.log and math.cos would be calls.
 
 
-@_inline
+@pasted
 def _log_single(x):
     """Logarithm of a normal float32: its exponent, and the series of 2 artanh(s) of the rest."""
     bits = float32_bits(x)
@@ -166,7 +166,7 @@ def _log_single(x):
     return _f32(np.int32(exponent)) * _f32(0.6931471805599453) + _f32(2) * s * series
 
 
-@_inline
+@pasted
 def _log_double(x):
     """Logarithm of a normal float64."""
     bits = float64_bits(x)
@@ -187,7 +187,7 @@ def _log_double(x):
     return _f64(np.int32(exponent)) * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * series)
 
 
-@_inline
+@pasted
 def _turn_single(word):
     """Cosine and sine of the angle that is ``word`` in units of 2**-32 turns."""
     shifted = _u32(word + _u32(0x20000000))
@@ -207,7 +207,7 @@ def _turn_single(word):
     return c, s
 
 
-@_inline
+@pasted
 def _turn_double(high, low):
     """Cosine and sine of the angle that is ``high`` and ``low`` in units of 2**-64 turns."""
     shifted = _u32(high + _u32(0x20000000))
@@ -292,7 +292,7 @@ def exponential(out, state, rate):
         out[i] = scale * _log_double(1.0 - _double_at(key, start, i))
 
 
-@_inline
+@pasted
 def _below(high, low, span):
     """An integer in [0, span) from the 64 bits of two words; span 0 stands for 2**64.
 
@@ -479,7 +479,7 @@ def multinomial_once(out, bad, p, state):
             _sift(heap, time, 0, size)
 
 
-@numba.njit(error_model="numpy", nogil=True)
+@device
 def _sift(heap, time, at, size):
     """Let the entry at ``at`` sink until no child has an earlier time."""
     while True:

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 from numba import prange, types
 from numba.extending import overload
 
+from ..inner import inner
 from ..intrinsics import load, store
 from ..machine import kernel
 from ..order import falling, from_falling, from_rising, lowest, rising
@@ -61,7 +61,7 @@ PARTS = 64
 SHARE = 1 << 12
 """Elements that are worth a part of their own."""
 
-inlined = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "nsz", "reassoc"})
+inlined = inner(forceinline=True, fastmath={"contract", "nsz", "reassoc"})
 """For the parts of a reduction; reordering sums is what lets LLVM vectorise them."""
 
 

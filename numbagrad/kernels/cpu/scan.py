@@ -6,11 +6,11 @@ running sum, so the bits do not depend on their number.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import prange, types
 from numba.extending import overload
 
+from ..inner import inner
 from ..intrinsics import load, store
 from ..machine import kernel
 from ..order import falling, rising
@@ -21,7 +21,7 @@ GRAIN = 1 << 15
 LANES = 512
 """Most columns of a task: 4 KB of accumulators."""
 
-inlined = numba.njit(forceinline=True, error_model="numpy", fastmath={"contract", "nsz"})
+inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
 
 def _wide(value):

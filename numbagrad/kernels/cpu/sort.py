@@ -7,10 +7,10 @@ data. ``topk`` keeps the best k of a row in a heap.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numba import prange
 
+from ..inner import device, inner
 from ..intrinsics import load, store
 from ..machine import kernel
 from ..order import lowest, opposite, rising
@@ -30,7 +30,7 @@ PARTS = 64
 SHARE = 1 << 12
 """Elements that are worth a task's buffers."""
 
-inlined = numba.njit(forceinline=True, error_model="numpy")
+inlined = inner(forceinline=True)
 
 
 @inlined
@@ -47,7 +47,7 @@ def _key(x, i, descending):
     return key
 
 
-@numba.njit(error_model="numpy", nogil=True)
+@device
 def _sort_row(x, base, n, descending, keys, places, counts):
     """Sort n elements from ``base`` on; returns which half of keys and places (2, n) holds them."""
     for i in range(n):
