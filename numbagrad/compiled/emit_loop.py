@@ -57,6 +57,7 @@ class LoopText:
         self.body: list[str] = []
         self.scratch = 0
         self.sums = 0
+        self.parts = 0  # of memory that the loop touches, which never meet
         self.chunks = min(loop.space[0], CHUNKS) if shared else 1
 
     def lines(self, outer: int = 0) -> list[str]:
@@ -91,14 +92,19 @@ class LoopText:
         return [*self.first, *self.nest(outer), *self.last]
 
     def pieces(self) -> dict[Buffer, str]:
-        """Which buffers of this loop share memory, in the words of ``load_apart``."""
+        """Which buffers of this loop share memory: the piece of each."""
         groups: list[list[Buffer]] = []
         for o in (*self.loop.ins, *self.loop.outs):
             meeting = [g for g in groups if any(self.e.share(o.buffer, b) for b in g)]
             groups = [g for g in groups if g not in meeting]
             groups.append([o.buffer, *(b for g in meeting for b in g)])
-        count = len(groups)
-        return {b: f"{self.number}.{k}.{count}" for k, group in enumerate(groups) for b in group}
+        rows_of_sums = sum(store.mode != "store" for store in self.loop.stores)
+        self.parts = len(groups) + rows_of_sums
+        return {b: self.piece(k) for k, group in enumerate(groups) for b in group}
+
+    def piece(self, k: int) -> str:
+        """The k-th of the parts, in the words of ``load_apart``."""
+        return f"{self.number}.{k}.{self.parts}"
 
     def nest(self, outer: int) -> list[str]:
         """The loops from dim ``outer`` on."""
@@ -216,7 +222,9 @@ class LoopText:
                 f"    store({sums}, {f'c * {e.number(count)} + j' if cut else 'j'}, {wide}(0))",
             ]
         )
-        self.body.append(f"store({sums}, {mine}, load({sums}, {mine}) + {wide}({value}))")
+        own = repr(self.piece(self.parts - self.sums))
+        old = f"{e.use('load_apart')}({sums}, {mine}, {own})"
+        self.body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
         indent = ""
         for d in kept:
             self.last.append(f"{indent}for i{d} in range({e.number(self.loop.space[d])}):")
