@@ -7,7 +7,6 @@ recording that raises has changed nothing. Start reading at ``Recorder``.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 from collections import deque
@@ -427,15 +426,6 @@ class Before:
             self.counter.value, self.counter.where = self.version, self.where
         elif counter is not None:
             counter.value = 0
-
-
-def living_tensors() -> list[Before]:
-    """Every tensor that exists now."""
-    return [
-        Before.of(t, t._grad)
-        for t in gc.get_objects()
-        if issubclass(type(t), Tensor) and getattr(t, "_array", None) is not None
-    ]
 
 
 def renew_dicts(before: list[Before], recorder: Recorder) -> None:

@@ -25,6 +25,7 @@ from ..tape import (
     split_edge,
 )
 from ..tensor import Tensor, wrap
+from .heap import Nursery, all_tensors
 from .places import Place, check_unchanged, put_back
 from .record import (
     Before,
@@ -35,7 +36,6 @@ from .record import (
     Ref,
     Traced,
     effects_since,
-    living_tensors,
     recording_alone,
     recording_with,
     refuse_requires_grad,
@@ -116,21 +116,22 @@ def record(
     """
     recorder = Recorder()
     with recording_alone:
-        before = living_tensors()
+        before = [Before.of(t, t._grad) for t in all_tensors()]
         recorder.before = frozenset(roots_of(before))
         start = next_sequence()
         try:
-            with recording_with(recorder):
-                try:
-                    found = _run(function, leaves, spec, bound, recorder, before, start)
-                finally:
-                    for b in before:
-                        b.restore(recorder)
-                    renew_dicts(before, recorder)
-            check_unchanged(places)
-            known = {id(b.tensor) for b in before}
-            effects = (*found.effects.grads, *found.effects.arrays)
-            _look_for_leaks(known | {id(t) for _, t in effects})
+            with Nursery() as made:
+                with recording_with(recorder):
+                    try:
+                        found = _run(function, leaves, spec, bound, recorder, before, start)
+                    finally:
+                        for b in before:
+                            b.restore(recorder)
+                        renew_dicts(before, recorder)
+                check_unchanged(places)
+                known = {id(b.tensor) for b in before}
+                effects = (*found.effects.grads, *found.effects.arrays)
+                _look_for_leaks(made, known | {id(t) for _, t in effects})
         except BaseException:
             put_back(places)
             for undo in reversed(recorder.adopted):
@@ -405,27 +406,25 @@ def _result(
     return Result(kind, None, ref, value._dtype, edge, value._version, root)
 
 
-def _look_for_leaks(allowed: set[int]) -> None:
+def _look_for_leaks(made: Nursery, allowed: set[int]) -> None:
     """Raise if a tensor without values has been kept in some object outside."""
 
-    def leaked() -> list[Tensor]:
-        return [
-            t
-            for t in gc.get_objects()
-            if issubclass(type(t), Tensor)
-            and type(getattr(t, "_array", None)) is Traced
-            and id(t) not in allowed
-        ]
+    def leaked(tensors: list[Tensor]) -> list[Tensor]:
+        return [t for t in tensors if type(t._array) is Traced and id(t) not in allowed]
 
-    if leaked():
-        gc.collect()
-        kept = leaked()
-        if kept:
-            raise RecordingError(
-                f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
-                f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0])}. A "
-                f"compiled call would not renew them: return them instead."
-            )
+    if not leaked(made.tensors()):
+        return
+    gc.collect(0)  # what only cycles of the tape hold
+    if not leaked(all_tensors()):
+        return
+    gc.collect()
+    kept = leaked(all_tensors())
+    if kept:
+        raise RecordingError(
+            f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
+            f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0])}. A "
+            f"compiled call would not renew them: return them instead."
+        )
 
 
 def _holder(tensor: Tensor) -> str:
