@@ -45,6 +45,10 @@ class Windows:
     large: Sizes
     tables: tuple[Any, ...]
 
+    def beside(self, x: Any) -> list[Any]:
+        """The tables on the device of the array ``x``."""
+        return [machine.table(table, x) for table in self.tables]
+
     def cubic(self, x: Tensor, sizes: Sizes) -> Any:
         """The array of ``x``, whose last dims are ``sizes``, as (planes, d, h, w)."""
         array = contiguous(x)._array
@@ -69,7 +73,7 @@ class MaxPool(Op):
         machine.launch(
             kernels.max_pool,
             *(windows.cubic(out, small), windows.cubic(at, small), windows.cubic(x, large)),
-            *windows.tables,
+            *windows.beside(out._array),
         )
         ctx.shape, ctx.size = x._array.shape, math.prod(large)
         ctx.save(at)
@@ -90,7 +94,7 @@ class AvgPool(Op):
         ctx.windows = windows
         out = new_empty(windows.shaped(x, windows.small), x._dtype, x._device)
         arrays = windows.cubic(out, windows.small), windows.cubic(x, windows.large)
-        machine.launch(kernels.avg_pool, *arrays, *windows.tables)
+        machine.launch(kernels.avg_pool, *arrays, *windows.beside(out._array))
         return out
 
     @staticmethod
@@ -106,7 +110,7 @@ class AvgPoolGrad(Op):
         ctx.windows = windows
         gx = new_empty(windows.shaped(g, windows.large), g._dtype, g._device)
         arrays = windows.cubic(gx, windows.large), windows.cubic(g, windows.small)
-        machine.launch(kernels.avg_pool_grad, *arrays, *windows.tables)
+        machine.launch(kernels.avg_pool_grad, *arrays, *windows.beside(gx._array))
         return gx
 
     @staticmethod
