@@ -218,6 +218,11 @@ def optimisers(kind: Any) -> None:
         lambda p: ng.optim.Adam(p),
         lambda p: ng.optim.RMSprop(p),
         lambda p: ng.optim.Adagrad(p),
+        ng.optim.Adadelta,
+        ng.optim.Adamax,
+        ng.optim.NAdam,
+        ng.optim.RAdam,
+        ng.optim.Lion,
     ):
         p = full(64, 48, kind=kind, grad=True)
         p.grad = full(64, 48, kind=kind)
