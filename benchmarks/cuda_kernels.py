@@ -97,6 +97,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"reductions {kind}", partial(reductions, kind)
         yield f"matrices {kind}", partial(matrices, kind)
         yield f"rows {kind}", partial(rows, kind)
+        yield f"images {kind}", partial(images, kind)
         yield f"random {kind}", partial(random_numbers, kind)
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
@@ -180,6 +181,19 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target, label_smoothing=0.1).backward()
         F.nll_loss(x, target).backward()
         F.cross_entropy(x, target).backward(create_graph=True)
+
+
+def images(kind: Any) -> None:
+    """Batch norm of vectors, of images small and large; pooling."""
+    F = ng.nn.functional
+    mean, var = full(48, kind=kind), full(48, kind=kind)
+    weight = full(48, kind=kind, grad=True)
+    for shape in ((64, 48), (64, 48, 7, 7), (4, 48, 64, 64)):
+        x = full(*shape, kind=kind, grad=True)
+        out = F.batch_norm(x, mean, var, weight, weight, training=True)
+        out.backward(x.detach())
+    for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
+        pooled.backward(pooled.detach())
 
 
 def random_numbers(kind: Any) -> None:
