@@ -11,9 +11,6 @@ KERNELS = Path(ng.__file__).parent / "kernels"
 DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel"}
 
 KNOWN_GAPS = {
-    "conv.conv": "not written yet",
-    "conv.conv_input_grad": "not written yet",
-    "conv.conv_weight_grad": "not written yet",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "loss.cross_entropy_with_grad": "only compiled steps use it, and they are not on the GPU yet",
     "matmul.shared_gemm": "only compiled steps use it, and they are not on the GPU yet",

@@ -184,7 +184,7 @@ def rows(kind: Any) -> None:
 
 
 def images(kind: Any) -> None:
-    """Batch norm of vectors, of images small and large; pooling."""
+    """Batch norm of vectors, of images small and large; pooling; convolution by both tiles."""
     F = ng.nn.functional
     mean, var = full(48, kind=kind), full(48, kind=kind)
     weight = full(48, kind=kind, grad=True)
@@ -194,6 +194,11 @@ def images(kind: Any) -> None:
         out.backward(x.detach())
     for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
         pooled.backward(pooled.detach())
+    for channels, stride in ((48, 2), (128, 2), (128, 1)):
+        kernel = full(channels, 48, 3, 3, kind=kind, grad=True)
+        out = F.conv2d(full(16, 48, 64, 64, kind=kind, grad=True), kernel, stride=stride)
+        out.backward(out.detach())
+        F.conv2d(out.detach(), full(96, channels, 1, 1, kind=kind, grad=True))
 
 
 def random_numbers(kind: Any) -> None:

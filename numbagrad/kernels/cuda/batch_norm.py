@@ -37,8 +37,7 @@ def _over_channels(
     rows = device.empty((n * c, 1, 1), np.dtype(np.float64), out.device)
     other = None if y is None else y.reshape(n * c, p, 1)
     fold(SUM, rows, x.reshape(n * c, p, 1), 0.0, source, other, center)
-    shape = (1, n, c) if c > 1 else (1, n, 1)
-    fold(MEAN, out.reshape(1, 1, c), rows.reshape(shape), divisor)
+    fold(MEAN, out.reshape(1, 1, c), rows.reshape(1, n, c), divisor)
 
 
 def _statistics(rstd, mean, variance, moved_mean, moved_var, c, ratio, momentum, eps, track):
