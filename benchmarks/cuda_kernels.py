@@ -194,11 +194,11 @@ def images(kind: Any) -> None:
         out.backward(x.detach())
     for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
         pooled.backward(pooled.detach())
-    for channels, stride in ((48, 2), (128, 2), (128, 1)):
-        kernel = full(channels, 48, 3, 3, kind=kind, grad=True)
-        out = F.conv2d(full(16, 48, 64, 64, kind=kind, grad=True), kernel, stride=stride)
+    for channels in (8, 128):
+        kernel = full(channels, channels, 3, 3, kind=kind, grad=True)
+        out = F.conv2d(full(16, channels, 65, 65, kind=kind, grad=True), kernel, stride=2)
         out.backward(out.detach())
-        F.conv2d(out.detach(), full(96, channels, 1, 1, kind=kind, grad=True))
+        F.conv_transpose2d(full(16, channels, 64, 64, kind=kind), kernel)
 
 
 def random_numbers(kind: Any) -> None:

@@ -18,7 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import pool as kernels
 from ..tensor import Tensor
-from .axes import DTYPE_WORDS, Place
+from .axes import DTYPE_WORDS, Pick
 from .base import Op, as_operand, contiguous, new_empty
 from .conv import per_dimension
 
@@ -75,15 +75,34 @@ class MaxPool(Op):
             *(windows.cubic(out, small), windows.cubic(at, small), windows.cubic(x, large)),
             *windows.beside(out._array),
         )
-        ctx.shape, ctx.size = x._array.shape, math.prod(large)
+        ctx.windows = windows
         ctx.save(at)
         return out, at
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
-        (at,) = ctx.saved_tensors
-        form = math.prod(ctx.shape) // ctx.size, ctx.size, 1
-        return Place.apply(g, at, form, ctx.shape)
+        return MaxPoolGrad.apply(g, *ctx.saved_tensors, ctx.windows)
+
+
+class MaxPoolGrad(Op):
+    """Each number at the place of the largest of its window; Pick is its adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, at: Tensor, windows: Windows) -> Tensor:
+        small, large = windows.small, windows.large
+        ctx.size = math.prod(large)
+        ctx.save(at)
+        gx = new_empty(windows.shaped(g, large), g._dtype, g._device)
+        machine.launch(
+            kernels.max_pool_grad,
+            *(windows.cubic(gx, large), windows.cubic(g, small), windows.cubic(at, small)),
+            *windows.beside(gx._array),
+        )
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return Pick.apply(h, *ctx.saved_tensors, (h._array.size // ctx.size, ctx.size, 1))
 
 
 class AvgPool(Op):

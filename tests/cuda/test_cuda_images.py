@@ -88,6 +88,7 @@ def test_the_gradient_of_a_weight_does_not_change():
     [
         lambda x: F.max_pool2d(x, 3, 2, 1),
         lambda x: F.max_pool2d(x, 2, 1, dilation=(2, 1), ceil_mode=True),
+        lambda x: F.max_pool2d(x, 3, 1, padding=(2, 2), dilation=(3, 2)),
         lambda x: F.avg_pool2d(x, (3, 2), 2, 1, ceil_mode=True),
         lambda x: F.avg_pool2d(x, 3, 1, 1, count_include_pad=False),
         lambda x: F.avg_pool2d(x, 2, 3, divisor_override=5),

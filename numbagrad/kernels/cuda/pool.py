@@ -1,8 +1,8 @@
 """Pooling: the largest number of each window with its place, the mean of each window.
 
-A thread makes one number. The windows are tables as on the CPU, (o, 3) int64 in device memory; both
-their starts and their stops never go back, so the windows that cover an element follow one another,
-and its gradient is their sum in order. Start reading at ``max_pool``.
+A thread makes one number. The windows are tables as on the CPU, (o, 3) int64 in device memory. The
+windows that cover an element follow one another, and its gradient is a sum over them in order.
+Start reading at ``max_pool``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
 
-__all__ = ["avg_pool", "avg_pool_grad", "max_pool"]
+__all__ = ["avg_pool", "avg_pool_grad", "max_pool", "max_pool_grad"]
 
 
 def _over(kernel: Any, arrays: tuple, tables: tuple, large: tuple, small: tuple) -> None:
@@ -67,6 +67,59 @@ def max_pool(out, at, x, depth, height, width):
     _over(_max_pool, (out, at, x), (depth, height, width), x.shape, out.shape)
 
 
+@inlined
+def _first_above(table, column, count, i):
+    """The first of ``count`` windows whose start (column 0) or stop (1) is above ``i``."""
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if table[3 * middle + column] > i:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def _past(table, first, count, i):
+    """The end of those windows from ``first`` on that may hold ``i``.
+
+    Starts rise, but for those that padding and steps have moved to before the first step.
+    """
+    while first < count and (table[3 * first] <= i or table[3 * first] < table[3 * first + 2]):
+        first += 1
+    return first
+
+
+def _max_pool_grad(gx, g, at, depth, height, width, size, d, h, w, od, oh, ow):
+    i = cuda.grid(1)
+    while i < size:
+        rest, ix = split(i, w)
+        rest, iy = split(rest, h)
+        plane, iz = split(rest, d)
+        place = (iz * h + iy) * w + ix
+        left, low = _first_above(width, 1, ow, ix), _first_above(height, 1, oh, iy)
+        right, high = _past(width, left, ow, ix), _past(height, low, oh, iy)
+        front = _first_above(depth, 1, od, iz)
+        total = as_type(gx, 0)
+        for z in range(front, _past(depth, front, od, iz)):
+            for y in range(low, high):
+                line = ((plane * od + z) * oh + y) * ow
+                for j in range(line + left, line + right):
+                    if at[j] == place:
+                        total += g[j]
+        gx[i] = total
+        i += cuda.gridsize(1)
+
+
+def max_pool_grad(gx, g, at, depth, height, width):
+    """Zeros, plus g at the places ``at`` of its plane, in order.
+
+    gx (planes, d, h, w), g, at (planes, od, oh, ow): C. The windows tell where to look.
+    """
+    _over(_max_pool_grad, (gx, g, at), (depth, height, width), gx.shape, g.shape)
+
+
 def _avg_pool(out, x, depth, height, width, size, d, h, w, od, oh, ow):
     i = cuda.grid(1)
     while i < size:
@@ -87,19 +140,6 @@ def _avg_pool(out, x, depth, height, width, size, d, h, w, od, oh, ow):
 def avg_pool(out, x, depth, height, width):
     """The sum of each window over the product of its third numbers; shapes as for ``max_pool``."""
     _over(_avg_pool, (out, x), (depth, height, width), x.shape, out.shape)
-
-
-@inlined
-def _first_above(table, column, count, i):
-    """The first of ``count`` windows whose start (column 0) or stop (1) is above ``i``."""
-    low, high = 0, count
-    while low < high:
-        middle = (low + high) // 2
-        if table[3 * middle + column] > i:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _avg_pool_grad(gx, g, depth, height, width, size, d, h, w, od, oh, ow):
