@@ -17,11 +17,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32, float64
+from numba import cuda
 
 from . import reduce
 from .runtime import device
-from .runtime.launch import start
+from .runtime.launch import made, start
 from .runtime.shape import SIMULATED
 from .runtime.tiles import multiplied, tile_for
 from .runtime.warp import inlined, split
@@ -206,20 +206,13 @@ def _summed(real: Any, tile: int, depth: int, each: int) -> Any:
     return summed
 
 
-_made: dict[Any, Any] = {}
-
-
 def _kernel(
     make: Any, like: Any, n: int, m: int, batch: int, *options: Any
 ) -> tuple[Any, tuple[int, int], int]:
     """``make`` for a result (batch, n, m) in the dtype of ``like``; tiles along m, n; threads."""
     shape = tile_for(like.itemsize, n, m, batch)
-    key = make, like.itemsize, shape, options
-    found = _made.get(key)
-    if found is None:
-        real = float64 if like.itemsize == 8 else float32
-        found = _made[key] = make(real, *shape, *options)
-    return found, (-(-m // shape[0]), -(-n // shape[0])), (shape[0] // shape[2]) ** 2
+    kernel = made(make, like.itemsize, *shape, *options)
+    return kernel, (-(-m // shape[0]), -(-n // shape[0])), (shape[0] // shape[2]) ** 2
 
 
 # -- tables ----------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda, float32, float64
+from numba import cuda
 
-from .runtime.launch import start, strided_grid
+from .runtime.launch import made, start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.tiles import multiplied, tile_for
 
@@ -105,9 +105,6 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
     return tiled
 
 
-_made: dict[Any, Any] = {}
-
-
 def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epilogue: int) -> None:
     """``out = x y`` on stacks of matrices, or on matrices."""
     n, m = out.shape[-2:]
@@ -125,11 +122,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
     chosen = tile_for(size, n, m, batch)
-    key = size, chosen, epilogue
-    kernel = _made.get(key)
-    if kernel is None:
-        real = float64 if size == 8 else float32
-        kernel = _made[key] = _tiled(real, *chosen, epilogue)
+    kernel = made(_tiled, size, *chosen, epilogue)
     tile, _, each = chosen
     for first in range(0, batch, 65535):  # a grid has no more in its third dimension
         count = min(batch - first, 65535)
