@@ -11,7 +11,7 @@ from cases import ALL
 from op_table import Case, Sample, convert, leaves
 
 import numbagrad as ng
-from benchmarks.cuda_gaps import LAPACK, ON_THE_HOST
+from benchmarks.cuda_gaps import ON_THE_HOST
 from numbagrad.errors import DeviceError, NoTwinError
 
 pytestmark = pytest.mark.cuda
@@ -59,7 +59,7 @@ def calls(case: Case) -> list[Sample]:
 CHOSEN = [
     (case, call)
     for case in ALL
-    if case.name not in ON_THE_HOST and not case.name.startswith(LAPACK)
+    if case.name not in ON_THE_HOST
     for call in calls(case)
 ]
 

@@ -17,7 +17,7 @@ from .launch import start, strided_grid
 from .shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
 from .warp import inlined, shuffle_down
 
-__all__ = ["PRODUCTS", "SQUARES", "Reduction", "Source", "fold", "grid_for", "same"]
+__all__ = ["PLAIN", "PRODUCTS", "SQUARES", "Reduction", "Source", "fold", "grid_for", "same"]
 
 NARROW = 2 * WARP if SIMULATED else 1024
 """Up to this length a row is one warp's."""
