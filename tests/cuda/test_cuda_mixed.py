@@ -56,12 +56,7 @@ def calls(case: Case) -> list[Sample]:
     return list(found.values())
 
 
-CHOSEN = [
-    (case, call)
-    for case in ALL
-    if case.name not in ON_THE_HOST
-    for call in calls(case)
-]
+CHOSEN = [(case, call) for case in ALL if case.name not in ON_THE_HOST for call in calls(case)]
 
 
 def arguments(call: Sample, alone: int) -> tuple[Any, Any, list[ng.Tensor]]:
@@ -126,6 +121,25 @@ def test_brackets_of_a_cpu_tensor_refuse_indices_of_a_gpu():
             _ = x[key]
         with pytest.raises(DeviceError, match=r"index: .* cpu and cuda:0"):
             x[key] = 0
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: ng.nn.functional.embedding_bag(
+            (x > 1).long(), x.reshape(3, 1), (x > 1).long()[:1] * 0
+        ),
+        lambda x: ng.searchsorted(x, 1.5),
+        lambda x: x[True],
+        lambda x: x[[]],
+        lambda x: ng.autograd.grad(x.as_strided((2, 2), (1, 1)).sum(), x)[0],
+        lambda x: ng.stack(ng.nonzero(x > 0, as_tuple=True)),
+    ],
+)
+def test_what_an_operation_makes_itself_is_on_the_device(function):
+    x = ng.tensor([0.0, 1.0, 2.0])
+    here, there = [function(x.to(place).requires_grad_()) for place in ("cpu", "cuda")]
+    assert there.is_cuda and there.tolist() == here.tolist()
 
 
 OPTIMIZERS = [ng.optim.SGD, ng.optim.Adam, ng.optim.RMSprop, ng.optim.Adagrad]
