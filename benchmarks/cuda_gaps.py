@@ -11,22 +11,9 @@ KERNELS = Path(ng.__file__).parent / "kernels"
 DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel"}
 
 KNOWN_GAPS = {
-    "batch_norm.batch_norm": "not written yet",
-    "batch_norm.batch_norm_grad": "not written yet",
-    "conv.conv": "not written yet",
-    "conv.conv_input_grad": "not written yet",
-    "conv.conv_weight_grad": "not written yet",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "loss.cross_entropy_with_grad": "only compiled steps use it, and they are not on the GPU yet",
     "matmul.shared_gemm": "only compiled steps use it, and they are not on the GPU yet",
-    "optim.adadelta": "not written yet",
-    "optim.adamax": "not written yet",
-    "optim.lion": "not written yet",
-    "optim.nadam": "not written yet",
-    "optim.radam": "not written yet",
-    "pool.avg_pool": "not written yet",
-    "pool.avg_pool_grad": "not written yet",
-    "pool.max_pool": "not written yet",
     "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
     "random.philox_block": "a test of the CPU's generator",
     "random.take_counters": "the generator's state is on the host",

@@ -97,6 +97,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"reductions {kind}", partial(reductions, kind)
         yield f"matrices {kind}", partial(matrices, kind)
         yield f"rows {kind}", partial(rows, kind)
+        yield f"images {kind}", partial(images, kind)
         yield f"random {kind}", partial(random_numbers, kind)
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
@@ -182,6 +183,24 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target).backward(create_graph=True)
 
 
+def images(kind: Any) -> None:
+    """Batch norm of vectors, of images small and large; pooling; convolution by both tiles."""
+    F = ng.nn.functional
+    mean, var = full(48, kind=kind), full(48, kind=kind)
+    weight = full(48, kind=kind, grad=True)
+    for shape in ((64, 48), (64, 48, 7, 7), (4, 48, 64, 64)):
+        x = full(*shape, kind=kind, grad=True)
+        out = F.batch_norm(x, mean, var, weight, weight, training=True)
+        out.backward(x.detach())
+    for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
+        pooled.backward(pooled.detach())
+    for channels in (8, 128):
+        kernel = full(channels, channels, 3, 3, kind=kind, grad=True)
+        out = F.conv2d(full(16, channels, 65, 65, kind=kind, grad=True), kernel, stride=2)
+        out.backward(out.detach())
+        F.conv_transpose2d(full(16, channels, 64, 64, kind=kind), kernel)
+
+
 def random_numbers(kind: Any) -> None:
     """Each distribution."""
     x = full(100, kind=kind)
@@ -218,6 +237,11 @@ def optimisers(kind: Any) -> None:
         lambda p: ng.optim.Adam(p),
         lambda p: ng.optim.RMSprop(p),
         lambda p: ng.optim.Adagrad(p),
+        ng.optim.Adadelta,
+        ng.optim.Adamax,
+        ng.optim.NAdam,
+        ng.optim.RAdam,
+        ng.optim.Lion,
     ):
         p = full(64, 48, kind=kind, grad=True)
         p.grad = full(64, 48, kind=kind)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .errors import DeviceError
 
-__all__ = ["Device", "to_device"]
+__all__ = ["Device", "mixed", "to_device"]
 
 
 class Device:
@@ -62,3 +62,11 @@ def to_device(value: Any) -> Device:
     if _cuda is None:
         _cuda = Device("cuda", 0)
     return _cuda
+
+
+def mixed(name: str, first: Any, second: Any) -> DeviceError:
+    """The error of an operation ``name`` on tensors of two devices."""
+    return DeviceError(
+        f"{name}: expected all tensors to be on the same device, but found at least two, {first} "
+        f"and {second}. Move them with .to(device)."
+    )

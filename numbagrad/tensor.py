@@ -338,6 +338,8 @@ class Tensor:
                     f"grad: assigned grad is {value._dtype}, the tensor {self._dtype}. Convert it "
                     f"with .to({self._dtype})."
                 )
+            if value._device is not self._device:
+                raise devices.mixed("grad", self._device, value._device)
         self._grad = value
 
     @grad.deleter

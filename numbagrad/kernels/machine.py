@@ -70,6 +70,13 @@ def flag(beside: Any) -> Any:
     return empty((1,), _INT64, device)
 
 
+def table(values: np.ndarray, beside: Any) -> Any:
+    """``values``, plain numbers that a kernel looks up, on the device of ``beside``."""
+    if recording and type(beside) is DeviceArray:
+        return away.table(values)
+    return values
+
+
 _INT64 = np.dtype(np.int64)
 
 

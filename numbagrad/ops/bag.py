@@ -103,7 +103,7 @@ def _by_offsets(
         _check_offsets(starts._array.tolist(), rows._array.shape[0])
     starts = starts[:-1] if include_last else starts
     bags = starts._array.shape[0]
-    place = arange(rows._array.shape[0])
+    place = arange(rows._array.shape[0], device=starts._device)
     bag = searchsorted(starts, place, right=True) - 1
     bag = where(bag.lt(0), bags, bag)  # index_add refuses it, in a recorded step too
     zeros = full((bags, rows._array.shape[1]), 0, rows._dtype, rows._device)

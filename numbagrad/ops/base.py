@@ -15,7 +15,7 @@ import numpy as np
 from .. import devices
 from ..autograd.function import Recorded
 from ..dtypes import DType
-from ..errors import DeviceError, DimError, ShapeError
+from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
@@ -280,11 +280,19 @@ def same_device(name: str, tensors: Sequence[Tensor]) -> Any:
     device = tensors[0]._device
     for tensor in tensors:
         if tensor._device is not device and tensor._device != device:
-            raise DeviceError(
-                f"{name}: expected all tensors to be on the same device, but found at least two, "
-                f"{device} and {tensor._device}. Move them with .to(device)."
-            )
+            raise devices.mixed(name, device, tensor._device)
     return device
+
+
+def beside_others(name: str, args: tuple) -> tuple[tuple, Any]:
+    """``args`` with 0-d tensors of the CPU copied to the device of the others; that device.
+
+    An error if the others stand on several devices.
+    """
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    fixed = [t for t in tensors if t._array.ndim or t._device is not devices.cpu]
+    device = same_device(name, fixed or tensors)
+    return tuple([a.to(device) if isinstance(a, Tensor) else a for a in args]), device
 
 
 def as_operand(name: str, value: Any, position: int = 0) -> Tensor:

@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..autograd.function import check_in_place
 from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .base import contiguous, copy_kernel, fill_kernel, new_empty
+from .base import contiguous, copy_kernel, fill_kernel, full, new_empty
 from .create import as_tensor
 from .elementwise import cast, clone, masked_fill
 from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
 from .inplace import assign, check_distinct
 from .part import Select, Slice
+from .transfer import transfer
 from .view import expand, permute, reshape, seen
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
@@ -65,6 +66,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     except (IndexError, TypeError) as error:
         raise _explained(x, (key,), error) from None
     if kind is Tensor and array.ndim:
+        if machine.recording:
+            key = _beside(x, key)
         if key._dtype is dtypes.int64 and key._array.ndim:
             return Take.apply(x, contiguous(key), 0, 1, True, -1, "index")
         if key._dtype is dtypes.bool_ and 0 < key._array.ndim <= array.ndim:
@@ -75,6 +78,15 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return view
     view, index, dim, span = _joined(view, groups)
     return Take.apply(view, index, dim, span, True, -1, "index")
+
+
+def _beside(x: Tensor, k: Any) -> Any:
+    """A part of a key on the device of ``x``: an index of the CPU is copied, as in PyTorch."""
+    if not isinstance(k, Tensor) or k._device is x._device:
+        return k
+    if k._device is not devices.cpu:
+        raise devices.mixed("index", x._device, k._device)
+    return transfer(k, x._device)
 
 
 def _forward(part: builtins.slice) -> builtins.slice:
@@ -122,6 +134,8 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
     if all([type(k) in _BASIC for k in key]):
         return _basic(x, key), []
     parts = [_part(k) for k in key]
+    if machine.recording:
+        parts = [_beside(x, k) for k in parts]
     used = sum([_uses(k) for k in parts])
     rank = x._array.ndim
     if used > rank:
@@ -141,7 +155,7 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
             old, new = old + skipped, new + skipped
         elif isinstance(k, bool):
             basic.append(None)
-            index = wrap(np.zeros(int(k), np.int64), dtypes.int64)
+            index = full((int(k),), 0, dtypes.int64, x._device)
             pending.append((new, Group(new, 1, index)))
             new += 1
         elif isinstance(k, Tensor):
@@ -286,6 +300,8 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         value = as_tensor(value)
     groups: list[Group] = []
     kind = type(key)
+    if machine.recording:
+        key = _beside(x, key)
     if kind is Tensor and machine.is_recording() and _fill_masked(x, key, value):
         return
     if kind is Tensor and not recorded and type(value) in NUMBERS and x._flat:
@@ -295,6 +311,10 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         view = getitem(x, key)
     else:
         view, groups = _parsed(x, key if kind is tuple else (key,))
+    if isinstance(value, Tensor) and value._device is not x._device:
+        if groups and value._array.ndim:
+            raise devices.mixed("setitem", x._device, value._device)
+        value = transfer(value, x._device)
     if groups:
         check_distinct(view, "setitem")
         _set_groups(x, view, groups, value, recorded)

@@ -91,8 +91,8 @@ def to(
 
 
 def type_as(x: Tensor, other: Tensor) -> Tensor:
-    """``x`` in the dtype of ``other``."""
-    return cast(x, other._dtype)
+    """``x`` in the dtype of ``other``, and on its device."""
+    return transfer(cast(x, other._dtype), other._device)
 
 
 def _add_in_place(x: Tensor, y: Tensor) -> None:

@@ -541,7 +541,7 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     shape = x._array.shape
     out = new_empty((flat._array.size, len(shape)), dtypes.int64, x._device)
     if out._array.size:
-        sizes = np.array(shape, np.int64)
+        sizes = machine.table(np.array(shape, np.int64), flat._array)
         machine.launch(kernels.unravel, out._array, flat._array, sizes)
     if as_tuple:
         return tuple([contiguous(narrow(out, 1, d, 1)).reshape(-1) for d in range(len(shape))])

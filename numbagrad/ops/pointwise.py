@@ -24,7 +24,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
-from .base import broadcast_shape, same_device
+from .base import beside_others, broadcast_shape
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_unary, never
 
@@ -181,7 +181,10 @@ class PointwiseOp:
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not tensors:
             raise TypeError(f"{self.name}(): at least one argument must be a Tensor.")
-        device = same_device(self.name, tensors) if len(tensors) > 1 else tensors[0]._device
+        device = tensors[0]._device
+        if len(tensors) > 1 and any([t._device is not device for t in tensors]):
+            args, device = beside_others(self.name, args)
+            tensors = [a for a in args if isinstance(a, Tensor)]
         out_dtype = self.result_dtype(args)
         shape = tensors[0]._array.shape
         if any([t._array.shape != shape for t in tensors]):

@@ -18,7 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import pool as kernels
 from ..tensor import Tensor
-from .axes import DTYPE_WORDS, Place
+from .axes import DTYPE_WORDS, Pick
 from .base import Op, as_operand, contiguous, new_empty
 from .conv import per_dimension
 
@@ -45,6 +45,10 @@ class Windows:
     large: Sizes
     tables: tuple[Any, ...]
 
+    def beside(self, x: Any) -> list[Any]:
+        """The tables on the device of the array ``x``."""
+        return [machine.table(table, x) for table in self.tables]
+
     def cubic(self, x: Tensor, sizes: Sizes) -> Any:
         """The array of ``x``, whose last dims are ``sizes``, as (planes, d, h, w)."""
         array = contiguous(x)._array
@@ -69,17 +73,36 @@ class MaxPool(Op):
         machine.launch(
             kernels.max_pool,
             *(windows.cubic(out, small), windows.cubic(at, small), windows.cubic(x, large)),
-            *windows.tables,
+            *windows.beside(out._array),
         )
-        ctx.shape, ctx.size = x._array.shape, math.prod(large)
+        ctx.windows = windows
         ctx.save(at)
         return out, at
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any) -> Tensor:
-        (at,) = ctx.saved_tensors
-        form = math.prod(ctx.shape) // ctx.size, ctx.size, 1
-        return Place.apply(g, at, form, ctx.shape)
+        return MaxPoolGrad.apply(g, *ctx.saved_tensors, ctx.windows)
+
+
+class MaxPoolGrad(Op):
+    """Each number at the place of the largest of its window; Pick is its adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, at: Tensor, windows: Windows) -> Tensor:
+        small, large = windows.small, windows.large
+        ctx.size = math.prod(large)
+        ctx.save(at)
+        gx = new_empty(windows.shaped(g, large), g._dtype, g._device)
+        machine.launch(
+            kernels.max_pool_grad,
+            *(windows.cubic(gx, large), windows.cubic(g, small), windows.cubic(at, small)),
+            *windows.beside(gx._array),
+        )
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return Pick.apply(h, *ctx.saved_tensors, (h._array.size // ctx.size, ctx.size, 1))
 
 
 class AvgPool(Op):
@@ -90,7 +113,7 @@ class AvgPool(Op):
         ctx.windows = windows
         out = new_empty(windows.shaped(x, windows.small), x._dtype, x._device)
         arrays = windows.cubic(out, windows.small), windows.cubic(x, windows.large)
-        machine.launch(kernels.avg_pool, *arrays, *windows.tables)
+        machine.launch(kernels.avg_pool, *arrays, *windows.beside(out._array))
         return out
 
     @staticmethod
@@ -106,7 +129,7 @@ class AvgPoolGrad(Op):
         ctx.windows = windows
         gx = new_empty(windows.shaped(g, windows.large), g._dtype, g._device)
         arrays = windows.cubic(gx, windows.large), windows.cubic(g, windows.small)
-        machine.launch(kernels.avg_pool_grad, *arrays, *windows.tables)
+        machine.launch(kernels.avg_pool_grad, *arrays, *windows.beside(gx._array))
         return gx
 
     @staticmethod

@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu import search as kernels
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .base import as_operand, contiguous, full, new_empty, ones_like
 from .elementwise import cast
 from .extreme import amax, amin
@@ -33,8 +31,7 @@ def searchsorted(
     """
     as_operand("searchsorted", edges)
     if not isinstance(values, Tensor):
-        number = np.array(values, edges._array.dtype)
-        values = wrap(number, edges._dtype)
+        values = full((), values, edges._dtype, edges._device)
     lead = edges._array.shape[:-1]
     shape = values._array.shape
     if edges.ndim == 0 or (lead and lead != shape[:-1]):

@@ -393,6 +393,7 @@ def repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any)
 
 
 def _repeat_counts(x: Tensor, repeats: Tensor, dim: int) -> Tensor:
+    same_device("repeat_interleave", (x, repeats))
     counts = repeats.tolist()
     if repeats._array.shape != (x._array.shape[dim],) or min(counts, default=0) < 0:
         raise ShapeError(
@@ -414,6 +415,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         tensors = tuple(tensors[0])
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}.")
+    if tensors:
+        same_device("meshgrid", tensors)
     shape = tuple([x._array.size for x in tensors])
     grids = []
     for i, x in enumerate(tensors):

@@ -35,7 +35,8 @@ def copied(x: Tensor, device: Device) -> Tensor:
 
 def transfer(x: Tensor, device: Device) -> Tensor:
     """``x`` on ``device``: itself if it is there already."""
-    return x if x._device == device else Transfer.apply(x, device)
+    here = x._device
+    return x if here is device or here == device else Transfer.apply(x, device)
 
 
 def cpu(x: Tensor) -> Tensor:

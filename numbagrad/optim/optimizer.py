@@ -325,13 +325,14 @@ def run(update: Update) -> None:
 def _taken_over(name: str, value: Any, param: Tensor) -> Any:
     """A copy of a loaded state entry in the dtype of its parameter; counters are float32."""
     if name in ("step", "mu_product"):
-        count = new_empty((), float32)
+        count = new_empty((), float32, param._device)
         count.fill_(float(value))
         return count
     if not isinstance(value, Tensor):
         return deepcopy(value)
     value = value.detach()
-    return value.to(param._dtype).clone() if value.is_floating_point() else value.clone()
+    dtype = param._dtype if value.is_floating_point() else value._dtype
+    return value.to(dtype, param._device, copy=True)
 
 
 def positive(optimizer: str, group: dict[str, Any], *names: str) -> None:

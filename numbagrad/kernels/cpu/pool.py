@@ -12,7 +12,7 @@ from numba import prange
 from ..inner import device
 from ..machine import kernel
 
-__all__ = ["avg_pool", "avg_pool_grad", "max_pool"]
+__all__ = ["avg_pool", "avg_pool_grad", "max_pool", "max_pool_grad"]
 
 
 @device
@@ -51,6 +51,24 @@ def max_pool(out, at, x, depth, height, width):
     """
     for p in prange(x.shape[0]):
         max_plane(out[p], at[p], x[p], depth, height, width)
+
+
+@kernel(grain=16384)
+def max_pool_grad(gx, g, at, depth, height, width):
+    """Zeros, plus g at the places ``at`` of its plane, in order.
+
+    gx (planes, d, h, w), g, at (planes, od, oh, ow): C. The windows are for the twin on a GPU: it
+    looks through them for what belongs to an element.
+    """
+    planes = gx.shape[0]
+    places, elements = g.size // max(planes, 1), gx.size // max(planes, 1)
+    flat_gx = gx.reshape((planes, elements))
+    flat_g, flat_at = g.reshape((planes, places)), at.reshape((planes, places))
+    for p in prange(planes):
+        for i in range(elements):
+            flat_gx[p, i] = 0
+        for j in range(places):
+            flat_gx[p, flat_at[p, j]] += flat_g[p, j]
 
 
 @device

@@ -382,10 +382,9 @@ def _unravel(out, flat, shape, n, rank):
 
 def unravel(out, flat, shape):
     """out (j, r), flat (j,), shape (r,) int64: positions as coordinates in shape."""
-    sizes = device.to_device(shape, out.device)
     n, rank = flat.size, shape.size
     if n:
-        start(_unravel, strided_grid(n), BLOCK, out, flat, sizes, n, rank)
+        start(_unravel, strided_grid(n), BLOCK, out, flat, shape, n, rank)
 
 
 def _masked_scatter(out, mask, x, ranks, n, size, bad):

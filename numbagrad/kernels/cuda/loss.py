@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda, float32, float64, int64
+from numba import cuda, float64, int64
 
 from . import reduce
 from .runtime import device
 from .runtime.intrinsics import as_type
-from .runtime.launch import start, strided_grid
+from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
-from .runtime.teams import Team, grid_of, team_for
+from .runtime.teams import Team, exponentials, grid_of, team_for
 from .runtime.warp import block_sum, split
 
 __all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
@@ -25,16 +25,11 @@ __all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_row
 NONE, MEAN, SUM = 0, 1, 2
 NO_ROW = 1 << 62
 
-_made: dict[Any, Any] = {}
-
-
-def _real(array: Any) -> Any:
-    return float64 if array.itemsize == 8 else float32
-
 
 def _rows_kernel(real: Any, team: Team) -> Any:
     """Loss and logsumexp of each row."""
-    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+    width, count, total_of = team.width, team.count, team.sum
+    peak_of, mass_of = exponentials(real, team)
 
     def loss_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
         shared = cuda.shared.array(WARPS, real)
@@ -44,17 +39,10 @@ def _rows_kernel(real: Any, team: Team) -> Any:
             i = base + cuda.threadIdx.x // width
             row = i * c
             end = c if i < n else 0
-            peak = real(-math.inf)
-            for j in range(lane, end, width):
-                value = x[row + j]
-                peak = value if value > peak or value != value else peak
-            peak = largest_of(peak, shared)
+            peak = peak_of(x, row, 1, lane, end, shared)
             if peak == real(-math.inf):
                 peak = real(0)
-            total = real(0)
-            for j in range(lane, end, width):
-                total += real(math.exp(x[row + j] - peak))
-            total = total_of(total, shared)
+            total = mass_of(x, row, 1, lane, end, peak, shared)
             high = real(math.log(total)) if end > 0 else real(0)
             rest = real(0)
             if smoothing > 0.0:
@@ -126,10 +114,7 @@ def cross_entropy(
     """
     n, c = x.shape
     team = team_for(c)
-    key = "rows", x.itemsize, team
-    kernel = _made.get(key)
-    if kernel is None:
-        kernel = _made[key] = _rows_kernel(_real(x), team)
+    kernel = made(_rows_kernel, x.itemsize, team)
     options = n, c, weighted, ignore
     start(kernel, grid_of(team, n), BLOCK, losses, lse, x, target, weight, *options, smoothing)
     start(

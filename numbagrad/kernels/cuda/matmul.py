@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda, float32, float64
+from numba import cuda
 
-from .runtime.launch import start, strided_grid
-from .runtime.shape import BLOCK, TILES, WIDE_TILES
+from .runtime.launch import made, start, strided_grid
+from .runtime.shape import BLOCK
+from .runtime.tiles import multiplied, tile_for
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
 NEW, ADD, BIAS = 0, 1, 2
-FEW = 132
-"""With fewer large tiles than this the small ones are used: they keep more of a GPU busy."""
 
 
 def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
@@ -28,6 +27,7 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
     threads = across * across
     loads = tile * depth // threads
     width = tile + 1
+    multiply = multiplied(across, depth, each)
 
     def tiled(
         out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row,
@@ -86,13 +86,7 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
                     col = first_col + j
                     inside = col < m and step < k
                     some_y[s] = y[base_y + step * y_step + col * y_col] if inside else real(0)
-            for step in range(depth):
-                for j in range(each):
-                    column[j] = right[step, tx + j * across]
-                for i in range(each):
-                    factor = left[step, ty + i * across]
-                    for j in range(each):
-                        acc[i, j] += factor * column[j]
+            multiply(acc, left, right, column, tx, ty)
             cuda.syncthreads()
         base = cuda.blockIdx.z * out_batch
         for i in range(each):
@@ -111,9 +105,6 @@ def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
     return tiled
 
 
-_made: dict[Any, Any] = {}
-
-
 def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epilogue: int) -> None:
     """``out = x y`` on stacks of matrices, or on matrices."""
     n, m = out.shape[-2:]
@@ -130,14 +121,8 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     stacked = len(out.shape) == 3
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
-    large, small = WIDE_TILES if size == 8 else TILES
-    tiles = -(-n // large[0]) * -(-m // large[0]) * batch
-    chosen = large if tiles >= FEW else small
-    key = size, chosen, epilogue
-    kernel = _made.get(key)
-    if kernel is None:
-        real = float64 if size == 8 else float32
-        kernel = _made[key] = _tiled(real, *chosen, epilogue)
+    chosen = tile_for(size, n, m, batch)
+    kernel = made(_tiled, size, *chosen, epilogue)
     tile, _, each = chosen
     for first in range(0, batch, 65535):  # a grid has no more in its third dimension
         count = min(batch - first, 65535)

@@ -1,8 +1,8 @@
 """Softmax and its family, and layer normalisation, with their gradients.
 
-Kernels named ``..._rows`` work along the last axis of an (n, m) array: a warp for each short row, a
-block for each long one. Those named ``..._axis`` work along the middle axis of an (outer, m, inner)
-array: a thread for each column, beside its neighbours.
+Kernels named ``..._rows`` work along the last axis of an (n, m) array, those named ``..._axis``
+along the middle one of (outer, m, inner). Short rows are a warp's, long ones a block's, and rows of
+a middle axis a thread's, beside its neighbours; see ``runtime/teams.py``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import cuda, float32, float64
+from numba import cuda, float64
 
 from . import reduce
 from .runtime import device
-from .runtime.launch import start, strided_grid
+from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
-from .runtime.teams import Team, grid_of, team_for
+from .runtime.teams import Team, exponentials, grid_of, rows_of, team_for
 from .runtime.warp import split
 
 __all__ = [
@@ -35,147 +35,118 @@ __all__ = [
     "softmax_rows_grad",
 ]
 
-_made: dict[Any, Any] = {}
 
-
-def _kernel(make: Callable[..., Any], like: Any, *options: Any) -> Any:
-    """``make(real, *options)`` for the dtype of ``like``, once."""
-    key = make, like.itemsize, options
-    found = _made.get(key)
-    if found is None:
-        found = _made[key] = make(float64 if like.itemsize == 8 else float32, *options)
-    return found
+def _lines(make: Callable[..., Any], shape: Any, options: tuple, first: Any, *args: Any) -> None:
+    """Start the kernel that ``make(real, team, *options)`` makes on the middle axis of shape."""
+    outer, m, inner = shape
+    n = outer * inner
+    if n:
+        team = team_for(m, inner)
+        kernel = made(make, first.itemsize, team, *options)
+        start(kernel, grid_of(team, n), BLOCK, first, *args, n, m, inner)
 
 
 def _rows(make: Callable[..., Any], n: int, m: int, first: Any, *args: Any) -> None:
     """Start the kernel that ``make(real, team)`` makes on n rows of m elements."""
     if n:
         team = team_for(m)
-        kernel = _kernel(make, first, team)
-        start(kernel, grid_of(team, n), BLOCK, first, *args, n, m)
+        start(made(make, first.itemsize, team), grid_of(team, n), BLOCK, first, *args, n, m)
 
 
-def _softmax(real: Any, team: Team) -> Any:
-    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+def _softmax(real: Any, team: Team, log: bool) -> Any:
+    """The kernel of softmax, or of its logarithm."""
+    width, count, row_of = team.width, team.count, rows_of(team)
+    peak_of, mass_of = exponentials(real, team)
 
-    def softmax(out, x, n, m):
+    def softmax(out, x, n, m, inner):
         shared = cuda.shared.array(WARPS, real)
         lane = cuda.threadIdx.x % width
         base = cuda.blockIdx.x * count
         while base < n:
             i = base + cuda.threadIdx.x // width
-            row = i * m
+            row, step = row_of(i, m, inner)
             end = m if i < n else 0
-            peak = real(-math.inf)
+            peak = peak_of(x, row, step, lane, end, shared)
+            total = mass_of(x, row, step, lane, end, peak, shared)
+            shift = real(math.log(total)) if log and end > 0 else real(0)
             for j in range(lane, end, width):
-                value = x[row + j]
-                peak = value if value > peak or value != value else peak
-            peak = largest_of(peak, shared)
-            total = real(0)
-            for j in range(lane, end, width):
-                total += real(math.exp(x[row + j] - peak))
-            total = total_of(total, shared)
-            for j in range(lane, end, width):
-                out[row + j] = real(math.exp(x[row + j] - peak)) / total
+                value = x[row + j * step] - peak
+                out[row + j * step] = value - shift if log else real(math.exp(value)) / total
             base += cuda.gridDim.x * count
 
     return softmax
 
 
-def softmax_rows(out, x):
-    """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
-    _rows(_softmax, *x.shape, out, x)
+def _softmax_grad(real: Any, team: Team, log: bool) -> Any:
+    width, count, total_of, row_of = team.width, team.count, team.sum, rows_of(team)
 
-
-def _softmax_grad(real: Any, team: Team) -> Any:
-    width, count, total_of = team.width, team.count, team.sum
-
-    def softmax_grad(gx, g, out, n, m):
+    def softmax_grad(gx, g, out, n, m, inner):
         shared = cuda.shared.array(WARPS, real)
         lane = cuda.threadIdx.x % width
         base = cuda.blockIdx.x * count
         while base < n:
             i = base + cuda.threadIdx.x // width
-            row = i * m
+            row, step = row_of(i, m, inner)
             end = m if i < n else 0
             total = real(0)
             for j in range(lane, end, width):
-                total += g[row + j] * out[row + j]
+                at = row + j * step
+                total += g[at] if log else g[at] * out[at]
             total = total_of(total, shared)
             for j in range(lane, end, width):
-                gx[row + j] = out[row + j] * (g[row + j] - total)
+                at = row + j * step
+                if log:
+                    gx[at] = g[at] - real(math.exp(out[at])) * total
+                else:
+                    gx[at] = out[at] * (g[at] - total)
             base += cuda.gridDim.x * count
 
     return softmax_grad
 
 
+def softmax_rows(out, x):
+    """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
+    _lines(_softmax, (*x.shape, 1), (False,), out, x)
+
+
 def softmax_rows_grad(gx, g, out):
     """``out (g - sum(g out))`` in each row. gx, g, out (n, m) C; gx may be g."""
-    _rows(_softmax_grad, *out.shape, gx, g, out)
-
-
-def _log_softmax(real: Any, team: Team) -> Any:
-    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
-
-    def log_softmax(out, x, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            row = i * m
-            end = m if i < n else 0
-            peak = real(-math.inf)
-            for j in range(lane, end, width):
-                value = x[row + j]
-                peak = value if value > peak or value != value else peak
-            peak = largest_of(peak, shared)
-            total = real(0)
-            for j in range(lane, end, width):
-                total += real(math.exp(x[row + j] - peak))
-            total = total_of(total, shared)
-            shift = real(math.log(total)) if end > 0 else real(0)
-            for j in range(lane, end, width):
-                out[row + j] = (x[row + j] - peak) - shift
-            base += cuda.gridDim.x * count
-
-    return log_softmax
+    _lines(_softmax_grad, (*out.shape, 1), (False,), gx, g, out)
 
 
 def log_softmax_rows(out, x):
     """Logarithm of softmax in each row. out (n, m) C; x (n, m) C; out may be x."""
-    _rows(_log_softmax, *x.shape, out, x)
-
-
-def _log_softmax_grad(real: Any, team: Team) -> Any:
-    width, count, total_of = team.width, team.count, team.sum
-
-    def log_softmax_grad(gx, g, out, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            row = i * m
-            end = m if i < n else 0
-            total = real(0)
-            for j in range(lane, end, width):
-                total += g[row + j]
-            total = total_of(total, shared)
-            for j in range(lane, end, width):
-                gx[row + j] = g[row + j] - real(math.exp(out[row + j])) * total
-            base += cuda.gridDim.x * count
-
-    return log_softmax_grad
+    _lines(_softmax, (*x.shape, 1), (True,), out, x)
 
 
 def log_softmax_rows_grad(gx, g, out):
     """``g - exp(out) sum(g)`` in each row. gx, g, out (n, m) C; gx may be g."""
-    _rows(_log_softmax_grad, *out.shape, gx, g, out)
+    _lines(_softmax_grad, (*out.shape, 1), (True,), gx, g, out)
+
+
+def softmax_axis(out, x):
+    """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    _lines(_softmax, x.shape, (False,), out, x)
+
+
+def softmax_axis_grad(gx, g, out):
+    """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    _lines(_softmax_grad, out.shape, (False,), gx, g, out)
+
+
+def log_softmax_axis(out, x):
+    """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
+    _lines(_softmax, x.shape, (True,), out, x)
+
+
+def log_softmax_axis_grad(gx, g, out):
+    """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
+    _lines(_softmax_grad, out.shape, (True,), gx, g, out)
 
 
 def _logsumexp(real: Any, team: Team) -> Any:
-    width, count, total_of, largest_of = team.width, team.count, team.sum, team.largest
+    width, count = team.width, team.count
+    peak_of, mass_of = exponentials(real, team)
 
     def logsumexp(out, x, n, m):
         shared = cuda.shared.array(WARPS, real)
@@ -183,19 +154,11 @@ def _logsumexp(real: Any, team: Team) -> Any:
         base = cuda.blockIdx.x * count
         while base < n:
             i = base + cuda.threadIdx.x // width
-            row = i * m
             end = m if i < n else 0
-            peak = real(-math.inf)
-            for j in range(lane, end, width):
-                value = x[row + j]
-                peak = value if value > peak or value != value else peak
-            peak = largest_of(peak, shared)
+            peak = peak_of(x, i * m, 1, lane, end, shared)
             if abs(peak) == real(math.inf):  # inf - inf would be NaN
                 peak = real(0)
-            total = real(0)
-            for j in range(lane, end, width):
-                total += real(math.exp(x[row + j] - peak))
-            total = total_of(total, shared)
+            total = mass_of(x, i * m, 1, lane, end, peak, shared)
             if lane == 0 and i < n:
                 out[i] = (real(math.log(total)) if total > 0 else real(-math.inf)) + peak
                 if total != total:
@@ -208,108 +171,6 @@ def _logsumexp(real: Any, team: Team) -> Any:
 def logsumexp_rows(out, x):
     """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
     _rows(_logsumexp, *x.shape, out, x)
-
-
-# -- along a middle axis ---------------------------------------------------------------------------
-
-
-def _columns(make: Callable[..., Any], first: Any, *args: Any) -> None:
-    """Start the kernel that ``make(real)`` makes, a thread for each column of first."""
-    outer, m, inner = first.shape
-    if first.size:
-        kernel = _kernel(make, first)
-        start(kernel, strided_grid(outer * inner), BLOCK, first, *args, outer * inner, m, inner)
-
-
-def _softmax_columns(real: Any) -> Any:
-    def softmax_columns(out, x, columns, m, inner):
-        column = cuda.grid(1)
-        while column < columns:
-            base = column // inner * m * inner + column % inner
-            peak = real(-math.inf)
-            for j in range(m):
-                value = x[base + j * inner]
-                peak = value if value > peak or value != value else peak
-            total = real(0)
-            for j in range(m):
-                total += real(math.exp(x[base + j * inner] - peak))
-            for j in range(m):
-                out[base + j * inner] = real(math.exp(x[base + j * inner] - peak)) / total
-            column += cuda.gridsize(1)
-
-    return softmax_columns
-
-
-def softmax_axis(out, x):
-    """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
-    _columns(_softmax_columns, out, x)
-
-
-def _softmax_columns_grad(real: Any) -> Any:
-    def softmax_columns_grad(gx, g, out, columns, m, inner):
-        column = cuda.grid(1)
-        while column < columns:
-            base = column // inner * m * inner + column % inner
-            total = real(0)
-            for j in range(m):
-                total += g[base + j * inner] * out[base + j * inner]
-            for j in range(m):
-                at = base + j * inner
-                gx[at] = out[at] * (g[at] - total)
-            column += cuda.gridsize(1)
-
-    return softmax_columns_grad
-
-
-def softmax_axis_grad(gx, g, out):
-    """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
-    _columns(_softmax_columns_grad, gx, g, out)
-
-
-def _log_softmax_columns(real: Any) -> Any:
-    def log_softmax_columns(out, x, columns, m, inner):
-        column = cuda.grid(1)
-        while column < columns:
-            base = column // inner * m * inner + column % inner
-            peak = real(-math.inf)
-            for j in range(m):
-                value = x[base + j * inner]
-                peak = value if value > peak or value != value else peak
-            total = real(0)
-            for j in range(m):
-                total += real(math.exp(x[base + j * inner] - peak))
-            shift = real(math.log(total))
-            for j in range(m):
-                out[base + j * inner] = (x[base + j * inner] - peak) - shift
-            column += cuda.gridsize(1)
-
-    return log_softmax_columns
-
-
-def log_softmax_axis(out, x):
-    """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
-    _columns(_log_softmax_columns, out, x)
-
-
-def _log_softmax_columns_grad(real: Any) -> Any:
-    def log_softmax_columns_grad(gx, g, out, columns, m, inner):
-        column = cuda.grid(1)
-        while column < columns:
-            base = column // inner * m * inner + column % inner
-            total = real(0)
-            for j in range(m):
-                total += g[base + j * inner]
-            for j in range(m):
-                at = base + j * inner
-                gx[at] = g[at] - real(math.exp(out[at])) * total
-            column += cuda.gridsize(1)
-
-    return log_softmax_columns_grad
-
-
-def log_softmax_axis_grad(gx, g, out):
-    """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
-    _columns(_log_softmax_columns_grad, gx, g, out)
 
 
 # -- layer normalisation ---------------------------------------------------------------------------

@@ -22,13 +22,18 @@ from .runtime.shape import BLOCK, WARPS
 from .runtime.warp import block_max, block_sum
 
 __all__ = [
+    "adadelta",
     "adagrad",
     "adam",
+    "adamax",
     "clip_norm",
     "clip_value",
+    "lion",
     "momentum_sgd",
+    "nadam",
     "norm_of_sums",
     "power_sums",
+    "radam",
     "rmsprop",
     "sgd",
 ]
@@ -229,6 +234,225 @@ def adagrad(params, steps, sums, grads, sizes, like, lr, lr_decay, eps, decay, s
     _advance(steps)
     lists = [params, steps, sums, grads]
     _over(_adagrad, lists, sizes, like, steps[0], lr, lr_decay, eps, decay, sign)
+
+
+def _adadelta(pointers, count, chunks, k, like, lr, rho, eps, decay, sign):
+    """pointers: params, second moments, moments of the steps, gradients."""
+    keep, new, epsilon = as_type(like, rho), as_type(like, 1 - rho), as_type(like, eps)
+    rate, added, direction = as_type(like, lr), as_type(like, decay), as_type(like, sign)
+    c = cuda.blockIdx.x
+    while c < k:
+        t = chunks[3 * c]
+        p = pointer_at(pointers[t], like)
+        v = pointer_at(pointers[count + t], like)
+        u = pointer_at(pointers[2 * count + t], like)
+        g = pointer_at(pointers[3 * count + t], like)
+        for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):
+            x = p[i]
+            d = direction * g[i]
+            if added != 0:
+                d += added * x
+            second = keep * v[i] + new * d * d
+            v[i] = second
+            moved = u[i]
+            root = as_type(like, math.sqrt(second + epsilon))
+            d *= as_type(like, math.sqrt(moved + epsilon)) / root
+            u[i] = keep * moved + new * d * d
+            p[i] = x - rate * d
+        c += cuda.gridDim.x
+
+
+def adadelta(params, steps, seconds, deltas, grads, sizes, like, lr, rho, eps, decay, sign):
+    """d = g * sqrt(deltas + eps) / sqrt(seconds + eps); p -= lr * d (Zeiler 2012, algorithm 1)."""
+    _advance(steps)
+    _over(_adadelta, [params, seconds, deltas, grads], sizes, like, lr, rho, eps, decay, sign)
+
+
+def _adamax(pointers, count, chunks, k, like, counter, lr, beta1, beta2, eps, decay, sign):
+    """pointers: params, steps, first moments, largest gradients, gradients."""
+    b1, b2, c1 = as_type(like, beta1), as_type(like, beta2), as_type(like, 1 - beta1)
+    epsilon, added, direction = as_type(like, eps), as_type(like, decay), as_type(like, sign)
+    c = cuda.blockIdx.x
+    while c < k:
+        t = chunks[3 * c]
+        p = pointer_at(pointers[t], like)
+        step = pointer_at(pointers[count + t], counter)
+        m = pointer_at(pointers[2 * count + t], like)
+        u = pointer_at(pointers[3 * count + t], like)
+        g = pointer_at(pointers[4 * count + t], like)
+        rate = as_type(like, lr / (1 - math.pow(beta1, float64(step[0]))))
+        for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):
+            x = p[i]
+            d = direction * g[i]
+            if added != 0:
+                d += added * x
+            first = b1 * m[i] + c1 * d
+            m[i] = first
+            bound = b2 * u[i]
+            size = abs(d) + epsilon
+            bound = bound if bound > size or bound != bound else size
+            u[i] = bound
+            p[i] = x - rate * first / bound
+        c += cuda.gridDim.x
+
+
+def adamax(
+    params, steps, firsts, largest, grads, sizes, like, lr, beta1, beta2, eps, decay, sign
+):  # fmt: skip
+    """p -= lr / (1 - beta1 ** step) * m / u, u the decaying maximum of |g| (Kingma and Ba 2015,
+    algorithm 2).
+    """
+    _advance(steps)
+    lists = [params, steps, firsts, largest, grads]
+    _over(_adamax, lists, sizes, like, steps[0], lr, beta1, beta2, eps, decay, sign)
+
+
+def _multiply_momenta(pointers, count, counter, beta1, momentum_decay):
+    """pointers: steps, products of momenta; one more momentum into each of ``count`` products."""
+    for t in range(cuda.threadIdx.x, count, BLOCK):
+        taken = float64(pointer_at(pointers[t], counter)[0])
+        now = beta1 * (1 - 0.5 * math.pow(0.96, taken * momentum_decay))
+        product = pointer_at(pointers[count + t], counter)
+        product[0] = product[0] * as_type(counter, now)
+
+
+def _nadam(
+    pointers, count, chunks, k, like, counter,
+    lr, beta1, beta2, eps, decay, decoupled, momentum_decay, sign,
+):  # fmt: skip
+    """pointers: params, steps, products of momenta, first and second moments, gradients."""
+    b1, b2 = as_type(like, beta1), as_type(like, beta2)
+    c1, c2 = as_type(like, 1 - beta1), as_type(like, 1 - beta2)
+    epsilon, direction = as_type(like, eps), as_type(like, sign)
+    kept = as_type(like, 1 - lr * decay if decoupled else 1.0)
+    added = as_type(like, 0.0 if decoupled else decay)
+    c = cuda.blockIdx.x
+    while c < k:
+        t = chunks[3 * c]
+        p = pointer_at(pointers[t], like)
+        taken = float64(pointer_at(pointers[count + t], counter)[0])
+        product = float64(pointer_at(pointers[2 * count + t], counter)[0])
+        m = pointer_at(pointers[3 * count + t], like)
+        v = pointer_at(pointers[4 * count + t], like)
+        g = pointer_at(pointers[5 * count + t], like)
+        now = beta1 * (1 - 0.5 * math.pow(0.96, taken * momentum_decay))
+        later = beta1 * (1 - 0.5 * math.pow(0.96, (taken + 1) * momentum_decay))
+        by_grad = as_type(like, lr * (1 - now) / (1 - product))
+        by_first = as_type(like, lr * later / (1 - product * later))
+        correction = as_type(like, 1 - math.pow(beta2, taken))
+        for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):
+            x = p[i] * kept
+            d = direction * g[i]
+            if added != 0:
+                d += added * x
+            first = b1 * m[i] + c1 * d
+            second = b2 * v[i] + c2 * d * d
+            m[i] = first
+            v[i] = second
+            root = as_type(like, math.sqrt(second / correction)) + epsilon
+            p[i] = x - (by_grad * d + by_first * first) / root
+        c += cuda.gridDim.x
+
+
+def nadam(
+    params, steps, products, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, momentum_decay, sign,
+):  # fmt: skip
+    """Adam with Nesterov's momentum (Dozat 2016, algorithm 2).
+
+    products: the product of the momenta of all steps so far, float32 scalars as the steps.
+    """
+    _advance(steps)
+    counters = pointers_to(steps, products), len(steps), steps[0]
+    start(_multiply_momenta, 1, BLOCK, *counters, beta1, momentum_decay)
+    lists = [params, steps, products, firsts, seconds, grads]
+    scalars = lr, beta1, beta2, eps, decay, int(decoupled), momentum_decay, sign
+    _over(_nadam, lists, sizes, like, steps[0], *scalars)
+
+
+def _radam(
+    pointers, count, chunks, k, like, counter, lr, beta1, beta2, eps, decay, decoupled, sign,
+):  # fmt: skip
+    """pointers: params, steps, first and second moments, gradients."""
+    b1, b2 = as_type(like, beta1), as_type(like, beta2)
+    c1, c2 = as_type(like, 1 - beta1), as_type(like, 1 - beta2)
+    epsilon, direction = as_type(like, eps), as_type(like, sign)
+    kept = as_type(like, 1 - lr * decay if decoupled else 1.0)
+    added = as_type(like, 0.0 if decoupled else decay)
+    longest = 2 / (1 - beta2) - 1
+    c = cuda.blockIdx.x
+    while c < k:
+        t = chunks[3 * c]
+        p = pointer_at(pointers[t], like)
+        taken = float64(pointer_at(pointers[count + t], counter)[0])
+        m = pointer_at(pointers[2 * count + t], like)
+        v = pointer_at(pointers[3 * count + t], like)
+        g = pointer_at(pointers[4 * count + t], like)
+        power = math.pow(beta2, taken)
+        correction = 1 - power
+        length = longest - 2 * taken * power / correction
+        rectified = length > 5
+        rate = lr / (1 - math.pow(beta1, taken))
+        if rectified:
+            worth = (length - 4) * (length - 2) * longest
+            worth /= (longest - 4) * (longest - 2) * length
+            rate *= math.sqrt(worth * correction)
+        step_size = as_type(like, rate)
+        for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):
+            x = p[i] * kept
+            d = direction * g[i]
+            if added != 0:
+                d += added * x
+            first = b1 * m[i] + c1 * d
+            second = b2 * v[i] + c2 * d * d
+            m[i] = first
+            v[i] = second
+            step = step_size * first
+            if rectified:
+                step /= as_type(like, math.sqrt(second)) + epsilon
+            p[i] = x - step
+        c += cuda.gridDim.x
+
+
+def radam(
+    params, steps, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, sign,
+):  # fmt: skip
+    """Adam whose step is scaled by what its variance is worth; plain momentum while that is not
+    known (Liu et al. 2020, algorithm 2).
+    """
+    _advance(steps)
+    lists = [params, steps, firsts, seconds, grads]
+    scalars = lr, beta1, beta2, eps, decay, int(decoupled), sign
+    _over(_radam, lists, sizes, like, steps[0], *scalars)
+
+
+def _lion(pointers, count, chunks, k, like, lr, beta1, beta2, decay, sign):
+    """pointers: params, first moments, gradients."""
+    b1, b2 = as_type(like, beta1), as_type(like, beta2)
+    c1, c2 = as_type(like, 1 - beta1), as_type(like, 1 - beta2)
+    kept, rate = as_type(like, 1 - lr * decay), as_type(like, lr)
+    direction = as_type(like, sign)
+    c = cuda.blockIdx.x
+    while c < k:
+        t = chunks[3 * c]
+        p = pointer_at(pointers[t], like)
+        m = pointer_at(pointers[count + t], like)
+        g = pointer_at(pointers[2 * count + t], like)
+        for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):
+            d = direction * g[i]
+            held = m[i]
+            mixed = b1 * held + c1 * d
+            # 0 stays, and NaN spreads.
+            step = rate if mixed > 0 else (-rate if mixed < 0 else mixed)
+            p[i] = p[i] * kept - step
+            m[i] = b2 * held + c2 * d
+        c += cuda.gridDim.x
+
+
+def lion(params, firsts, grads, sizes, like, lr, beta1, beta2, decay, sign):
+    """p -= lr * sign(beta1 * m + (1 - beta1) * g), after decay (Chen et al. 2023, algorithm 2)."""
+    _over(_lion, [params, firsts, grads], sizes, like, lr, beta1, beta2, decay, sign)
 
 
 # -- norms -----------------------------------------------------------------------------------------

@@ -40,6 +40,9 @@ __all__ = [
     "uniform_double",
 ]
 
+ON_THE_HOST = ("state",)
+"""Parameters that are read on the host."""
+
 _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 _32 = _u64(32)
 

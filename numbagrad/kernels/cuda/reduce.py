@@ -11,11 +11,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
 from numba import cuda, float64, int64
 
-from .runtime import device
-from .runtime.folds import Reduction, fold, grid_for, launch_pass, parts_of, same
+from .runtime.folds import SQUARES, Reduction, fold, grid_for, same
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARP, WARPS
@@ -222,86 +220,12 @@ def norm(out, x, p):
     fold(NORM, out, x, float(p))
 
 
-# -- sums of squares about a centre ----------------------------------------------------------------
-
-
-def _squares_rows(out, x, center, tasks, k, n, divisor):
-    """A block for each of ``tasks`` pieces of rows."""
-    shared = cuda.shared.array(WARPS, float64)
-    lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-    task = cuda.blockIdx.x
-    while task < tasks:
-        row, piece = task // k, task % k
-        i = row * n + piece * n // k + cuda.threadIdx.x
-        end = row * n + (piece + 1) * n // k
-        middle = float64(center[row])
-        acc = float64(0)
-        while i < end:
-            away = float64(x[i]) - middle
-            acc += away * away
-            i += BLOCK
-        delta = WARP // 2
-        while delta > 0:
-            acc += shuffle_down(acc, delta)
-            delta //= 2
-        if lane == 0:
-            shared[warp] = acc
-        cuda.syncthreads()
-        if cuda.threadIdx.x == 0:
-            for other in range(1, WARPS):
-                acc += shared[other]
-            out[task] = acc / divisor
-        cuda.syncthreads()
-        task += cuda.gridDim.x
-
-
-def _squares_columns(out, x, center, tasks, k, n, inner, divisor):
-    """A block for each of ``tasks`` pieces of WARP columns."""
-    shared = cuda.shared.array(BLOCK, float64)
-    lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-    tiles = (inner + WARP - 1) // WARP
-    task = cuda.blockIdx.x
-    while task < tasks:
-        column = task % tiles * WARP + lane
-        piece = task // tiles
-        row = piece // k * n + piece % k * n // k + warp
-        end = piece // k * n + (piece % k + 1) * n // k
-        acc = float64(0)
-        if column < inner:
-            middle = float64(center[piece // k * inner + column])
-            while row < end:
-                away = float64(x[row * inner + column]) - middle
-                acc += away * away
-                row += WARPS
-        shared[cuda.threadIdx.x] = acc
-        cuda.syncthreads()
-        if warp == 0 and column < inner:
-            for other in range(1, WARPS):
-                acc += shared[other * WARP + lane]
-            out[piece * inner + column] = acc / divisor
-        cuda.syncthreads()
-        task += cuda.gridDim.x
-
-
 def squares(out, x, center, divisor):
     """out (outer, pieces, inner) C; x (outer, n, inner) C; center (outer, 1, inner) C.
 
     The sum of (x - center)**2, divided by ``divisor``.
     """
-    (outer, k, inner), n = out.shape, x.shape[1]
-    parts = parts_of(outer * -(-inner // WARP), n, inner) if k == 1 else 1
-    target, by = out, float(divisor)
-    if parts > 1:
-        target = device.empty((outer, parts, inner), np.dtype(np.float64), out.device)
-        k, by = parts, 1.0
-    if inner > 1:
-        tasks = outer * k * -(-inner // WARP)
-        start(_squares_columns, grid_for(tasks), BLOCK, target, x, center, tasks, k, n, inner, by)
-    else:
-        tasks = outer * k
-        start(_squares_rows, grid_for(tasks), BLOCK, target, x, center, tasks, k, n, by)
-    if parts > 1:
-        launch_pass(MEAN, out, target, float(divisor), True, True, True)
+    fold(MEAN, out, x, float(divisor), SQUARES, center=center)
 
 
 # -- positions of extremes -------------------------------------------------------------------------

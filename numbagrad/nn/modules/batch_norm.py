@@ -6,7 +6,6 @@ from typing import Any
 
 from ... import dtypes
 from ...autograd.modes import no_grad
-from ...ops.base import full
 from ...ops.create import ones, zeros
 from ...tensor import Tensor
 from .. import functional, init
@@ -59,7 +58,7 @@ class _Running(Module):
         options = {"device": device, "dtype": dtype}
         self.register_buffer("running_mean", zeros(num_features, **options) if tracked else None)
         self.register_buffer("running_var", ones(num_features, **options) if tracked else None)
-        count = full((), 0, dtypes.int64)
+        count = zeros((), device=device, dtype=dtypes.int64)
         self.register_buffer("num_batches_tracked", count if tracked else None)
         self.reset_parameters()
 

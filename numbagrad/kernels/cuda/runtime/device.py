@@ -9,6 +9,7 @@ one with ``CUDA_VISIBLE_DEVICES``.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ __all__ = [
     "reset_peak_memory_stats",
     "stream",
     "synchronize",
+    "table",
     "to_device",
     "to_host",
 ]
@@ -127,7 +129,7 @@ def pretend() -> None:
 def run(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Run ``kernel``, if an argument is on the device, and say so."""
     for a in args:
-        if type(a) is DeviceArray or (type(a) is list and a and type(a[0]) is DeviceArray):
+        if type(a) is DeviceArray or (type(a) is list and DeviceArray in map(type, a)):
             (_run_twin or _twins())(kernel, args)
             return True
     return False
@@ -272,6 +274,19 @@ def to_device(array: np.ndarray, device: Any) -> DeviceArray:
         driver().copy_in(out.pointer, source, queue)
         if source is not array:
             driver().synchronize(queue)  # the copy must not outlive its source
+    return out
+
+
+def table(values: np.ndarray) -> DeviceArray:
+    """A copy of a small array on the GPU, kept by its content and never written."""
+    return _table(values.tobytes(), values.shape, values.dtype.str)
+
+
+@functools.lru_cache(maxsize=512)
+def _table(content: bytes, shape: tuple[int, ...], dtype: str) -> DeviceArray:
+    values = np.frombuffer(content, dtype).reshape(shape)
+    out = to_device(values, devices.to_device("cuda"))
+    driver().synchronize(current_queue())  # any stream may read it next
     return out
 
 

@@ -17,7 +17,7 @@ from .launch import start, strided_grid
 from .shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
 from .warp import inlined, shuffle_down
 
-__all__ = ["Reduction", "fold", "grid_for", "launch_pass", "parts_of", "same"]
+__all__ = ["PLAIN", "PRODUCTS", "SQUARES", "Reduction", "Source", "fold", "grid_for", "same"]
 
 NARROW = 2 * WARP if SIMULATED else 1024
 """Up to this length a row is one warp's."""
@@ -36,15 +36,58 @@ class Reduction:
     first: tuple[float, int] = (0.0, 0)
 
 
-def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, Any]:
+@dataclass(frozen=True, eq=False)
+class Source:
+    """What is reduced: ``value(x, y, i, middle)``; middle: ``about(center, row or column)``."""
+
+    about: Callable[..., Any]
+    value: Callable[..., Any]
+
+
+@inlined
+def _nothing(center, at):
+    return 0
+
+
+@inlined
+def _middle(center, at):
+    return float64(center[at])
+
+
+@inlined
+def _plain(x, y, i, middle):
+    return x[i]
+
+
+@inlined
+def _square(x, y, i, middle):
+    away = float64(x[i]) - middle
+    return away * away
+
+
+@inlined
+def _product(x, y, i, middle):
+    return (float64(x[i]) - middle) * float64(y[i])
+
+
+PLAIN = Source(_nothing, _plain)
+SQUARES = Source(_middle, _square)
+"""The squares of x - center, for floats."""
+PRODUCTS = Source(_middle, _product)
+"""The products (x - center) y, for floats."""
+
+
+def _kernels(reduction: Reduction, wide: Any, again: bool, source: Source) -> tuple[Any, Any, Any]:
     """Kernels for rows by warp, rows by block, and columns.
 
-    wide: the type of accumulators. again: whether x holds accumulators, of an earlier pass.
+    wide: the type of accumulators. again: whether x holds accumulators, of an earlier pass. The
+    ``many`` centers belong to the rows, or the columns of all rows, in turn.
     """
     merge, finish = reduction.merge, reduction.finish
     step = _merged_step(merge) if again else reduction.step
+    about, value = source.about, source.value
 
-    def narrow(out, x, tasks, k, n, neutral, p):
+    def narrow(out, x, y, center, many, tasks, k, n, neutral, p):
         """A warp for each of ``tasks`` pieces of rows."""
         lane = cuda.threadIdx.x % WARP
         base = cuda.blockIdx.x * WARPS
@@ -55,8 +98,9 @@ def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, An
                 row, piece = task // k, task % k
                 i = row * n + piece * n // k + lane
                 end = row * n + (piece + 1) * n // k
+                middle = about(center, row % many)
                 while i < end:
-                    acc = step(acc, x[i], p)
+                    acc = step(acc, value(x, y, i, middle), p)
                     i += WARP
             delta = WARP // 2
             while delta > 0:
@@ -66,7 +110,7 @@ def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, An
                 out[task] = finish(acc, p)
             base += cuda.gridDim.x * WARPS
 
-    def rows(out, x, tasks, k, n, neutral, p):
+    def rows(out, x, y, center, many, tasks, k, n, neutral, p):
         """A block for each of ``tasks`` pieces of rows."""
         shared = cuda.shared.array(WARPS, wide)
         lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
@@ -75,13 +119,15 @@ def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, An
             row, piece = task // k, task % k
             i = row * n + piece * n // k + cuda.threadIdx.x
             end = row * n + (piece + 1) * n // k
+            middle = about(center, row % many)
             acc = wide(neutral)
             while i + 3 * BLOCK < end:  # four loads under way at a time
-                a, b, c, d = x[i], x[i + BLOCK], x[i + 2 * BLOCK], x[i + 3 * BLOCK]
+                a, b = value(x, y, i, middle), value(x, y, i + BLOCK, middle)
+                c, d = value(x, y, i + 2 * BLOCK, middle), value(x, y, i + 3 * BLOCK, middle)
                 acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
                 i += 4 * BLOCK
             while i < end:
-                acc = step(acc, x[i], p)
+                acc = step(acc, value(x, y, i, middle), p)
                 i += BLOCK
             delta = WARP // 2
             while delta > 0:
@@ -97,7 +143,7 @@ def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, An
             cuda.syncthreads()
             task += cuda.gridDim.x
 
-    def columns(out, x, tasks, k, n, inner, neutral, p):
+    def columns(out, x, y, center, many, tasks, k, n, inner, neutral, p):
         """A block for each of ``tasks`` pieces of WARP columns; its warps share the rows."""
         shared = cuda.shared.array(BLOCK, wide)
         lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
@@ -110,14 +156,17 @@ def _kernels(reduction: Reduction, wide: Any, again: bool) -> tuple[Any, Any, An
             end = piece // k * n + (piece % k + 1) * n // k
             acc = wide(neutral)
             if column < inner:
+                middle = about(center, (piece // k * inner + column) % many)
+                apart = WARPS * inner
                 while row + 3 * WARPS < end:
                     at = row * inner + column
-                    a, b = x[at], x[at + WARPS * inner]
-                    c, d = x[at + 2 * WARPS * inner], x[at + 3 * WARPS * inner]
+                    a, b = value(x, y, at, middle), value(x, y, at + apart, middle)
+                    at += 2 * apart
+                    c, d = value(x, y, at, middle), value(x, y, at + apart, middle)
                     acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
                     row += 4 * WARPS
                 while row < end:
-                    acc = step(acc, x[row * inner + column], p)
+                    acc = step(acc, value(x, y, row * inner + column, middle), p)
                     row += WARPS
             shared[cuda.threadIdx.x] = acc
             cuda.syncthreads()
@@ -148,33 +197,39 @@ def same(acc, p):
 _made: dict[Any, tuple[Any, Any, Any]] = {}
 
 
-def _kernels_for(reduction: Reduction, floating: bool, again: bool, last: bool) -> Any:
-    key = reduction, floating, again, last
+def _kernels_for(
+    reduction: Reduction, floating: bool, again: bool, last: bool, source: Source
+) -> Any:
+    key = reduction, floating, again, last, source
     found = _made.get(key)
     if found is None:
         used = reduction
         if not last:
             used = Reduction(reduction.step, reduction.merge, same, reduction.first)
-        found = _made[key] = _kernels(used, float64 if floating else int64, again)
+        found = _made[key] = _kernels(used, float64 if floating else int64, again, source)
     return found
 
 
-def launch_pass(
-    reduction: Reduction, out: Any, x: Any, p: Any, floating: bool, again: bool, last: bool
-) -> None:
+def _pass(
+    reduction: Reduction, out: Any, x: Any, p: Any, floating: bool, again: bool, last: bool,
+    source: Source = PLAIN, y: Any = None, center: Any = None,
+) -> None:  # fmt: skip
     """One pass from x (outer, n, inner) to out (outer, k, inner)."""
-    narrow, rows, columns = _kernels_for(reduction, floating, again, last)
+    narrow, rows, columns = _kernels_for(reduction, floating, again, last, source)
     (outer, k, inner), n = out.shape, x.shape[1]
     neutral = reduction.first[0 if floating else 1]
+    arrays = out, x, x if y is None else y, x if center is None else center
+    many = 1 if center is None else center.size
     if inner > 1:
         tasks = outer * k * -(-inner // WARP)
-        start(columns, grid_for(tasks), BLOCK, out, x, tasks, k, n, inner, neutral, p)
+        start(columns, grid_for(tasks), BLOCK, *arrays, many, tasks, k, n, inner, neutral, p)
         return
     tasks = outer * k
     if n <= NARROW * k:
-        start(narrow, grid_for(-(-tasks // WARPS)), BLOCK, out, x, tasks, k, n, neutral, p)
+        grid = grid_for(-(-tasks // WARPS))
+        start(narrow, grid, BLOCK, *arrays, many, tasks, k, n, neutral, p)
     else:
-        start(rows, grid_for(tasks), BLOCK, out, x, tasks, k, n, neutral, p)
+        start(rows, grid_for(tasks), BLOCK, *arrays, many, tasks, k, n, neutral, p)
 
 
 def grid_for(tasks: int) -> int:
@@ -182,7 +237,7 @@ def grid_for(tasks: int) -> int:
     return strided_grid(tasks * BLOCK)
 
 
-def parts_of(tasks: int, n: int, inner: int) -> int:
+def _parts_of(tasks: int, n: int, inner: int) -> int:
     """Into how many parts to cut ``n`` so that ``tasks`` results keep a GPU busy."""
     if tasks >= PARTS:
         return 1
@@ -190,17 +245,23 @@ def parts_of(tasks: int, n: int, inner: int) -> int:
     return max(1, min(PARTS // max(tasks, 1), n // size))
 
 
-def fold(reduction: Reduction, out: Any, x: Any, p: Any = 0) -> None:
-    """Reduce x (outer, n, inner) to out (outer, pieces, inner)."""
+def fold(
+    reduction: Reduction, out: Any, x: Any, p: Any = 0,
+    source: Source = PLAIN, y: Any = None, center: Any = None,
+) -> None:  # fmt: skip
+    """Reduce x (outer, n, inner) to out (outer, pieces, inner).
+
+    source: of what; y: shaped as x; center (outer, inner), or one that repeats.
+    """
     (outer, k, inner), n = out.shape, x.shape[1]
     if out.size == 0:
         return
     floating = x.dtype.kind == "f"
-    parts = parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
+    parts = _parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
     if parts == 1:
-        launch_pass(reduction, out, x, p, floating, False, True)
+        _pass(reduction, out, x, p, floating, False, True, source, y, center)
         return
     wide = np.dtype(np.float64 if floating else np.int64)
     partial = device.empty((outer, parts, inner), wide, out.device)
-    launch_pass(reduction, partial, x, p, floating, False, False)
-    launch_pass(reduction, out, partial, p, floating, True, True)
+    _pass(reduction, partial, x, p, floating, False, False, source, y, center)
+    _pass(reduction, out, partial, p, floating, True, True)

@@ -7,18 +7,19 @@ goes in as one pointer to its first element; its sizes and strides are numbers. 
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import cuda, types
+from numba import cuda, float32, float64, types
 
 from . import device, intrinsics, simulator
 from .array import DeviceArray
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
-__all__ = ["launches", "note_use", "start", "strided_grid", "types_of"]
+__all__ = ["launches", "made", "note_use", "start", "strided_grid", "types_of"]
 
 BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
@@ -37,6 +38,12 @@ def strided_grid(n: int, block: int = BLOCK) -> int:
     """Blocks for a walk over ``n`` elements in strides of the grid."""
     most = SIMULATED_GRID if SIMULATED else FILL * device.driver().multiprocessors
     return max(1, min(-(-n // block), most))
+
+
+@functools.cache
+def made(make: Callable[..., Any], itemsize: int, *options: Any) -> Any:
+    """``make(real, *options)``, once; real: the float of so many bytes."""
+    return make(float64 if itemsize == 8 else float32, *options)
 
 
 def _type_of(kind: Any) -> Any:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .... import devices
 from . import device
 from .array import DeviceArray
 from .launch import note_use
@@ -23,17 +22,12 @@ CHUNK = 32 if SIMULATED else 1 << 14
 """Elements that a block works on at a time."""
 
 
-@functools.lru_cache(maxsize=256)
-def _table(values: tuple[int, ...]) -> DeviceArray:
-    return device.to_device(np.array(values, np.int64), devices.to_device("cuda"))
-
-
 def pointers_to(*lists: Sequence[DeviceArray]) -> DeviceArray:
     """The addresses of all arrays, list after list."""
     for arrays in lists:
         for array in arrays:
             note_use(array)
-    return _table(tuple([a.pointer for arrays in lists for a in arrays]))
+    return device.table(np.array([a.pointer for arrays in lists for a in arrays], np.int64))
 
 
 @functools.lru_cache(maxsize=256)
@@ -42,7 +36,7 @@ def _cut(sizes: tuple[int, ...]) -> tuple[DeviceArray, int]:
     for t, size in enumerate(sizes):
         for begin in range(0, size, CHUNK):
             rows += [t, begin, min(begin + CHUNK, size)]
-    return _table(tuple(rows)), len(rows) // 3
+    return device.table(np.array(rows, np.int64)), len(rows) // 3
 
 
 def chunks_of(sizes: Sequence[int]) -> tuple[DeviceArray, int]:

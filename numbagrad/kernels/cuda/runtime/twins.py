@@ -2,22 +2,25 @@
 
 A kernel of ``kernels/cpu/x.py`` has its twin under the same name in ``kernels/cuda/x.py``: a
 function of the same parameters that chooses a launch shape. A user's kernel gets one by
-``@kernel.cuda``. A kernel without a twin raises; nothing is copied to the CPU silently.
+``@kernel.cuda``. A kernel without a twin raises, and so do arrays of two devices; nothing is copied
+silently.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
+from ....devices import mixed
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
 from . import device, elementwise
-from .array import DeviceArray
 
 __all__ = ["run_twin", "twin_of"]
 
@@ -46,10 +49,11 @@ def twin_of(kernel: Any) -> Callable[..., None] | None:
 
 def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     """Run the twin of ``kernel`` on arguments of which some are on the device."""
+    for i, a in enumerate(args):
+        if isinstance(a, np.ndarray) or (type(a) is list and np.ndarray in map(type, a)):
+            if not _stays(kernel, i):
+                raise mixed(_operation(kernel), "cuda:0", "cpu")
     if type(kernel) is ElementwiseKernel:
-        for a in args:
-            if isinstance(a, np.ndarray):
-                _mixed(kernel, args)
         elementwise.run(kernel, args)
         return
     twin = twin_of(kernel)
@@ -78,9 +82,24 @@ def _is_cuda(kernel: Any) -> bool:
     return (type(kernel).__module__ or "").startswith("numba.cuda")
 
 
-def _mixed(kernel: Any, args: tuple[Any, ...]) -> None:
-    places = sorted({str(a.device) if type(a) is DeviceArray else "cpu" for a in args})
-    raise NoTwinError(
-        f"{kernel.__name__}: arrays on several devices, {', '.join(places)}. Move them with "
-        f".to(device)."
-    )
+def _stays(kernel: Any, position: int) -> bool:
+    """Whether the twin of ``kernel`` reads this argument on the host: its file says so."""
+    twin: Any = twin_of(kernel)
+    names = getattr(sys.modules.get(getattr(twin, "__module__", "")), "ON_THE_HOST", ())
+    return bool(names) and twin.__code__.co_varnames[position] in names
+
+
+def _operation(kernel: Any) -> str:
+    """What the user called that came to launch ``kernel``: the outermost function of the ops."""
+    name = kernel.__name__ if hasattr(kernel, "__name__") else repr(kernel)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module, found = frame.f_globals.get("__name__", ""), frame.f_code.co_name
+        if module.startswith(_OPERATIONS) and module not in _VERBS:
+            name = name if found[0] == "_" or found in ("forward", "backward") else found
+        frame = frame.f_back
+    return name
+
+
+_OPERATIONS = "numbagrad.ops.", "numbagrad.nn.functional", "numbagrad.nn.utils", "numbagrad.optim."
+_VERBS = "numbagrad.ops.base", "numbagrad.ops.inplace"
