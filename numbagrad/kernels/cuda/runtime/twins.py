@@ -19,7 +19,7 @@ from ...loops import ElementwiseKernel
 from . import device, elementwise
 from .array import DeviceArray
 
-__all__ = ["run_twin", "twin_of"]
+__all__ = ["is_cuda", "run_twin", "twin_of"]
 
 _twins: dict[Any, Callable[..., None]] = {}
 
@@ -53,7 +53,7 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         elementwise.run(kernel, args)
         return
     twin = twin_of(kernel)
-    if _is_cuda(kernel):
+    if is_cuda(kernel):
         kernel(*[device.lent(a) for a in args])
         return
     if twin is None:
@@ -73,7 +73,7 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         twin(*args)
 
 
-def _is_cuda(kernel: Any) -> bool:
+def is_cuda(kernel: Any) -> bool:
     """Whether ``kernel`` is a user's ``@cuda.jit`` function with its launch configuration."""
     return (type(kernel).__module__ or "").startswith("numba.cuda")
 
