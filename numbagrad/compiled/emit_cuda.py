@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import NoTwinError, RecordingError
+from ..errors import RecordingError
 from ..kernels.cuda import matmul, reduce
-from ..kernels.cuda.runtime.twins import is_cuda, twin_of
 from .emit_cpu import Argument
 from .emit_cuda_loop import LoopKernel, dtype_of_sum, loop_kernel
 from .memory import assign, rounded
@@ -231,13 +230,6 @@ class Emitter:
                 )
             self.launches.append(Launch("host", i.kernel, tuple(args), label(i)))
             return
-        if twin_of(i.kernel) is None and not is_cuda(i.kernel):
-            name = kernel_name(i.kernel)
-            raise NoTwinError(
-                f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
-                f"outside of the compiled step; for a kernel of your own register one with "
-                f"@{name}.cuda."
-            )
         self.launches.append(Launch("twin", i.kernel, tuple(args), label(i)))
 
     def check(self, i: Check) -> None:

@@ -26,6 +26,7 @@ from ..kernels import machine
 from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.lists import ListKernel
+from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import (
     Counter,
@@ -278,7 +279,19 @@ class Recorder:
                     f"launch: a recorded kernel takes arrays and numbers, not "
                     f"{type(arg).__name__}, at {show_location(where)}."
                 )
-        self.events.append(Launch(kernel, tuple(taken), where, op))
+        found = Launch(kernel, tuple(taken), where, op)
+        if machine.away is not None and not isinstance(kernel, ElementwiseKernel):
+            self._need_twin(found)
+        self.events.append(found)
+
+    def _need_twin(self, launch: Launch) -> None:
+        """Raise if a launch is for a GPU and cannot be there."""
+        from ..kernels.cuda.runtime.twins import is_cuda, needed_twin
+
+        refs = [r for a in launch.args for r in (a if isinstance(a, list) else [a])]
+        if any(isinstance(r, Ref) and r.memory.device is not None for r in refs):
+            if not is_cuda(launch.kernel):
+                needed_twin(launch.kernel)
 
     def ref(self, array: Any) -> Ref:
         """``array`` by its memory."""

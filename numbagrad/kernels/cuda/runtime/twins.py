@@ -19,7 +19,7 @@ from ...loops import ElementwiseKernel
 from . import device, elementwise
 from .array import DeviceArray
 
-__all__ = ["is_cuda", "run_twin", "twin_of"]
+__all__ = ["is_cuda", "needed_twin", "run_twin", "twin_of"]
 
 _twins: dict[Any, Callable[..., None]] = {}
 
@@ -44,6 +44,19 @@ def twin_of(kernel: Any) -> Callable[..., None] | None:
     return found
 
 
+def needed_twin(kernel: Any) -> Callable[..., None]:
+    """The twin of ``kernel``; raises where there is none."""
+    twin = twin_of(kernel)
+    if twin is None:
+        name = getattr(kernel, "__name__", repr(kernel))
+        raise NoTwinError(
+            f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
+            f"x.cpu(), and move the result back with .cuda(), outside of a compiled step; for a "
+            f"kernel of your own register one with @{name}.cuda."
+        )
+    return twin
+
+
 def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     """Run the twin of ``kernel`` on arguments of which some are on the device."""
     if type(kernel) is ElementwiseKernel:
@@ -52,17 +65,10 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
                 _mixed(kernel, args)
         elementwise.run(kernel, args)
         return
-    twin = twin_of(kernel)
     if is_cuda(kernel):
         kernel(*[device.lent(a) for a in args])
         return
-    if twin is None:
-        name = getattr(kernel, "__name__", repr(kernel))
-        raise NoTwinError(
-            f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
-            f"x.cpu(), and move the result back with .cuda(); for a kernel of your own register "
-            f"one with @{name}.cuda."
-        )
+    twin = needed_twin(kernel)
     if isinstance(kernel, ListKernel):
         operands, scalars = args[:-1], args[-1]
         first = next(a for a in operands if type(a) is list)
