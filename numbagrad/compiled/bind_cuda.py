@@ -8,7 +8,7 @@ Start reading at ``CudaBound.run``.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from .emit_cuda import FloatArgument, Hypers, Launch, Template, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
 from .record import extent
+from .replay_cuda import Replay
 
 _INT64 = np.dtype(np.int64)
 
@@ -73,6 +74,8 @@ class CudaBound:
         self._hyper: list[tuple[Any, ...]] = []
         self._flags: dict[int, DeviceArray] = {}
         self._functions: dict[str, Any] = {}
+        self._looks: list[Callable[[], None]] = []  # at flags, when the host next waits
+        self._replay = Replay(template, self._start, self._look)
         self._steps = [self._step(k, i) for k, i in enumerate(template.launches)]
         self._written = _merged([_bounds(b) for b in template.written if b.kind == "state"])
         used = {o.buffer for i in template.launches for o in _operands(i.args)}
@@ -89,8 +92,11 @@ class CudaBound:
     @property
     def how(self) -> str:
         """How the program is run, for ``explain``."""
-        count = len(self._steps)
-        return f"the GPU {self.template.device}: {count} launches, started one by one"
+        on = f"the GPU {self.template.device}: {len(self._steps)} launches, "
+        replay = self._replay
+        if replay.graph is not None:
+            return f"{on}captured into a graph, replayed {replay.replays} times"
+        return f"{on}started one by one" + (f" ({replay.why})" if replay.why else "")
 
     def count(self, moves: list[Any]) -> None:
         """Nothing: Python moves version counters."""
@@ -104,10 +110,9 @@ class CudaBound:
         if self._overlap(given):
             return OVERLAP
         count = len(template.arguments)
-        self._given.update(zip(self._argument, given, strict=False))
-        floats = given[count : count + len(template.floats)]
-        rest = given[count + len(template.floats) :]
-        self._numbers, self._hyper = floats, []
+        arrays, numbers = given[:count], given[count:]
+        self._numbers, rest = numbers[: len(template.floats)], numbers[len(template.floats) :]
+        self._hyper = []
         for _, kinds in template.hyper:
             self._hyper.append(rest[: len(kinds)])
             rest = rest[len(kinds) :]
@@ -115,13 +120,18 @@ class CudaBound:
         if block is not self._block:
             self._block = block
             self._fixed.clear()
+        self._replay.run(arrays, numbers)
+        return DONE
+
+    def _start(self, arrays: Sequence[Any]) -> None:
+        """Start all launches on the arrays of a call, or of a graph."""
+        self._given.update(zip(self._argument, arrays, strict=True))
         try:
             for step in self._steps:
                 step()
         finally:
             for b in self._argument:
                 del self._given[b]
-        return DONE
 
     def fail(self, status: int) -> None:
         """Not called: a check on a GPU raises when the host next waits."""
@@ -179,16 +189,22 @@ class CudaBound:
             if kept is None:
                 kept = self._flags[number] = device.empty((1,), _INT64, self.template.device)
                 fill(kept, -1)
+                self._looks.append(lambda: device.check_later(kept, raise_once))
             (flag,) = self._values(i.args)
             keep_flag(kept, flag)
+            if not device.capturing():
+                device.check_later(kept, raise_once)
 
-            def raise_once(value: int) -> None:
-                fill(kept, -1)
-                fail(value)
-
-            device.check_later(kept, raise_once)
+        def raise_once(value: int) -> None:
+            fill(self._flags[number], -1)
+            fail(value)
 
         return check
+
+    def _look(self) -> None:
+        """Have all flags looked at when the host next waits."""
+        for look in self._looks:
+            look()
 
     # -- memory ----------------------------------------------------------------------------------
 
