@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 
 import numpy as np
 import pytest
@@ -402,3 +403,23 @@ def test_what_cannot_be_captured():
     with pytest.raises(ng.errors.DeviceError, match="while a graph is captured"):
         Graph(lambda: meets_the_host(x._array, x._array))
     assert (x + 1).tolist() == [2.0] * 3
+
+
+def test_a_graph_keeps_its_temporaries():
+    from numbagrad.kernels.cuda import reduce
+    from numbagrad.kernels.cuda.runtime.graph import Graph
+
+    x, out = ng.ones(1, 1000, 1, device="cuda"), ng.zeros(1, 1, 1, device="cuda")
+    reduce.sum(out._array, x._array)  # in parts, through a temporary
+    before = ng.cuda.memory_allocated()
+    graph = Graph(lambda: reduce.sum(out._array, x._array))
+    assert ng.cuda.memory_allocated() > before
+    ng.cuda.empty_cache()
+    others = [ng.full((k,), 7.0, dtype=ng.double, device="cuda") for k in range(1, 9)]
+    x.fill_(2.0)
+    graph.replay()
+    assert out.item() == 2000.0
+    assert all((o == 7).all().item() for o in others)
+    del graph, others
+    gc.collect()
+    assert ng.cuda.memory_allocated() == before

@@ -148,6 +148,16 @@ def test_a_bad_target_is_found():
         loss.item()
 
 
+def test_a_gradient_that_is_a_view_is_not_taken_over():
+    seen = []
+    x = ng.ones(3, device="cuda", requires_grad=True)
+    y = x.unsqueeze(0)
+    y.register_hook(seen.append)
+    (y * 2).sum().backward()
+    x.grad.add_(1.0)
+    assert seen[0].tolist() == [[2.0] * 3]
+
+
 def test_nan_is_traced_to_its_line():
     with ng.autograd.detect_anomaly(), pytest.raises(FloatingPointError, match="log"):
         ng.log(ng.full((2,), -1.0, device="cuda", requires_grad=True)).sum().backward()
