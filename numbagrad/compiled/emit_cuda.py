@@ -7,7 +7,7 @@ of the random generator, is computed there by the CPU's kernels. Start reading a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import RecordingError
 from ..kernels.cuda import matmul, reduce
 from .emit_cpu import Argument
-from .emit_cuda_loop import LoopKernel, dtype_of_sum, loop_kernel
+from .emit_cuda_loop import dtype_of_sum, loop_kernel
 from .memory import assign, rounded
 from .program import (
     Buffer,
@@ -34,14 +34,6 @@ from .program import (
     kernel_name,
     label,
 )
-
-
-@dataclass(frozen=True)
-class Hyper:
-    """Number ``index`` of those that callable ``source`` gives at each call."""
-
-    source: int
-    index: int
 
 
 @dataclass(frozen=True)
@@ -178,9 +170,8 @@ class Emitter:
             return
         kernel = loop_kernel(i)
         loop = kernel.loop
-        outs, later, largest = list(loop.outs), [], 0
-        divisors = []
-        held, self.scratch = self.scratch, 0
+        outs, later, divisors = list(loop.outs), [], []
+        most, self.scratch = self.scratch, 0
         for k, (o, s) in enumerate(zip(loop.outs, loop.stores, strict=True)):
             if s.mode == "sum" and kernel.pieces > 1:
                 outs[k] = self.room(dtype_of_sum(o), (1, kernel.pieces, kernel.kept))
@@ -188,8 +179,7 @@ class Emitter:
                 later.append((Operand(o.value, whole), outs[k], s.divisor))
             elif s.divisor != 1:
                 divisors.append(s.divisor)
-        largest = self.scratch
-        self.scratch = max(held, largest)
+        self.scratch = max(most, self.scratch)
         numbers = [loop.size] if kernel.form == "each" else []
         numbers = numbers or [kernel.kept, kernel.pieces, kernel.length]
         floats = [self.float_argument(s) for _, s in loop.scalars]
@@ -279,8 +269,3 @@ def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
         list(written),
         device,
     )
-
-
-def loop_kernels(template: Template) -> Sequence[LoopKernel]:
-    """The generated kernels."""
-    return [i.what for i in template.launches if i.kind == "loop"]
