@@ -262,6 +262,16 @@ def test_a_step_without_arguments_and_moved_state():
     assert counter.tolist() == [1.0] * 3 and count.cache_info().recordings == 2
 
 
+def test_another_stream():
+    step = ng.compile(lambda x: (x * 2).exp().sum(0).sum())
+    x = data(9, 4)
+    with ng.cuda.stream(ng.cuda.Stream()):
+        moved = x.cuda()
+        for _ in range(3):
+            close(step(moved), (x * 2).exp().sum(0).sum())
+    close(step(moved), (x * 2).exp().sum(0).sum())
+
+
 def test_compiled_inside_compiled():
     inner = ng.compile(lambda x: x * 2)
     x = ng.ones(3, device="cuda")
@@ -411,6 +421,7 @@ def test_a_graph_keeps_its_temporaries():
 
     x, out = ng.ones(1, 1000, 1, device="cuda"), ng.zeros(1, 1, 1, device="cuda")
     reduce.sum(out._array, x._array)  # in parts, through a temporary
+    gc.collect()
     before = ng.cuda.memory_allocated()
     graph = Graph(lambda: reduce.sum(out._array, x._array))
     assert ng.cuda.memory_allocated() > before

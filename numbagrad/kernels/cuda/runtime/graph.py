@@ -5,8 +5,12 @@ A graph works on the memory that its launches were captured with, and keeps all 
 
 from __future__ import annotations
 
+import functools
+import threading
 from collections.abc import Callable
+from typing import Any
 
+from ....errors import DeviceError
 from . import device
 from .launch import note_memory
 
@@ -21,20 +25,14 @@ class Graph:
     """
 
     def __init__(self, run: Callable[[], None]):
-        queue, side = device.current_queue(), device.Stream()
-        driver = device.driver()
-        self._memory = device.captures[side.queue] = []
-        try:
-            with device.stream(side):
-                driver.begin_capture(side.queue)
-                try:
-                    run()
-                except BaseException:
-                    _abandon(side)
-                    raise
-                self._graph = driver.end_capture(side.queue)
-        finally:
-            del device.captures[side.queue]
+        queue, side = device.current_queue(), _side()
+        with _one_at_a_time:
+            self._memory = device.captures[side.queue] = []
+            try:
+                with device.stream(side):
+                    self._graph = _captured(run, side.queue)
+            finally:
+                del device.captures[side.queue]
         for memory in self._memory:
             note_memory(memory, queue)
 
@@ -43,9 +41,25 @@ class Graph:
         device.driver().replay(self._graph, device.current_queue())
 
 
-def _abandon(side: device.Stream) -> None:
-    """End a capture that failed."""
+_one_at_a_time = threading.Lock()
+
+
+@functools.cache
+def _side() -> device.Stream:
+    """The stream on which launches are captured: one, for memory goes back to its stream."""
+    return device.Stream()
+
+
+def _captured(run: Callable[[], None], queue: Any) -> Any:
+    """The driver's graph of what ``run`` launches on ``queue``."""
+    driver = device.driver()
+    driver.begin_capture(queue)
     try:
-        device.driver().end_capture(side.queue)
-    except device.DeviceError:
-        pass  # the driver has ended it by itself; the first error is the one to show
+        run()
+    except BaseException:
+        try:
+            driver.end_capture(queue)
+        except DeviceError:
+            pass  # the driver has ended it by itself; the first error is the one to show
+        raise
+    return driver.end_capture(queue)
