@@ -241,7 +241,7 @@ class AsStrided(View):
         from .index import TakeGrad
 
         shape, size, stride, start = ctx.how
-        order = arange(math.prod(shape))
+        order = arange(math.prod(shape), device=g._device)
         index = copy_of(machine.view(order._array, size, stride, start), order)
         flat = TakeGrad.apply(g, index, (order._array.size,), 0, 1, -1, "as_strided")
         return reshape(flat, shape)
