@@ -12,8 +12,8 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel"}
 
 KNOWN_GAPS = {
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
-    "loss.cross_entropy_with_grad": "only compiled steps use it, and they are not on the GPU yet",
-    "matmul.shared_gemm": "only compiled steps use it, and they are not on the GPU yet",
+    "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",
+    "matmul.shared_gemm": "of compiled steps on the CPU; on the GPU mm does its work",
     "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
     "random.philox_block": "a test of the CPU's generator",
     "random.take_counters": "the generator's state is on the host",

@@ -101,6 +101,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"random {kind}", partial(random_numbers, kind)
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
+        yield f"compiled steps {kind}", partial(compiled_steps, kind)
     yield "integers", integers
 
 
@@ -248,6 +249,38 @@ def optimisers(kind: Any) -> None:
         clip.clip_grad_norm_([p], 1.0)
         clip.clip_grad_value_([p], 1.0)
         make([p]).step()
+
+
+def compiled_steps(kind: Any) -> None:
+    """Generated kernels: a chain by vectors, broadcast, every form of sums, training steps."""
+    nn: Any = ng.nn
+    F = nn.functional
+
+    def chain(x: Any, s: float) -> Any:
+        y = (x * s + x[0]).exp()
+        return y, x.t() + y.t()[:1], x > 0, x.floor().sign(), x.long() // 3
+
+    def sums(x: Any) -> Any:
+        y = x * x
+        return y.sum(0), y.sum(1), y.mean(), (x > 0).sum(), y.exp().mean(0), y
+
+    for make in (lambda p: ng.optim.SGD(p, 0.1, momentum=0.9), lambda p: ng.optim.Adam(p)):
+        net = nn.Sequential(nn.Linear(48, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 10))
+        net.to(kind).cuda()
+        optimizer = make(net.parameters())
+
+        def step(x: Any, y: Any, net: Any = net, optimizer: Any = optimizer) -> Any:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        ng.compile(step)(full(64, 48, kind=kind), full(64, kind=ng.int64))
+    for x in (full(64, 48, kind=kind), full(8, 1 << 15, kind=kind), full(1 << 15, 8, kind=kind)):
+        ng.compile(sums)(x)
+    ng.compile(chain)(full(64, 48, kind=kind), 0.5)
+    ng.compile(chain)(full(63, 47, kind=kind), 0.5)
 
 
 def integers() -> None:

@@ -336,9 +336,14 @@ class AccumulateGrad(Node):
                 hook(leaf)
 
 
+class _Memory:
+    def __init__(self) -> None:
+        self.memory = object()
+
+
 class _Probe:
     def __init__(self) -> None:
-        self._array = object()
+        self._array = _Memory()
 
 
 def _references(holder: list[Any]) -> int:
@@ -349,8 +354,13 @@ def _array_references(holder: list[Any]) -> int:
     return sys.getrefcount(holder[0]._array)
 
 
-# What the two counts are when the list is the only owner; differs between Python versions.
+def _memory_references(holder: list[Any]) -> int:
+    return sys.getrefcount(holder[0]._array.memory)
+
+
+# What the counts are when the list is the only owner; differs between Python versions.
 _SOLE, _SOLE_ARRAY = _references([_Probe()]), _array_references([_Probe()])
+_SOLE_MEMORY = _memory_references([_Probe()])
 
 
 def _is_sole(holder: list[Any]) -> bool:
@@ -359,7 +369,9 @@ def _is_sole(holder: list[Any]) -> bool:
 
 def _is_sole_array(holder: list[Any]) -> bool:
     """Whether no view, alias or user shares the memory of the tensor in ``holder``."""
-    base = getattr(holder[0]._array, "base", None)
+    base = getattr(holder[0]._array, "base", False)
+    if base is False:  # on a GPU the arrays that share memory have it in common, and no base
+        return _memory_references(holder) == _SOLE_MEMORY
     return base is None and _array_references(holder) == _SOLE_ARRAY
 
 

@@ -20,7 +20,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MODULES = [
     info.name
     for info in walk_packages(ng.__path__, "numbagrad.")
-    if not info.name.endswith("__main__") and ".kernels.cuda" not in info.name
+    if not info.name.endswith(("__main__", "_cuda", "_cuda_loop"))
+    and ".kernels.cuda" not in info.name
 ]
 
 

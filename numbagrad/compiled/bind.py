@@ -128,6 +128,8 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
 class Bound:
     """A template with its table. arrays: of buffers whose memory is told by ``rebind``."""
 
+    how = ""  # said by ``explain`` of programs on a GPU
+
     def __init__(
         self,
         template: Template,

@@ -7,6 +7,7 @@ step. Start reading at ``make_entry``.
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 import threading
@@ -17,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import AccumulateGrad, grad_mode, run_backward
 from ..tensor import Tensor, wrap
 from . import outside
@@ -28,8 +31,8 @@ from .explain import Unfused, unfused
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
 from .guards import Writer, argument_guards, gradient_guards, state_guards, still_text
-from .lower import lower
-from .passes import optimise
+from .lower import gpu_of, lower
+from .passes import GPU_PASSES, optimise
 from .places import Place
 from .program import Buffer, Program
 from .record import Memory, Ref
@@ -57,6 +60,7 @@ class Shared:
     codes: dict[Any, Code] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=Workspace)
     light: Workspace = field(default_factory=Workspace)  # of programs that hold Python's lock
+    on_gpu: Any = None  # the work memory of programs on a GPU, made on first use
     gradients: Gradients = GRADIENTS
     lock: Any = field(default_factory=threading.RLock)
 
@@ -76,7 +80,10 @@ def make_entry(
     places: Python values that it may depend on. looked_for: "nan" or "inf" to stop at the first
     bad value. tied: let gradients that are read be these tensors, not those there at a call.
     """
-    passes = checked_passes(looked_for) if looked_for else None
+    gpu = gpu_of(recording)
+    if gpu is not None and looked_for:
+        refuse_checks(gpu)
+    passes = checked_passes(looked_for) if looked_for else None if gpu is None else GPU_PASSES
     plan = outside.plan(name, recording, shared, passes)
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
@@ -93,24 +100,32 @@ def make_entry(
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))
             w.passed.append(f"{w.name('t', t)}._grad._array")
-    lasting = _lasting(recording, buffers, shared.gradients)
+    lasting = _lasting(recording, buffers, shared.gradients) if gpu is None else {}
     for memory in fresh:
         b = buffers[memory]
         if b not in lasting:
             arguments.append(Argument(b, None))
             shape = w.name("shape", _shape_of(recording, memory))
             get = "empty("
-            if b.nbytes >= LARGE:
+            if memory.device is not None:
+                get = "on_gpu("
+                w.names["on_gpu"] = functools.partial(empty_on, memory.device)
+            elif b.nbytes >= LARGE:
                 w.names["unheld"] = unheld
                 get = f"unheld({w.name('room', [None, None])}, "
             w.before.append(f"o_{b.name} = {get}{shape}, {w.name('dtype', b.dtype)})")
             w.passed.append(f"o_{b.name}")
     moves = _moves(recording, given, lasting)
     made_here = [b for b, (_, again) in lasting.items() if again]
-    template = emit(program, arguments, made_here, len(moves) if native_counts() else 0)
-    code = shared.codes.setdefault(template.shape, Code())
-    workspace = shared.workspace if template.heavy else shared.light
-    made = Bound(template, code, workspace, dict.fromkeys(lasting))
+    if gpu is None:
+        template = emit(program, arguments, made_here, len(moves) if native_counts() else 0)
+        code = shared.codes.setdefault(template.shape, Code())
+        workspace = shared.workspace if template.heavy else shared.light
+        made = Bound(template, code, workspace, dict.fromkeys(lasting))
+    else:
+        template, made = outside.bound_on_gpu(program, arguments, gpu, shared)
+        w.guards.append("recorder.current is not None")  # inside of another, recorded function
+        w.names["recorder"] = machine.recorder
     made.count(moves)
     number = 0
     for b, (slot, again) in lasting.items():
@@ -130,10 +145,24 @@ def make_entry(
     w.names |= {
         "MISS": MISS, "Tensor": Tensor, "new": object.__new__, "empty": np.empty, "wrap": wrap,
         "machine": machine, "grad_mode": grad_mode, "native": made.run, "table": made.table,
-        "lock": shared.lock, "ndarray": np.ndarray, "run_backward": run_backward, **outside.NUMBERS,
+        "lock": shared.lock, "ndarray": np.ndarray, "run_backward": run_backward,
+        "DeviceArray": DeviceArray, **outside.NUMBERS,
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
     return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
+
+
+def refuse_checks(gpu: Any) -> None:
+    """Say that a program for a GPU does not look for NaN."""
+    raise RecordingError(
+        f"compile: check_finite and detect_anomaly do not work in a compiled step on {gpu} yet. "
+        f"Call the function without ng.compile, or on the CPU, to find where a value is not finite."
+    )
+
+
+def empty_on(device: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+    """Memory for a result on ``device``."""
+    return machine.empty(shape, dtype, device)
 
 
 def _given_grads(recording: Recording, gradients: Gradients) -> dict[Memory, tuple[Tensor, Tensor]]:
@@ -381,9 +410,13 @@ def _effects(
                 slot, _ = lasting[buffers[ref.memory]]
                 holder = w.name("holder", slot.grad)
                 w.after.append(f"{holder}[0]._version_counter().value = {g._version}")
-        else:  # it is returned too
+        else:  # it is returned too, or on a GPU
             array = f"o_{buffers[ref.memory].name}"
             w.after.append(f"{name}._grad = wrap({array}, {w.name('dtype', t._dtype)})")
+            if ref.memory.device is not None and g._edge is not None:
+                w.after.append(f"{name}._grad._edge = {w.name('edge', outside.sealed())}")
+            if ref.memory.device is not None and g._version:
+                w.after.append(f"{name}._grad._version_counter().value = {g._version}")
     for t, alias in recording.effects.arrays:
         ref = recording.effect_refs[id(alias)]
         name = w.name("t", t)
@@ -501,7 +534,7 @@ def _result_text(
         elif not _is_whole(recording, r.ref):
             text = f"alone({text}, {layout})"
             w.names["alone"] = outside.alone
-        else:  # as ``wrap``, whose call costs 50 ns
+        elif r.ref.memory.device is None:  # as ``wrap``, whose call costs 50 ns
             w.after += [f"r{k} = new(Tensor)", f"r{k}._array, r{k}._dtype = {out}, {dtype}"]
             w.after.append(f"r{k}._edge = r{k}._counter = None")
             text = f"r{k}"

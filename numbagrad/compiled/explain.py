@@ -57,14 +57,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The rows of one program; prints as a table."""
+    """The rows of one program; prints as a table.
+
+    rates: None of a program for a GPU, whose rates are not measured: its times are 0 and left out.
+    how: what is said of the machine instead.
+    """
 
     name: str
     rows: tuple[Row, ...]
     unfused: Unfused
     work: int
-    rates: Rates
+    rates: Rates | None
     backward: Explanation | None = None
+    how: str = ""
 
     @property
     def seconds(self) -> float:
@@ -90,10 +95,11 @@ class Explanation:
         counts = [_plural(self.count(kind), kind) for kind in ("loop", "product", "kernel")]
         return [
             f"{self.name}: {_plural(self.unfused.launches, 'launch', 'es')} became "
-            f"{counts[0]}, {counts[1]} and {counts[2]} called by address",
+            f"{counts[0]}, {counts[1]} and {counts[2]}"
+            + (" called by address" if self.rates is not None else ""),
             f"work memory: {_size(self.work)}, where the temporaries of the launches take "
             f"{_size(self.unfused.temporaries)}",
-            f"this machine: {self.rates}",
+            self.how or f"this machine: {self.rates}",
         ]
 
     def table(self) -> Iterator[tuple[str, ...]]:
@@ -103,11 +109,13 @@ class Explanation:
         for row in self.rows:
             flops = "" if row.flops is None else _count(row.flops)
             shape = " x ".join(map(str, row.shape)) or "1"
+            times = _time(row.seconds), f"{row.seconds / total:.0%}", row.bound
             yield (
                 row.kind, row.what, shape, _count(row.iterations), _size(row.nbytes), flops,
-                _time(row.seconds), f"{row.seconds / total:.0%}", row.bound,
+                *(times if self.rates is not None else ("", "", "")),
             )  # fmt: skip
-        whole = _size(self.nbytes), _count(self.flops), _time(self.seconds)
+        took = _time(self.seconds) if self.rates is not None else ""
+        whole = _size(self.nbytes), _count(self.flops), took
         yield "total", "", "", "", *whole, "", ""
 
     def __repr__(self) -> str:
@@ -134,18 +142,18 @@ class Explanation:
 
 
 def explanation(
-    program: Program, made_from: Unfused, backward: Explanation | None = None
+    program: Program, made_from: Unfused, backward: Explanation | None = None, how: str = ""
 ) -> Explanation:
-    """Explain ``program``."""
-    speed = rates()
-    _, work = assign(groups(program, shared_out))
+    """Explain ``program``. how: of one for a GPU, how it is run there."""
+    speed = None if how else rates()
+    _, work = assign([(i,) for i in program.instructions] if how else groups(program, shared_out))
     held = sum(b.nbytes for b in program.buffers if b.kind != "work") + work
     near = held <= cache_bytes()
     rows = [_row(i, speed, near) for i in program.instructions if isinstance(i, (Loop, Gemm, Call))]
-    return Explanation(program.name, tuple(rows), made_from, work, speed, backward)
+    return Explanation(program.name, tuple(rows), made_from, work, speed, backward, how)
 
 
-def _row(i: Instruction, speed: Rates, near: bool) -> Row:
+def _row(i: Instruction, speed: Rates | None, near: bool) -> Row:
     moved = sum(_bytes(o) for o in set(i.ins)) + sum(_bytes(o) for o in set(i.outs))
     what, computing = label(i), 0.0
     flops: int | None = None
@@ -153,11 +161,12 @@ def _row(i: Instruction, speed: Rates, near: bool) -> Row:
         kind, shape, iterations = "loop", i.space, i.size
         sums = sum(s.mode == "sum" for s in i.stores)
         flops = i.size * (sums + sum(_flops(line.expr) for line in i.lines))
-        computing = flops / speed.loops
+        computing = flops / speed.loops if speed else 0.0
     elif isinstance(i, Gemm):
         (n, k), (_, m) = i.ins[0].view.shape, i.ins[1].view.shape
         kind, shape, iterations, flops = "product", (n, m, k), n * m * k, 2 * n * m * k
-        computing = flops / speed.products * (2 if i.outs[0].dtype.itemsize == 8 else 1)
+        wide = 2 if i.outs[0].dtype.itemsize == 8 else 1
+        computing = flops / speed.products * wide if speed else 0.0
         moved += _bytes(i.outs[0]) if i.accumulate else 0
     else:
         assert isinstance(i, Call)
@@ -165,6 +174,8 @@ def _row(i: Instruction, speed: Rates, near: bool) -> Row:
         iterations = sum(o.view.size for o in i.outs)
         what = what if kernel_name(i.kernel) in what else f"{kernel_name(i.kernel)}: {what}"
         moved += sum(_bytes(o) for o in i.outs if any(v.buffer is o.buffer for v in i.kept))
+    if speed is None:
+        return Row(kind, what, shape, iterations, moved, flops, 0.0, "")
     moving = moved / (speed.cache if near else speed.memory)
     bound = "flops" if computing > moving else "cache" if near else "memory"
     return Row(kind, what, shape, iterations, moved, flops, max(computing, moving), bound)

@@ -7,11 +7,13 @@ minds. Start reading at ``fuse``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..kernels.expr import Expr, build, expr, symbol, topological
 from .program import Instruction, Line, Loop, Operand, Program, Value, View
+
+Suits = Callable[[Loop], bool]
 
 LOOK_BACK = 64
 """How many instructions back a partner is looked for."""
@@ -19,20 +21,25 @@ OPERANDS = 24
 """Most arrays of one loop: beyond, LLVM runs out of registers."""
 
 
-def fuse(program: Program) -> Program:
-    """Merge every loop into an earlier one that it shares data with, where that is possible."""
+def fuse(program: Program, suits: Suits | None = None) -> Program:
+    """Merge every loop into an earlier one that it shares data with, where that is possible.
+
+    suits: says of a merged loop whether it may be.
+    """
     items: list[Instruction] = []
     readers: dict[Value, int] = {}
     for i in program.instructions:
         for value in set(i.used):
             readers[value] = readers.get(value, 0) + 1
     for i in program.instructions:
-        if not (isinstance(i, Loop) and _placed(items, i, readers)):
+        if not (isinstance(i, Loop) and _placed(items, i, readers, suits)):
             items.append(i)
     return program.with_instructions(items)
 
 
-def _placed(items: list[Instruction], loop: Loop, readers: dict[Value, int]) -> bool:
+def _placed(
+    items: list[Instruction], loop: Loop, readers: dict[Value, int], suits: Suits | None
+) -> bool:
     """Merge ``loop`` into one of ``items``, moving it up or that one down.
 
     readers: how many instructions use each value; kept up to date.
@@ -47,7 +54,7 @@ def _placed(items: list[Instruction], loop: Loop, readers: dict[Value, int]) -> 
         if not down:
             continue
         merged = merge(earlier, loop)
-        if merged is None:
+        if merged is None or not (suits is None or suits(merged)):
             continue
         for value in set(earlier.used) & set(loop.used):
             readers[value] -= 1  # two readers are one now

@@ -16,6 +16,7 @@ from typing import Any
 
 from .. import dtypes
 from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
@@ -99,6 +100,11 @@ def _plain_code(code: CodeType) -> bool:
     return named and all(map(_plain_code, inside))
 
 
+def _class_of(array: Any) -> str:
+    """What the text calls the class of an array."""
+    return "DeviceArray" if type(array) is DeviceArray else "ndarray"
+
+
 def argument_guards(
     w: Writer,
     recording: Recording,
@@ -118,7 +124,7 @@ def argument_guards(
             w.guards.append(f"a{k}.__class__ is not {kind}")
             w.guards.append(f"a{k}._dtype is not {w.name('dtype', leaf._dtype)}")
             w.guards.append(f"a{k}._edge {edge} None")
-            w.guards.append(f"a{k}._array.__class__ is not ndarray")
+            w.guards.append(f"a{k}._array.__class__ is not {_class_of(leaf._array)}")
             ref = refs[k]
             b = buffers[ref.memory]
             if leaf._array.flags.c_contiguous:
@@ -193,7 +199,7 @@ def gradient_guards(
         w.guards.append(f"{g} is None")
         w.guards.append(f"{g}._dtype is not {w.name('dtype', grad._dtype)}")
         w.guards.append(f"{g}._edge is not None")
-        w.guards.append(f"{g}._array.__class__ is not ndarray")
+        w.guards.append(f"{g}._array.__class__ is not {_class_of(grad._array)}")
     free = {id(t) for t, _ in given.values()}
     for t, grad in recording.read_before:
         if id(t) in free:

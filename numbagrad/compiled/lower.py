@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import RecordingError
 from ..kernels.cpu import bias, loss, matmul, norm, reduce
 from ..kernels.expr import Expr, expr, substitute, symbol
 from ..kernels.loops import ElementwiseKernel, compute_type, numba_name
@@ -38,6 +39,7 @@ from .program import (
     View,
     kernel_name,
 )
+from .trace import Recording, refs_of
 
 
 class Lowering:
@@ -48,8 +50,10 @@ class Lowering:
         fresh: dict[record.Memory, str],
         names: dict[record.Memory, str],
         given: set[record.Memory],
+        on_gpu: bool = False,
     ):
         self.given = given
+        self.on_gpu = on_gpu
         self.instructions: list[Instruction] = []
         self.buffers: dict[record.Memory, Buffer] = {}
         self.extra: list[Buffer] = []
@@ -107,6 +111,11 @@ class Lowering:
         self, buffer: Buffer, view: View, whole: bool = True
     ) -> tuple[Operand, tuple[Value, ...]]:
         """``write`` of a buffer. whole: the elements of the view are all written, none read."""
+        if self.on_gpu and buffer.kind == "constant":
+            raise RecordingError(
+                f"{self.source[0]!r}: writes into a tensor that the compiled function makes from "
+                f"Python values; the GPU keeps one for all calls. Change a clone of it."
+            )
         old = self.current.get(buffer)
         if old is None and buffer.kind in ("input", "state", "constant"):
             old = Value(buffer, 0)
@@ -230,7 +239,13 @@ class Lowering:
         self.gemm(out, x, y, transx, transy, bool(accumulate))
 
     def addmm(self, kernel: Any, args: tuple[Any, ...]) -> None:
-        """``out = x y + bias``: the product, then a loop that fuses with what follows."""
+        """``out = x y + bias``: the product, then a loop that fuses with what follows.
+
+        The GPU's product adds the bias itself.
+        """
+        if self.on_gpu:
+            self.call(kernel, args)
+            return
         out, x, y, added, transx, transy = args
         if 0 in out.shape:
             return
@@ -316,7 +331,8 @@ class Lowering:
 
         Of a function that says nothing about outputs every array may be written.
         """
-        kernel, args = in_one_mode(kernel, args)
+        if not self.on_gpu:  # a twin has all modes
+            kernel, args = in_one_mode(kernel, args)
         outputs = kernel.outputs if isinstance(kernel, Kernel) else len(args)
         ins: list[Operand] = []
         outs: list[Operand] = []
@@ -448,15 +464,33 @@ def lower(
     fresh: memories that survive the call, with their names. inputs: memories that the caller
     passes; given: the same, though the recording has made them.
     """
-    lowering = Lowering(fresh, names, given)
+    on_gpu = device_of(events) is not None
+    lowering = Lowering(fresh, names, given, on_gpu)
     for memory in (*inputs, *given):
         lowering.buffer(memory)
-    for event in with_losses_merged(events):
+    for event in events if on_gpu else with_losses_merged(events):
         lowering.event(event)
     for memory in fresh:
         lowering.buffer(memory)
     buffers = (*lowering.buffers.values(), *lowering.extra)
     return Program(name, (), buffers).with_instructions(lowering.instructions)
+
+
+def device_of(events: list[record.Launch | record.Check]) -> Any:
+    """The GPU that some event works on, or None."""
+    for event in events:
+        for ref in refs_of(event) if isinstance(event, record.Launch) else [event.flag]:
+            if ref.memory.device is not None:
+                return ref.memory.device
+    return None
+
+
+def gpu_of(recording: Recording) -> Any:
+    """The GPU that a recorded function works on, or None."""
+    for ref in [i.ref for i in recording.inputs] + [r.ref for r in recording.results if r.ref]:
+        if ref.memory.device is not None:
+            return ref.memory.device
+    return device_of(recording.events)
 
 
 def nothing_written(buffer: Buffer) -> Instruction:

@@ -21,7 +21,7 @@ from ..tensor import Tensor, wrap
 from .bind import Bound, Code
 from .emit_cpu import Argument, emit
 from .explain import Unfused, unfused
-from .lower import lower
+from .lower import gpu_of, lower
 from .passes import Pass, optimise
 from .program import Program
 from .record import Memory, Ref
@@ -93,7 +93,8 @@ class Plan:
         ]
         self.incoming = recording.incoming
         self.outgoing: list[Ref | None] = recording.outgoing
-        self.bound: Bound | None = None
+        self.bound: Any = None
+        self.gpu = gpu_of(recording)
         self.shared = shared
 
     def write(self, w: Any, buffers: dict[Any, Any]) -> None:
@@ -123,7 +124,7 @@ class Plan:
             arrays = []
             for grad, ref in zip(grads, self.incoming, strict=True):
                 if grad is None:
-                    arrays.append(np.zeros(ref.shape, ref.memory.dtype))
+                    arrays.append(_zeros(ref))
                 else:
                     array = grad._array  # ascontiguousarray would make one dim of none
                     arrays.append(array if array.flags.c_contiguous else array.copy())
@@ -131,7 +132,8 @@ class Plan:
             saved = values[len(self.inputs) + len(self.tensors) : -1]
             arrays += [t._array for t in (*inputs, *saved)]
             fresh = [
-                None if r is None else np.empty(r.shape, r.memory.dtype) for r in self.outgoing
+                None if r is None else machine.empty(r.shape, r.memory.dtype, r.memory.device)
+                for r in self.outgoing
             ]
             floats = [_evaluate(text, leaves) for text in bound.template.floats]
             status = bound.run(bound.table, *arrays, *[a for a in fresh if a is not None], *floats)
@@ -139,7 +141,7 @@ class Plan:
                 bound.fail(status)
         return [None if a is None else wrap(a, _dtype(a.dtype)) for a in fresh]
 
-    def _compile(self) -> Bound:
+    def _compile(self) -> Any:
         buffers = {b.memory: b for b in self.program.buffers if b.memory is not None}
         arguments = [Argument(buffers[r.memory], r.shape) for r in self.incoming]
         for i in self.inputs:
@@ -148,11 +150,33 @@ class Plan:
             arguments.append(Argument(buffers[i.ref.memory], None, offset))
         arguments += [Argument(buffers[m], None) for m in self.saved]
         arguments += [Argument(buffers[r.memory], None) for r in self.outgoing if r is not None]
+        if self.gpu is not None:
+            _, self.bound = bound_on_gpu(self.program, arguments, self.gpu, self.shared)
+            return self.bound
         template = emit(self.program, arguments)
         code = self.shared.codes.setdefault(template.shape, Code())
         workspace = self.shared.workspace if template.heavy else self.shared.light
         self.bound = Bound(template, code, workspace, {})
         return self.bound
+
+
+def _zeros(ref: Ref) -> Any:
+    """The gradient of a result that nobody used."""
+    if ref.memory.device is None:
+        return np.zeros(ref.shape, ref.memory.dtype)
+    zeros = np.zeros(ref.shape, ref.memory.dtype)
+    return machine.open_cuda().to_device(zeros, ref.memory.device)
+
+
+def bound_on_gpu(program: Program, arguments: list[Argument], gpu: Any, shared: Any) -> Any:
+    """The launches of a program for a GPU, and what runs them."""
+    from .bind_cuda import CudaBound, CudaCode, WorkMemory  # numba.cuda is loaded where it is used
+    from .emit_cuda import emit as emit_launches
+
+    template = emit_launches(program, arguments, gpu)
+    shared.codes.setdefault(template.shape, CudaCode())
+    shared.on_gpu = shared.on_gpu or WorkMemory()
+    return template, CudaBound(template, shared.on_gpu)
 
 
 def _is_used(program: Program, buffer: Any) -> bool:

@@ -298,3 +298,32 @@ PASSES: tuple[Pass, ...] = (
     dead_code,
     beside_products,
 )
+
+
+def reduced(loop: Loop) -> list[frozenset[int]]:
+    """Over which dims each sum of ``loop`` goes."""
+    return [
+        frozenset(d for d, n in enumerate(loop.space) if n != 1 and o.view.strides[d] == 0)
+        for o, s in zip(loop.outs, loop.stores, strict=True)
+        if s.mode == "sum"
+    ]
+
+
+def fuse_for_gpu(program: Program) -> Program:
+    """``fuse``, but sums over different dims stay apart: the threads share out what is kept."""
+    return fuse(program, lambda loop: len(set(reduced(loop))) < 2)
+
+
+GPU_PASSES: tuple[Pass, ...] = (
+    dead_code,
+    forward_copies,
+    constants,
+    common,
+    dead_code,
+    accumulate,
+    fuse_for_gpu,
+    dead_code,
+    copy_to_result,
+    dead_code,
+)
+"""What is done for a GPU: matrices stay by rows, and updates apart from products."""

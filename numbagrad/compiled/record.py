@@ -8,6 +8,7 @@ recording that raises has changed nothing. Start reading at ``Recorder``.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,10 +19,13 @@ from typing import Any, NoReturn
 import numpy as np
 from numba.core.typing.typeof import typeof_impl
 
+from .. import devices
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.lists import ListKernel
+from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import (
     Counter,
@@ -51,16 +55,17 @@ class Memory:
 
     kind: "input" (an argument's), "state" (lives before and after the call), "constant" (made from
     Python values while recording) or "made" (by ``empty``). start: its address while recording;
-    size: in elements. array: the whole of it, for state and constants.
+    size: in elements. array: the whole of it, for state and constants. device: None on the host.
     """
 
     kind: str
     dtype: np.dtype
     size: int
     start: int
-    array: np.ndarray | None = None
+    array: Any = None
     position: int = -1  # of an input
     name: str = ""
+    device: Any = None
 
 
 @dataclass(frozen=True)
@@ -152,25 +157,43 @@ for _name in """
     setattr(Traced, _name, _refusing(_name.strip("_")))
 
 
-def refuse_cuda() -> NoReturn:
-    """Say that a GPU's tensor cannot be recorded yet."""
-    raise RecordingError(
-        f"compile: a tensor on a GPU, at {show_location(user_location())}. Compiled steps run on "
-        f"the CPU only for now; call the function without ng.compile on the GPU."
-    )
-
-
-def _whole(array: np.ndarray) -> np.ndarray:
-    """The array that owns the memory of ``array``."""
+def _whole(array: Any) -> Any:
+    """What owns the memory of ``array``: an array, on a GPU the memory itself."""
+    if type(array) is DeviceArray:
+        return array.memory
     while isinstance(base := getattr(array, "base", None), np.ndarray):
         array = base
     return array
+
+
+def place_of(array: Any) -> devices.Device:
+    """The device of an array."""
+    return array.device if type(array) is DeviceArray else devices.cpu
 
 
 def _placed(array: Traced, shape: Any, strides: Any, offset: int) -> Traced:
     root, step = _whole(array), array.itemsize
     start = machine.address_of(array) - machine.address_of(root) + offset * step
     return np.ndarray.__new__(Traced, shape, array.dtype, root, start, [s * step for s in strides])
+
+
+def traced(array: Any) -> bool:
+    """Whether ``array`` is one of a recording, on the host or on a GPU."""
+    return type(array) is Traced or (type(array) is DeviceArray and array.memory.traced)
+
+
+def extent(array: Any) -> tuple[int, int]:
+    """The first address of an array's elements, and the one past the last."""
+    if type(array) is not DeviceArray:
+        return np.lib.array_utils.byte_bounds(array)
+    low = high = array.pointer
+    for n, s in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, (n - 1) * s), high + max(0, (n - 1) * s)
+    return low, high + array.itemsize
+
+
+_addresses = itertools.count(1 << 60, 1 << 40)
+"""Where traced memory of a GPU would lie: nowhere, each far from the others."""
 
 
 def refuse(what: str) -> NoReturn:
@@ -199,31 +222,38 @@ class Recorder:
         self.grads_written: set[int] = set()  # ids of tensors whose ``.grad`` was set first
         self.grads_set: set[int] = set()  # ids of tensors whose ``.grad`` was set
         self.touched: set[int] = set()  # ids of tensors whose ``.data`` was set
+        self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     # -- the verbs -------------------------------------------------------------------------------
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Traced:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """An array without values."""
-        if device is not None and device.type != "cpu":
-            refuse_cuda()
-        return self.made("made", shape, dtype)
+        host = device is None or device.type == "cpu"
+        return self.made("made", shape, dtype, device=None if host else device)
 
-    def made(self, kind: str, shape: tuple[int, ...], dtype: Any, position: int = -1) -> Traced:
+    def made(
+        self, kind: str, shape: tuple[int, ...], dtype: Any, position: int = -1, device: Any = None
+    ) -> Any:
         """A traced C-contiguous array with memory of its own."""
+        if device is not None:
+            start = next(_addresses)
+            memory = Memory(kind, np.dtype(dtype), math.prod(shape), start, None, position)
+            memory.device = device
+            held = on_device.Traced(memory, refuse)
+            return DeviceArray(held, start, tuple(shape), memory.dtype, device)
         array = np.ndarray.__new__(Traced, shape, dtype)
         start = machine.address_of(array)
         array.memory = Memory(kind, array.dtype, array.size, start, position=position)
         return array
 
-    def stand_in(self, array: np.ndarray, position: int) -> Traced:
+    def stand_in(self, array: Any, position: int) -> Any:
         """A traced array of the layout of an argument."""
-        if type(array) is DeviceArray:
-            refuse_cuda()
+        device = array.device if type(array) is DeviceArray else None
         if array.flags.c_contiguous:
-            return self.made("input", array.shape, array.dtype, position)
-        low, high = np.lib.array_utils.byte_bounds(array)
+            return self.made("input", array.shape, array.dtype, position, device)
+        low, high = extent(array)
         step = array.itemsize
-        whole = self.made("input", ((high - low) // step,), array.dtype, position)
+        whole = self.made("input", ((high - low) // step,), array.dtype, position, device)
         strides = tuple([s // step for s in array.strides])
         offset = (machine.address_of(array) - low) // step
         return whole.element_view(array.shape, strides, offset)
@@ -235,7 +265,7 @@ class Recorder:
         for arg in args:
             if type(arg) is list:
                 taken.append([self.ref(a) for a in arg])
-            elif isinstance(arg, np.ndarray):
+            elif isinstance(arg, (np.ndarray, DeviceArray)):
                 taken.append(self.ref(arg))
             elif isinstance(arg, np.generic):
                 taken.append(arg.item())
@@ -243,19 +273,27 @@ class Recorder:
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
                 taken.append(arg)
-            elif type(arg) is DeviceArray:
-                refuse_cuda()
             else:
                 raise RecordingError(
                     f"launch: a recorded kernel takes arrays and numbers, not "
                     f"{type(arg).__name__}, at {show_location(where)}."
                 )
-        self.events.append(Launch(kernel, tuple(taken), where, op))
+        found = Launch(kernel, tuple(taken), where, op)
+        if machine.away is not None and not isinstance(kernel, ElementwiseKernel):
+            self._need_twin(found)
+        self.events.append(found)
 
-    def ref(self, array: np.ndarray) -> Ref:
+    def _need_twin(self, launch: Launch) -> None:
+        """Raise if a launch is for a GPU and cannot be there."""
+        from ..kernels.cuda.runtime.twins import is_cuda, needed_twin
+
+        refs = [r for a in launch.args for r in (a if isinstance(a, list) else [a])]
+        if any(isinstance(r, Ref) and r.memory.device is not None for r in refs):
+            if not is_cuda(launch.kernel):
+                needed_twin(launch.kernel)
+
+    def ref(self, array: Any) -> Ref:
         """``array`` by its memory."""
-        if type(array) is DeviceArray:
-            refuse_cuda()
         memory, step = self._memory_of(array), array.itemsize
         distance = machine.address_of(array) - memory.start
         outside = array.size and not 0 <= distance < max(memory.size, 1) * memory.dtype.itemsize
@@ -267,14 +305,16 @@ class Recorder:
         strides = tuple([s // step for s in array.strides])
         return Ref(memory, array.shape, strides, distance // step)
 
-    def known_memory(self, array: np.ndarray) -> Memory | None:
+    def known_memory(self, array: Any) -> Memory | None:
         """The memory of ``array``, if the recording has met it."""
-        if type(array) is Traced:
+        if traced(array):
             return self._memory_of(array)
         found = self._roots.get(id(_whole(array)))
         return None if found is None else found[1]
 
-    def _memory_of(self, array: np.ndarray) -> Memory:
+    def _memory_of(self, array: Any) -> Memory:
+        if type(array) is DeviceArray:
+            return self._memory_on_device(array)
         root = array
         while True:
             if type(root) is Traced and root.memory is not None:
@@ -291,6 +331,24 @@ class Recorder:
         memory = Memory("state" if known else "constant", root.dtype, size, low)
         # A constant may be changed by Python later, but never after the launch that reads it.
         memory.array = root if known else root.copy()
+        self._roots[id(root)] = (root, memory)
+        return memory
+
+    def _memory_on_device(self, array: DeviceArray) -> Memory:
+        root = array.memory
+        if root.traced:
+            return root.memory
+        found = self._roots.get(id(root))
+        if found is not None:
+            return found[1]
+        known = id(root) in self.before or id(root) in self.lasting
+        size = root.asked // array.itemsize
+        memory = Memory("state" if known else "constant", array.dtype, size, root.address)
+        memory.device = array.device
+        whole = self.covering.get(id(root))
+        if whole is None or whole.dtype != array.dtype:
+            whole = DeviceArray(root, root.address, (size,), array.dtype, array.device)
+        memory.array = whole
         self._roots[id(root)] = (root, memory)
         return memory
 
@@ -311,6 +369,7 @@ class Recorder:
     def adopt(self, tensor: Tensor, undo: Callable[[], None]) -> None:
         """Note state made for real meanwhile; ``undo`` takes it back if the recording fails."""
         self.bind(tensor._array)
+        note_covering(self.covering, tensor._array)
         self.newborn[id(_whole(tensor._array))] = Before.of(tensor, None)
         self.adopted.append(undo)
 
@@ -321,7 +380,7 @@ class Recorder:
     def reading(self, name: str, array: np.ndarray) -> None:
         """Refuse to show values, unless they are constants made from Python values."""
         root = _whole(array)
-        if type(array) is Traced or id(root) in self.before or id(root) in self.lasting:
+        if traced(array) or id(root) in self.before or id(root) in self.lasting:
             refuse(name)
 
     def outside(self, name: str) -> None:
@@ -402,9 +461,9 @@ class Before:
     def concerns(self, recorder: Recorder) -> bool:
         """Whether the recording has met the tensor's memory: other threads go on meanwhile."""
         t = self.tensor
-        met = type(t._array) is Traced or id(t) in recorder.touched
-        host = isinstance(self.array, np.ndarray)
-        return met or (host and recorder.known_memory(self.array) is not None)
+        met = traced(t._array) or id(t) in recorder.touched
+        ours = isinstance(self.array, (np.ndarray, DeviceArray))
+        return met or (ours and recorder.known_memory(self.array) is not None)
 
     def restore(self, recorder: Recorder) -> None:
         """Make the tensor what it was, in what this recording has changed."""
@@ -418,6 +477,7 @@ class Before:
             ("_dtype", self.dtype),
             ("_edge", self.edge),
             ("_flat", self.flat),
+            ("_device", place_of(self.array)),
         ):
             if getattr(t, name) is not value:
                 setattr(t, name, value)
@@ -460,6 +520,11 @@ def effects_since(before: list[Before], recorder: Recorder) -> Effects:
         if not b.concerns(recorder):
             continue
         if t._array is not b.array:
+            if place_of(t._array) != place_of(b.array):
+                raise RecordingError(
+                    "data: a compiled function moved a tensor that it did not make to another "
+                    "device. Move it before the call."
+                )
             found.arrays.append((t, t.data))
         counter = t._counter
         if counter is not None and counter.value != b.version:
@@ -486,9 +551,17 @@ def recording_with(recorder: Recorder) -> Iterator[None]:
 
 
 def roots_of(before: list[Before]) -> dict[int, list[Before]]:
-    """Living tensors by the id of the array that owns their memory."""
+    """Living tensors by the id of what owns their memory."""
     found: dict[int, list[Before]] = {}
     for b in before:
-        if isinstance(b.array, np.ndarray):
+        if isinstance(b.array, (np.ndarray, DeviceArray)):
             found.setdefault(id(_whole(b.array)), []).append(b)
     return found
+
+
+def note_covering(found: dict[int, DeviceArray], array: Any) -> None:
+    """Note ``array`` if it is all of a piece of a GPU's memory."""
+    if type(array) is not DeviceArray or array.memory.traced or not array.c_contiguous:
+        return
+    if array.nbytes == array.memory.asked:
+        found.setdefault(id(array.memory), array)

@@ -120,7 +120,9 @@ class CompiledFunction:
             if isinstance(leaf, Tensor):
                 array = leaf._array
                 layout = array.strides if not array.flags.c_contiguous else None
-                parts.append((type(leaf), leaf._dtype, array.shape, layout, leaf._edge is not None))
+                away = leaf._device.type != "cpu"
+                kind = type(leaf), leaf._dtype, away
+                parts.append((kind, array.shape, layout, leaf._edge is not None))
             elif type(leaf) is float:
                 parts.append(float)
             else:
@@ -199,12 +201,13 @@ class CompiledFunction:
         """What the last call's signature runs: a table of loops, products and kernels with the
         bytes and flops that they need, and the time that these take at this machine's rates.
 
-        Measures the machine on first use, which takes a moment.
+        Measures the machine on first use, which takes a moment. On a GPU, whose rates nobody has
+        measured, no times are given.
         """
         entry = self._seen()
-        plan = entry.backward
-        backward = None if plan is None else explanation(plan.program, plan.unfused)
-        return explanation(entry.program, entry.unfused, backward)
+        plan, how = entry.backward, entry.bound.how
+        backward = None if plan is None else explanation(plan.program, plan.unfused, None, how)
+        return explanation(entry.program, entry.unfused, backward, how)
 
     def _repr_html_(self) -> str:
         """What Jupyter shows: the name, what was compiled, and a summary of the program."""

@@ -34,13 +34,14 @@ from .record import (
     Memory,
     Recorder,
     Ref,
-    Traced,
     effects_since,
+    note_covering,
     recording_alone,
     recording_with,
     refuse_requires_grad,
     renew_dicts,
     roots_of,
+    traced,
 )
 from .tree import flatten, rebuild
 
@@ -118,6 +119,8 @@ def record(
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]
         recorder.before = frozenset(roots_of(before))
+        for b in before:
+            note_covering(recorder.covering, b.array)
         start = next_sequence()
         try:
             with Nursery() as made:
@@ -181,7 +184,7 @@ def _run(
     refs: dict[int, Ref | int | None] = {}
     for _, t in (*effects.grads, *effects.arrays):
         if t is not None:
-            same = id(t) in known and type(t._array) is not Traced
+            same = id(t) in known and not traced(t._array)
             refs[id(t)] = None if same else stand_ins.get(id(t), settle(t))
     bumps = {
         k: t._counter.value
@@ -202,9 +205,9 @@ def _run(
             results[k] = Result("same", first[id(t)])
     roots = roots_of(before)
     owners = {
-        memory: _owners(array, roots.get(id(array), []))
-        or [recorder.newborn[i] for i in (id(array),) if i in recorder.newborn]
-        for array, memory in recorder._roots.values()
+        memory: _owners(memory.array, roots.get(id(root), []))
+        or [recorder.newborn[i] for i in (id(root),) if i in recorder.newborn]
+        for root, memory in recorder._roots.values()
         if memory.kind == "state"
     }
     used = {id(o.tensor) for found in owners.values() for o in found}
@@ -262,6 +265,11 @@ def _put_in_order(effects: Effects, recorder: Recorder) -> None:
 COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 
 
+def like(array: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype."""
+    return array.shape, array.dtype
+
+
 class _Settler:
     """Gives tensors that outlive the call memory of their own."""
 
@@ -275,7 +283,8 @@ class _Settler:
         size = tensor._array.size
         own = ref.memory.kind == "made" and ref.memory.size == size and ref.memory not in self.taken
         if not own or not tensor._array.flags.c_contiguous or again:
-            array = self.recorder.made("made", tensor._array.shape, tensor._array.dtype)
+            device = ref.memory.device
+            array = self.recorder.made("made", *like(tensor._array), device=device)
             self.recorder.launch(COPY, (array, tensor._array))
             ref = self.recorder.ref(array)
         self.taken.add(ref.memory)
@@ -340,7 +349,8 @@ class _Graph:
         roots = []
         split = len(self.recorder.events)
         for k, t in enumerate(outputs):
-            array = self.recorder.made("input", t._array.shape, t._array.dtype, -1 - k)
+            device = self.recorder.ref(t._array).memory.device
+            array = self.recorder.made("input", *like(t._array), -1 - k, device)
             self.incoming.append(self.recorder.ref(array))
             self.numbers[id(t)] = k
             roots.append((t._edge, wrap(array, t._dtype)))
@@ -410,7 +420,7 @@ def _look_for_leaks(made: Nursery, allowed: set[int]) -> None:
     """Raise if a tensor without values has been kept in some object outside."""
 
     def leaked(tensors: list[Tensor]) -> list[Tensor]:
-        return [t for t in tensors if type(t._array) is Traced and id(t) not in allowed]
+        return [t for t in tensors if traced(t._array) and id(t) not in allowed]
 
     if not leaked(made.tensors()):
         return

@@ -155,6 +155,8 @@ def depends(read: Callable[[], Any]) -> Any:
 
 def is_traced(array: Any) -> bool:
     """Whether ``array`` is one of a recording, without values."""
+    if type(array) is DeviceArray:
+        return array.memory.traced
     return isinstance(array, np.ndarray) and type(array) is not np.ndarray
 
 

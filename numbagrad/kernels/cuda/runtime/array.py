@@ -12,18 +12,21 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Borrowed", "DeviceArray", "Memory"]
+__all__ = ["Borrowed", "DeviceArray", "Memory", "Traced"]
 
 
 class Memory:
     """A block of device memory, which goes back to its cache with the last array on it.
 
-    others: streams that have worked on it, beside the one it was taken for.
+    asked: the bytes that were asked for; size: those of the block. others: streams that have worked
+    on it, beside the one it was taken for.
     """
 
-    __slots__ = ("address", "block", "cache", "others", "size", "stream")
+    __slots__ = ("address", "asked", "block", "cache", "others", "size", "stream")
+    traced = False
 
     def __init__(self, cache: Any, size: int, stream: Any):
+        self.asked = size
         self.block = cache.take(size, stream)
         self.address = self.block.address
         self.size = self.block.size
@@ -40,10 +43,30 @@ class Borrowed:
     """Device memory that belongs to another library; ``owner`` keeps it alive."""
 
     __slots__ = ("address", "owner", "size", "stream")
+    traced = False
 
     def __init__(self, address: int, size: int, owner: Any):
         self.address, self.size, self.owner = address, size, owner
         self.stream = None
+
+    @property
+    def asked(self) -> int:
+        """Bytes that belong to the array."""
+        return self.size
+
+
+class Traced:
+    """Stands for memory while a step is recorded: nothing may be read of it.
+
+    memory: what the recorder knows of it; refuse: raises, told what was tried.
+    """
+
+    __slots__ = ("memory", "refuse", "size", "stream")
+    traced = True
+
+    def __init__(self, memory: Any, refuse: Any):
+        self.memory, self.refuse = memory, refuse
+        self.stream, self.size = None, 0
 
 
 class DeviceArray:
@@ -125,7 +148,8 @@ class DeviceArray:
             known = -math.prod(shape)
             shape = tuple([self.size // known if n == -1 else n for n in shape])
         if self.c_contiguous:
-            assert math.prod(shape) == self.size, f"{self.shape} to {shape}"
+            if math.prod(shape) != self.size:
+                raise ValueError(f"cannot reshape {self.shape} to {shape}")
             return DeviceArray(self.memory, self.pointer, shape, self.dtype, self.device)
         stand_in = self._stand_in().reshape(shape, copy=False)
         return self._seen(shape, stand_in.strides, 0)
@@ -177,6 +201,8 @@ class DeviceArray:
         """The elements in a fresh ndarray."""
         from .device import to_host
 
+        if self.memory.traced:
+            self.memory.refuse("reading elements")
         return to_host(self)
 
     def item(self) -> Any:
@@ -195,6 +221,8 @@ class DeviceArray:
         """The elements in fresh contiguous memory of the same device."""
         from .device import duplicate
 
+        if self.memory.traced:
+            self.memory.refuse("copy")
         return duplicate(self)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -208,6 +236,8 @@ class DeviceArray:
         """How CuPy, Numba and PyTorch see the array without a copy (version 3)."""
         from .device import stream_number
 
+        if self.memory.traced:
+            self.memory.refuse("__cuda_array_interface__")
         return {
             "shape": self.shape,
             "strides": None if self.c_contiguous else self.strides,

@@ -216,8 +216,23 @@ def stream_number() -> int:
     return int(queue) if queue and not simulating() else 1
 
 
+captures: dict[Any, list[Any]] = {}
+"""Queues whose launches are being captured, with the memory that these work on; see graph.py."""
+
+
+def capturing() -> bool:
+    """Whether this thread's launches are being captured."""
+    return bool(captures) and current_queue() in captures
+
+
+def _refuse_capture(what: str) -> None:
+    if capturing():
+        raise DeviceError(f"{what}: the host and the device cannot meet while a graph is captured.")
+
+
 def synchronize() -> None:
     """Wait for all work; raises what kernels have found wrong meanwhile."""
+    _refuse_capture("synchronize")
     driver().synchronize()
     _raise_flags()
 
@@ -261,12 +276,16 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     size = dtype.itemsize
     for n in shape:
         size *= n
-    memory = Memory(_cache, size, current_queue())
+    queue = current_queue()
+    memory = Memory(_cache, size, queue)
+    if captures and queue in captures:
+        captures[queue].append(memory)
     return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
 
 
 def to_device(array: np.ndarray, device: Any) -> DeviceArray:
     """A copy on the GPU. Asynchronous if the host memory is page-locked."""
+    _refuse_capture("to")
     source = np.ascontiguousarray(array)
     out = empty(array.shape, source.dtype, device)
     if source.size:
@@ -299,6 +318,7 @@ def to_host(array: DeviceArray) -> np.ndarray:
 
 
 def _copied(array: DeviceArray) -> np.ndarray:
+    _refuse_capture("reading")
     if not array.c_contiguous:
         array = duplicate(array)
     out = np.empty(array.shape, array.dtype)

@@ -31,6 +31,7 @@ class Simulated:
     def __init__(self) -> None:
         self._segments: dict[int, Any] = {}
         self._used = 0
+        self.capturing: list[Callable[[], None]] | None = None
 
     def malloc(self, size: int) -> int | None:
         """The address of ``size`` bytes, or None if there are not so many."""
@@ -64,6 +65,24 @@ class Simulated:
     def copy_out(self, target: np.ndarray, address: int, stream: Any) -> None:
         """From the device to the contiguous host array; returns when it is there."""
         ctypes.memmove(target.ctypes.data, address, target.nbytes)
+
+    def copy_within(self, address: int, source: int, size: int, stream: Any) -> None:
+        """``size`` bytes from one place of the device to another."""
+        ctypes.memmove(address, source, size)
+
+    def begin_capture(self, stream: Any) -> None:
+        """Let launches on ``stream`` be noted, not run, until ``end_capture``."""
+        self.capturing = []
+
+    def end_capture(self, stream: Any) -> Any:
+        """The launches since, for ``replay``."""
+        captured, self.capturing = self.capturing, None
+        return captured
+
+    def replay(self, graph: Any, stream: Any) -> None:
+        """Run what was captured."""
+        for each in graph:
+            each()
 
     def pinned(self, size: int) -> Any:
         """A writable buffer of host memory that the device can read while the host works."""
@@ -109,6 +128,13 @@ class Absent(Simulated):
 
     def new_stream(self) -> Any:
         return 0
+
+
+class _Graph:
+    """What holds the driver's executable graph."""
+
+    def __init__(self, handle: Any):
+        self.handle = handle
 
 
 class GPU:
@@ -186,6 +212,37 @@ class GPU:
             ),
         )
         self.synchronize(stream)
+
+    def copy_within(self, address: int, source: int, size: int, stream: Any) -> None:
+        """``size`` bytes from one place of the device to another."""
+        self._checked(
+            "cuMemcpyDtoDAsync",
+            self._driver.cuMemcpyDtoDAsync(address, source, size, self._handle(stream)),
+        )
+
+    def begin_capture(self, stream: Any) -> None:
+        """Let launches on ``stream`` become nodes of a graph, not run, until ``end_capture``."""
+        self.enter()
+        mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        handle = self._handle(stream)
+        self._checked("cuStreamBeginCapture", self._driver.cuStreamBeginCapture(handle, mode))
+
+    def end_capture(self, stream: Any) -> Any:
+        """The launches since as one executable graph; destroyed with the last reference."""
+        driver = self._driver
+        captured = self._checked(
+            "cuStreamEndCapture", driver.cuStreamEndCapture(self._handle(stream))
+        )
+        graph = self._checked("cuGraphInstantiate", driver.cuGraphInstantiate(captured, 0))
+        self._checked("cuGraphDestroy", driver.cuGraphDestroy(captured))
+        holder = _Graph(graph)
+        weakref.finalize(holder, driver.cuGraphExecDestroy, graph)
+        return holder
+
+    def replay(self, graph: Any, stream: Any) -> None:
+        """Start everything that was captured."""
+        handle = self._handle(stream)
+        self._checked("cuGraphLaunch", self._driver.cuGraphLaunch(graph.handle, handle))
 
     def pinned(self, size: int) -> Any:
         """A writable buffer of page-locked host memory; freed with the last array on it."""

@@ -20,10 +20,10 @@ from .array import DeviceArray
 from .launch import start, strided_grid
 from .shape import BLOCK
 
-__all__ = ["copy", "emit", "fill", "run"]
+__all__ = ["HELPERS", "LIBRARY", "DeviceWriter", "copy", "emit", "fill", "run"]
 
 _BOOL = np.dtype(np.bool_)
-_LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
+LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
 
 
 class DeviceWriter(Writer):
@@ -36,14 +36,14 @@ class DeviceWriter(Writer):
             return f"{self.t}(1) / ({self.t}(1) + math.exp(-{x}))"
         if op in ("exp", "log", "tanh", "erf", "sin", "cos"):
             return f"math.{op}({self.number(node.args[0])})"
-        if op in _LIBRARY and not self.integer:
+        if op in LIBRARY and not self.integer:
             return f"{op}_{self.t}({self.number(node.args[0])})"
         text = super()._text(node)
         assert not self.simd, f"{op} has no form on a GPU"
         return text
 
 
-_HELPERS = {
+HELPERS = {
     "sign": "T(1) if x > T(0) else (T(-1) if x < T(0) else x)",
     "max": "x if x > y or x != x else y",
     "min": "x if x < y or x != x else y",
@@ -138,7 +138,7 @@ class KernelText:
         vectors = [name for name in ("load2", "load4", "store2", "store4") if f"{name}(" in body]
         if vectors:
             lines += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
-        library = [f"{f}_{t}" for f in sorted(_LIBRARY) for t in ("float32", "float64")]
+        library = [f"{f}_{t}" for f in sorted(LIBRARY) for t in ("float32", "float64")]
         used = ", ".join(["math", *[name for name in library if f"{name}(" in body]])
         lines += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
         lines += ["", f"T = {self.compute}", ""]
@@ -146,7 +146,7 @@ class KernelText:
             name = {"max": "maximum", "min": "minimum"}.get(op, op)
             operands = "x" if op == "sign" else "x, y"
             lines += ["", "@cuda.jit(device=True)", f"def {name}({operands}):"]
-            lines += [f"    return {_HELPERS[op]}", ""]
+            lines += [f"    return {HELPERS[op]}", ""]
         return lines
 
 

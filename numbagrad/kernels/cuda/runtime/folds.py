@@ -17,7 +17,17 @@ from .launch import start, strided_grid
 from .shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
 from .warp import inlined, shuffle_down
 
-__all__ = ["PLAIN", "PRODUCTS", "SQUARES", "Reduction", "Source", "fold", "grid_for", "same"]
+__all__ = [
+    "PLAIN",
+    "PRODUCTS",
+    "SQUARES",
+    "Reduction",
+    "Source",
+    "fold",
+    "grid_for",
+    "parts_of",
+    "same",
+]
 
 NARROW = 2 * WARP if SIMULATED else 1024
 """Up to this length a row is one warp's."""
@@ -237,7 +247,7 @@ def grid_for(tasks: int) -> int:
     return strided_grid(tasks * BLOCK)
 
 
-def _parts_of(tasks: int, n: int, inner: int) -> int:
+def parts_of(tasks: int, n: int, inner: int) -> int:
     """Into how many parts to cut ``n`` so that ``tasks`` results keep a GPU busy."""
     if tasks >= PARTS:
         return 1
@@ -257,7 +267,7 @@ def fold(
     if out.size == 0:
         return
     floating = x.dtype.kind == "f"
-    parts = _parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
+    parts = parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
     if parts == 1:
         _pass(reduction, out, x, p, floating, False, True, source, y, center)
         return

@@ -19,7 +19,15 @@ from . import device, intrinsics, simulator
 from .array import DeviceArray
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
-__all__ = ["launches", "made", "note_use", "start", "strided_grid", "types_of"]
+__all__ = [
+    "launches",
+    "made",
+    "note_memory",
+    "note_use",
+    "start",
+    "strided_grid",
+    "types_of",
+]
 
 BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
@@ -117,6 +125,8 @@ def _nothing(*values: Any) -> None:
 
 def _note(memory: Any, queue: Any) -> None:
     """Remember that ``queue``, not the stream of the memory, works on it."""
+    if queue in device.captures:
+        device.captures[queue].append(memory)
     if memory.stream is None:  # borrowed: its owner knows
         return
     if memory.others is None:
@@ -126,9 +136,13 @@ def _note(memory: Any, queue: Any) -> None:
 
 def note_use(array: DeviceArray) -> None:
     """Note that the current stream works on ``array``, which a kernel finds through a table."""
-    queue = device.current_queue()
-    if array.memory.stream is not queue:
-        _note(array.memory, queue)
+    note_memory(array.memory, device.current_queue())
+
+
+def note_memory(memory: Any, queue: Any) -> None:
+    """Note that ``queue`` works on ``memory``."""
+    if memory.stream is not queue:
+        _note(memory, queue)
 
 
 def _extent(array: DeviceArray) -> tuple[int, int]:
@@ -148,6 +162,17 @@ def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[An
             values.append(intrinsics.Pointer(a.pointer, dtype, *_extent(a)))
         else:
             values.append(a)
+    driver = device.driver()
+    if driver.capturing is not None:
+        for a in args:
+            if type(a) is DeviceArray:
+                note_use(a)
+        driver.capturing.append(functools.partial(_run_simulated, kernel, grid, block, values))
+        return
+    _run_simulated(kernel, grid, block, values)
+
+
+def _run_simulated(kernel: Callable[..., None], grid: Any, block: Any, values: list[Any]) -> None:
     intrinsics.blocks[:] = device.driver().blocks()
     with np.errstate(all="ignore"):
         cuda.jit(kernel)[grid, block](*values)

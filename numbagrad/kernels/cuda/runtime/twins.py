@@ -22,7 +22,7 @@ from ...lists import ListKernel
 from ...loops import ElementwiseKernel
 from . import device, elementwise
 
-__all__ = ["run_twin", "twin_of"]
+__all__ = ["is_cuda", "needed_twin", "run_twin", "twin_of"]
 
 _twins: dict[Any, Callable[..., None]] = {}
 
@@ -47,6 +47,19 @@ def twin_of(kernel: Any) -> Callable[..., None] | None:
     return found
 
 
+def needed_twin(kernel: Any) -> Callable[..., None]:
+    """The twin of ``kernel``; raises where there is none."""
+    twin = twin_of(kernel)
+    if twin is None:
+        name = getattr(kernel, "__name__", repr(kernel))
+        raise NoTwinError(
+            f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
+            f"x.cpu(), and move the result back with .cuda(), outside of a compiled step; for a "
+            f"kernel of your own register one with @{name}.cuda."
+        )
+    return twin
+
+
 def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     """Run the twin of ``kernel`` on arguments of which some are on the device."""
     for i, a in enumerate(args):
@@ -56,17 +69,10 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     if type(kernel) is ElementwiseKernel:
         elementwise.run(kernel, args)
         return
-    twin = twin_of(kernel)
-    if _is_cuda(kernel):
+    if is_cuda(kernel):
         kernel(*[device.lent(a) for a in args])
         return
-    if twin is None:
-        name = getattr(kernel, "__name__", repr(kernel))
-        raise NoTwinError(
-            f"{name}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
-            f"x.cpu(), and move the result back with .cuda(); for a kernel of your own register "
-            f"one with @{name}.cuda."
-        )
+    twin = needed_twin(kernel)
     if isinstance(kernel, ListKernel):
         operands, scalars = args[:-1], args[-1]
         first = next(a for a in operands if type(a) is list)
@@ -77,7 +83,7 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         twin(*args)
 
 
-def _is_cuda(kernel: Any) -> bool:
+def is_cuda(kernel: Any) -> bool:
     """Whether ``kernel`` is a user's ``@cuda.jit`` function with its launch configuration."""
     return (type(kernel).__module__ or "").startswith("numba.cuda")
 

@@ -1,0 +1,326 @@
+"""The launches of a compiled step on a GPU, with the memory that they work on.
+
+A ``CudaBound`` stands where ``bind.Bound`` does for the CPU: ``run`` gets the arrays and numbers of
+a call and says whether it has run. It starts one launch after the other on the current stream.
+Start reading at ``CudaBound.run``.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import RecordingError
+from ..kernels import machine, store
+from ..kernels.cuda.runtime import device
+from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.cuda.runtime.elementwise import fill
+from ..kernels.cuda.runtime.flags import keep_flag
+from ..kernels.cuda.runtime.folds import grid_for
+from ..kernels.cuda.runtime.launch import start, strided_grid
+from ..kernels.cuda.runtime.shape import BLOCK, WARP
+from ..kernels.cuda.runtime.teams import grid_of, team_for
+from ..kernels.cuda.runtime.twins import run_twin
+from .emit_cpu import DONE, OTHER_SHAPE, OVERLAP
+from .emit_cuda import FloatArgument, Hypers, Launch, Template, place_of
+from .emit_cuda_loop import LoopKernel
+from .program import Buffer, Operand
+from .record import extent
+from .replay_cuda import Replay
+
+_INT64 = np.dtype(np.int64)
+
+
+class CudaCode:
+    """Stands where ``bind.Code`` does: the kernels of one template are one compilation."""
+
+    def __init__(self) -> None:
+        self.variants = [self]
+
+
+class WorkMemory:
+    """Memory for work buffers on a GPU, shared by all programs of one compiled function.
+
+    Each stream has its own: work on one stream is in order, on two it may overlap.
+    """
+
+    def __init__(self) -> None:
+        self._blocks: dict[Any, DeviceArray] = {}
+
+    def reserve(self, nbytes: int, place: Any) -> DeviceArray:
+        """At least ``nbytes`` for the current stream."""
+        queue = device.current_queue()
+        block = self._blocks.get(queue)
+        if block is None or block.size < nbytes:
+            block = self._blocks[queue] = device.empty((max(nbytes, 1),), np.dtype(np.uint8), place)
+        return block
+
+
+class CudaBound:
+    """A template, ready to be called."""
+
+    def __init__(self, template: Template, work: WorkMemory):
+        self.template, self._work = template, work
+        self.source = template.source
+        self.table = None  # what the CPU's code gets first
+        self._block: DeviceArray | None = None  # the work memory that ``_fixed`` lies in
+        self._fixed: dict[int, Any] = {}  # arrays of operands that stay where they are
+        self._given: dict[Buffer, Any] = {}  # arrays of this call
+        self._argument = {a.buffer: a for a in template.arguments}
+        self._numbers: tuple[Any, ...] = ()
+        self._hyper: list[tuple[Any, ...]] = []
+        self._flags: dict[int, DeviceArray] = {}
+        self._functions: dict[str, Any] = {}
+        self._looks: list[Callable[[], None]] = []  # at flags, when the host next waits
+        self._replay = Replay(template, self._start, self._look)
+        self._steps = [self._step(k, i) for k, i in enumerate(template.launches)]
+        self._written = _merged([_bounds(b) for b in template.written if b.kind == "state"])
+        used = {o.buffer for i in template.launches for o in _operands(i.args)}
+        self._used = _merged([_bounds(b) for b in used if b.kind == "state" and place_of(b)])
+        self._inputs = [
+            (k, a.buffer in template.written)
+            for k, a in enumerate(template.arguments)
+            if a.buffer.kind == "input"
+        ]
+        for b in used:
+            if b.kind == "work" and b.memory is not None and place_of(b) is None:
+                self._given[b] = np.empty(b.size, b.dtype)  # host memory, used in each call
+
+    @property
+    def how(self) -> str:
+        """How the program is run, for ``explain``."""
+        on = f"the GPU {self.template.device}: {len(self._steps)} launches, "
+        replay = self._replay
+        if replay.graph is not None:
+            return f"{on}captured into a graph, replayed {replay.replays} times"
+        return f"{on}started one by one" + (f" ({replay.why})" if replay.why else "")
+
+    def count(self, moves: list[Any]) -> None:
+        """Nothing: Python moves version counters."""
+
+    def run(self, table: None, *given: Any) -> int:
+        """Start everything for the arrays, floats and hyper-parameters of a call."""
+        template = self.template
+        for a, array in zip(template.arguments, given, strict=False):
+            if a.shape is not None and (array.shape != a.shape or not array.flags.c_contiguous):
+                return OTHER_SHAPE
+        if self._overlap(given):
+            return OVERLAP
+        count = len(template.arguments)
+        arrays, numbers = given[:count], given[count:]
+        self._numbers, rest = numbers[: len(template.floats)], numbers[len(template.floats) :]
+        self._hyper = []
+        for _, kinds in template.hyper:
+            self._hyper.append(rest[: len(kinds)])
+            rest = rest[len(kinds) :]
+        block = self._work.reserve(template.work, template.device)
+        if block is not self._block:
+            self._block = block
+            self._fixed.clear()
+        self._replay.run(arrays, numbers)
+        return DONE
+
+    def _start(self, arrays: Sequence[Any]) -> None:
+        """Start all launches on the arrays of a call, or of a graph."""
+        self._given.update(zip(self._argument, arrays, strict=True))
+        try:
+            for step in self._steps:
+                step()
+        finally:
+            for b in self._argument:
+                del self._given[b]
+
+    def fail(self, status: int) -> None:
+        """Not called: a check on a GPU raises when the host next waits."""
+        raise AssertionError(f"a compiled step on a GPU returned {status}")
+
+    # -- launches --------------------------------------------------------------------------------
+
+    def _step(self, number: int, i: Launch) -> Callable[[], None]:
+        """The function that runs a launch."""
+        if i.kind == "loop":
+            return self._loop_step(i)
+        if i.kind == "check":
+            return self._check_step(number, i)
+        if i.kind == "twin":
+            return lambda: run_twin(i.what, self._values(i.args, listed=True))
+        return lambda: i.what(*self._values(i.args))
+
+    def _loop_step(self, i: Launch) -> Callable[[], None]:
+        kernel: LoopKernel = i.what
+        function = _loaded(kernel.text, kernel.name)
+        if kernel.form == "each":
+            (n,) = i.numbers
+            grid = strided_grid(n)
+            if kernel.vector is None:
+                return lambda: start(function, grid, BLOCK, n, *self._values(i.args))
+            lanes = kernel.lanes
+            wide = _loaded(kernel.vector[1], kernel.vector[0])
+            wide_grid = strided_grid(-(-n // lanes))
+
+            def by_vectors() -> None:
+                values = self._values(i.args)
+                together = 0
+                for a in values:
+                    if type(a) is DeviceArray and a.strides[-1]:
+                        together |= a.pointer
+                if together % 16 or n < lanes:
+                    start(function, grid, BLOCK, n, *values)
+                else:
+                    start(wide, wide_grid, BLOCK, n, *values)
+
+            return by_vectors
+        tasks = kernel.kept * kernel.pieces
+        if kernel.form == "rows":
+            team = team_for(-(-kernel.length // kernel.pieces))
+            grid = grid_of(team, tasks)
+        else:
+            grid = grid_for(-(-kernel.kept // WARP) * kernel.pieces)
+        return lambda: start(function, grid, BLOCK, *i.numbers, *self._values(i.args))
+
+    def _check_step(self, number: int, i: Launch) -> Callable[[], None]:
+        fail = i.what
+
+        def check() -> None:
+            kept = self._flags.get(number)
+            if kept is None:
+                kept = self._flags[number] = device.empty((1,), _INT64, self.template.device)
+                fill(kept, -1)
+                self._looks.append(lambda: device.check_later(kept, raise_once))
+            (flag,) = self._values(i.args)
+            keep_flag(kept, flag)
+            if not device.capturing():
+                device.check_later(kept, raise_once)
+
+        def raise_once(value: int) -> None:
+            fill(self._flags[number], -1)
+            fail(value)
+
+        return check
+
+    def _look(self) -> None:
+        """Have all flags looked at when the host next waits."""
+        for look in self._looks:
+            look()
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def _values(self, args: tuple[Any, ...], listed: bool = False) -> tuple[Any, ...]:
+        """What the arguments of a launch are in this call."""
+        values: list[Any] = []
+        for a in args:
+            if isinstance(a, Operand):
+                values.append(self._array(a))
+            elif isinstance(a, tuple):
+                values.append([self._array(o) for o in a])
+            elif isinstance(a, FloatArgument):
+                values.append(self._numbers[a.index])
+            elif isinstance(a, Hypers):
+                numbers = self._hyper[a.source]
+                values.append(lambda numbers=numbers: numbers)
+            else:
+                values.append(a)
+        return tuple(values)
+
+    def _array(self, o: Operand) -> Any:
+        """The array of an operand."""
+        found = self._fixed.get(id(o))
+        if found is not None:
+            return found
+        b = o.buffer
+        if b in self._given:
+            given = self._given[b]
+            if type(given) is not DeviceArray:
+                return _host_view(given, o, self._argument.get(b))
+            argument = self._argument[b]
+            return _seen(given.memory, given.pointer - argument.offset * b.dtype.itemsize, o, given)
+        if b.kind == "work":
+            block = self._block
+            assert block is not None
+            found = _seen(block.memory, block.pointer + self.template.offsets[b], o, block)
+        else:
+            memory: Any = b.memory
+            assert memory is not None and memory.array is not None, f"{b.name} has no memory"
+            if memory.device is None:
+                found = _host_view(memory.array, o, None)
+            else:
+                found = _seen(memory.array.memory, memory.start, o, memory.array)
+        self._fixed[id(o)] = found
+        return found
+
+    def _overlap(self, given: tuple[Any, ...]) -> bool:
+        """Whether an input shares memory with something that is written."""
+        spans: list[tuple[int, int, bool]] = []
+        for k, written in self._inputs:
+            array = given[k]
+            if type(array) is not DeviceArray or not array.size:
+                continue
+            low, high = extent(array)
+            if _meets(self._written, low, high) or (written and _meets(self._used, low, high)):
+                return True
+            for other_low, other_high, other in spans:
+                if (written or other) and low < other_high and other_low < high:
+                    return True
+            spans.append((low, high, written))
+        return False
+
+
+def _operands(args: tuple[Any, ...]) -> list[Operand]:
+    found: list[Operand] = []
+    for a in args:
+        found += a if isinstance(a, tuple) else [a] if isinstance(a, Operand) else []
+    return found
+
+
+def _loaded(text: str, name: str) -> Any:
+    return getattr(store.load_source(text, name), name)
+
+
+def _seen(memory: Any, address: int, o: Operand, like: DeviceArray) -> DeviceArray:
+    """The array of an operand whose buffer begins at ``address``."""
+    step, view = o.dtype.itemsize, o.view
+    strides = tuple([s * step for s in view.strides])
+    at = address + view.offset * step
+    return DeviceArray(memory, at, view.shape, o.dtype, like.device, strides)
+
+
+def _host_view(array: np.ndarray, o: Operand, argument: Any) -> np.ndarray:
+    """The same of host memory."""
+    if not array.flags.c_contiguous or (argument is not None and argument.offset):
+        raise RecordingError(
+            "compile: an array of the CPU that is not contiguous, in a compiled step on a GPU. "
+            "Pass a contiguous copy."
+        )
+    view = o.view
+    return machine.view(array.reshape(-1), view.shape, view.strides, view.offset)
+
+
+Span = tuple[int, int]
+
+
+def _bounds(buffer: Buffer) -> Span:
+    """First address, and the one past the last, of state."""
+    memory: Any = buffer.memory
+    if memory.device is None:
+        return 0, 0
+    return memory.start, memory.start + buffer.nbytes
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Spans in order that do not meet."""
+    found: list[Span] = []
+    for low, high in sorted(s for s in spans if s[0] < s[1]):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(high, found[-1][1])
+        else:
+            found.append((low, high))
+    return found
+
+
+def _meets(spans: list[Span], low: int, high: int) -> bool:
+    """Whether ``low`` to ``high`` meets one of ``spans``."""
+    at = bisect_right(spans, (high - 1, 1 << 70))
+    return at > 0 and spans[at - 1][1] > low

@@ -1,0 +1,271 @@
+"""A program as a list of launches on a GPU.
+
+A loop becomes one generated kernel, a product and every other kernel a call of its twin in
+``kernels/cuda``, which chooses its own launch shapes. What lies on the host, such as the counter
+of the random generator, is computed there by the CPU's kernels. Start reading at ``emit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import RecordingError
+from ..kernels.cuda import matmul, reduce
+from .emit_cpu import Argument
+from .emit_cuda_loop import dtype_of_sum, loop_kernel
+from .memory import assign, rounded
+from .program import (
+    Buffer,
+    Call,
+    Check,
+    Gemm,
+    Instruction,
+    Loop,
+    Operand,
+    Program,
+    Scalar,
+    Slot,
+    Value,
+    View,
+    kernel_name,
+    label,
+)
+
+
+@dataclass(frozen=True)
+class FloatArgument:
+    """A number computed from float arguments: number ``index`` of ``Template.floats``."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Hypers:
+    """All that callable ``source`` gives, for a list kernel's twin."""
+
+    source: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers.
+
+    kind: "loop" (``what`` a LoopKernel), "twin" (a kernel, run by its twin), "kernel" (a function
+    of ``kernels/cuda``), "host" (a kernel run on the host) or "check" (``what`` the failure).
+    """
+
+    kind: str
+    what: Any
+    args: tuple[Any, ...]
+    told: str
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass
+class Template:
+    """The launches of a program, and what a call must give them."""
+
+    name: str
+    launches: list[Launch]
+    arguments: list[Argument]
+    hyper: list[tuple[Callable[[], tuple], tuple]]
+    floats: list[str]
+    offsets: dict[Buffer, int]
+    work: int
+    written: list[Buffer]  # that last, and that a launch writes
+    device: Any
+    heavy: bool = True  # as of a program that lets go of the interpreter lock: Python moves counts
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What two templates that share all kernels have in common."""
+        kernels = [(i.kind, i.what.name if i.kind == "loop" else i.told) for i in self.launches]
+        return ("cuda", *kernels)
+
+    @property
+    def source(self) -> str:
+        """The generated kernels, and the launches in order."""
+        texts: dict[str, str] = {}
+        for i in self.launches:
+            if i.kind == "loop":
+                texts[i.what.name] = i.what.text
+                if i.what.vector is not None:
+                    texts[i.what.vector[0]] = i.what.vector[1]
+        calls = [f"# {i.told}\n{_called(i)}" for i in self.launches]
+        return "\n\n".join([*texts.values(), "# The launches of a call, in order.", *calls]) + "\n"
+
+
+def _called(i: Launch) -> str:
+    named = i.what.name if i.kind == "loop" else kernel_name(i.what)
+    shown = ", ".join([_shown(a) for a in i.args])
+    return f"check({shown})" if i.kind == "check" else f"{named}({shown})"
+
+
+def _shown(arg: Any) -> str:
+    if isinstance(arg, Operand):
+        return repr(arg)
+    if isinstance(arg, tuple):
+        return f"[{', '.join(map(_shown, arg))}]"
+    if isinstance(arg, FloatArgument):
+        return f"f_{arg.index}"
+    if isinstance(arg, Hypers):
+        return "hyper-parameters"
+    return repr(arg)
+
+
+class Emitter:
+    """Writes one program."""
+
+    def __init__(self, program: Program, arguments: list[Argument], device: Any):
+        self.program, self.arguments, self.device = program, arguments, device
+        self.launches: list[Launch] = []
+        self.hyper: list[tuple[Callable[[], tuple], tuple]] = []
+        self.floats: list[str] = []
+        groups = [(i,) for i in program.instructions]
+        self.offsets, self.work = assign(groups)
+        self.scratch = 0
+
+    # -- where things lie ------------------------------------------------------------------------
+
+    def on_host(self, buffer: Buffer) -> bool:
+        """Whether a buffer lies in host memory."""
+        return place_of(buffer) is None and buffer.memory is not None
+
+    def room(self, dtype: np.dtype, shape: tuple[int, int, int]) -> Operand:
+        """Scratch memory behind the work buffers, which the next instruction may use again."""
+        size = shape[0] * shape[1] * shape[2]
+        buffer = Buffer("work", dtype, size, f"sums{len(self.offsets)}")
+        self.offsets[buffer] = self.work + self.scratch
+        self.scratch += rounded(buffer.nbytes)
+        strides = (shape[1] * shape[2], shape[2], 1)
+        return Operand(Value(buffer, 1), View(shape, strides))
+
+    # -- instructions ----------------------------------------------------------------------------
+
+    def instruction(self, i: Instruction) -> None:
+        """Append the launches of one instruction."""
+        operands = (*i.ins, *i.outs)
+        hosted = [self.on_host(o.buffer) for o in operands]
+        if isinstance(i, Call):
+            self.call(i, all(hosted) and bool(hosted))
+        elif any(hosted) and not (isinstance(i, Check) or type(i) is Instruction):
+            raise RecordingError(
+                f"{label(i)}: a tensor of the CPU in a compiled step on a GPU. Move it with "
+                f".to(device) before the call, or compile what runs on the CPU by itself."
+            )
+        elif isinstance(i, Loop):
+            self.loop(i)
+        elif isinstance(i, Gemm):
+            self.product(i)
+        elif isinstance(i, Check):
+            self.check(i)
+
+    def loop(self, i: Loop) -> None:
+        """One generated kernel; a second launch where sums are of pieces."""
+        if 0 in i.space:
+            return
+        kernel = loop_kernel(i)
+        loop = kernel.loop
+        outs, later, divisors = list(loop.outs), [], []
+        most, self.scratch = self.scratch, 0
+        for k, (o, s) in enumerate(zip(loop.outs, loop.stores, strict=True)):
+            if s.mode == "sum" and kernel.pieces > 1:
+                outs[k] = self.room(dtype_of_sum(o), (1, kernel.pieces, kernel.kept))
+                whole = View((1, 1, kernel.kept), (kernel.kept, kernel.kept, 1), o.view.offset)
+                later.append((Operand(o.value, whole), outs[k], s.divisor))
+            elif s.divisor != 1:
+                divisors.append(s.divisor)
+        self.scratch = max(most, self.scratch)
+        numbers = [loop.size] if kernel.form == "each" else []
+        numbers = numbers or [kernel.kept, kernel.pieces, kernel.length]
+        floats = [self.float_argument(s) for _, s in loop.scalars]
+        args = (*outs, *loop.ins, *floats, *divisors)
+        self.launches.append(Launch("loop", kernel, args, label(i), tuple(numbers)))
+        for out, parts, divisor in later:
+            if divisor == 1:
+                self.launches.append(Launch("kernel", reduce.sum, (out, parts), label(i)))
+            else:
+                self.launches.append(Launch("kernel", reduce.mean, (out, parts, divisor), label(i)))
+
+    def product(self, i: Gemm) -> None:
+        """The twin of ``mm``, whose result lies by rows."""
+        (out,), (x, y) = i.outs, i.ins
+        if out.view.strides[1] != 1 and out.view.shape[1] != 1:  # out.T = y.T x.T
+            out, x, y = _turned(out), _turned(y), _turned(x)
+        args = (out, x, y, 0, 0, int(i.accumulate))
+        self.launches.append(Launch("kernel", matmul.mm, args, label(i)))
+
+    def call(self, i: Call, hosted: bool) -> None:
+        """A kernel on the host, or its twin."""
+        sides = {"in": i.ins, "out": i.outs}
+        args: list[Any] = []
+        for a in i.args:
+            if isinstance(a, Slot):
+                args.append(sides[a.side][a.index])
+            elif isinstance(a, tuple):
+                args.append(tuple([sides[s.side][s.index] for s in a]))
+            elif isinstance(a, Scalar):
+                args.append(self.float_argument(a) if a.text is not None else a.value)
+            else:
+                args.append(self.hypers(a))
+        if hosted:
+            if any(isinstance(a, Hypers) for a in args):
+                raise RecordingError(
+                    f"{label(i)}: parameters on the CPU are updated in a compiled step on a GPU. "
+                    f"Move them with .to(device), or use an optimizer of their own outside."
+                )
+            self.launches.append(Launch("host", i.kernel, tuple(args), label(i)))
+            return
+        self.launches.append(Launch("twin", i.kernel, tuple(args), label(i)))
+
+    def check(self, i: Check) -> None:
+        """Keep what a kernel has left in a flag until the host looks."""
+        self.launches.append(Launch("check", i.fail, (i.ins[0],), label(i)))
+
+    def float_argument(self, s: Scalar) -> FloatArgument:
+        """A number computed from float arguments."""
+        assert s.text is not None
+        if s.text not in self.floats:
+            self.floats.append(s.text)
+        return FloatArgument(self.floats.index(s.text))
+
+    def hypers(self, read: Callable[[], tuple]) -> Hypers:
+        """The numbers that ``read`` gives; it is read once in a call."""
+        at = next((k for k, (known, _) in enumerate(self.hyper) if known is read), None)
+        if at is None:
+            at = len(self.hyper)
+            self.hyper.append((read, tuple(map(type, read()))))
+        return Hypers(at)
+
+
+def place_of(buffer: Buffer) -> Any:
+    """The GPU that a buffer lies on, or None."""
+    return None if buffer.memory is None else buffer.memory.device
+
+
+def _turned(o: Operand) -> Operand:
+    v = o.view
+    return Operand(o.value, View(v.shape[::-1], v.strides[::-1], v.offset))
+
+
+def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
+    """The launches of ``program``. arguments: the arrays that each call passes, in order."""
+    emitter = Emitter(program, arguments, device)
+    for i in program.instructions:
+        emitter.instruction(i)
+    written = {o.buffer: None for i in program.instructions for o in i.outs if o.buffer.lasts}
+    return Template(
+        program.name,
+        emitter.launches,
+        arguments,
+        emitter.hyper,
+        emitter.floats,
+        emitter.offsets,
+        emitter.work + emitter.scratch,
+        list(written),
+        device,
+    )

@@ -1,0 +1,436 @@
+"""Compiled steps on the device: the numbers of eager code and of the CPU, and the same effects."""
+
+from __future__ import annotations
+
+import copy
+import gc
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import NoTwinError, RecordingError
+from numbagrad.nn import functional as F
+
+pytestmark = pytest.mark.cuda
+
+
+@ng.kernel
+def halved(out, x):
+    """A kernel that has no twin."""
+    for i in range(x.size):
+        out[i] = x[i] / 2
+
+
+def close(got, expected, words="", rtol=5e-5):
+    assert got.shape == expected.shape and got.dtype is expected.dtype, words
+    a, b = (t.detach().cpu().numpy() for t in (got, expected))
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=2e-6, err_msg=words)
+
+
+def data(*shape, seed=0):
+    ng.manual_seed(seed)
+    return ng.randn(*shape)
+
+
+def wide(x):
+    """Both forms of loops: flat by vectors, and a broadcast row."""
+    return (x * 2 + 1).exp() * 0.5, x - x[0], x.t() + x.t()[:1], (x > 0), x.long()
+
+
+def sums(x):
+    """Every form of sums: rows, columns, all, several at a time, in the middle."""
+    y = x * x
+    return (
+        y.sum(1),
+        y.sum(0),
+        y.mean(),
+        x.sum((0, 1)),
+        x.reshape(2, -1, 4).mean((0, 2)),
+        (x > 0).sum(),
+    )
+
+
+def mixed(x):
+    """A loop that stores and sums at once, for rows and for columns."""
+    y = x.exp()
+    return y, y.sum(0), (y + 1).sum(1)
+
+
+def softmax(x):
+    return F.softmax(x, 1), F.log_softmax(x, 0)
+
+
+def by_hand(x):
+    shifted = (x - x.amax(1, keepdim=True)).exp()
+    return shifted / shifted.sum(1, keepdim=True)
+
+
+def norm(x):
+    return F.layer_norm(x, x.shape[1:])
+
+
+def helpers(x):
+    return ng.maximum(x, x * 0.5), x.sign(), x.floor(), x.clamp(-0.5, 0.5), ng.where(x > 0, x, 0.0)
+
+
+@pytest.mark.parametrize("function", [wide, sums, mixed, softmax, by_hand, norm, helpers])
+@pytest.mark.parametrize("shape", [(6, 8), (10, 12), (2, 140)])
+def test_numbers(function, shape):
+    x = data(*shape)
+    step = ng.compile(function)
+    expected = function(x)
+    for _ in range(2):
+        got = step(x.cuda())
+        outs = got if isinstance(got, tuple) else (got,)
+        for out, truth in zip(
+            outs, expected if isinstance(got, tuple) else (expected,), strict=True
+        ):
+            assert out.is_cuda
+            close(out, truth, function.__name__)
+    assert step.cache_info().recordings == 1
+
+
+def test_floats_strides_and_offsets():
+    x = data(7, 9)
+    step = ng.compile(lambda x, s: (x * s).tanh().sum(0))
+    for s in (0.5, -1.0):
+        close(step(x.cuda(), s), (x * s).tanh().sum(0))
+    assert step.cache_info().recordings == 1
+    for part in (lambda x: x[1:, ::2], lambda x: x.t(), lambda x: x[2]):
+        close(step(part(x.cuda()), 0.5), (part(x) * 0.5).tanh().sum(0))
+
+
+def test_misaligned_memory():
+    x = data(33).cuda()
+    close(ng.compile(lambda x: x * 2)(x[1:]), x[1:].cpu() * 2)
+
+
+class Net(nn.Module):
+    """Linear layers, layer norm, dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(6, 8), nn.LayerNorm(8)
+        self.drop, self.last = nn.Dropout(0.25), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.drop(F.relu(self.norm(self.first(x)))))
+
+
+OPTIMISERS = {
+    "momentum": lambda p: ng.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01),
+    "adam": lambda p: ng.optim.Adam(p, 0.01),
+}
+
+
+def train(place, compiled, make, accumulate):
+    """Losses, the model, the optimiser and the step after some steps with a changing rate."""
+    ng.manual_seed(1)
+    model = Net().to(place)
+    optimizer = make(model.parameters())
+    schedule = ng.optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
+    def step(x, y):
+        if not accumulate:
+            optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    x, y = data(5, 6).to(place), ng.tensor([0, 2, 1, 1, 0]).to(place)
+    run = ng.compile(step) if compiled else step
+    ng.manual_seed(3)
+    losses = []
+    for _ in range(4):
+        losses.append(run(x, y))
+        schedule.step()
+    losses.append(run(x[:3], y[:3]))
+    return losses, model, optimizer, run
+
+
+@pytest.mark.parametrize("accumulate", [False, True], ids=["anew", "accumulate"])
+@pytest.mark.parametrize("name", OPTIMISERS)
+def test_training(name, accumulate):
+    make = OPTIMISERS[name]
+    cpu = train("cpu", True, make, accumulate)
+    eager = train("cuda", False, make, accumulate)
+    got = train("cuda", True, make, accumulate)
+    for a, b in zip(got[0], cpu[0], strict=True):
+        close(a, b, "loss")
+    rows = zip(got[1].named_parameters(), eager[1].parameters(), cpu[1].parameters(), strict=True)
+    for (words, p), e, c in rows:
+        close(p, c, words)
+        close(p, e, words)
+        close(p.grad, c.grad, f"grad of {words}")
+        assert p.is_cuda and p.grad.is_cuda
+        assert p._version == e._version and p.grad._version == e.grad._version, words
+    for held, truth in zip(got[2].state.values(), eager[2].state.values(), strict=True):
+        for key in truth:
+            close(held[key], truth[key], key)
+    assert got[3].cache_info().recordings <= 3
+
+
+def test_results_and_gradients_are_fresh():
+    weight = data(4).cuda().requires_grad_()
+
+    @ng.compile
+    def step(x):
+        weight.grad = None
+        loss = (weight * x).sum()
+        loss.backward()
+        return loss
+
+    first = step(ng.ones(4, device="cuda"))
+    grad = weight.grad
+    second = step(ng.full((4,), 2.0, device="cuda"))
+    assert first.item() * 2 == pytest.approx(second.item())
+    assert grad.tolist() == [1.0] * 4 and weight.grad.tolist() == [2.0] * 4
+
+
+def test_dropout_and_the_generator():
+    drop = nn.Dropout(0.5)
+    x = ng.ones(40)
+    step = ng.compile(lambda x: drop(x) * 2)
+    ng.manual_seed(5)
+    expected = [drop(x) * 2 for _ in range(3)]
+    after = ng.get_rng_state().tolist()
+    ng.manual_seed(5)
+    for truth in expected:
+        close(step(x.cuda()), truth)
+    assert ng.get_rng_state().tolist() == after
+
+
+def test_gradients_from_outside():
+    net = Net().eval()
+    other = copy.deepcopy(net).cuda()
+    fast = ng.compile(other)
+    x = data(4, 6)
+    y = x.cuda().requires_grad_()
+    for _ in range(2):
+        out = fast(y)
+        assert out.grad_fn.name() == "CompiledBackward"
+        (out * out).sum().backward()
+        x.requires_grad_()
+        truth = net(x)
+        (truth * truth).sum().backward()
+    close(y.grad, x.grad)
+    for p, q in zip(other.parameters(), net.parameters(), strict=True):
+        close(p.grad, q.grad)
+
+
+def test_an_input_that_is_state():
+    weight = data(5).cuda()
+
+    @ng.compile
+    def step(x):
+        weight.mul_(2.0)
+        return x + 1
+
+    x = ng.ones(5, device="cuda")
+    before = weight.cpu()
+    close(step(x), x.cpu() + 1)
+    close(step(weight), before * 4 + 1)
+    close(weight, before * 4)
+
+
+def test_views_of_state_and_arguments():
+    weight = data(4, 3).cuda()
+    step = ng.compile(lambda x: (x.t(), weight[1:], x))
+    x = data(2, 3).cuda()
+    a, b, c = step(x)
+    close(a, x.cpu().t())
+    close(b, weight.cpu()[1:])
+    assert c is x and b.data_ptr() == weight[1:].data_ptr()
+
+
+def test_a_step_without_arguments_and_moved_state():
+    counter = ng.zeros(3, device="cuda")
+
+    @ng.compile
+    def count():
+        counter.add_(1.0)
+
+    count()
+    count()
+    assert counter.tolist() == [2.0] * 3
+    counter.data = ng.zeros(3, device="cuda")
+    count()
+    assert counter.tolist() == [1.0] * 3 and count.cache_info().recordings == 2
+
+
+def test_another_stream():
+    step = ng.compile(lambda x: (x * 2).exp().sum(0).sum())
+    x = data(9, 4)
+    with ng.cuda.stream(ng.cuda.Stream()):
+        moved = x.cuda()
+        for _ in range(3):
+            close(step(moved), (x * 2).exp().sum(0).sum())
+    close(step(moved), (x * 2).exp().sum(0).sum())
+
+
+def test_compiled_inside_compiled():
+    inner = ng.compile(lambda x: x * 2)
+    x = ng.ones(3, device="cuda")
+    inner(x)
+    outer = ng.compile(lambda x: inner(x) + 1)
+    assert outer(x).tolist() == [3.0] * 3
+
+
+def test_errors_come_late_and_once():
+    step = ng.compile(lambda x, y: F.cross_entropy(x, y))
+    x = ng.zeros(2, 3, device="cuda")
+    bad, good = ng.tensor([1, 5], device="cuda"), ng.tensor([1, 2], device="cuda")
+    step(x, bad)
+    loss = step(x, good)
+    with pytest.raises(IndexError, match="Target"):
+        loss.item()
+    assert loss.item() == pytest.approx(float(np.log(3)), rel=1e-5)
+
+
+def test_what_is_refused():
+    x = ng.ones(3, device="cuda")
+    weight = ng.ones(3)
+    cases = {
+        "tensor of the CPU in a compiled step": lambda x: (x * 2, weight * 2),
+        "not possible inside": lambda x: x * x.sum().item(),
+        "to: not possible": lambda x: x.cpu() * 2,
+        "writes into a tensor": lambda x: ng.tensor([1.0], device="cuda").add_(x.sum()),
+    }
+    for words, function in cases.items():
+        with pytest.raises(RecordingError, match=words):
+            ng.compile(function)(x)
+    with pytest.raises(RecordingError, match="check_finite"):
+        ng.compile(lambda x: x.log(), check_finite=True)(x)
+
+    def alone(x):
+        out = ng.empty_like(x)
+        ng.launch(halved, out, x)
+        return out
+
+    with pytest.raises(NoTwinError, match=r"register one with @halved.cuda"):
+        ng.compile(alone)(x)
+    assert x.tolist() == [1.0] * 3
+
+
+def test_cpu_steps_go_on_beside():
+    step = ng.compile(lambda x: x * 2)
+    assert step(ng.ones(2)).tolist() == [2.0, 2.0]
+    assert step(ng.ones(2, device="cuda")).is_cuda
+    assert not step(ng.ones(2)).is_cuda
+    assert step.cache_info().recordings == 2
+
+
+def test_looking_inside():
+    step = ng.compile(lambda x: (x * 2).exp().sum(1))
+    step(ng.ones(4, 4, device="cuda"))
+    assert "for (4, 4):" in repr(step.program)
+    assert "from numba import cuda" in step.source and "The launches of a call" in step.source
+    table = step.explain()
+    assert table.count("loop") == 1 and "GPU" in repr(table) and table.seconds == 0
+
+
+# ---------------------------------------------------------------- graphs
+
+
+def trained(place, compiled, calls):
+    """A step without random numbers, whose launches can be a graph; calls: its rates."""
+    ng.manual_seed(1)
+    model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.ReLU(), nn.Linear(8, 3)).to(place)
+    optimizer = ng.optim.Adam(model.parameters(), 0.01)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ng.compile(step) if compiled else step
+    losses, grads, y = [], [], ng.tensor([0, 2, 1, 1, 0]).to(place)
+    for k, rate in enumerate(calls):
+        optimizer.param_groups[0]["lr"] = rate
+        losses.append(run(data(5, 6, seed=k).to(place), y))
+        grads.append(model[0].weight.grad)
+        _ = [ng.full((n,), 7.0, device=place) for n in (48, 40, 24, 8, 5, 3, 1)]  # reuses memory
+    return losses, grads, list(model.parameters()), run
+
+
+@pytest.mark.parametrize("calls", [[0.01] * 6, [0.01, 0.01, 0.01, 0.02, 0.02, 0.02, 0.01]])
+def test_a_graph_computes_the_same(calls):
+    expected, got = trained("cpu", False, calls), trained("cuda", True, calls)
+    for mine, theirs in zip(got[:3], expected[:3], strict=True):
+        for a, b in zip(mine, theirs, strict=True):
+            close(a, b)
+    assert "captured into a graph" in repr(got[3].explain())
+    assert got[3].cache_info().recordings == 1
+
+
+def test_a_flag_in_a_graph():
+    step = ng.compile(lambda x, y: F.cross_entropy(x, y))
+    x = ng.zeros(2, 3, device="cuda")
+    good = ng.tensor([1, 2], device="cuda")
+    for _ in range(4):
+        step(x, good)
+    assert "captured into a graph, replayed 2 times" in repr(step.explain())
+    step(x, ng.tensor([1, 5], device="cuda"))
+    loss = step(x, good)
+    with pytest.raises(IndexError, match="Target"):
+        loss.item()
+    assert step(x, good).item() == pytest.approx(float(np.log(3)), rel=1e-5)
+
+
+def test_why_there_is_no_graph(monkeypatch):
+    x = ng.ones(4, device="cuda")
+    kept = ng.zeros(4, device="cuda", requires_grad=True)
+
+    def accumulated(x):
+        (kept * x).sum().backward()
+
+    cases = {"the host counts": lambda x: F.dropout(x, 0.5), "gradient added to": accumulated}
+    for words, function in cases.items():
+        step = ng.compile(function)
+        for _ in range(4):
+            step(x)
+        assert "one by one" in repr(step.explain()) and words in repr(step.explain())
+    monkeypatch.setenv("NUMBAGRAD_CUDA_GRAPHS", "0")
+    step = ng.compile(lambda x: x * 2)
+    assert step(x).tolist() == step(x).tolist() == step(x).tolist() == [2.0] * 4
+    assert "NUMBAGRAD_CUDA_GRAPHS=0" in repr(step.explain())
+
+
+def test_what_cannot_be_captured():
+    def meets_the_host(out, x):
+        x.get()
+        ng.kernels.cuda.runtime.elementwise.copy(out, x)
+
+    from numbagrad.kernels.cuda.runtime.graph import Graph
+
+    x = ng.ones(3, device="cuda")
+    with pytest.raises(ng.errors.DeviceError, match="while a graph is captured"):
+        Graph(lambda: meets_the_host(x._array, x._array))
+    assert (x + 1).tolist() == [2.0] * 3
+
+
+def test_a_graph_keeps_its_temporaries():
+    from numbagrad.kernels.cuda import reduce
+    from numbagrad.kernels.cuda.runtime.graph import Graph
+
+    x, out = ng.ones(1, 1000, 1, device="cuda"), ng.zeros(1, 1, 1, device="cuda")
+    reduce.sum(out._array, x._array)  # in parts, through a temporary
+    gc.collect()
+    before = ng.cuda.memory_allocated()
+    graph = Graph(lambda: reduce.sum(out._array, x._array))
+    assert ng.cuda.memory_allocated() > before
+    ng.cuda.empty_cache()
+    others = [ng.full((k,), 7.0, dtype=ng.double, device="cuda") for k in range(1, 9)]
+    x.fill_(2.0)
+    graph.replay()
+    assert out.item() == 2000.0
+    assert all((o == 7).all().item() for o in others)
+    del graph, others
+    gc.collect()
+    assert ng.cuda.memory_allocated() == before
