@@ -1,12 +1,13 @@
 """Compile every GPU kernel and count its registers, on a machine without a GPU.
 
-    python -m benchmarks.cuda_kernels [--arch 80 90] [--only NAME]
+    python -m benchmarks.cuda_kernels [--arch 80 90] [--only NAME] [--share K N]
 
 Operations run with nobody behind the doorway (``pretend``): they launch what they would launch on a
-GPU, and what they launch is compiled to NVIDIA's intermediate code and linked for each
-architecture. Prints kernel, types, architecture, registers, spilled bytes. Exits 1 if a kernel does
-not compile, if one spills registers, if a file of GPU kernels starts none of those compiled, or if
-a CPU kernel has neither a twin nor a reason in cuda_gaps.py.
+GPU, and what they launch is compiled to NVIDIA's intermediate code for the oldest architecture and
+linked for each. ``--share K N``: only every N-th kernel from the K-th on. Prints kernel, types,
+architecture, registers, spilled bytes. Exits 1 if a kernel does not compile, if one spills
+registers, if a file of GPU kernels starts none of those compiled, or if a CPU kernel has neither a
+twin nor a reason in cuda_gaps.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import re
 import sys
 import time
 import types as python_types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -49,45 +50,56 @@ class Report:
         )
 
 
-def compile_for(kernel: Callable[..., None], argument_types: tuple, arch: int) -> Report:
-    """Compile ``kernel`` and link it for sm_``arch``; no driver is needed."""
+def compile_for(
+    kernel: Callable[..., None], argument_types: tuple, archs: Sequence[int]
+) -> Iterator[Report]:
+    """Compile ``kernel`` for the oldest of ``archs`` and link that for each; without a driver."""
     import numba.cuda.dispatcher as dispatcher
-    from cuda.bindings import nvjitlink
     from numba import cuda, types
 
-    capability = divmod(arch, 10)
+    capability = divmod(min(archs), 10)
     there = python_types.SimpleNamespace(compute_capability=capability)
     dispatcher.get_current_device = lambda: there  # device functions ask for it
     name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__qualname__}".replace("<locals>.", "")
     words = ", ".join(map(str, argument_types))
-    begin = time.perf_counter()
-    try:
-        codes, _ = cuda.compile_all(
-            kernel,
-            types.void(*argument_types),
-            device=False,
-            abi="numba",
-            cc=capability,
-            output="ltoir",
-        )
-        options = [f"-arch=sm_{arch}", "-O3", "-verbose", "-lto"]
-        handle = nvjitlink.create(len(options), options)
-        for i, code in enumerate(codes):
-            raw = code if isinstance(code, bytes) else code.code
-            nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, raw, len(raw), f"part{i}")
-        nvjitlink.complete(handle)
-        log = bytearray(nvjitlink.get_info_log_size(handle))
-        nvjitlink.get_info_log(handle, log)
-        nvjitlink.destroy(handle)
-    except Exception as error:  # whatever the compiler finds is the report
-        lines = [line for line in str(error).splitlines() if line.strip()]
-        return Report(name, words, arch, 0, 0, 0.0, f"{type(error).__name__}: {' / '.join(lines)}")
-    text = log.decode()
-    used = re.search(r"Used (\d+) registers", text)
-    spilled = re.search(r"(\d+) bytes spill stores", text)
-    seconds = time.perf_counter() - begin
-    registers = int(used[1]) if used else -1
-    return Report(name, words, arch, registers, int(spilled[1]) if spilled else 0, seconds)
+    begin, codes = time.perf_counter(), None
+    for arch in archs:
+        try:
+            if codes is None:
+                codes, _ = cuda.compile_all(
+                    kernel,
+                    types.void(*argument_types),
+                    device=False,
+                    abi="numba",
+                    cc=capability,
+                    output="ltoir",
+                )
+            text = _linked(codes, arch)
+        except Exception as error:  # whatever the compiler finds is the report
+            lines = " / ".join(line for line in str(error).splitlines() if line.strip())
+            yield Report(name, words, arch, 0, 0, 0.0, f"{type(error).__name__}: {lines}")
+            continue
+        used = re.search(r"Used (\d+) registers", text)
+        spilled = re.search(r"(\d+) bytes spill stores", text)
+        registers, bytes_spilled = int(used[1]) if used else -1, int(spilled[1]) if spilled else 0
+        yield Report(name, words, arch, registers, bytes_spilled, time.perf_counter() - begin)
+        begin = time.perf_counter()
+
+
+def _linked(codes: Sequence[Any], arch: int) -> str:
+    """What the linker has to say of code for ``arch``."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch=sm_{arch}", "-O3", "-verbose", "-lto"]
+    handle = nvjitlink.create(len(options), options)
+    for i, code in enumerate(codes):
+        raw = code if isinstance(code, bytes) else code.code
+        nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, raw, len(raw), f"part{i}")
+    nvjitlink.complete(handle)
+    log = bytearray(nvjitlink.get_info_log_size(handle))
+    nvjitlink.get_info_log(handle, log)
+    nvjitlink.destroy(handle)
+    return log.decode()
 
 
 def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -313,7 +325,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the table; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", type=int, nargs="+", default=[80, 90])
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", default="", help="part of a kernel's name")
+    parser.add_argument("--share", type=int, nargs=2, default=[0, 1], metavar=("K", "N"))
     chosen = parser.parse_args(arguments)
     device.pretend()
     failed = 0
@@ -324,14 +337,13 @@ def main(arguments: list[str] | None = None) -> int:
     for name in idle_files({kernel.__module__ for kernel, _ in kernels}):
         print(f"{name}: none of its kernels was started; add it to operations()")
         failed += 1
-    for kernel, argument_types in kernels:
-        if chosen.only not in kernel.__qualname__:
-            continue
-        for arch in chosen.arch:
-            report = compile_for(kernel, argument_types, arch)
+    number, shares = chosen.share
+    mine = [each for each in kernels if chosen.only in each[0].__qualname__][number::shares]
+    for kernel, argument_types in mine:
+        for report in compile_for(kernel, argument_types, chosen.arch):
             print(report, flush=True)
             failed += bool(report.error or report.spilled)
-    print(f"{len(kernels)} kernels, {failed} failed")
+    print(f"{len(mine)} kernels, {failed} failed")
     return 1 if failed else 0
 
 

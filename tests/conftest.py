@@ -3,5 +3,10 @@
 from __future__ import annotations
 
 
+def pytest_configure(config):
+    if getattr(config.option, "dist", "no") == "load":  # a free worker takes what another has left
+        config.option.dist = "worksteal"
+
+
 def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name != "test_tiny.py")

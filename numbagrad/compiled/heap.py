@@ -17,6 +17,8 @@ __all__ = ["Nursery", "all_tensors"]
 
 def all_tensors() -> list[Tensor]:
     """Every tensor that exists now."""
+    if gc.get_freeze_count():
+        gc.unfreeze()  # objects that were frozen are not told of, and would not be followed
     return _tensors(gc.get_objects())
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
 from ..kernels.cpu import bias, loss, matmul, norm, reduce
 from ..kernels.expr import Expr, expr, substitute, symbol
 from ..kernels.loops import ElementwiseKernel, compute_type, numba_name
@@ -111,11 +110,6 @@ class Lowering:
         self, buffer: Buffer, view: View, whole: bool = True
     ) -> tuple[Operand, tuple[Value, ...]]:
         """``write`` of a buffer. whole: the elements of the view are all written, none read."""
-        if self.on_gpu and buffer.kind == "constant":
-            raise RecordingError(
-                f"{self.source[0]!r}: writes into a tensor that the compiled function makes from "
-                f"Python values; the GPU keeps one for all calls. Change a clone of it."
-            )
         old = self.current.get(buffer)
         if old is None and buffer.kind in ("input", "state", "constant"):
             old = Value(buffer, 0)
@@ -343,7 +337,7 @@ class Lowering:
                 return tuple([take(position, a) for a in arg])
             if not isinstance(arg, record.Ref):
                 return arg if callable(arg) and not number(arg) else scalar(arg)
-            if position < outputs and arg.memory.kind != "constant":
+            if position < outputs:
                 operand, old = self.write(arg, whole=False)
                 outs.append(operand)
                 kept.extend(v for v in old if all(v != o.value for o in outs))

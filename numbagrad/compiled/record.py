@@ -7,6 +7,7 @@ recording that raises has changed nothing. Start reading at ``Recorder``.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import threading
@@ -283,6 +284,30 @@ class Recorder:
             self._need_twin(found)
         self.events.append(found)
 
+    def own_constants(self, copy: Any) -> None:
+        """Give constants that are written memory of their own, into which each call copies them."""
+        copies = []
+        for memory, event in self._written_constants().items():
+            constant = dataclasses.replace(memory)
+            memory.kind, memory.array = "made", None
+            whole = [Ref(m, (m.size,), (1,), 0) for m in (memory, constant)]
+            copies.append(Launch(copy, tuple(whole), event.where, "tensor"))
+        self.events[:0] = copies
+
+    def _written_constants(self) -> dict[Memory, Launch]:
+        """Constants with the first launch that may write to them.
+
+        Of a function that says nothing about outputs every array may be written.
+        """
+        first: dict[Memory, Launch] = {}
+        for event in self.events:
+            if isinstance(event, Launch):
+                for arg in event.args[: getattr(event.kernel, "outputs", len(event.args))]:
+                    for ref in arg if isinstance(arg, list) else [arg]:
+                        if isinstance(ref, Ref) and ref.memory.kind == "constant":
+                            first.setdefault(ref.memory, event)
+        return first
+
     def _need_twin(self, launch: Launch) -> None:
         """Raise if a launch is for a GPU and cannot be there."""
         from ..kernels.cuda.runtime.twins import is_cuda, needed_twin
@@ -330,7 +355,7 @@ class Recorder:
         size = (high - low) // root.itemsize
         memory = Memory("state" if known else "constant", root.dtype, size, low)
         # A constant may be changed by Python later, but never after the launch that reads it.
-        memory.array = root if known else root.copy()
+        memory.array = root if known else root.copy("K")
         self._roots[id(root)] = (root, memory)
         return memory
 
@@ -381,6 +406,9 @@ class Recorder:
         """Refuse to show values, unless they are constants made from Python values."""
         root = _whole(array)
         if traced(array) or id(root) in self.before or id(root) in self.lasting:
+            refuse(name)
+        met = self._roots.get(id(root))
+        if met is not None and met[1] in self._written_constants():
             refuse(name)
 
     def outside(self, name: str) -> None:

@@ -63,6 +63,14 @@ ARGUMENTS = {
     "in place twice": (lambda x: (x.add_(1.0), x.mul_(2.0))[1].sum(), lambda k: [vector(k)]),
     "constant": (lambda x: (ng.tensor([1.0, 2.0]), x), lambda k: [vector(k)]),
     "constant changed": (lambda x: ng.zeros(3).add_(x), lambda k: [vector(k)]),
+    "constant written": (
+        lambda x: ((c := ng.tensor([1.0, 2.0, 3.0])).add_(x), c[1:], c * 2.0),
+        lambda k: [vector(k)],
+    ),
+    "constant written and multiplied": (
+        lambda x: (c := ng.tensor([[1.0, 2.0], [3.0, 4.0]])).mul_(x) @ c,
+        lambda k: [ng.tensor(k + 1.0)],
+    ),
     "no tensors": (lambda: ng.arange(3).float() * 2.0, lambda k: []),
     "strided": (lambda x: x * 2.0, lambda k: [ng.ones(3, 4)[:, 1 : 2 + k]]),
     "strided in place": (lambda x: x.mul_(2.0), lambda k: [ng.ones(3, 4)[:, ::2]]),
@@ -413,6 +421,7 @@ REFUSED = {
     "python index": (lambda x: [1, 2, 3][x.sum().long()], "index|item|int"),
     "in": (lambda x: 2.0 in x, "in|contains|bool|item"),
     "math": (lambda x: math.sqrt(x.sum()), "float|item"),
+    "constant read": (lambda x: (c := ng.tensor([1.0, 2.0, 3.0])).add_(x) * c[0].item(), "item"),
     "state read": (read_after_writing, "item"),
     "kept in a list": (keep_in_list, "kept outside"),
     "kept on an object": (keep_on_object, "kept"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tempfile
 from pathlib import Path
 
@@ -562,3 +563,19 @@ def test_two_functions_share_a_model():
             assert_same(snapshot(values(model)), snapshot(values(eager)))
     recorded = [f.cache_info().recordings for f in (train, accumulate, predict)]
     assert recorded == [1, 1, 1]
+
+
+def test_tensors_that_the_collector_was_told_to_forget_are_followed():
+    weight = ng.ones(3)
+    gc.freeze()
+    try:
+
+        @ng.compile
+        def step(x):
+            weight.add_(x)
+            return weight * 2
+
+        assert [step(ng.ones(3)).tolist() for _ in range(2)] == [[4.0] * 3, [6.0] * 3]
+        assert weight.tolist() == [3.0] * 3
+    finally:
+        gc.unfreeze()
