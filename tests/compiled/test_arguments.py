@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import threading
 from collections import namedtuple
@@ -372,6 +373,12 @@ def keep_in_list(x):
     KEPT.append(x * 2.0)
 
 
+def keep_over_a_collection(x):
+    KEPT.append(x * 2.0)
+    gc.collect()
+    return x
+
+
 def keep_on_object(x):
     Holder.kept = x * 2.0
 
@@ -424,6 +431,7 @@ REFUSED = {
     "constant read": (lambda x: (c := ng.tensor([1.0, 2.0, 3.0])).add_(x) * c[0].item(), "item"),
     "state read": (read_after_writing, "item"),
     "kept in a list": (keep_in_list, "kept outside"),
+    "kept over a collection": (keep_over_a_collection, "kept outside"),
     "kept on an object": (keep_on_object, "kept"),
     "argument kept": (keep_argument, "kept"),
     "non-leaf changed": (lambda x: NON_LEAF.mul_(x), "history"),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
 import numbagrad as ng
 from numbagrad import nn
 from numbagrad.errors import RecordingError
+from numbagrad.kernels import intrinsics
 
 from .following import World, assert_same, batches, snapshot
 
@@ -358,3 +360,18 @@ def test_large_results_reuse_memory_that_nobody_holds():
     assert double(x).data_ptr() in (where, double(x).data_ptr())
     addresses = {double(x).data_ptr() for _ in range(6)}
     assert len(addresses) <= 2
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_what_all_steps_call_is_compiled_once(monkeypatch, tmp_path):
+    """For a bare number in a call Numba compiles the callee for that very number: 0.1 s each."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))  # nothing comes from the disk
+    weight = ng.ones(1)
+
+    def step(x):
+        weight.add_(x.sum())
+        return x * weight
+
+    for shape in [(7,), (3, 11)]:
+        ng.compile(step)(ng.ones(*shape))
+    assert len(intrinsics.overlaps.signatures) == 1

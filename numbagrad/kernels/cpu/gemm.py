@@ -58,7 +58,7 @@ def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
 
 @pasted
 def own_is_faster(size, transx, transy, n, m, k):
-    """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``."""
+    """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``. size: of a float."""
     if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     return 6 <= n < 512 or (2 <= n < 6 and transx)
