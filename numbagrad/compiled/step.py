@@ -34,7 +34,8 @@ ENTRIES = 16
 
 
 class CacheInfo(NamedTuple):
-    """How a compiled function was used: calls, recordings, native functions compiled."""
+    """What a compiled function had to do: calls for which it looked for a recording (those like
+    the last one need not), recordings, native functions compiled."""
 
     calls: int
     recordings: int
