@@ -128,7 +128,7 @@ def _observe_numba(seen: dict[str, Any]) -> None:
             seen["loading"] += time.perf_counter() - start
         return loaded
 
-    store.KernelCache.load_overload = timed_load
+    setattr(store.KernelCache, load.__name__, timed_load)
     event.register("numba:compile", Compilations())
 
 

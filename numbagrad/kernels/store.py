@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import inspect
 import linecache
 import os
@@ -29,9 +30,11 @@ import llvmlite
 import numba
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.runtime import rtsys
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
+_HASH_SECRET = b"_numba_hashsecret_"  # in code that hashes: a user's kernel with a dict or a set
 
 
 def cache_folder() -> Path:
@@ -92,6 +95,8 @@ class _OneFilePerSignature:
             content = path.read_bytes()
             if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
                 raise ValueError("wrong checksum")
+            if _HASH_SECRET in content:
+                importlib.import_module("numba.cpython.hashing")  # defines these symbols
             return pickle.loads(memoryview(content)[_CHECKSUM:])
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -145,6 +150,17 @@ class KernelCache(FunctionCache):
         self._cache_file = _OneFilePerSignature(function.__name__, stamp)
         self._cache_path = str(cache_folder())
         self.enable()
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The compiled code on disk, or None.
+
+        Numba first refreshes the target: 0.3 s for the 40 modules (SciPy's linalg among them) with
+        which it types and lowers. Machine code needs none of them, only the symbols it calls, and
+        ``_OneFilePerSignature.load`` sees to those. The first compilation still refreshes.
+        """
+        rtsys.initialize(target_context)
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         if self._enabled and not data.lifted and not data.library.has_dynamic_globals:
@@ -201,8 +217,16 @@ def _text_of(function: types.FunctionType) -> str:
     try:
         return inspect.getsource(function)
     except (OSError, TypeError):
-        code = function.__code__
-        return repr((code.co_code, code.co_consts, code.co_names))
+        return _text_of_code(function.__code__)
+
+
+def _text_of_code(code: types.CodeType) -> str:
+    """Bytecode, names and constants; without addresses, so the same in each process."""
+    constants = [
+        _text_of_code(value) if isinstance(value, types.CodeType) else repr(value)
+        for value in code.co_consts
+    ]
+    return repr((code.co_code, constants, code.co_names))
 
 
 def content_name(prefix: str, text: str) -> str:
