@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import inspect
 import linecache
 import os
@@ -28,13 +27,13 @@ from typing import Any
 
 import llvmlite
 import numba
+import numba.cpython.hashing  # symbols that the code of dicts and sets calls
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime import rtsys
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
-_HASH_SECRET = b"_numba_hashsecret_"  # in code that hashes: a user's kernel with a dict or a set
 
 
 def cache_folder() -> Path:
@@ -95,8 +94,6 @@ class _OneFilePerSignature:
             content = path.read_bytes()
             if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
                 raise ValueError("wrong checksum")
-            if _HASH_SECRET in content:
-                importlib.import_module("numba.cpython.hashing")  # defines these symbols
             return pickle.loads(memoryview(content)[_CHECKSUM:])
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -155,8 +152,8 @@ class KernelCache(FunctionCache):
         """The compiled code on disk, or None.
 
         Numba first refreshes the target: 0.3 s for the 40 modules (SciPy's linalg among them) with
-        which it types and lowers. Machine code needs none of them, only the symbols it calls, and
-        ``_OneFilePerSignature.load`` sees to those. The first compilation still refreshes.
+        which it types and lowers. Machine code needs none of them, only symbols, and those are
+        there. The first compilation still refreshes.
         """
         rtsys.initialize(target_context)
         with self._guard_against_spurious_io_errors():
