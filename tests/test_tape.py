@@ -554,3 +554,19 @@ def test_threads_with_their_own_graphs_and_modes():
     for k, grad in results.items():
         a = np.array([float(k), 2.0])
         np.testing.assert_allclose(grad, np.cos(a * a) * 2 * a * k)
+
+
+@pytest.mark.parametrize("write", ["setitem", "copy_", "add_", "other wrapper"])
+def test_a_write_reads_what_was_there_before(write):
+    """Source and target share memory at an offset: as if the source had been copied first."""
+    array = np.arange(200.0)
+    x = ng.from_numpy(array)
+    source = ng.from_numpy(array)[:-1] if write == "other wrapper" else x[:-1]
+    if write == "setitem":
+        x[1:] = source
+    elif write == "add_":
+        x[1:].add_(source)
+    else:
+        x[1:].copy_(source)
+    before = np.arange(199.0)
+    assert x[1:].tolist() == (before + before + 1 if write == "add_" else before).tolist()

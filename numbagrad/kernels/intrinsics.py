@@ -231,6 +231,19 @@ def _pointer(typing, address, dtype):
     return kind(types.intp, dtype), generate
 
 
+@intrinsic
+def _wide(typing):
+    """Let LLVM use the widest vectors in this function, which by default it does not where they
+    slow the clock of older CPUs a little: right for long loops with much arithmetic."""
+
+    def generate(context, builder, signature, args):
+        attributes = builder.function.attributes
+        set.add(attributes, '"prefer-vector-width"="512"')  # llvmlite's own add knows no strings
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
 def _mark_apart(builder, instruction, scope):
     """Tell LLVM which accesses of a loop never meet.
 
@@ -628,6 +641,9 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
     def plus(total, x):
         """The sum."""
         return total + x
+
+    def wide():
+        """Nothing."""
 else:
     load, store, count, address = _load, _store, _count, _address
     load_at, store_at, agree = _load_at, _store_at, _agree
@@ -635,7 +651,7 @@ else:
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     itemsize = _itemsize
     call, call_for, call_named, call_python = _call, _call_for, _call_named, _call_python
-    plus, larger, unknown = _plus, _larger, _unknown
+    plus, larger, unknown, wide = _plus, _larger, _unknown, _wide
 
 
 _WORD = np.empty(0, np.int64)

@@ -41,6 +41,12 @@ COSTLY = frozenset(
     "acosh atanh erf erfc lgamma sigmoid pow hypot".split()
 )
 
+
+def is_costly(bodies: Sequence[Expr]) -> bool:
+    """Whether a loop over these expressions waits for arithmetic rather than for memory."""
+    return any(node.op in COSTLY for node in topological(list(bodies)))
+
+
 # Functions that Numba lacks, or that lose the width of float32, in the terms of those it has.
 _HELPERS = {
     "sign": """
@@ -244,7 +250,9 @@ def emit(
         "import numpy as np",
         f"from numba import {_imports(compute, outs)}",
     ]
-    lines += ["", "from numbagrad.kernels.intrinsics import agree, count, load, store", ""]
+    costly = is_costly(bodies)
+    used = "agree, count, load_apart, store_apart" + (", wide" if costly else "")
+    lines += ["", f"from numbagrad.kernels.intrinsics import {used}", ""]
     if writer.simd:
         lines[-1:] = [
             f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
@@ -270,13 +278,17 @@ def emit(
         indent, index = " " * 8, dict.fromkeys([*out_names, *arrays], "i")
     else:
         indent, index = _strided_header(lines, pattern, [*out_names, *arrays])
+    if costly:
+        lines += [f"{indent}wide()"]
+    # No output meets an input, or it is that input: then each element is read before it is written.
+    pieces = 1 + len(out_names)
     for p in arrays:
-        value = f"load({p}, {index[p]})"
+        value = f"load_apart({p}, {index[p]}, '0.0.{pieces}')"
         lines += [f"{indent}{p}_i = T({value})"]
     lines += [indent + line for line in writer.lines]
-    for name, body, to in zip(out_names, bodies, outs, strict=True):
+    for k, (name, body, to) in enumerate(zip(out_names, bodies, outs, strict=True), 1):
         result = cast(writer.names[body], body.is_bool, to, compute)
-        lines += [f"{indent}store({name}, {index[name]}, {result})"]
+        lines += [f"{indent}store_apart({name}, {index[name]}, {result}, '0.{k}.{pieces}')"]
     lines += ["    return True"]
     text = "\n".join(lines) + "\n"
     name = store.content_name(f"{formulas[0].name}_{form}", text)
@@ -286,7 +298,7 @@ def emit(
 _RESERVED = frozenset(
     "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs "
     "exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 "
-    "int16 int8 uint8".split()
+    "int16 int8 uint8 wide".split()
 )
 
 
@@ -386,11 +398,10 @@ class ElementwiseKernel:
         self.outputs = len(formulas)
         self.__name__ = formulas[0].name
         self.__doc__ = "; ".join(map(str, formulas))
-        nodes = topological([f.body for f in formulas])
-        costly = any(node.op in COSTLY for node in nodes)
+        costly = is_costly([f.body for f in formulas])
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
         self._entries: dict[Any, Any] = {}
-        self._small: dict[Any, Any] = {}  # loop nests of small arrays met before
+        self._known: dict[Any, Any] = {}  # what ``_find`` found for arrays met before
         self.on_device: Any = None  # its form on a GPU, made on first use
 
     def __repr__(self) -> str:
@@ -448,34 +459,37 @@ class ElementwiseKernel:
         key = tuple(
             [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in args]
         )
-        small = self._small.get(key)
-        if small is not None:
-            entry, plan = small
-            if plan is None:
-                entry(*args)
-            else:
-                entry(plan, *args)
-            return
+        found = self._known.get(key)
+        if found is None or found[2] not in (0, machine.threads()):
+            found = self._find(args)
+            if found is None:
+                return
+            if len(self._known) < 512:
+                self._known[key] = found
+        entry, plan, _ = found
+        if plan is None:
+            entry(*args)
+        else:
+            entry(plan, *args)
+
+    def _find(self, args: tuple[Any, ...]) -> tuple[Any, Any, int] | None:
+        """The variant for ``args``, its plan, and for how many threads it was chosen: 0 for any
+        number. None where there is nothing to do."""
         out = args[0]
         size = out.size
         if size == 0:
-            return
+            return None
         dtypes = tuple([a.dtype if isinstance(a, np.ndarray) else type(a) for a in args])
         arrays = [a for a in args if type(a) is np.ndarray]
         shape = out.shape
-        parallel = size >= self.grain and machine.threads() > 1
-        if all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
-            # On one thread the flat kernel leaves large arrays alone; the strided one does not.
-            if size < self.grain or parallel:
-                entry = self.entry(dtypes, None, parallel)
-                entry(*args)
-                if not parallel and len(self._small) < 512:
-                    self._small[key] = (entry, None)
-                return
-        entry, plan = self.strided(dtypes, arrays, parallel)
-        entry(plan, *args)
-        if size < self.grain and len(self._small) < 512:
-            self._small[key] = (entry, plan)
+        threads = machine.threads() if size >= self.grain else 0
+        parallel = threads > 1
+        # On one thread the flat kernel leaves large arrays alone; the strided one does not.
+        if (size < self.grain or parallel) and all(
+            [a.shape == shape and a.flags.c_contiguous for a in arrays]
+        ):
+            return self.entry(dtypes, None, parallel), None, threads
+        return *self.strided(dtypes, arrays, parallel), threads
 
 
 def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -38,6 +38,42 @@ _LOG2E = 1.4426950408889634
 _LN2_HIGH32, _LN2_LOW32 = 0.693359375, -2.12194440e-4
 _LN2_HIGH64, _LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _ROUND32, _ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
+_ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
+
+
+@formula
+def _exp_parts_float32(y):
+    """exp(r), and a number whose lowest bits are n."""
+    shifted = y * float32(_LOG2E) + float32(_ROUND32)
+    n = shifted - float32(_ROUND32)
+    r = (y - n * float32(_LN2_HIGH32)) - n * float32(_LN2_LOW32)
+    p = float32(0.0013941122407833263)
+    p = p * r + float32(0.008363181243424602)
+    p = p * r + float32(0.04166637514965372)
+    p = p * r + float32(0.16666576970142793)
+    p = p * r + float32(0.5000000026954542)
+    p = p * r + float32(1.0)
+    return p * r + float32(1.0), float32_bits(shifted)
+
+
+@formula
+def _exp_parts_float64(y):
+    """exp(r), and a number whose lowest bits are n."""
+    shifted = y * float64(_LOG2E) + float64(_ROUND64)
+    n = shifted - float64(_ROUND64)
+    r = (y - n * float64(_LN2_HIGH64)) - n * float64(_LN2_LOW64)
+    p = float64(2.511006749795799e-08)
+    p = p * r + float64(2.76200891637639e-07)
+    p = p * r + float64(2.7557242292789278e-06)
+    p = p * r + float64(2.480152129434e-05)
+    p = p * r + float64(0.00019841269886625805)
+    p = p * r + float64(0.001388888891721482)
+    p = p * r + float64(0.008333333333322198)
+    p = p * r + float64(0.04166666666662413)
+    p = p * r + float64(0.16666666666666674)
+    p = p * r + float64(0.5000000000000001)
+    p = p * r + float64(1.0)
+    return p * r + float64(1.0), float64_bits(shifted)
 
 
 @formula
@@ -45,23 +81,13 @@ def exp_float32(x):
     """e ** x."""
     y = float32(89.5) if x > float32(89.5) else x
     y = float32(-104.5) if y < float32(-104.5) else y
-    shifted = y * float32(_LOG2E) + float32(_ROUND32)
-    n = shifted - float32(_ROUND32)
-    high = y - n * float32(_LN2_HIGH32)
-    r = high - n * float32(_LN2_LOW32)
-    lost = (high - r) - n * float32(_LN2_LOW32)  # what the rounding of r dropped
-    q = float32(0.0013941122407833263)
-    q = q * r + float32(0.008363181243424602)
-    q = q * r + float32(0.04166637514965372)
-    q = q * r + float32(0.16666576970142793)
-    q = q * r + float32(0.5000000026954542)
-    p = float32(1.0) + (r + ((q * r) * r + lost))
+    p, n = _exp_parts_float32(y)
     # 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
-    k = int32(float32_bits(shifted) - float32_bits(float32(_ROUND32)))
-    half = int32(k >> int32(1))
-    rest = int32(k - half)
-    p = p * bits_float32(int32(int32(half + int32(127)) << int32(23)))
-    return p * bits_float32(int32(int32(rest + int32(127)) << int32(23)))
+    both = int32(n + int32(254 - _ROUND32_BITS))
+    half = int32(both >> int32(1))
+    rest = int32(both - half)
+    p = p * bits_float32(int32(half << int32(23)))
+    return p * bits_float32(int32(rest << int32(23)))
 
 
 @formula
@@ -69,50 +95,52 @@ def exp_float64(x):
     """e ** x."""
     y = float64(710.0) if x > float64(710.0) else x
     y = float64(-746.0) if y < float64(-746.0) else y
-    shifted = y * float64(_LOG2E) + float64(_ROUND64)
-    n = shifted - float64(_ROUND64)
-    high = y - n * float64(_LN2_HIGH64)
-    r = high - n * float64(_LN2_LOW64)
-    lost = (high - r) - n * float64(_LN2_LOW64)  # what the rounding of r dropped
-    q = float64(2.511006749795799e-08)
-    q = q * r + float64(2.76200891637639e-07)
-    q = q * r + float64(2.7557242292789278e-06)
-    q = q * r + float64(2.480152129434e-05)
-    q = q * r + float64(0.00019841269886625805)
-    q = q * r + float64(0.001388888891721482)
-    q = q * r + float64(0.008333333333322198)
-    q = q * r + float64(0.04166666666662413)
-    q = q * r + float64(0.16666666666666674)
-    q = q * r + float64(0.5000000000000001)
-    p = float64(1.0) + (r + ((q * r) * r + lost))
-    k = float64_bits(shifted) - float64_bits(float64(_ROUND64))
-    half = k >> int64(1)
-    rest = k - half
-    p = p * bits_float64((half + int64(1023)) << int64(52))
-    return p * bits_float64((rest + int64(1023)) << int64(52))
+    p, n = _exp_parts_float64(y)
+    both = n + int64(2046 - _ROUND64_BITS)
+    half = both >> int64(1)
+    rest = both - half
+    p = p * bits_float64(half << int64(52))
+    return p * bits_float64(rest << int64(52))
 
 
-# log(x) = k ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and with s = f / (2 + f)
-# log(1 + f) = f - f^2 / 2 + s (f^2 / 2 + s^2 r(s^2)).
+@formula
+def _exp_within_float32(x):
+    """e ** x for |x| < 80: n is added to the exponent."""
+    p, n = _exp_parts_float32(x)
+    return bits_float32(int32(float32_bits(p) + int32(n << int32(23))))
+
+
+@formula
+def _exp_within_float64(x):
+    """e ** x for |x| < 700: n is added to the exponent."""
+    p, n = _exp_parts_float64(x)
+    return bits_float64(float64_bits(p) + (n << int64(52)))
+
+
+# log(x) = k ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). In float32 log(1 + f) =
+# f - f^2 / 2 + f^3 p(f); in float64, where p would be long, with s = f / (2 + f) it is
+# f - f^2 / 2 + s (f^2 / 2 + s^2 r(s^2)).
 
 
 @formula
 def log_float32(x):
     """Natural logarithm."""
     tiny = x < float32(1.17549435e-38)
-    y = x * float32(8388608.0) if tiny else x
-    bits = float32_bits(y)
+    bits = float32_bits(x * float32(8388608.0) if tiny else x)
     k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
-    m = bits_float32(int32(bits - int32(k << int32(23))))
+    f = bits_float32(int32(bits - int32(k << int32(23)))) - float32(1.0)
     e = float32(k) - (float32(23.0) if tiny else float32(0.0))
-    f = m - float32(1.0)
-    s = f / (float32(2.0) + f)
-    z = s * s
-    r = float32(0.29583087689249266)
-    r = r * z + float32(0.3998869588263696)
-    r = r * z + float32(0.666666853221117)
-    h = float32(0.5) * f * f
-    out = e * float32(0.693359375) + (f - (h - (s * (h + z * r) + e * float32(-2.12194440e-4))))
+    z = f * f
+    p = float32(-0.07634277428731724)
+    p = p * f + float32(0.12761410781546684)
+    p = p * f + float32(-0.1316018414626198)
+    p = p * f + float32(0.1420178167215593)
+    p = p * f + float32(-0.16623360026642614)
+    p = p * f + float32(0.20001225913951035)
+    p = p * f + float32(-0.2500082091847429)
+    p = p * f + float32(0.3333333171985349)
+    low = e * float32(_LN2_LOW32) + (p * f) * z
+    out = e * float32(_LN2_HIGH32) + (f + (low - float32(0.5) * z))
     out = float32(-np.inf) if x == float32(0.0) else out
     out = float32(np.inf) if x == float32(np.inf) else out
     return float32(np.nan) if x < float32(0.0) or x != x else out
@@ -172,10 +200,10 @@ def tanh_float32(x):
     p = p * z + float32(-0.05385406760937575)
     p = p * z + float32(0.13332794531050637)
     p = p * z + float32(-0.33333329249884236)
-    near = x + x * z * p
-    far = float32(1.0) - float32(2.0) / (exp_float32(float32(2.0) * a) + float32(1.0))
-    far = -far if x < float32(0.0) else far
-    return far if a > float32(0.625) else near
+    near = a + a * z * p
+    b = float32(10.0) if a > float32(10.0) else a
+    far = float32(1.0) - float32(2.0) / (_exp_within_float32(b + b) + float32(1.0))
+    return math.copysign(far if a > float32(0.625) else near, x)
 
 
 @formula
@@ -196,10 +224,10 @@ def tanh_float64(x):
     p = p * z + float64(-0.053968253968236804)
     p = p * z + float64(0.13333333333333322)
     p = p * z + float64(-0.3333333333333333)
-    near = x + x * z * p
-    far = float64(1.0) - float64(2.0) / (exp_float64(float64(2.0) * a) + float64(1.0))
-    far = -far if x < float64(0.0) else far
-    return far if a > float64(0.625) else near
+    near = a + a * z * p
+    b = float64(20.0) if a > float64(20.0) else a
+    far = float64(1.0) - float64(2.0) / (_exp_within_float64(b + b) + float64(1.0))
+    return math.copysign(far if a > float64(0.625) else near, x)
 
 
 # erf(x) = x + x p(x^2) for |x| < 1 (1.5 in float64), elsewhere 1 - exp(c(|x|)), where c is a fit
@@ -218,7 +246,7 @@ def erf_float32(x):
     p = p * z + float32(0.1128360016819808)
     p = p * z + float32(-0.37612627135240634)
     p = p * z + float32(0.12837916591388965)
-    near = x + x * p
+    near = a + a * p
     b = float32(4.0) if a > float32(4.0) else a
     c = float32(2.5135969422650767e-07)
     c = c * b + float32(-2.531524778265158e-05)
@@ -229,9 +257,8 @@ def erf_float32(x):
     c = c * b + float32(-0.6330396009686707)
     c = c * b + float32(-1.1296611614215097)
     c = c * b + float32(0.00020436057766706333)
-    far = float32(1.0) - exp_float32(c)
-    far = -far if x < float32(0.0) else far
-    return far if a >= float32(1.0) else near
+    far = float32(1.0) - _exp_within_float32(c)
+    return math.copysign(far if a >= float32(1.0) else near, x)
 
 
 @formula
@@ -259,7 +286,7 @@ def erf_float64(x):
     p = p * z + float64(0.11283791670955126)
     p = p * z + float64(-0.37612638903183754)
     p = p * z + float64(0.1283791670955126)
-    near = x + x * p
+    near = a + a * p
     b = (float64(6.0) if a > float64(6.0) else a) - float64(3.5)
     c = float64(2.2488526672100392e-14)
     c = c * b + float64(3.28915886859806e-13)
@@ -282,9 +309,8 @@ def erf_float64(x):
     c = c * b + float64(-0.9667530547410782)
     c = c * b + float64(-7.266099588365198)
     c = c * b + float64(-14.112437402148188)
-    far = float64(1.0) - exp_float64(c)
-    far = -far if x < float64(0.0) else far
-    return far if a >= float64(1.5) else near
+    far = float64(1.0) - _exp_within_float64(c)
+    return math.copysign(far if a >= float64(1.5) else near, x)
 
 
 FUNCTIONS: dict[tuple[str, str], Any] = {

@@ -171,6 +171,21 @@ def reshaped(x: Tensor, shape: Sequence[int]) -> Tensor:
     return wrap(x._array.reshape(shape), x._dtype)
 
 
+def base_of(x: Tensor) -> Tensor:
+    """The tensor that ``x`` is a view of; ``x`` itself if it is none."""
+    return x if x._base is None else x._base
+
+
+def meets(x: Tensor, y: Tensor) -> bool:
+    """Whether writing ``x`` may change elements of ``y`` at other places than its own."""
+    a, b = x._array, y._array
+    if a is b:
+        return False
+    if base_of(x) is base_of(y):
+        return True
+    return type(a) is np.ndarray and type(b) is np.ndarray and np.may_share_memory(a, b)
+
+
 def make_view(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: int) -> Tensor:
     """A tensor on the memory of ``x``; strides and offset in elements, from its first element.
 
@@ -185,8 +200,7 @@ def make_view(x: Tensor, shape: Sequence[int], strides: Sequence[int], offset: i
         out._device = x._device
     counter = x._counter
     out._counter = x._version_counter() if counter is None else counter
-    base = x if x._base is None else x._base
-    out._base = base
+    out._base = base = base_of(x)
     if base._edge is None or not base.is_leaf:
         _remember_view(base, out)
     return out

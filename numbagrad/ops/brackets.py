@@ -22,7 +22,7 @@ from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .base import contiguous, copy_kernel, fill_kernel, full, new_empty
+from .base import contiguous, copy_kernel, fill_kernel, full, meets, new_empty
 from .create import as_tensor
 from .elementwise import cast, clone, masked_fill
 from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
@@ -384,15 +384,11 @@ def _set_view(x: Tensor, view: Tensor, value: Any) -> None:
     x._bump_version()
 
 
-def _root(x: Tensor) -> Tensor:
-    return x if x._base is None else x._base
-
-
 def _fitting(value: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """``value`` in the dtype of ``x``, expanded to ``shape``, apart from the memory of ``x``."""
     if not isinstance(value, Tensor):
         return expand(scalar_tensor(value, x), shape)
-    if _root(value) is _root(x):
+    if value._array is x._array or meets(x, value):
         value = clone(value)  # reading what was just written would smear it
     value = cast(value, x._dtype)
     have = value._array.shape

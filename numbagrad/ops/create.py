@@ -20,7 +20,7 @@ from ..kernels.cpu import create as kernels
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
-from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, new_empty
+from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, meets, new_empty
 from .elementwise import cast
 from .inplace import _rebase, assign
 from .part import _diagonal_view
@@ -539,6 +539,8 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
                 f"shape of source {list(src._array.shape)}; each size must match or be 1."
             ) from None
     src = transfer(src, x._device)
+    if meets(x, src):
+        src = src.clone()
     if src._edge is None and x._edge is None and x._base is None:
         machine.launch(copy_kernel, x._array, src._array)
         x._bump_version()

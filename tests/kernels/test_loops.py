@@ -27,3 +27,30 @@ def test_a_large_transposed_operand():
     x = ng.randn(400, 500)
     y = ng.randn(500, 400)
     assert np.array_equal((x * y.t()).numpy(), x.numpy() * y.numpy().T)
+
+
+def test_an_output_that_is_an_operand():
+    """In place, in both forms: every element is read before it is written, and by vectors."""
+    tanh = Formula("tanh", ("x",), expr("tanh", symbol("x")))
+    kernel = ElementwiseKernel(tanh)
+    for shape, part in (((1000,), slice(None)), ((50, 90), (slice(None), slice(3, 70)))):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        expected = np.tanh(x[part])
+        kernel(x[part], x[part])
+        assert np.allclose(x[part], expected, rtol=1e-6)
+
+
+def test_a_number_of_threads_chosen_later_is_used():
+    """What a kernel remembers of a call is for the threads of that call."""
+    kernel = ElementwiseKernel(Formula("double", ("x",), expr("add", symbol("x"), symbol("x"))))
+    x = np.ones(kernel.grain, np.float32)
+    before = ng.get_num_threads()
+    seen = set()
+    try:
+        for count in (1, before, 1, before):
+            ng.set_num_threads(count)
+            kernel(np.empty_like(x), x)
+            seen |= {found[2] for found in kernel._known.values()}
+    finally:
+        ng.set_num_threads(before)
+    assert seen == {1, before}
