@@ -54,6 +54,7 @@ from .ops.moments import *  # noqa: F403
 from .ops.norm import *  # noqa: F403
 from .ops.part import *  # noqa: F403
 from .ops.random import *  # noqa: F403
+from .ops.recurrent import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.scan import *  # noqa: F403
 from .ops.search import *  # noqa: F403

@@ -13,6 +13,7 @@ from . import (
     loss,
     normalization,
     pooling,
+    recurrent,
     sparse,
 )
 from .activation import *  # noqa: F403
@@ -28,6 +29,7 @@ from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
+from .recurrent import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
 __all__ = [
@@ -44,5 +46,6 @@ __all__ = [
     *loss.__all__,
     *normalization.__all__,
     *pooling.__all__,
+    *recurrent.__all__,
     *sparse.__all__,
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ShapeError
 from ...ops.base import full
-from ...ops.shape import chunk
+from ...ops.recurrent import gru_step, lstm_step, rnn_step
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
@@ -107,8 +107,8 @@ class RNNCell(_Cell):
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state of input (n, input_size) and hx (n, hidden_size), zeros by default."""
-        given, held = self._maps(input, self._state(input, hx))
-        return F.tanh(given + held) if self.nonlinearity == "tanh" else F.relu(given + held)
+        maps = self._maps(input, self._state(input, hx))
+        return rnn_step(*maps, self.nonlinearity == "relu")
 
     def extra_repr(self) -> str:
         other = "" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}"
@@ -129,10 +129,7 @@ class LSTMCell(_Cell):
         """The next ``(h, c)`` of input (n, input_size) and hx = (h, c), zeros by default."""
         h = self._state(input, None if hx is None else hx[0])
         c = self._state(input, None if hx is None else hx[1])
-        given, held = self._maps(input, h)
-        enter, keep, new, leave = chunk(given + held, 4, -1)
-        c = F.sigmoid(keep) * c + F.sigmoid(enter) * F.tanh(new)
-        return F.sigmoid(leave) * F.tanh(c), c
+        return lstm_step(*self._maps(input, h), c)
 
 
 class GRUCell(_Cell):
@@ -147,9 +144,4 @@ class GRUCell(_Cell):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state of input (n, input_size) and hx (n, hidden_size), zeros by default."""
         h = self._state(input, hx)
-        given, held = self._maps(input, h)
-        reset, update, new = chunk(given, 3, -1)
-        reset_held, update_held, new_held = chunk(held, 3, -1)
-        new = F.tanh(new + F.sigmoid(reset + reset_held) * new_held)
-        update = F.sigmoid(update + update_held)
-        return new + update * (h - new)
+        return gru_step(*self._maps(input, h), h)

@@ -1,0 +1,430 @@
+"""Recurrent layers: a whole sequence of one layer in one direction, forward and backward.
+
+The product of the input with its weight is made before, for all time steps at once; a kernel adds
+the product of the state at each step. The rows of a batch never meet, so a block of rows is a task
+of its own that goes through all steps. The weight's gradient is a product of what is left behind.
+A reversed layer goes from the last step to the first. Start reading at ``lstm``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from ..blas import blas_alone, blas_restore
+from ..inner import device
+from ..intrinsics import address, pointer
+from ..product import gemm, gemm_kernel
+from ..simd_math import sigmoid, tanh
+
+__all__ = ["gru", "gru_grad", "lstm", "lstm_grad", "rnn", "rnn_grad"]
+
+GRAIN = 16384
+"""Elements of the largest array from which a second thread pays, if there are rows for it."""
+
+ROWS = 8
+"""Rows of the batch that one task carries; fixed, so that results do not depend on threads."""
+
+
+@device
+def keep(array):
+    """Nothing: Numba frees an array after its last use by name, and an address is none."""
+
+
+@device
+def turned(weight, steps):
+    """``weight`` transposed: what each step multiplies by. Empty if it is not worth it."""
+    rows, columns = weight.shape
+    out = np.empty((columns, rows) if steps > 1 else (0, 0), weight.dtype)
+    if steps > 1:
+        for i in range(0, rows, 16):  # a cache line of the result at once
+            for k in range(columns):
+                for j in range(i, min(i + 16, rows)):
+                    out[k, j] = weight[j, k]
+    return out
+
+
+@device
+def add_product(like, weight, transposed, rows, state, start, ldstart, out):
+    """``out = state weight.T + start`` for some rows; state, start, out: addresses."""
+    m, k = weight.shape
+    if transposed.size:
+        right, ldright, turn = address(transposed), m, 0
+    else:
+        right, ldright, turn = address(weight), k, 1
+    gemm(like, 0, turn, rows, m, k, state, k, right, ldright, start, ldstart, out, m)
+
+
+@device
+def copied(to, x, first, rows):
+    """Write rows of ``x`` (n, m), from ``first`` on, at the same place of ``to``."""
+    for i in range(first, first + rows):
+        for j in range(x.shape[1]):
+            to[i, j] = x[i, j]
+
+
+# -- simple ----------------------------------------------------------------------------------------
+
+
+@device
+def rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse):
+    """``rnn`` of some rows."""
+    steps, n, m = out.shape
+    row = m * out.itemsize
+    before = address(h0) + first * row
+    for s in range(steps):
+        t = steps - 1 - s if reverse else s
+        at = address(out) + (t * n + first) * row
+        add_product(out, weight, transposed, rows, before, at, m, at)
+        state = pointer(at, out.dtype)
+        if relu:
+            for j in range(rows * m):
+                state[j] = state[j] if not state[j] <= 0 else 0
+        else:
+            for j in range(rows * m):
+                state[j] = tanh(state[j])
+        before = at
+    copied(last, out[0 if reverse else steps - 1], first, rows)
+
+
+@gemm_kernel(grain=GRAIN, outputs=2)
+def rnn(out, last, h0, weight, relu, reverse):
+    """``h = tanh(given + h weight.T)``, or relu, from step to step (Elman, 1990).
+
+    out (t, n, m): given, and then h; last, h0 (n, m): h after and before; weight (m, m): all C.
+    """
+    steps, n, _ = out.shape
+    transposed = turned(weight, steps)
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse)
+    blas_restore(previous)
+    keep(transposed)
+
+
+@device
+def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse):
+    """``rnn_grad`` of some rows."""
+    steps, n, m = out.shape
+    row = m * out.itemsize
+    copied(gh0, glast, first, rows)
+    carried = address(gh0) + first * row
+    for s in range(steps):
+        t = s if reverse else steps - 1 - s
+        at = (t * n + first) * row
+        gh, grad = pointer(carried, out.dtype), pointer(address(g) + at, out.dtype)
+        state, to = pointer(address(out) + at, out.dtype), pointer(address(ggiven) + at, out.dtype)
+        for j in range(rows * m):
+            gh[j] += grad[j]
+        if relu:
+            for j in range(rows * m):
+                to[j] = gh[j] if state[j] > 0 else 0
+        else:
+            for j in range(rows * m):
+                to[j] = gh[j] * (1 - state[j] * state[j])
+        ggiven_at = address(ggiven) + at
+        gemm(out, 0, 0, rows, m, m, ggiven_at, m, address(weight), m, 0, 0, carried, m)
+
+
+@gemm_kernel(grain=GRAIN, outputs=2)
+def rnn_grad(ggiven, gh0, g, glast, out, weight, relu, reverse):
+    """Gradients of ``rnn`` with respect to given and h0.
+
+    ggiven, g, out (t, n, m); gh0, glast (n, m); weight (m, m): all C.
+    """
+    n = out.shape[1]
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse)
+    blas_restore(previous)
+
+
+# -- long short-term memory ------------------------------------------------------------------------
+
+
+@device
+def lstm_row(like, at, cell, old, state, m):
+    """A step of one row, all addresses: gates of what they are given, cell and state of them."""
+    dtype, width = like.dtype, m * like.itemsize
+    enter, keeps = pointer(at, dtype), pointer(at + width, dtype)
+    new, leave = pointer(at + 2 * width, dtype), pointer(at + 3 * width, dtype)
+    c, before, h = pointer(cell, dtype), pointer(old, dtype), pointer(state, dtype)
+    for j in range(2 * m):
+        enter[j] = sigmoid(enter[j])
+    for j in range(m):
+        new[j] = tanh(new[j])
+    for j in range(m):
+        leave[j] = sigmoid(leave[j])
+    for j in range(m):
+        c[j] = keeps[j] * before[j] + enter[j] * new[j]
+    for j in range(m):
+        h[j] = leave[j] * tanh(c[j])
+
+
+@device
+def lstm_rows(
+    first, rows, transposed, gates, out, cells, last, last_cell, h0, c0, weight, reverse
+):  # fmt: skip
+    """``lstm`` of some rows."""
+    steps, n, m = out.shape
+    row = m * out.itemsize
+    before, old = address(h0) + first * row, address(c0) + first * row
+    for s in range(steps):
+        t = steps - 1 - s if reverse else s
+        at = (t * n + first) * row
+        state, cell, gate = address(out) + at, address(cells) + at, address(gates) + 4 * at
+        add_product(out, weight, transposed, rows, before, gate, 4 * m, gate)
+        for i in range(rows):
+            lstm_row(out, gate + 4 * i * row, cell + i * row, old + i * row, state + i * row, m)
+        before, old = state, cell
+    end = 0 if reverse else steps - 1
+    copied(last, out[end], first, rows)
+    copied(last_cell, cells[end], first, rows)
+
+
+@gemm_kernel(grain=GRAIN, outputs=5)
+def lstm(gates, out, cells, last, last_cell, h0, c0, weight, reverse):
+    """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
+
+    gates (t, n, 4 m): what the input, forget, cell and output gates are given, and then these
+    gates. out, cells (t, n, m): h and c of each step; last, last_cell, h0, c0 (n, m): after and
+    before; weight (4 m, m), by which h enters the gates: all C.
+    """
+    steps, n, _ = out.shape
+    transposed = turned(weight, steps)
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        lstm_rows(
+            *(first, rows, transposed, gates, out, cells),
+            *(last, last_cell, h0, c0, weight, reverse),
+        )
+    blas_restore(previous)
+    keep(transposed)
+
+
+@device
+def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
+    """A step back of one row, all addresses but ``spare`` (m); to: the gradients of its gates."""
+    dtype, width = like.dtype, m * like.itemsize
+    enter, keeps = pointer(at, dtype), pointer(at + width, dtype)
+    new, leave = pointer(at + 2 * width, dtype), pointer(at + 3 * width, dtype)
+    genter, gkeeps = pointer(to, dtype), pointer(to + width, dtype)
+    gnew, gleave = pointer(to + 2 * width, dtype), pointer(to + 3 * width, dtype)
+    gh, gc, grad = pointer(gh_at, dtype), pointer(gc_at, dtype), pointer(grad_at, dtype)
+    c, before, squashed = pointer(cell, dtype), pointer(old, dtype), pointer(address(spare), dtype)
+    # Short loops, each of which writes one array: LLVM vectorises no loop that writes many, for
+    # it would have to check all of them against one another.
+    for j in range(m):
+        squashed[j] = tanh(c[j])
+    for j in range(m):
+        gh[j] += grad[j]
+    for j in range(m):
+        gleave[j] = gh[j] * squashed[j] * (leave[j] * (1 - leave[j]))
+    for j in range(m):
+        gc[j] += gh[j] * leave[j] * (1 - squashed[j] * squashed[j])
+    for j in range(m):
+        genter[j] = gc[j] * new[j] * (enter[j] * (1 - enter[j]))
+    for j in range(m):
+        gnew[j] = gc[j] * enter[j] * (1 - new[j] * new[j])
+    for j in range(m):
+        gkeeps[j] = gc[j] * before[j] * (keeps[j] * (1 - keeps[j]))
+    for j in range(m):
+        gc[j] *= keeps[j]
+
+
+@device
+def lstm_grad_rows(
+    first, rows, ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse
+):  # fmt: skip
+    """``lstm_grad`` of some rows."""
+    steps, n, m = cells.shape
+    row = m * cells.itemsize
+    copied(gh0, glast, first, rows)
+    copied(gc0, glast_cell, first, rows)
+    gh, gc = address(gh0) + first * row, address(gc0) + first * row
+    spare = np.empty(m, cells.dtype)
+    for s in range(steps):
+        t = s if reverse else steps - 1 - s
+        at = (t * n + first) * row
+        if s == steps - 1:
+            old = address(c0) + first * row
+        else:
+            old = address(cells) + at + (n if reverse else -n) * row
+        grad, gate, cell = address(g) + at, address(gates) + 4 * at, address(cells) + at
+        to = address(ggates) + 4 * at
+        for i in range(rows):
+            lstm_row_grad(
+                *(cells, spare, to + 4 * i * row, gh + i * row, gc + i * row, grad + i * row),
+                *(gate + 4 * i * row, cell + i * row, old + i * row, m),
+            )
+        gemm(cells, 0, 0, rows, m, 4 * m, to, 4 * m, address(weight), m, 0, 0, gh, m)
+    keep(spare)
+
+
+@gemm_kernel(grain=GRAIN, outputs=3)
+def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse):
+    """Gradients of ``lstm`` with respect to what gates were given, h0 and c0.
+
+    ggates (t, n, 4 m), gh0, gc0, glast, glast_cell (n, m), g (t, n, m); the rest as there: all C.
+    """
+    n = cells.shape[1]
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        lstm_grad_rows(
+            *(first, rows, ggates, gh0, gc0, g, glast),
+            *(glast_cell, gates, cells, c0, weight, reverse),
+        )
+    blas_restore(previous)
+
+
+# -- gated recurrent unit --------------------------------------------------------------------------
+
+
+@device
+def gru_row(like, at, mixed, kept, old, state, m):
+    """A step of one row, all addresses; mixed: the product of the state, for the three gates."""
+    dtype, width = like.dtype, m * like.itemsize
+    reset, update, new = (
+        pointer(at, dtype),
+        pointer(at + width, dtype),
+        pointer(at + 2 * width, dtype),
+    )
+    of_state, last_third = pointer(mixed, dtype), pointer(mixed + 2 * width, dtype)
+    held, before, h = pointer(kept, dtype), pointer(old, dtype), pointer(state, dtype)
+    for j in range(2 * m):
+        reset[j] = sigmoid(reset[j] + of_state[j])
+    for j in range(m):
+        held[j] = last_third[j]
+    for j in range(m):
+        new[j] = tanh(new[j] + reset[j] * held[j])
+    for j in range(m):
+        h[j] = new[j] + update[j] * (before[j] - new[j])
+
+
+@device
+def gru_rows(
+    first, rows, transposed, gates, out, held, last, h0, weight, bias, biased, reverse
+):  # fmt: skip
+    """``gru`` of some rows."""
+    steps, n, m = out.shape
+    row = m * out.itemsize
+    before = address(h0) + first * row
+    mixed = np.empty(rows * 3 * m, out.dtype)
+    start = address(bias) if biased else 0
+    for s in range(steps):
+        t = steps - 1 - s if reverse else s
+        at = (t * n + first) * row
+        state, gate, kept = address(out) + at, address(gates) + 3 * at, address(held) + at
+        add_product(out, weight, transposed, rows, before, start, 0, address(mixed))
+        for i in range(rows):
+            gru_row(
+                *(out, gate + 3 * i * row, address(mixed) + 3 * i * row),
+                *(kept + i * row, before + i * row, state + i * row, m),
+            )
+        before = state
+    copied(last, out[0 if reverse else steps - 1], first, rows)
+    keep(mixed)
+
+
+@gemm_kernel(grain=GRAIN, outputs=4)
+def gru(gates, out, held, last, h0, weight, bias, biased, reverse):
+    """A gated recurrent unit (Cho et al., 2014), reset after the product of the state.
+
+    gates (t, n, 3 m): what the reset, update and new gates are given, and then these gates. out,
+    held (t, n, m): h of each step, and its product for the new gate; last, h0 (n, m): h after and
+    before; weight (3 m, m), bias (3 m): all C. Without ``biased`` bias may be any array of rank 1.
+    """
+    steps, n, _ = out.shape
+    transposed = turned(weight, steps)
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        gru_rows(
+            *(first, rows, transposed, gates, out, held),
+            *(last, h0, weight, bias, biased, reverse),
+        )
+    blas_restore(previous)
+    keep(transposed)
+
+
+@device
+def gru_row_grad(like, to, to_held, gh_at, grad_at, at, kept, old, m):
+    """A step back of one row, all addresses; to, to_held: gradients of both parts of the gates."""
+    dtype, width = like.dtype, m * like.itemsize
+    reset, update, new = (
+        pointer(at, dtype),
+        pointer(at + width, dtype),
+        pointer(at + 2 * width, dtype),
+    )
+    greset, gupdate = pointer(to, dtype), pointer(to + width, dtype)
+    gnew, gheld = pointer(to + 2 * width, dtype), pointer(to_held, dtype)
+    glast_third = pointer(to_held + 2 * width, dtype)
+    gh, grad = pointer(gh_at, dtype), pointer(grad_at, dtype)
+    held, before = pointer(kept, dtype), pointer(old, dtype)
+    for j in range(m):
+        gh[j] += grad[j]
+    for j in range(m):
+        gupdate[j] = gh[j] * (before[j] - new[j]) * (update[j] * (1 - update[j]))
+    for j in range(m):
+        gnew[j] = gh[j] * (1 - update[j]) * (1 - new[j] * new[j])
+    for j in range(m):
+        greset[j] = gnew[j] * held[j] * (reset[j] * (1 - reset[j]))
+    for j in range(2 * m):
+        gheld[j] = greset[j]
+    for j in range(m):
+        glast_third[j] = gnew[j] * reset[j]
+    for j in range(m):
+        gh[j] *= update[j]
+
+
+@device
+def gru_grad_rows(
+    first, rows, ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, reverse
+):  # fmt: skip
+    """``gru_grad`` of some rows."""
+    steps, n, m = out.shape
+    row = m * out.itemsize
+    copied(gh0, glast, first, rows)
+    gh = address(gh0) + first * row
+    for s in range(steps):
+        t = s if reverse else steps - 1 - s
+        at = (t * n + first) * row
+        if s == steps - 1:
+            old = address(h0) + first * row
+        else:
+            old = address(out) + at + (n if reverse else -n) * row
+        grad, gate, kept = address(g) + at, address(gates) + 3 * at, address(held) + at
+        to, to_held = address(ggates) + 3 * at, address(gheld) + 3 * at
+        for i in range(rows):
+            gru_row_grad(
+                *(out, to + 3 * i * row, to_held + 3 * i * row, gh + i * row, grad + i * row),
+                *(gate + 3 * i * row, kept + i * row, old + i * row, m),
+            )
+        gemm(out, 0, 0, rows, m, 3 * m, to_held, 3 * m, address(weight), m, gh, m, gh, m)
+
+
+@gemm_kernel(grain=GRAIN, outputs=3)
+def gru_grad(ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, reverse):
+    """Gradients of ``gru`` with respect to what gates were given, the state's product, and h0.
+
+    ggates, gheld (t, n, 3 m), gh0, glast (n, m), g (t, n, m); the rest as there: all C.
+    """
+    n = out.shape[1]
+    previous = blas_alone(n * weight.size)
+    for task in prange((n + ROWS - 1) // ROWS):
+        first = task * ROWS
+        rows = min(ROWS, n - first)
+        gru_grad_rows(
+            *(first, rows, ggates, gheld, gh0, g, glast),
+            *(gates, held, out, h0, weight, reverse),
+        )
+    blas_restore(previous)

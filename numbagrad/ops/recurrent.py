@@ -1,0 +1,447 @@
+"""Recurrent networks over sequences: ``rnn_tanh``, ``rnn_relu``, ``lstm`` and ``gru``.
+
+A layer in one direction is one op: a product for the input of all steps, one kernel for the steps,
+one kernel back, and products for the gradients of the weights. Where a gradient is to be
+differentiated, the layer runs again step by step, by operations that are on the tape. Start
+reading at ``Lstm`` and ``_layers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from ..autograd import grad as gradients
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import matmul, recurrent
+from ..tape import grad_mode
+from ..tensor import Tensor
+from .axes import DTYPE_WORDS
+from .base import Op, as_operand, contiguous, new_empty, reshaped, same_device
+from .elementwise import relu, sigmoid, tanh
+from .linalg import affine, column_sum, linear, product
+from .part import select
+from .random import dropout as drop
+from .shape import cat, chunk, stack
+
+__all__ = ["gru", "lstm", "rnn_relu", "rnn_tanh"]
+
+# -- one step --------------------------------------------------------------------------------------
+
+
+def lstm_step(given: Tensor, held: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """The next h and c, of what input and state give to the four gates."""
+    enter, keep, new, leave = chunk(given + held, 4, -1)
+    c = sigmoid(keep) * c + sigmoid(enter) * tanh(new)
+    return sigmoid(leave) * tanh(c), c
+
+
+def gru_step(given: Tensor, held: Tensor, h: Tensor) -> Tensor:
+    """The next h, of what input and state give to the three gates."""
+    reset, update, new = chunk(given, 3, -1)
+    reset_held, update_held, new_held = chunk(held, 3, -1)
+    new = tanh(new + sigmoid(reset + reset_held) * new_held)
+    return new + sigmoid(update + update_held) * (h - new)
+
+
+def rnn_step(given: Tensor, held: Tensor, is_relu: bool) -> Tensor:
+    """The next h, of what input and state give."""
+    return relu(given + held) if is_relu else tanh(given + held)
+
+
+# -- what the layers share -------------------------------------------------------------------------
+
+
+def _order(steps: int, reverse: bool) -> range:
+    return range(steps - 1, -1, -1) if reverse else range(steps)
+
+
+def _in_time(states: dict[int, Tensor]) -> Tensor:
+    return stack([states[t] for t in range(len(states))])
+
+
+def _again(ctx: Any, layer: Callable[..., tuple], inputs: Sequence[Any], grads: tuple) -> tuple:
+    """Gradients that can be differentiated: of ``layer`` on ``inputs``, step by step on the tape.
+
+    The inputs go in as views, so that what one of them was made from does not count twice.
+    """
+    views = [None if t is None else t.view(*t._array.shape) for t in inputs]
+    needs = ctx.needs_input_grad[: len(views)]
+    wanted = [v for v, needed in zip(views, needs, strict=True) if needed]
+    found = iter(gradients(layer(*views), wanted, grads, create_graph=True, allow_unused=True))
+    return tuple([next(found) if needed else None for needed in needs])
+
+
+def _both(b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor | None:
+    return None if b_ih is None or b_hh is None else b_ih + b_hh
+
+
+def _rows(x: Tensor) -> Tensor:
+    """``x`` (t, n, k) as a matrix."""
+    steps, n, k = x._array.shape
+    return reshaped(contiguous(x), (steps * n, k))
+
+
+def _state_weight_grad(gheld: Tensor, out: Tensor, h0: Tensor, reverse: bool) -> Tensor:
+    """The gradient of the weight of the state, which is ``h0`` first and then ``out``."""
+    steps, n, m = out._array.shape
+    width, more = gheld._array.shape[2], steps - 1
+    gweight = new_empty((width, m), out._dtype, out._device)
+    g, states = gheld._array, out._array
+
+    def at(array: Any, first: int, rows: int) -> Any:
+        size = array.shape[2]
+        return machine.view(array, (rows * n, size), (size, 1), first * n * size)
+
+    first, later, earlier = (more, 0, 1) if reverse else (0, 1, 0)
+    start = contiguous(h0)._array
+    machine.launch(matmul.mm, gweight._array, at(g, first, 1), start, 1, 0, 0)
+    if more:
+        factors = at(g, later, more), at(states, earlier, more)
+        machine.launch(matmul.mm, gweight._array, *factors, 1, 0, 1)
+    return gweight
+
+
+def _shared_grads(
+    needs: Sequence[bool], ggiven: Tensor, gheld: Tensor, x: Tensor, h0: Tensor, out: Tensor,
+    w_ih: Tensor, reverse: bool,
+) -> tuple:  # fmt: skip
+    """Gradients of x, w_ih, w_hh, b_ih, b_hh, of those of what the input and the state gave."""
+    rows = _rows(ggiven)
+    gx = None
+    if needs[0]:
+        gx = reshaped(product(rows, w_ih), x._array.shape)
+    gw_ih = product(rows, _rows(x), 1) if needs[1] else None
+    gw_hh = _state_weight_grad(gheld, out, h0, reverse) if needs[2] else None
+    gb_ih = column_sum(rows) if needs[3] or (needs[4] and gheld is ggiven) else None
+    gb_hh = gb_ih
+    if gheld is not ggiven:
+        gb_hh = column_sum(_rows(gheld)) if needs[4] else None
+    return gx, gw_ih, gw_hh, gb_ih, gb_hh
+
+
+# -- a layer in one direction ----------------------------------------------------------------------
+
+
+class Rnn(Op):
+    """``h = tanh(x w_ih.T + b_ih + h w_hh.T + b_hh)``, or relu: all h (t, n, m), and the last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
+        b_hh: Tensor | None, is_relu: bool, reverse: bool,
+    ) -> tuple:  # fmt: skip
+        out = affine(x, w_ih, _both(b_ih, b_hh))
+        last = new_empty(h0._array.shape, x._dtype, x._device)
+        state, weight = contiguous(h0)._array, contiguous(w_hh)._array
+        arrays = out._array, last._array, state, weight
+        machine.launch(recurrent.rnn, *arrays, int(is_relu), int(reverse))
+        ctx.options = is_relu, reverse
+        ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out)
+        return out, last
+
+    @staticmethod
+    def steps(
+        x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, is_relu: bool, reverse: bool
+    ) -> tuple:
+        """``forward`` by operations on the tape."""
+        given, states = linear(x, w_ih, b_ih), {}
+        for t in _order(len(x), reverse):
+            h = states[t] = rnn_step(given[t], linear(h, w_hh, b_hh), is_relu)
+        return _in_time(states), h
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, glast: Tensor) -> tuple:
+        *inputs, out = ctx.saved_tensors
+        is_relu, reverse = ctx.options
+        if grad_mode.enabled:
+            layer = partial(Rnn.steps, is_relu=is_relu, reverse=reverse)
+            return _again(ctx, layer, inputs, (g, glast))
+        x, h0, w_ih, w_hh, *_ = inputs
+        ggiven = new_empty(out._array.shape, x._dtype, x._device)
+        gh0 = new_empty(h0._array.shape, x._dtype, x._device)
+        given = [contiguous(t)._array for t in (g, glast, out, w_hh)]
+        arrays = ggiven._array, gh0._array, *given
+        machine.launch(recurrent.rnn_grad, *arrays, int(is_relu), int(reverse))
+        needs = ctx.needs_input_grad
+        shared = needs[0], *needs[2:6]
+        gx, *rest = _shared_grads(shared, ggiven, ggiven, x, h0, out, w_ih, reverse)
+        return gx, gh0, *rest
+
+
+class Lstm(Op):
+    """Long short-term memory: all h (t, n, m), the last h, and the last c."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
+        b_ih: Tensor | None, b_hh: Tensor | None, reverse: bool,
+    ) -> tuple:  # fmt: skip
+        gates = affine(x, w_ih, _both(b_ih, b_hh))
+        n, m = h0._array.shape
+        shapes = [(len(x), n, m)] * 2 + [(n, m)] * 2
+        made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
+        given = [contiguous(t)._array for t in (h0, c0, w_hh)]
+        arrays = gates._array, *[t._array for t in made], *given
+        machine.launch(recurrent.lstm, *arrays, int(reverse))
+        out, cells, last, last_cell = made
+        ctx.reverse = reverse
+        ctx.save(x, h0, c0, w_ih, w_hh, b_ih, b_hh, out, gates, cells)
+        return out, last, last_cell
+
+    @staticmethod
+    def steps(
+        x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+    ) -> tuple:
+        """``forward`` by operations on the tape."""
+        given, states = linear(x, w_ih, b_ih), {}
+        for t in _order(len(x), reverse):
+            h, c = lstm_step(given[t], linear(h, w_hh, b_hh), c)
+            states[t] = h
+        return _in_time(states), h, c
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, glast: Tensor, glast_cell: Tensor) -> tuple:
+        *inputs, out, gates, cells = ctx.saved_tensors
+        reverse = ctx.reverse
+        if grad_mode.enabled:
+            layer = partial(Lstm.steps, reverse=reverse)
+            return _again(ctx, layer, inputs, (g, glast, glast_cell))
+        x, h0, c0, w_ih, w_hh, *_ = inputs
+        ggates = new_empty(gates._array.shape, x._dtype, x._device)
+        gh0, gc0 = [new_empty(h0._array.shape, x._dtype, x._device) for _ in range(2)]
+        given = [contiguous(t)._array for t in (g, glast, glast_cell, gates, cells, c0, w_hh)]
+        arrays = ggates._array, gh0._array, gc0._array, *given
+        machine.launch(recurrent.lstm_grad, *arrays, int(reverse))
+        needs = ctx.needs_input_grad
+        shared = needs[0], *needs[3:7]
+        gx, *rest = _shared_grads(shared, ggates, ggates, x, h0, out, w_ih, reverse)
+        return gx, gh0, gc0, *rest
+
+
+class Gru(Op):
+    """A gated recurrent unit: all h (t, n, m), and the last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
+        b_hh: Tensor | None, reverse: bool,
+    ) -> tuple:  # fmt: skip
+        gates = affine(x, w_ih, b_ih)
+        n, m = h0._array.shape
+        shapes = [(len(x), n, m)] * 2 + [(n, m)]
+        made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
+        state, weight = contiguous(h0)._array, contiguous(w_hh)._array
+        bias = weight.reshape(-1) if b_hh is None else contiguous(b_hh)._array
+        arrays = gates._array, *[t._array for t in made], state, weight, bias
+        machine.launch(recurrent.gru, *arrays, int(b_hh is not None), int(reverse))
+        out, held, last = made
+        ctx.reverse = reverse
+        ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out, gates, held)
+        return out, last
+
+    @staticmethod
+    def steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool) -> tuple:
+        """``forward`` by operations on the tape."""
+        given, states = linear(x, w_ih, b_ih), {}
+        for t in _order(len(x), reverse):
+            h = states[t] = gru_step(given[t], linear(h, w_hh, b_hh), h)
+        return _in_time(states), h
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, glast: Tensor) -> tuple:
+        *inputs, out, gates, held = ctx.saved_tensors
+        reverse = ctx.reverse
+        if grad_mode.enabled:
+            return _again(ctx, partial(Gru.steps, reverse=reverse), inputs, (g, glast))
+        x, h0, w_ih, w_hh, *_ = inputs
+        ggates, gheld = [new_empty(gates._array.shape, x._dtype, x._device) for _ in range(2)]
+        gh0 = new_empty(h0._array.shape, x._dtype, x._device)
+        given = [contiguous(t)._array for t in (g, glast, gates, held, out, h0, w_hh)]
+        arrays = ggates._array, gheld._array, gh0._array, *given
+        machine.launch(recurrent.gru_grad, *arrays, int(reverse))
+        needs = ctx.needs_input_grad
+        shared = needs[0], *needs[2:6]
+        gx, *rest = _shared_grads(shared, ggates, gheld, x, h0, out, w_ih, reverse)
+        return gx, gh0, *rest
+
+
+# -- what the arguments must be --------------------------------------------------------------------
+
+
+def _check(
+    name: str, gates: int, x: Any, states: tuple, params: Sequence[Tensor], each: int,
+    layers: int, directions: int, batch_first: bool,
+) -> None:  # fmt: skip
+    """Refuse tensors that do not fit."""
+    given = [as_operand(name, t, i) for i, t in enumerate((x, *states, *params))]
+    shape = x._array.shape
+    if len(shape) != 3:
+        raise ShapeError(f"{name}: Expected input to be 3D, batched, got {len(shape)}D instead.")
+    if not x._dtype.is_floating_point:
+        raise DTypeError(
+            f"{name}: not implemented for '{DTYPE_WORDS[x._dtype.name]}', it needs a floating "
+            f"dtype. Convert with .float()."
+        )
+    for tensor in given[1:]:
+        if tensor._dtype is not x._dtype:
+            raise DTypeError(
+                f"{name}: input dtype ({x._dtype}) does not match weight dtype or state dtype "
+                f"({tensor._dtype}). Convert with .to(dtype)."
+            )
+    same_device(name, given)
+    steps, n = (shape[1], shape[0]) if batch_first else shape[:2]
+    if not steps:
+        raise ShapeError(f"{name}: Expected sequence length to be larger than 0 in RNN.")
+    if len(params) != each * layers * directions:
+        raise ShapeError(
+            f"{name}: expected {each} parameters for each of {layers} layers in {directions} "
+            f"directions, {each * layers * directions} altogether, but got {len(params)}."
+        )
+    m = params[1]._array.shape[-1]
+    expected = (layers * directions, n, m)
+    for i, state in enumerate(states):
+        if state._array.shape != expected:
+            which = f"hidden[{i}]" if len(states) > 1 else "hidden"
+            raise ShapeError(
+                f"{name}: Expected {which} size {expected}, got {list(state._array.shape)}."
+            )
+    size = params[0]._array.shape[-1]
+    if shape[2] != size:
+        raise ShapeError(
+            f"{name}: input.size(-1) must be equal to input_size. Expected {size}, got {shape[2]}."
+        )
+    for i, parameter in enumerate(params):
+        features = size if i < each * directions else m * directions
+        wanted = [(gates * m, features), (gates * m, m), (gates * m,), (gates * m,)][i % each]
+        if parameter._array.shape != wanted:
+            raise ShapeError(
+                f"{name}: expected parameter {i} to have shape {list(wanted)}, got "
+                f"{list(parameter._array.shape)}."
+            )
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+
+def _layers(
+    name: str, gates: int, layer: Callable[..., tuple], input: Tensor, states: tuple, params: Any,
+    has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """The output of the last layer, and the last states of all layers and directions."""
+    params, each, directions = list(params), 4 if has_biases else 2, 1 + bool(bidirectional)
+    _check(name, gates, input, states, params, each, num_layers, directions, batch_first)
+    x = input.transpose(0, 1) if batch_first else input
+    ends: list[list[Tensor]] = [[] for _ in states]
+    for k in range(num_layers):
+        outs = []
+        for direction in range(directions):
+            at = k * directions + direction
+            own = params[each * at : each * (at + 1)]
+            weights = own if has_biases else (*own, None, None)
+            starts = [select(state, 0, at) for state in states]
+            out, *last = layer(x, *starts, *weights, bool(direction))
+            outs.append(out)
+            for end, value in zip(ends, last, strict=True):
+                end.append(value)
+        x = cat(outs, 2) if bidirectional else outs[0]
+        if k + 1 < num_layers:
+            x = drop(x, dropout, train)
+    last = [stack(end) if len(end) > 1 else end[0].unsqueeze(0) for end in ends]
+    return x.transpose(0, 1) if batch_first else x, *last
+
+
+def rnn_tanh(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` along a sequence (Elman, 1990).
+
+    input (t, n, features), or (n, t, features) with batch_first; hx (layers * directions, n, m);
+    params: weight_ih (m, features), weight_hh (m, m) and, with has_biases, bias_ih and bias_hh (m)
+    of each layer and direction in turn. dropout is applied between layers while training. Returns
+    the h of each step of the last layer, those of both directions side by side, and the last h of
+    all layers. Differentiable to any order. Raises ShapeError if sizes do not fit.
+    """
+    layer = _rnn(False)
+    return _layers(
+        "rnn_tanh", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
+        bidirectional, batch_first,
+    )  # type: ignore[return-value]  # fmt: skip
+
+
+def rnn_relu(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """``rnn_tanh`` with relu in place of tanh."""
+    layer = _rnn(True)
+    return _layers(
+        "rnn_relu", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
+        bidirectional, batch_first,
+    )  # type: ignore[return-value]  # fmt: skip
+
+
+def _rnn(is_relu: bool) -> Callable[..., tuple]:
+    return lambda *args: Rnn.apply(*args[:-1], is_relu, args[-1])
+
+
+def lstm(
+    input: Tensor,
+    hx: Sequence[Tensor],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997).
+
+    hx: h and c. Arguments as for ``rnn_tanh``, weights and biases with 4 m rows: the input,
+    forget (Gers et al., 2000), cell and output gates. Returns the h of each step, and the last h and c of all layers.
+    """
+    return _layers(
+        "lstm", 4, Lstm.apply, input, tuple(hx), params, has_biases, num_layers, dropout, train,
+        bidirectional, batch_first,
+    )  # type: ignore[return-value]  # fmt: skip
+
+
+def gru(
+    input: Tensor,
+    hx: Tensor,
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor]:
+    """A gated recurrent unit along a sequence (Cho et al., 2014).
+
+    Arguments as for ``rnn_tanh``, weights and biases with 3 m rows: the reset, update and new
+    gates. The reset gate acts after the product of the state.
+    """
+    return _layers(
+        "gru", 3, Gru.apply, input, (hx,), params, has_biases, num_layers, dropout, train,
+        bidirectional, batch_first,
+    )  # type: ignore[return-value]  # fmt: skip
