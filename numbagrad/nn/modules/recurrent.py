@@ -108,7 +108,7 @@ class RNNBase(Module):
             n = x._array.shape[0 if self.batch_first else 1]
             shape = (self.num_layers * self._directions, n, self.hidden_size)
             hx = (full(shape, 0, x._dtype, x._device),) * self.states
-        out, *last = self._function(
+        out, *last = getattr(recurrent, self.mode.lower())(
             x,
             hx if self.states > 1 else hx[0],
             list(self._parameters.values()),
@@ -123,9 +123,6 @@ class RNNBase(Module):
             out = out.squeeze(0 if self.batch_first else 1)
             last = [state.squeeze(1) for state in last]
         return out, tuple(last)
-
-    def _function(self, *args: Any) -> tuple[Tensor, ...]:
-        return getattr(recurrent, self.mode.lower())(*args)
 
     def extra_repr(self) -> str:
         shown = f"{self.input_size}, {self.hidden_size}"
