@@ -10,6 +10,7 @@ from . import (
     linalg,
     loss,
     norm,
+    recurrent,
     reduce,
     shape,
     sort,
@@ -18,5 +19,5 @@ from . import (
 )
 
 MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort)
-FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial)}
+FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent)}
 ALL = [case for cases in FAMILIES.values() for case in cases]
