@@ -110,6 +110,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"matrices {kind}", partial(matrices, kind)
         yield f"rows {kind}", partial(rows, kind)
         yield f"images {kind}", partial(images, kind)
+        yield f"sequences {kind}", partial(sequences, kind)
         yield f"random {kind}", partial(random_numbers, kind)
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
@@ -212,6 +213,15 @@ def images(kind: Any) -> None:
         out = F.conv2d(full(16, channels, 65, 65, kind=kind, grad=True), kernel, stride=2)
         out.backward(out.detach())
         F.conv_transpose2d(full(16, channels, 64, 64, kind=kind), kernel)
+
+
+def sequences(kind: Any) -> None:
+    """Recurrent layers, of few rows and of many."""
+    for layer in (ng.nn.RNN(16, 32), ng.nn.LSTM(16, 32), ng.nn.GRU(16, 32)):
+        layer.to(kind).cuda()
+        for n in (8, 1024):
+            out, _ = layer(full(3, n, 16, kind=kind))
+            out.backward(out.detach())
 
 
 def random_numbers(kind: Any) -> None:

@@ -417,7 +417,8 @@ def lstm(
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997).
 
     hx: h and c. Arguments as for ``rnn_tanh``, weights and biases with 4 m rows: the input,
-    forget (Gers et al., 2000), cell and output gates. Returns the h of each step, and the last h and c of all layers.
+    forget (Gers et al., 2000), cell and output gates. Returns the h of each step, and the last h
+    and c of all layers.
     """
     return _layers(
         "lstm", 4, Lstm.apply, input, tuple(hx), params, has_biases, num_layers, dropout, train,
