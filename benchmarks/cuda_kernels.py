@@ -217,7 +217,8 @@ def images(kind: Any) -> None:
 
 def sequences(kind: Any) -> None:
     """Recurrent layers, of few rows and of many."""
-    for layer in (ng.nn.RNN(16, 32), ng.nn.LSTM(16, 32), ng.nn.GRU(16, 32)):
+    nn: Any = ng.nn
+    for layer in (nn.RNN(16, 32), nn.LSTM(16, 32), nn.GRU(16, 32)):
         layer.to(kind).cuda()
         for n in (8, 1024):
             out, _ = layer(full(3, n, 16, kind=kind))

@@ -47,6 +47,28 @@ def test_the_lenet_script_reaches_its_accuracy(tmp_path, monkeypatch):
     assert script["main"](["--compile"]) >= 0.97
 
 
+@pytest.mark.parametrize("options", [[], ["--compile"]])
+def test_the_lstm_script_learns(options, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "lstm.py"))
+    words = script["main"].__globals__
+    vocabulary, train, test = words["texts"]()
+    words["texts"] = lambda: (vocabulary, train[:1025], test[:129])
+    assert script["main"](["--epochs", "1", *options]) < len(vocabulary) / 4
+    assert (tmp_path / "lstm.png").exists()
+
+
+@pytest.mark.slow
+def test_the_lstm_script_reaches_its_perplexity(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "lstm.py"))
+    assert script["main"](["--compile"]) < 60
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
