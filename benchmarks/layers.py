@@ -1,4 +1,7 @@
-"""Reductions, softmax, layer norm, cross entropy and activations; no figure is asked for these."""
+"""Reductions, softmax, layer norm, cross entropy, activations, and recurrent layers.
+
+A figure is asked for an LSTM alone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Case, Run, uniform
+from .case import Case, Run, compile_step, uniform
 
 
 def _sum(*shape: int, dim: int | None = None) -> Any:
@@ -70,7 +73,36 @@ def _cross_entropy(n: int, classes: int) -> Any:
     return build
 
 
+def _recurrent(kind: str, steps: int, n: int, size: int, compiled: bool = False) -> Any:
+    """``lib.nn.<kind>`` on a sequence, a loss of all states, and the gradients of its weights."""
+
+    def build(lib: Any) -> Run:
+        layer = getattr(lib.nn, kind)(size, size)
+        with lib.no_grad():
+            for p in layer.parameters():
+                p.copy_(lib.from_numpy(uniform(*p.shape) / size**0.5))
+        x = lib.tensor(uniform(steps, n, size))
+
+        def step(x: Any) -> Any:
+            for p in layer.parameters():
+                p.grad = None
+            out, _ = layer(x)
+            loss = (out * out).mean()
+            loss.backward()
+            return loss
+
+        call = compile_step(lib, step) if compiled else step
+
+        def run() -> tuple[Any, ...]:
+            return call(x), *[p.grad for p in layer.parameters()]
+
+        return run
+
+    return build
+
+
 BOTH = (1, 2)
+SEQUENCE = (64, 16, 128)
 CASES = [
     Case("sum of 10^6", _sum(1_000_000), threads=BOTH, rtol=1e-4),
     Case("sum (1024, 1024) over 0", _sum(1024, 1024, dim=0), threads=BOTH, rtol=1e-4, atol=1e-4),
@@ -83,4 +115,13 @@ CASES = [
     Case("layer_norm (1024, 768)", _layer_norm(1024, 768), threads=BOTH, rtol=1e-3, atol=1e-4),
     Case("cross_entropy (128, 10)", _cross_entropy(128, 10)),
     Case("cross_entropy (1024, 1000)", _cross_entropy(1024, 1000), threads=BOTH),
+    Case("LSTM step, T 64, n 16, 128", _recurrent("LSTM", *SEQUENCE), 0.5, BOTH, 1e-3),
+    Case(
+        "LSTM step, compiled, T 64, n 16, 128",
+        _recurrent("LSTM", *SEQUENCE, compiled=True),
+        0.5,
+        BOTH,
+        1e-3,
+    ),
+    Case("GRU step, T 64, n 16, 128", _recurrent("GRU", *SEQUENCE), threads=BOTH, rtol=1e-3),
 ]
