@@ -28,12 +28,12 @@ class RNNBase(Module):
     ``1 / sqrt(hidden_size)``.
     """
 
+    mode = ""
     gates = 1
     states = 1
 
     def __init__(
         self,
-        mode: str,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
@@ -48,7 +48,6 @@ class RNNBase(Module):
         name = type(self).__name__
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         _check_options(name, sizes, {"bias": bias, "batch_first": batch_first}, dropout)
-        self.mode = mode
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.num_layers = num_layers
@@ -156,7 +155,7 @@ def _check_options(name: str, sizes: dict[str, Any], flags: dict[str, Any], drop
             f"{name}: dropout option adds dropout after all but last recurrent layer, so non-zero "
             f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
             f"num_layers=1.",
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -190,7 +189,8 @@ class RNN(RNNBase):
                 f"RNN: Unknown nonlinearity {nonlinearity!r}. Select from 'tanh' or 'relu'."
             )
         options = num_layers, bias, batch_first, dropout, bidirectional, device, dtype
-        super().__init__(f"RNN_{nonlinearity.upper()}", input_size, hidden_size, *options)
+        super().__init__(input_size, hidden_size, *options)
+        self.mode = f"RNN_{nonlinearity.upper()}"
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -211,11 +211,9 @@ class LSTM(RNNBase):
     (ng.Size([1, 1, 3]), ng.Size([1, 1, 3]))
     """
 
+    mode = "LSTM"
     gates = 4
     states = 2
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__("LSTM", *args, **kwargs)
 
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
@@ -239,10 +237,8 @@ class GRU(RNNBase):
     GRU(4, 3, num_layers=2, bidirectional=True)
     """
 
+    mode = "GRU"
     gates = 3
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__("GRU", *args, **kwargs)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Output and last h."""
