@@ -13,7 +13,7 @@ from numba import prange
 
 from ..blas import blas_alone, blas_restore
 from ..inner import device
-from ..intrinsics import address, pointer
+from ..intrinsics import address, pointer, wide
 from ..product import gemm, gemm_kernel
 from ..simd_math import sigmoid, tanh
 
@@ -69,6 +69,7 @@ def copied(to, x, first, rows):
 @device
 def rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse):
     """``rnn`` of some rows."""
+    wide()
     steps, n, m = out.shape
     row = m * out.itemsize
     before = address(h0) + first * row
@@ -149,6 +150,7 @@ def rnn_grad(ggiven, gh0, g, glast, out, weight, relu, reverse):
 @device
 def lstm_row(like, at, cell, old, state, m):
     """A step of one row, all addresses: gates of what they are given, cell and state of them."""
+    wide()
     dtype, width = like.dtype, m * like.itemsize
     enter, keeps = pointer(at, dtype), pointer(at + width, dtype)
     new, leave = pointer(at + 2 * width, dtype), pointer(at + 3 * width, dtype)
@@ -211,6 +213,7 @@ def lstm(gates, out, cells, last, last_cell, h0, c0, weight, reverse):
 @device
 def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
     """A step back of one row, all addresses but ``spare`` (m); to: the gradients of its gates."""
+    wide()
     dtype, width = like.dtype, m * like.itemsize
     enter, keeps = pointer(at, dtype), pointer(at + width, dtype)
     new, leave = pointer(at + 2 * width, dtype), pointer(at + 3 * width, dtype)
@@ -291,6 +294,7 @@ def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, 
 @device
 def gru_row(like, at, mixed, kept, old, state, m):
     """A step of one row, all addresses; mixed: the product of the state, for the three gates."""
+    wide()
     dtype, width = like.dtype, m * like.itemsize
     reset, update, new = (
         pointer(at, dtype),
