@@ -277,7 +277,8 @@ def compiled_steps(kind: Any) -> None:
         return y.sum(0), y.sum(1), y.mean(), (x > 0).sum(), y.exp().mean(0), y
 
     for make in (lambda p: ng.optim.SGD(p, 0.1, momentum=0.9), lambda p: ng.optim.Adam(p)):
-        net = nn.Sequential(nn.Linear(48, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 10))
+        middle = nn.LayerNorm(64), nn.Dropout(0.1), nn.GELU()
+        net = nn.Sequential(nn.Linear(48, 64), *middle, nn.Linear(64, 10))
         net.to(kind).cuda()
         optimizer = make(net.parameters())
 

@@ -78,6 +78,7 @@ class Template:
     work: int
     written: list[Buffer]  # that last, and that a launch writes
     device: Any
+    counters: dict[Buffer, int]  # of host memory that twins read, the first of its numbers
     heavy: bool = True  # as of a program that lets go of the interpreter lock: Python moves counts
 
     @property
@@ -268,4 +269,26 @@ def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
         emitter.work + emitter.scratch,
         list(written),
         device,
+        counters(emitter.launches),
     )
+
+
+def counters(launches: list[Launch]) -> dict[Buffer, int]:
+    """The buffers in host memory that twins read, such as taken positions of the generator, and at
+    which place each begins when they stand in a row."""
+    found: dict[Buffer, int] = {}
+    count = 0
+    for i in launches:
+        for o in operands(i.args) if i.kind in ("twin", "kernel") else ():
+            if place_of(o.buffer) is None and o.buffer.memory is not None and o.buffer not in found:
+                found[o.buffer] = count
+                count += o.buffer.size
+    return found
+
+
+def operands(args: tuple[Any, ...]) -> list[Operand]:
+    """The operands among arguments, and those in lists."""
+    found: list[Operand] = []
+    for a in args:
+        found += a if isinstance(a, tuple) else [a] if isinstance(a, Operand) else []
+    return found
