@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numbagrad as ng
+from numbagrad.kernels import machine
+from numbagrad.kernels.cpu import finite
 from numbagrad.kernels.cuda.runtime import device
 
 from .cuda_gaps import KNOWN_GAPS, pairs
@@ -114,6 +116,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
         yield f"compiled steps {kind}", partial(compiled_steps, kind)
+        yield f"checks {kind}", partial(checks, kind)
     yield "integers", integers
 
 
@@ -294,6 +297,13 @@ def compiled_steps(kind: Any) -> None:
         ng.compile(sums)(x)
     ng.compile(chain)(full(64, 48, kind=kind), 0.5)
     ng.compile(chain)(full(63, 47, kind=kind), 0.5)
+
+
+def checks(kind: Any) -> None:
+    """What looks for NaN; behind the doorway every flag is set, so nothing may read it."""
+    flag, x = full(1, kind=ng.int64)._array, full(64, 48, kind=kind)._array
+    machine.launch(finite.first_bad, flag, x, False)
+    machine.launch(finite.first_made, flag, x, flag, True)
 
 
 def integers() -> None:

@@ -172,6 +172,8 @@ class CudaBound:
             return self._loop_step(i)
         if i.kind == "check":
             return self._check_step(number, i)
+        if i.kind == "look":
+            return lambda: self._look_now(i)
         if i.kind == "twin":
             return lambda: run_twin(i.what, self._values(i.args, listed=True))
         return lambda: i.what(*self._values(i.args))
@@ -227,6 +229,12 @@ class CudaBound:
             fail(value)
 
         return check
+
+    def _look_now(self, i: Launch) -> None:
+        (flag,) = self._values(i.args)
+        value = int(flag.get()[0])
+        if value >= 0:
+            i.what(value)
 
     def _look(self) -> None:
         """Have all flags looked at when the host next waits."""

@@ -55,7 +55,8 @@ class Launch:
     """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers.
 
     kind: "loop" (``what`` a LoopKernel), "twin" (a kernel, run by its twin), "kernel" (a function
-    of ``kernels/cuda``), "host" (a kernel run on the host) or "check" (``what`` the failure).
+    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure) or
+    "look", a check for which the host waits.
     """
 
     kind: str
@@ -103,7 +104,7 @@ class Template:
 def _called(i: Launch) -> str:
     named = i.what.name if i.kind == "loop" else kernel_name(i.what)
     shown = ", ".join([_shown(a) for a in i.args])
-    return f"check({shown})" if i.kind == "check" else f"{named}({shown})"
+    return f"{i.kind}({shown})" if i.kind in ("check", "look") else f"{named}({shown})"
 
 
 def _shown(arg: Any) -> str:
@@ -224,8 +225,8 @@ class Emitter:
         self.launches.append(Launch("twin", i.kernel, tuple(args), label(i)))
 
     def check(self, i: Check) -> None:
-        """Keep what a kernel has left in a flag until the host looks."""
-        self.launches.append(Launch("check", i.fail, (i.ins[0],), label(i)))
+        """Keep what a kernel has left in a flag until the host looks, or look."""
+        self.launches.append(Launch("look" if i.now else "check", i.fail, (i.ins[0],), label(i)))
 
     def float_argument(self, s: Scalar) -> FloatArgument:
         """A number computed from float arguments."""

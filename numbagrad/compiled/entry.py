@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import AccumulateGrad, grad_mode, run_backward
@@ -81,8 +80,6 @@ def make_entry(
     bad value. tied: let gradients that are read be these tensors, not those there at a call.
     """
     gpu = gpu_of(recording)
-    if gpu is not None and looked_for:
-        refuse_checks(gpu)
     passes = checked_passes(looked_for) if looked_for else None if gpu is None else GPU_PASSES
     plan = outside.plan(name, recording, shared, passes)
     fresh = _fresh(recording, plan)
@@ -124,7 +121,8 @@ def make_entry(
         made = Bound(template, code, workspace, dict.fromkeys(lasting))
     else:
         template, made = outside.bound_on_gpu(program, arguments, gpu, shared)
-        w.guards.append("recorder.current is not None")  # inside of another, recorded function
+        # Inside of another, recorded function; what looks for NaN only stands in the same place.
+        w.guards.append("(recorder.current is not None and grad_mode.anomaly is None)")
         w.names["recorder"] = machine.recorder
     made.count(moves)
     number = 0
@@ -150,14 +148,6 @@ def make_entry(
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
     return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
-
-
-def refuse_checks(gpu: Any) -> None:
-    """Say that a program for a GPU does not look for NaN."""
-    raise RecordingError(
-        f"compile: check_finite and detect_anomaly do not work in a compiled step on {gpu} yet. "
-        f"Call the function without ng.compile, or on the CPU, to find where a value is not finite."
-    )
 
 
 def empty_on(device: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

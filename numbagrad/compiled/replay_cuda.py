@@ -43,6 +43,8 @@ def reason(template: Template) -> str:
             hosted |= made
         if i.kind == "twin" and (is_cuda(i.what) or getattr(i.what, "twin", None) is not None):
             return f"{i.told}: a kernel of your own chooses its stream"
+        if i.kind == "look":
+            return "the host looks at every value"
     count = sum([b.size for b in template.counters])
     if set(template.counters) - hosted or count > MOST_COUNTERS:
         return "kernels read an array of the host"

@@ -48,6 +48,7 @@ __all__ = [
     "table",
     "to_device",
     "to_host",
+    "zeros",
 ]
 
 
@@ -281,6 +282,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     if captures and queue in captures:
         captures[queue].append(memory)
     return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
+    """Memory of zeros on the GPU."""
+    from .elementwise import fill
+
+    out = empty(shape, dtype, device)
+    fill(out, 0)
+    return out
 
 
 def to_device(array: np.ndarray, device: Any) -> DeviceArray:
