@@ -21,12 +21,11 @@ import numpy as np
 from .... import devices
 from ....errors import DeviceError
 from .allocator import BlockCache
-from .array import Borrowed, DeviceArray, Memory
+from .array import DeviceArray, Memory
 from .driver import GPU, Absent, Simulated
 
 __all__ = [
     "Stream",
-    "borrow",
     "current_stream",
     "device_count",
     "device_name",
@@ -352,30 +351,6 @@ def pinned(array: np.ndarray) -> np.ndarray:
     buffer = driver().pinned(max(source.nbytes, 1))
     out = buffer[: source.nbytes].view(source.dtype).reshape(array.shape)
     out[...] = source
-    return out
-
-
-def borrow(value: Any) -> DeviceArray:
-    """The memory of another library's array, through its ``__cuda_array_interface__``."""
-    interface = value.__cuda_array_interface__
-    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
-    address, read_only = interface["data"]
-    if read_only:
-        raise DeviceError("cuda: the array is read-only; copy it first.")
-    if interface.get("mask") is not None:
-        raise DeviceError("cuda: masked arrays are not supported.")
-    other = interface.get("stream")
-    if other not in (None, 1, 2):
-        driver().synchronize()  # its work may be on a stream we know nothing of
-    strides = interface.get("strides")
-    if strides is not None and any([s < 0 for s in strides]):
-        raise DeviceError("cuda: arrays with negative strides are not supported; copy it first.")
-    memory = Borrowed(address, 0, value)
-    out = DeviceArray(
-        memory, address, shape, dtype, devices.to_device("cuda"), strides and tuple(strides)
-    )
-    steps = zip(out.shape, out.strides, strict=True)
-    memory.size = dtype.itemsize + sum([(n - 1) * s for n, s in steps]) if out.size else 0
     return out
 
 
