@@ -17,7 +17,7 @@ import numpy as np
 from numba import cuda, float32, float64, types
 
 from ....errors import DeviceError
-from . import device, intrinsics, simulator
+from . import device, intrinsics, kept, simulator
 from .array import DeviceArray
 from .numbers import DeviceNumber
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
@@ -113,11 +113,11 @@ def _form(kernel: Callable[..., None], kinds: list[Any]) -> Callable[..., None]:
 def _launcher(
     kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any
 ) -> Any:
-    """What launches ``kernel`` on arguments like these, compiled on first use."""
+    """What launches ``kernel`` on arguments like these, compiled or loaded on first use."""
     signature = types_of(args)
     found = _compiled.get((kernel, signature))
     if found is None:
-        found = cuda.jit(types.void(*signature))(kernel)
+        found = kept.specialised(kernel, signature, device.driver().capability)
         _compiled[kernel, signature] = found
     with warnings.catch_warnings():  # small grids are what small tensors need
         warnings.simplefilter("ignore")
