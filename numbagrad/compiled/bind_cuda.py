@@ -123,14 +123,16 @@ class CudaBound:
             self._fixed.clear()
         if self._first:
             self._run(self._first, arrays, numbers)
-        self._replay.run(arrays, numbers, self._counted())
+        self._replay.run(arrays, numbers, self._counted(arrays))
         return DONE
 
-    def _counted(self) -> list[int]:
-        """What the host has left for twins to read."""
+    def _counted(self, arrays: Sequence[Any]) -> list[int]:
+        """What the host has left for twins to read, in this call or in the forward pass."""
         found: list[int] = []
-        for b in self.template.counters:
-            found += self._given[b].tolist() if b in self._given else ()
+        if self.template.counters:
+            held = {**self._given, **dict(zip(self._argument, arrays, strict=True))}
+            for b in self.template.counters:
+                found += held[b].reshape(-1).tolist() if b in held else ()
         return found
 
     def _start(self, arrays: Sequence[Any], numbers: Sequence[Any], counters: Any = None) -> None:

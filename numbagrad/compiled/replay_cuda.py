@@ -34,6 +34,7 @@ def reason(template: Template) -> str:
     """Why the launches cannot be a graph; "" if nothing is known against it."""
     if os.environ.get("NUMBAGRAD_CUDA_GRAPHS", "1") == "0":
         return "NUMBAGRAD_CUDA_GRAPHS=0 is set"
+    given = {a.buffer for a in template.arguments}
     hosted: set[Buffer] = set()
     for i in template.launches:
         if i.kind == "host":
@@ -46,11 +47,8 @@ def reason(template: Template) -> str:
         if i.kind == "look":
             return "the host looks at every value"
     count = sum([b.size for b in template.counters])
-    if set(template.counters) - hosted or count > MOST_COUNTERS:
+    if set(template.counters) - hosted - given or count > MOST_COUNTERS:
         return "kernels read an array of the host"
-    for a in template.arguments:
-        if place_of(a.buffer) is None:
-            return f"{a.buffer.name}: lies on the CPU"
     return ""
 
 
@@ -76,15 +74,14 @@ class Replay:
         self._key: Any = None  # what the graph depends on
         self._last: Any = None  # what the launches before depended on
         self._numbers: Numbers | None = None
-        self._fixed: list[DeviceArray] = []
-        both = [
-            a.buffer.kind == "input" and a.buffer in template.written for a in template.arguments
-        ]
-        self._inward = [a.buffer.kind == "input" for a in template.arguments]
-        self._outward = [
-            a.buffer.kind != "input" or b for a, b in zip(template.arguments, both, strict=True)
-        ]
-        self._both = [k for k, b in enumerate(both) if b]
+        self._fixed: list[DeviceArray | None] = []  # None: of the host, such as saved counters
+        buffers = [a.buffer for a in template.arguments]
+        here = [place_of(b) is not None for b in buffers]
+        read = [b.kind == "input" for b in buffers]
+        written = [b.kind != "input" or b in template.written for b in buffers]
+        self._inward = [r and h for r, h in zip(read, here, strict=True)]
+        self._outward = [w and h for w, h in zip(written, here, strict=True)]
+        self._both = [k for k, i in enumerate(self._inward) if i and self._outward[k]]
 
     def run(self, given: Sequence[Any], values: Sequence[Any], counters: Sequence[int]) -> None:
         """Compute for the arrays of a call.
@@ -127,10 +124,12 @@ class Replay:
         """Run on the graph's own memory, then capture the same launches."""
         if not self._fixed:
             self._fixed = [
-                device.empty((a.buffer.size,), a.buffer.dtype, self.template.device)
+                None
+                if place_of(a.buffer) is None
+                else device.empty((a.buffer.size,), a.buffer.dtype, self.template.device)
                 for a in self.template.arguments
             ]
-        seen = [self._seen(k) for k in range(len(given))]
+        seen = [self._seen(k, array) for k, array in enumerate(given)]
         self._copy(given, self._inward, inward=True)
         self._start(seen, numbers)
         self._copy(given, self._outward, inward=False)
@@ -147,16 +146,18 @@ class Replay:
         self._key = self._last
         self.tally.graphs += 1
 
-    def _seen(self, k: int) -> DeviceArray:
+    def _seen(self, k: int, given: Any) -> Any:
         """The fixed memory of argument ``k``, from where its first element lies."""
         fixed, argument = self._fixed[k], self.template.arguments[k]
+        if fixed is None:
+            return given
         return fixed.element_view((argument.buffer.size,), (1,), argument.offset)
 
-    def _copy(self, given: Sequence[DeviceArray], chosen: list[bool], inward: bool) -> None:
+    def _copy(self, given: Sequence[Any], chosen: list[bool], inward: bool) -> None:
         """The chosen arguments to the graph's memory, or from there."""
         driver, queue = device.driver(), device.current_queue()
         for array, fixed, wanted in zip(given, self._fixed, chosen, strict=True):
-            if not wanted or not array.size:
+            if not wanted or fixed is None or not array.size:
                 continue
             note_use(array)
             low, high = extent(array)

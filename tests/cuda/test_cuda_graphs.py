@@ -115,6 +115,26 @@ def test_every_draw_in_a_graph():
     assert step.cache_info().graphs == 1 and "replayed 2 times" in repr(step.explain())
 
 
+def test_dropout_in_graphs_of_forward_and_backward():
+    made = []
+    for place in ("cpu", "cuda"):
+        ng.manual_seed(1)
+        model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.ReLU(), nn.Linear(6, 2))
+        fast = ng.compile(model.to(place))
+        x = data(3, 4).to(place).requires_grad_()
+        ng.manual_seed(4)
+        found = []
+        for _ in range(4):
+            out = fast(x)
+            out.square().sum().backward()
+            found += [out, x.grad.clone(), model[0].weight.grad.clone()]
+        made.append(found)
+    for mine, truth in zip(made[1], made[0], strict=True):
+        close(mine, truth)
+    assert fast.cache_info().graphs == 2
+    assert repr(fast.explain()).count("replayed 2 times") == 2
+
+
 def test_gradients_added_up_in_a_graph():
     rates = [0.01] * 12
     expected = trained("cpu", False, rates, micro=4)

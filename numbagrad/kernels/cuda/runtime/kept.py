@@ -63,6 +63,7 @@ def specialised(
 def _saved(compiled: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """What a compiled kernel is made from again: its machine code, not what that was made from."""
     try:
+        compiled._codelibrary.get_cubin()  # made already, where a device has loaded it
         kernel = dict(compiled._reduce_states())
         library = dict(kernel.pop("codelibrary")._reduce_states())
     except Exception as error:  # another numba-cuda, or code that cannot leave the process
