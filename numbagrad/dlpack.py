@@ -124,6 +124,8 @@ def export(array: Any, stream: Any, max_version: Any, dl_device: Any, copy: bool
     elif stream is not None and here[0] == CPU:
         raise BufferError("__dlpack__: stream must be None for a tensor on the CPU.")
     versioned = max_version is not None and max_version[0] >= VERSION[0]
+    if array.dtype.kind not in CODES:
+        raise BufferError(f"__dlpack__: {array.dtype} cannot be exported. Convert with .to(dtype).")
     writable = type(array) is DeviceArray or array.flags.writeable
     if not (writable or versioned):
         raise BufferError("__dlpack__: read-only memory needs max_version=(1, 0) or newer.")
