@@ -275,8 +275,8 @@ def compiled_steps(kind: Any) -> None:
         y = (x * s + x[0]).exp()
         return y, x.t() + y.t()[:1], x > 0, x.floor().sign(), x.long() // 3
 
-    def sums(x: Any) -> Any:
-        y = x * x
+    def sums(x: Any, s: float) -> Any:
+        y = x * x * s
         return y.sum(0), y.sum(1), y.mean(), (x > 0).sum(), y.exp().mean(0), y
 
     for make in (lambda p: ng.optim.SGD(p, 0.1, momentum=0.9), lambda p: ng.optim.Adam(p)):
@@ -294,7 +294,7 @@ def compiled_steps(kind: Any) -> None:
 
         ng.compile(step)(full(64, 48, kind=kind), full(64, kind=ng.int64))
     for x in (full(64, 48, kind=kind), full(8, 1 << 15, kind=kind), full(1 << 15, 8, kind=kind)):
-        ng.compile(sums)(x)
+        ng.compile(sums)(x, 0.5)
     ng.compile(chain)(full(64, 48, kind=kind), 0.5)
     ng.compile(chain)(full(63, 47, kind=kind), 0.5)
 
