@@ -24,7 +24,7 @@ from ..kernels.cuda.runtime.launch import start, strided_grid
 from ..kernels.cuda.runtime.shape import BLOCK, WARP
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
-from .emit_cpu import DONE, OTHER_SHAPE, OVERLAP
+from .emit_cpu import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP
 from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
@@ -76,6 +76,7 @@ class CudaBound:
         self._numbers: Sequence[Any] = ()
         self._hyper: list[Sequence[Any]] = []
         self._flags: dict[int, DeviceArray] = {}
+        self._failure: Exception | None = None
         self._functions: dict[str, Any] = {}
         self._looks: list[Callable[[], None]] = []  # at flags, when the host next waits
         self._replay = Replay(template, self._start, self._look, work)
@@ -121,9 +122,13 @@ class CudaBound:
         if block is not self._block:
             self._block = block
             self._fixed.clear()
-        if self._first:
-            self._run(self._first, arrays, numbers)
-        self._replay.run(arrays, numbers, self._counted(arrays))
+        try:
+            if self._first:
+                self._run(self._first, arrays, numbers)
+            self._replay.run(arrays, numbers, self._counted(arrays))
+        except Exception as error:  # the caller drops gradients before ``fail`` raises it
+            self._failure = error
+            return FIRST_CHECK
         return DONE
 
     def _counted(self, arrays: Sequence[Any]) -> list[int]:
@@ -163,8 +168,10 @@ class CudaBound:
                 del self._given[b]
 
     def fail(self, status: int) -> None:
-        """Not called: a check on a GPU raises when the host next waits."""
-        raise AssertionError(f"a compiled step on a GPU returned {status}")
+        """Raise what went wrong while launches were started, or was found by a look."""
+        error, self._failure = self._failure, None
+        assert error is not None, f"a compiled step on a GPU returned {status}"
+        raise error
 
     # -- launches --------------------------------------------------------------------------------
 

@@ -139,7 +139,8 @@ def make_entry(
         w.after += ["for c, by, where in moves:", "    c.value += by; c.where = where"]
     _effects(w, recording, leaves, buffers, lasting, given)
     _returned(w, recording, buffers, plan)
-    renewals = _renewals(w, recording, leaves, slots, made)
+    remade = [] if gpu is None else [t for t, _ in recording.effects.grads]
+    renewals = _renewals(w, leaves, slots, remade, made)
     w.names |= {
         "MISS": MISS, "Tensor": Tensor, "new": object.__new__, "empty": np.empty, "wrap": wrap,
         "machine": machine, "grad_mode": grad_mode, "native": made.run, "table": made.table,
@@ -233,9 +234,12 @@ def _lasting(
 
 
 def _renewals(
-    w: Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
+    w: Writer, leaves: list[Any], slots: list[Slot], remade: list[Tensor], bound: Bound
 ) -> list[str]:
-    """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
+    """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``.
+
+    remade: tensors that get a new ``.grad`` in each call.
+    """
 
     def renewed() -> list[tuple[Tensor, Any]]:
         others = [(s.tensor, s.tensor._grad) for s in slots if s.tensor._grad is not s.grad[0]]
@@ -248,8 +252,8 @@ def _renewals(
             tensor._grad = grad
 
     def failed(status: int) -> None:
-        for slot in slots:
-            slot.tensor._grad = None
+        for tensor in (*[slot.tensor for slot in slots], *remade):
+            tensor._grad = None
         bound.fail(status)
 
     w.names |= {"renewed": renewed, "failed": failed, "put_back": put_back}

@@ -104,6 +104,7 @@ def test_a_training_step():
     )
     for name, value in model.state_dict().items():
         assert ng.equal(value, before[name])
+    assert all(p.grad is None for p in model.parameters())  # zero_grad had been called
     model[0].weight.data[3, 1] = INF
     text = caught(step, x.cuda(), target.cuda())
     assert "met inf at index [3, 1] of weight (shape [4, 3])" in text
