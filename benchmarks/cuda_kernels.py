@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numbagrad as ng
+from numbagrad.kernels import machine
+from numbagrad.kernels.cpu import finite
 from numbagrad.kernels.cuda.runtime import device
 
 from .cuda_gaps import KNOWN_GAPS, pairs
@@ -115,6 +117,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"indexing {kind}", partial(indexing, kind)
         yield f"optimisers {kind}", partial(optimisers, kind)
         yield f"compiled steps {kind}", partial(compiled_steps, kind)
+        yield f"checks {kind}", partial(checks, kind)
     yield "integers", integers
 
 
@@ -283,12 +286,13 @@ def compiled_steps(kind: Any) -> None:
         y = (x * s + x[0]).exp()
         return y, x.t() + y.t()[:1], x > 0, x.floor().sign(), x.long() // 3
 
-    def sums(x: Any) -> Any:
-        y = x * x
+    def sums(x: Any, s: float) -> Any:
+        y = x * x * s
         return y.sum(0), y.sum(1), y.mean(), (x > 0).sum(), y.exp().mean(0), y
 
     for make in (lambda p: ng.optim.SGD(p, 0.1, momentum=0.9), lambda p: ng.optim.Adam(p)):
-        net = nn.Sequential(nn.Linear(48, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 10))
+        middle = nn.LayerNorm(64), nn.Dropout(0.1), nn.GELU()
+        net = nn.Sequential(nn.Linear(48, 64), *middle, nn.Linear(64, 10))
         net.to(kind).cuda()
         optimizer = make(net.parameters())
 
@@ -301,9 +305,16 @@ def compiled_steps(kind: Any) -> None:
 
         ng.compile(step)(full(64, 48, kind=kind), full(64, kind=ng.int64))
     for x in (full(64, 48, kind=kind), full(8, 1 << 15, kind=kind), full(1 << 15, 8, kind=kind)):
-        ng.compile(sums)(x)
+        ng.compile(sums)(x, 0.5)
     ng.compile(chain)(full(64, 48, kind=kind), 0.5)
     ng.compile(chain)(full(63, 47, kind=kind), 0.5)
+
+
+def checks(kind: Any) -> None:
+    """What looks for NaN; behind the doorway every flag is set, so nothing may read it."""
+    flag, x = full(1, kind=ng.int64)._array, full(64, 48, kind=kind)._array
+    machine.launch(finite.first_bad, flag, x, False)
+    machine.launch(finite.first_made, flag, x, flag, True)
 
 
 def integers() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import devices, dtypes, printing
+from . import devices, dlpack, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
@@ -470,6 +470,30 @@ class Tensor:
                 "__cuda_array_interface__: this tensor requires grad. Use tensor.detach()."
             )
         return self._array.__cuda_array_interface__
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """DLPack's type and number of the device: (1, 0) for the CPU, (2, 0) for the GPU."""
+        return dlpack.device_of(self._array)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The memory as a DLPack capsule, which ``torch.from_dlpack`` and its like take.
+
+        stream: of the taker, on a GPU. dl_device: where the taker wants it; another device is a
+        copy. Raises BufferError if it requires grad, or if what is asked for is not possible.
+        """
+        reading("__dlpack__", self._array)
+        if self._edge is not None:
+            raise BufferError(
+                "__dlpack__: Can't export tensors that require gradient, use tensor.detach()."
+            )
+        return dlpack.export(self._array, stream, max_version, dl_device, copy)
 
     def __bool__(self) -> bool:
         reading("bool", self._array)

@@ -23,7 +23,7 @@ LAYERS = [
     {"errors"},
     {"dtypes", "devices"},
     {"kernels"},
-    {"printing", "cuda"},
+    {"printing", "cuda", "dlpack"},
     {"tape"},
     {"tensor"},
     {"random"},

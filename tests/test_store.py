@@ -14,6 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
+import numpy as np
 import pytest
 
 import numbagrad
@@ -230,6 +232,24 @@ def generated(function, *dtypes):
 
     kernel = ElementwiseKernel(Formula.from_function(function))
     return kernel.source(tuple(np.dtype(d) if isinstance(d, str) else d for d in dtypes))
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_types_that_a_kernel_names_give_new_keys(closure):
+    def text_with(real):
+        source = "def double(out, x):\n    out[0] = REAL(2) * x[0]\n"
+        if closure:
+            source = (
+                f"def make(REAL):\n    {source.replace(chr(10), chr(10) + '    ')}return double"
+            )
+        namespace = {"REAL": real}
+        exec(source, namespace)
+        return store.source_with_globals(
+            namespace["make"](real) if closure else namespace["double"]
+        )
+
+    kinds = [np.float32, np.float64, numba.float32, numba.float64, np.dtype("f4"), np.dtype("f8")]
+    assert len({text_with(real) for real in kinds}) == len(kinds)
 
 
 def test_generated_source_is_readable():

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import NonFiniteError, RecordingError
 from ..kernels import machine
+from ..kernels.cpu import finite
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.machine import Kernel
 from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
@@ -36,7 +37,7 @@ class Watcher:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
         if device is not None and device.type != "cpu":
-            return machine.open_cuda().empty(shape, dtype, device)
+            return machine.open_cuda().zeros(shape, dtype, device)
         return np.zeros(shape, dtype)
 
     def launch(self, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -109,7 +110,7 @@ def _arrays(args: Sequence[Any]) -> Iterator[Any]:
 def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
     """Row-major position and kind of the first bad element of ``array``, or None."""
     if type(array) is DeviceArray:
-        array = array.get()
+        return _first_on_gpu(array, only_nan)
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         return None
     bad = np.isnan(array) if only_nan else ~np.isfinite(array)
@@ -118,6 +119,17 @@ def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
     at = int(bad.argmax())
     value = array[np.unravel_index(at, array.shape)]
     return at, KINDS[0] if value != value else KINDS[1] if value > 0 else KINDS[2]
+
+
+def _first_on_gpu(array: DeviceArray, only_nan: bool) -> tuple[int, str] | None:
+    """``first_bad``, of which one number comes to the host."""
+    if array.dtype.kind != "f" or not array.size:
+        return None
+    away = machine.open_cuda()
+    flag = away.empty((1,), np.dtype(np.int64), array.device)
+    away.run(finite.first_bad, (flag, array, only_nan))
+    at, kind = divmod(int(flag.get()[0]), 3)
+    return None if at < 0 else (at, KINDS[kind])
 
 
 def raise_not_finite(

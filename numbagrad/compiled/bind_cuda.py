@@ -24,8 +24,8 @@ from ..kernels.cuda.runtime.launch import start, strided_grid
 from ..kernels.cuda.runtime.shape import BLOCK, WARP
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
-from .emit_cpu import DONE, OTHER_SHAPE, OVERLAP
-from .emit_cuda import FloatArgument, Hypers, Launch, Template, place_of
+from .emit_cpu import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP
+from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
 from .record import extent
@@ -44,11 +44,13 @@ class CudaCode:
 class WorkMemory:
     """Memory for work buffers on a GPU, shared by all programs of one compiled function.
 
-    Each stream has its own: work on one stream is in order, on two it may overlap.
+    Each stream has its own: work on one stream is in order, on two it may overlap. graphs: how
+    many these programs have been captured into.
     """
 
     def __init__(self) -> None:
         self._blocks: dict[Any, DeviceArray] = {}
+        self.graphs = 0
 
     def reserve(self, nbytes: int, place: Any) -> DeviceArray:
         """At least ``nbytes`` for the current stream."""
@@ -69,16 +71,21 @@ class CudaBound:
         self._block: DeviceArray | None = None  # the work memory that ``_fixed`` lies in
         self._fixed: dict[int, Any] = {}  # arrays of operands that stay where they are
         self._given: dict[Buffer, Any] = {}  # arrays of this call
+        self._counters: Sequence[Any] | None = None  # in device memory, if they are
         self._argument = {a.buffer: a for a in template.arguments}
-        self._numbers: tuple[Any, ...] = ()
-        self._hyper: list[tuple[Any, ...]] = []
+        self._numbers: Sequence[Any] = ()
+        self._hyper: list[Sequence[Any]] = []
         self._flags: dict[int, DeviceArray] = {}
+        self._failure: Exception | None = None
         self._functions: dict[str, Any] = {}
         self._looks: list[Callable[[], None]] = []  # at flags, when the host next waits
-        self._replay = Replay(template, self._start, self._look)
-        self._steps = [self._step(k, i) for k, i in enumerate(template.launches)]
+        self._replay = Replay(template, self._start, self._look, work)
+        steps = [(i, self._step(k, i)) for k, i in enumerate(template.launches)]
+        # What runs on the host reads nothing of the device, so it may come first.
+        self._first = [step for i, step in steps if i.kind == "host"]
+        self._steps = [step for i, step in steps if i.kind != "host"]
         self._written = _merged([_bounds(b) for b in template.written if b.kind == "state"])
-        used = {o.buffer for i in template.launches for o in _operands(i.args)}
+        used = {o.buffer for i in template.launches for o in operands(i.args)}
         self._used = _merged([_bounds(b) for b in used if b.kind == "state" and place_of(b)])
         self._inputs = [
             (k, a.buffer in template.written)
@@ -92,7 +99,7 @@ class CudaBound:
     @property
     def how(self) -> str:
         """How the program is run, for ``explain``."""
-        on = f"the GPU {self.template.device}: {len(self._steps)} launches, "
+        on = f"the GPU {self.template.device}: {len(self.template.launches)} launches, "
         replay = self._replay
         if replay.graph is not None:
             return f"{on}captured into a graph, replayed {replay.replays} times"
@@ -111,31 +118,60 @@ class CudaBound:
             return OVERLAP
         count = len(template.arguments)
         arrays, numbers = given[:count], given[count:]
-        self._numbers, rest = numbers[: len(template.floats)], numbers[len(template.floats) :]
-        self._hyper = []
-        for _, kinds in template.hyper:
-            self._hyper.append(rest[: len(kinds)])
-            rest = rest[len(kinds) :]
         block = self._work.reserve(template.work, template.device)
         if block is not self._block:
             self._block = block
             self._fixed.clear()
-        self._replay.run(arrays, numbers)
+        try:
+            if self._first:
+                self._run(self._first, arrays, numbers)
+            self._replay.run(arrays, numbers, self._counted(arrays))
+        except Exception as error:  # the caller drops gradients before ``fail`` raises it
+            self._failure = error
+            return FIRST_CHECK
         return DONE
 
-    def _start(self, arrays: Sequence[Any]) -> None:
-        """Start all launches on the arrays of a call, or of a graph."""
+    def _counted(self, arrays: Sequence[Any]) -> list[int]:
+        """What the host has left for twins to read, in this call or in the forward pass."""
+        found: list[int] = []
+        if self.template.counters:
+            held = {**self._given, **dict(zip(self._argument, arrays, strict=True))}
+            for b in self.template.counters:
+                found += held[b].reshape(-1).tolist() if b in held else ()
+        return found
+
+    def _start(self, arrays: Sequence[Any], numbers: Sequence[Any], counters: Any = None) -> None:
+        """Start all launches on the arrays and numbers of a call, or of a graph.
+
+        counters: those of the host in device memory; None: they are read on the host.
+        """
+        self._counters = counters
+        try:
+            self._run(self._steps, arrays, numbers)
+        finally:
+            self._counters = None
+
+    def _run(
+        self, steps: list[Callable[[], None]], arrays: Sequence[Any], numbers: Sequence[Any]
+    ) -> None:
+        self._numbers, rest = numbers, numbers[len(self.template.floats) :]
+        self._hyper = []
+        for _, kinds in self.template.hyper:
+            self._hyper.append(rest[: len(kinds)])
+            rest = rest[len(kinds) :]
         self._given.update(zip(self._argument, arrays, strict=True))
         try:
-            for step in self._steps:
+            for step in steps:
                 step()
         finally:
             for b in self._argument:
                 del self._given[b]
 
     def fail(self, status: int) -> None:
-        """Not called: a check on a GPU raises when the host next waits."""
-        raise AssertionError(f"a compiled step on a GPU returned {status}")
+        """Raise what went wrong while launches were started, or was found by a look."""
+        error, self._failure = self._failure, None
+        assert error is not None, f"a compiled step on a GPU returned {status}"
+        raise error
 
     # -- launches --------------------------------------------------------------------------------
 
@@ -145,6 +181,8 @@ class CudaBound:
             return self._loop_step(i)
         if i.kind == "check":
             return self._check_step(number, i)
+        if i.kind == "look":
+            return lambda: self._look_now(i)
         if i.kind == "twin":
             return lambda: run_twin(i.what, self._values(i.args, listed=True))
         return lambda: i.what(*self._values(i.args))
@@ -201,6 +239,12 @@ class CudaBound:
 
         return check
 
+    def _look_now(self, i: Launch) -> None:
+        (flag,) = self._values(i.args)
+        value = int(flag.get()[0])
+        if value >= 0:
+            i.what(value)
+
     def _look(self) -> None:
         """Have all flags looked at when the host next waits."""
         for look in self._looks:
@@ -231,6 +275,9 @@ class CudaBound:
         if found is not None:
             return found
         b = o.buffer
+        if self._counters is not None and b in self.template.counters:
+            first = self.template.counters[b] + o.view.offset
+            return self._counters[first : first + o.view.size]
         if b in self._given:
             given = self._given[b]
             if type(given) is not DeviceArray:
@@ -266,13 +313,6 @@ class CudaBound:
                     return True
             spans.append((low, high, written))
         return False
-
-
-def _operands(args: tuple[Any, ...]) -> list[Operand]:
-    found: list[Operand] = []
-    for a in args:
-        found += a if isinstance(a, tuple) else [a] if isinstance(a, Operand) else []
-    return found
 
 
 def _loaded(text: str, name: str) -> Any:

@@ -55,7 +55,8 @@ class Launch:
     """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers.
 
     kind: "loop" (``what`` a LoopKernel), "twin" (a kernel, run by its twin), "kernel" (a function
-    of ``kernels/cuda``), "host" (a kernel run on the host) or "check" (``what`` the failure).
+    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure) or
+    "look", a check for which the host waits.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Template:
     work: int
     written: list[Buffer]  # that last, and that a launch writes
     device: Any
+    counters: dict[Buffer, int]  # of host memory that twins read, the first of its numbers
     heavy: bool = True  # as of a program that lets go of the interpreter lock: Python moves counts
 
     @property
@@ -102,7 +104,7 @@ class Template:
 def _called(i: Launch) -> str:
     named = i.what.name if i.kind == "loop" else kernel_name(i.what)
     shown = ", ".join([_shown(a) for a in i.args])
-    return f"check({shown})" if i.kind == "check" else f"{named}({shown})"
+    return f"{i.kind}({shown})" if i.kind in ("check", "look") else f"{named}({shown})"
 
 
 def _shown(arg: Any) -> str:
@@ -223,8 +225,8 @@ class Emitter:
         self.launches.append(Launch("twin", i.kernel, tuple(args), label(i)))
 
     def check(self, i: Check) -> None:
-        """Keep what a kernel has left in a flag until the host looks."""
-        self.launches.append(Launch("check", i.fail, (i.ins[0],), label(i)))
+        """Keep what a kernel has left in a flag until the host looks, or look."""
+        self.launches.append(Launch("look" if i.now else "check", i.fail, (i.ins[0],), label(i)))
 
     def float_argument(self, s: Scalar) -> FloatArgument:
         """A number computed from float arguments."""
@@ -268,4 +270,26 @@ def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
         emitter.work + emitter.scratch,
         list(written),
         device,
+        counters(emitter.launches),
     )
+
+
+def counters(launches: list[Launch]) -> dict[Buffer, int]:
+    """The buffers in host memory that twins read, such as taken positions of the generator, and at
+    which place each begins when they stand in a row."""
+    found: dict[Buffer, int] = {}
+    count = 0
+    for i in launches:
+        for o in operands(i.args) if i.kind in ("twin", "kernel") else ():
+            if place_of(o.buffer) is None and o.buffer.memory is not None and o.buffer not in found:
+                found[o.buffer] = count
+                count += o.buffer.size
+    return found
+
+
+def operands(args: tuple[Any, ...]) -> list[Operand]:
+    """The operands among arguments, and those in lists."""
+    found: list[Operand] = []
+    for a in args:
+        found += a if isinstance(a, tuple) else [a] if isinstance(a, Operand) else []
+    return found

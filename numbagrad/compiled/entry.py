@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import AccumulateGrad, grad_mode, run_backward
@@ -81,8 +80,6 @@ def make_entry(
     bad value. tied: let gradients that are read be these tensors, not those there at a call.
     """
     gpu = gpu_of(recording)
-    if gpu is not None and looked_for:
-        refuse_checks(gpu)
     passes = checked_passes(looked_for) if looked_for else None if gpu is None else GPU_PASSES
     plan = outside.plan(name, recording, shared, passes)
     fresh = _fresh(recording, plan)
@@ -124,7 +121,8 @@ def make_entry(
         made = Bound(template, code, workspace, dict.fromkeys(lasting))
     else:
         template, made = outside.bound_on_gpu(program, arguments, gpu, shared)
-        w.guards.append("recorder.current is not None")  # inside of another, recorded function
+        # Inside of another, recorded function; what looks for NaN only stands in the same place.
+        w.guards.append("(recorder.current is not None and grad_mode.anomaly is None)")
         w.names["recorder"] = machine.recorder
     made.count(moves)
     number = 0
@@ -141,7 +139,8 @@ def make_entry(
         w.after += ["for c, by, where in moves:", "    c.value += by; c.where = where"]
     _effects(w, recording, leaves, buffers, lasting, given)
     _returned(w, recording, buffers, plan)
-    renewals = _renewals(w, recording, leaves, slots, made)
+    remade = [] if gpu is None else [t for t, _ in recording.effects.grads]
+    renewals = _renewals(w, leaves, slots, remade, made)
     w.names |= {
         "MISS": MISS, "Tensor": Tensor, "new": object.__new__, "empty": np.empty, "wrap": wrap,
         "machine": machine, "grad_mode": grad_mode, "native": made.run, "table": made.table,
@@ -150,14 +149,6 @@ def make_entry(
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
     return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
-
-
-def refuse_checks(gpu: Any) -> None:
-    """Say that a program for a GPU does not look for NaN."""
-    raise RecordingError(
-        f"compile: check_finite and detect_anomaly do not work in a compiled step on {gpu} yet. "
-        f"Call the function without ng.compile, or on the CPU, to find where a value is not finite."
-    )
 
 
 def empty_on(device: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -243,9 +234,12 @@ def _lasting(
 
 
 def _renewals(
-    w: Writer, recording: Recording, leaves: list[Any], slots: list[Slot], bound: Bound
+    w: Writer, leaves: list[Any], slots: list[Slot], remade: list[Tensor], bound: Bound
 ) -> list[str]:
-    """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``."""
+    """Text that makes sure that every ``.grad`` is ours to write; sets ``renewed``, ``failed``.
+
+    remade: tensors that get a new ``.grad`` in each call.
+    """
 
     def renewed() -> list[tuple[Tensor, Any]]:
         others = [(s.tensor, s.tensor._grad) for s in slots if s.tensor._grad is not s.grad[0]]
@@ -258,8 +252,8 @@ def _renewals(
             tensor._grad = grad
 
     def failed(status: int) -> None:
-        for slot in slots:
-            slot.tensor._grad = None
+        for tensor in (*[slot.tensor for slot in slots], *remade):
+            tensor._grad = None
         bound.fail(status)
 
     w.names |= {"renewed": renewed, "failed": failed, "put_back": put_back}

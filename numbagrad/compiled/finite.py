@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from ..autograd.anomaly import KINDS, raise_not_finite
+from ..kernels.cpu.finite import first_bad, first_made
 from ..kernels.expr import constant
 from ..kernels.loops import numba_name
-from ..kernels.machine import kernel
 from .passes import Pass, dead_code
 from .program import (
     Buffer,
@@ -41,47 +42,6 @@ EXTERNAL = ("input", "state", "constant")
 def checked_passes(wanted: str) -> tuple[Pass, ...]:
     """The passes for ``check_finite``. wanted: "nan", or "inf" for both."""
     return dead_code, zeroed, functools.partial(guarded, only_nan=wanted == "nan")
-
-
-# -- kernels ---------------------------------------------------------------------------------------
-
-
-@kernel
-def first_bad(flag, x, only_nan):
-    """flag (1,) int64: 3 times the position of the first bad element, plus its kind, or -1; x any
-    shape and strides."""
-    flag[0] = -1
-    at = 0
-    for value in x.flat:
-        if value != value:
-            flag[0] = 3 * at
-            break
-        if not only_nan and value - value != 0:
-            flag[0] = 3 * at + (1 if value > 0 else 2)
-            break
-        at += 1
-
-
-@kernel
-def first_made(flag, x, given, only_nan):
-    """flag (1,) int64: -1 where x has no bad element; else ``code * (given.size + 1) + which``:
-    which is 0 and code that of x, or the first of ``given`` (n,) that is one, counted from 1."""
-    flag[0] = -1
-    at = 0
-    for value in x.flat:
-        kind = -1
-        if value != value:
-            kind = 0
-        elif not only_nan and value - value != 0:
-            kind = 1 if value > 0 else 2
-        if kind >= 0:
-            flag[0] = (3 * at + kind) * (given.size + 1)
-            for j in range(given.size):
-                if given[j] >= 0:
-                    flag[0] = given[j] * (given.size + 1) + j + 1
-                    break
-            break
-        at += 1
 
 
 # -- passes ----------------------------------------------------------------------------------------
@@ -128,6 +88,8 @@ def guarded(program: Program, only_nan: bool) -> Program:
         return extra[-1]
 
     for i in program.instructions:
+        if isinstance(i, Check):
+            i = replace(i, now=True)
         made = [o for o in i.outs if o.dtype.kind == "f" and o.view.size]
         if not made or type(i) is Instruction:
             items.append(i)
@@ -149,7 +111,7 @@ def guarded(program: Program, only_nan: bool) -> Program:
             chosen = first_bad if given is None else first_made
             items.append(_call(chosen, out, tuple(ins), (), only_nan, i.sources))
             fail = _failure(i.sources, o, read, shapes)
-            items.append(Check((), (out,), (), i.sources, fail=fail))
+            items.append(Check((), (out,), (), i.sources, fail=fail, now=True))
     whole = Program(program.name, (), (*program.buffers, *extra))
     return whole.with_instructions(items)
 

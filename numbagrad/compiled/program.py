@@ -336,9 +336,13 @@ def kernel_name(kernel: Any) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check(Instruction):
-    """Stop, before anything later is written, if the flag is not negative."""
+    """Stop, before anything later is written, if the flag is not negative.
+
+    now: on a GPU too, where the host else looks at flags when it next waits.
+    """
 
     fail: Callable[[int], None] | None = None
+    now: bool = False
 
     @property
     def effect(self) -> bool:

@@ -35,11 +35,12 @@ ENTRIES = 16
 
 class CacheInfo(NamedTuple):
     """What a compiled function had to do: calls for which it looked for a recording (those like
-    the last one need not), recordings, native functions compiled."""
+    the last one need not), recordings, native functions compiled, CUDA graphs captured."""
 
     calls: int
     recordings: int
     compilations: int
+    graphs: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,10 @@ class CompiledFunction:
                 self._last = self._new_entry(entries, leaves, spec)
 
     def cache_info(self) -> CacheInfo:
-        """How often the function was recorded and compiled."""
+        """How often the function was recorded, compiled, and captured into graphs on a GPU."""
         compiled = sum(len(code.variants) for code in self._shared.codes.values())
-        return CacheInfo(self._slow_calls, self._recordings, compiled)
+        graphs = getattr(self._shared.on_gpu, "graphs", 0)
+        return CacheInfo(self._slow_calls, self._recordings, compiled, graphs)
 
     def cache_clear(self) -> None:
         """Forget all recordings; the next call records anew. Compiled code stays on disk."""

@@ -78,7 +78,7 @@ def library_stamp() -> str:
     return digest.hexdigest()
 
 
-class _OneFilePerSignature:
+class OneFilePerSignature:
     """Stands in for Numba's index and data files: load and save by the hash of the key."""
 
     def __init__(self, name: str, stamp: str):
@@ -137,14 +137,14 @@ def write_whole(path: Path, content: bytes) -> bool:
 
 
 class KernelCache(FunctionCache):
-    """Numba's function cache over ``_OneFilePerSignature``."""
+    """Numba's function cache over ``OneFilePerSignature``."""
 
     def __init__(self, function: types.FunctionType, source: str):
         self._name = repr(function)
         self._py_func = function
         self._impl = object.__new__(CompileResultCacheImpl)  # its locator is what we replace
         stamp = hashlib.sha256(f"{library_stamp()} {source}".encode()).hexdigest()
-        self._cache_file = _OneFilePerSignature(function.__name__, stamp)
+        self._cache_file = OneFilePerSignature(function.__name__, stamp)
         self._cache_path = str(cache_folder())
         self.enable()
 
@@ -204,9 +204,13 @@ def source_with_globals(function: types.FunctionType) -> str:
                     waiting.append(called)
             elif isinstance(value, np.ndarray):
                 texts.append(f"{name} = {value.dtype} {value.shape} {value.tolist()}")
-            elif isinstance(value, (int, float, complex, str, bytes, tuple)):
+            elif isinstance(value, _PLAIN):
                 texts.append(f"{name} = {value!r}")
     return "\n".join(texts)
+
+
+_PLAIN = (int, float, complex, str, bytes, tuple, type, np.dtype, numba.types.Type)
+"""Values whose ``repr`` says all that code made with them depends on."""
 
 
 def _text_of(function: types.FunctionType) -> str:

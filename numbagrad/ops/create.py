@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import devices, dtypes
+from .. import devices, dlpack, dtypes
 from ..autograd.function import check_in_place
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
+from ..kernels.cuda.runtime import foreign
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
@@ -168,8 +169,8 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         found = from_numpy(data)
         found = found if dtype is None else cast(found, dtype)
     elif hasattr(data, "__cuda_array_interface__"):
-        array = machine.open_cuda().borrow(data)
-        found = wrap_any(array)
+        machine.open_cuda()
+        found = wrap_any(machine.bind(foreign.borrow(data)))
         found = found if dtype is None else cast(found, dtype)
     elif type(data) is TracedFloat:
         found = full((), data, dtype=dtype)
@@ -205,6 +206,34 @@ def from_numpy(array: np.ndarray) -> Tensor:
     if odd or not (array.flags.writeable and array.flags.aligned):
         array = array.copy()
     return wrap_any(machine.bind(np.asarray(array)))
+
+
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor on the memory of another library's array, through DLPack.
+
+    ext_tensor: an object with ``__dlpack__`` (PyTorch, NumPy, CuPy, JAX), or an unused capsule. Its
+    memory lives as long as the tensor. Memory that is read-only, or that repeats elements by a
+    stride of 0, is copied. device: move it there. copy: True always copies, False never does.
+
+    Raises BufferError where sharing is not possible, or would need a copy that ``copy`` forbids;
+    ShapeError or DeviceError for negative strides.
+
+    >>> a = np.zeros(2, np.float32); x = from_dlpack(a); a[0] = 1; x.tolist()
+    [1.0, 0.0]
+    """
+    place = None if device is None else devices.to_device(device)
+    array, shared = dlpack.taken(ext_tensor, place is devices.cpu and copy is not False)
+    if isinstance(array, np.ndarray):
+        found = from_numpy(array)
+        shared = found._array.size == 0 or found._array.ctypes.data == array.ctypes.data
+    else:
+        found = wrap_any(machine.bind(array))
+    moved = found if place is None else transfer(found, place)
+    if copy is False and (moved is not found or not shared):
+        raise BufferError("from_dlpack: this needs a copy, and copy=False forbids one.")
+    if moved is not found:
+        return moved
+    return found.clone() if copy and shared else found
 
 
 # -- filled ----------------------------------------------------------------------------------------
@@ -574,6 +603,7 @@ __all__ = [
     "empty",
     "empty_like",
     "eye",
+    "from_dlpack",
     "from_numpy",
     "full",
     "full_like",

@@ -209,6 +209,14 @@ CASES = [
         dtypes=EVERY,
         orders=0,
     ),
+    Case(
+        "from_dlpack",
+        lambda d: [sample(d(2, 3)), sample(d()), sample(d(0, 3))],
+        np.copy,
+        call=lambda x: _library("from_dlpack")(x.detach()),
+        dtypes=EVERY,
+        orders=0,
+    ),
     made(
         "tril_indices",
         sample(3, 4),

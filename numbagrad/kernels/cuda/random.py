@@ -1,8 +1,9 @@
 """Random numbers from a counter: the same Philox 4x32-10 numbers as on the CPU.
 
 A thread makes the four words of one counter, and from them four single elements or two double ones.
-``state`` comes from the host: the seed, and the first counter of the call. Start reading at
-``_words``, then ``uniform``.
+``state`` comes from the host: the seed, and the first counter of the call; a compiled step gives
+numbers in device memory, so that its graph draws others each time. Start reading at ``_words``,
+then ``uniform``.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _each(kernel: Any, elements: int, out: Any, state: Any, *args: Any) -> None:
     n = out.size
     if n:
         grid = strided_grid(-(-n // elements))
-        start(kernel, grid, BLOCK, out, *args, n, int(state[0]), int(state[1]))
+        start(kernel, grid, BLOCK, out, *args, n, state[0], state[1])
 
 
 def _uniform(out, low, high, n, seed, first):
@@ -427,7 +428,7 @@ def multinomial_again(out, bad, p, state):
     _refuse(bad, p, 1)
     sums = device.empty((n, m, 1), np.dtype(np.float64), p.device)
     scan.cumsum(sums, p.reshape(n, m, 1), False)
-    where = out.size, k, m, int(state[0]), int(state[1])
+    where = out.size, k, m, state[0], state[1]
     start(_draw_again, strided_grid(out.size), BLOCK, out, bad, sums, *where)
 
 
@@ -450,5 +451,5 @@ def multinomial_once(out, bad, p, state):
     _refuse(bad, p, out.shape[1])
     wide = np.dtype(np.float64)
     times, best = device.empty(p.shape, wide, p.device), device.empty(out.shape, wide, p.device)
-    start(_race, strided_grid(p.size), BLOCK, times, p, p.size, int(state[0]), int(state[1]))
+    start(_race, strided_grid(p.size), BLOCK, times, p, p.size, state[0], state[1])
     sort.sort(best, out, times, False)

@@ -242,7 +242,7 @@ class DeviceArray:
             "shape": self.shape,
             "strides": None if self.c_contiguous else self.strides,
             "typestr": self.dtype.str,
-            "data": (self.pointer, False),
+            "data": (self.pointer if self.size else 0, False),
             "version": 3,
             "stream": stream_number(),
         }

@@ -21,12 +21,11 @@ import numpy as np
 from .... import devices
 from ....errors import DeviceError
 from .allocator import BlockCache
-from .array import Borrowed, DeviceArray, Memory
+from .array import DeviceArray, Memory
 from .driver import GPU, Absent, Simulated
 
 __all__ = [
     "Stream",
-    "borrow",
     "current_stream",
     "device_count",
     "device_name",
@@ -48,6 +47,7 @@ __all__ = [
     "table",
     "to_device",
     "to_host",
+    "zeros",
 ]
 
 
@@ -283,6 +283,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
 
 
+def zeros(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
+    """Memory of zeros on the GPU."""
+    from .elementwise import fill
+
+    out = empty(shape, dtype, device)
+    fill(out, 0)
+    return out
+
+
 def to_device(array: np.ndarray, device: Any) -> DeviceArray:
     """A copy on the GPU. Asynchronous if the host memory is page-locked."""
     _refuse_capture("to")
@@ -342,30 +351,6 @@ def pinned(array: np.ndarray) -> np.ndarray:
     buffer = driver().pinned(max(source.nbytes, 1))
     out = buffer[: source.nbytes].view(source.dtype).reshape(array.shape)
     out[...] = source
-    return out
-
-
-def borrow(value: Any) -> DeviceArray:
-    """The memory of another library's array, through its ``__cuda_array_interface__``."""
-    interface = value.__cuda_array_interface__
-    shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
-    address, read_only = interface["data"]
-    if read_only:
-        raise DeviceError("cuda: the array is read-only; copy it first.")
-    if interface.get("mask") is not None:
-        raise DeviceError("cuda: masked arrays are not supported.")
-    other = interface.get("stream")
-    if other not in (None, 1, 2):
-        driver().synchronize()  # its work may be on a stream we know nothing of
-    strides = interface.get("strides")
-    if strides is not None and any([s < 0 for s in strides]):
-        raise DeviceError("cuda: arrays with negative strides are not supported; copy it first.")
-    memory = Borrowed(address, 0, value)
-    out = DeviceArray(
-        memory, address, shape, dtype, devices.to_device("cuda"), strides and tuple(strides)
-    )
-    steps = zip(out.shape, out.strides, strict=True)
-    memory.size = dtype.itemsize + sum([(n - 1) * s for n, s in steps]) if out.size else 0
     return out
 
 

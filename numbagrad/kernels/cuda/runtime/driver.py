@@ -102,6 +102,10 @@ class Simulated:
         """The queue that all work goes to unless said otherwise."""
         return 0
 
+    def known_stream(self, number: int) -> Any:
+        """Another library's queue by its handle; 1 is the default one, 2 that of the thread."""
+        return 0
+
     def record(self, stream: Any) -> Callable[[], bool]:
         """Mark this point of ``stream``; the result says whether the device has passed it."""
         return lambda: True
@@ -268,6 +272,15 @@ class GPU:
     def default_stream(self) -> Any:
         """The queue that all work goes to unless said otherwise."""
         return 0
+
+    def known_stream(self, number: int) -> Any:
+        """Another library's queue by its handle; 1 is the default one, 2 that of the thread."""
+        self.enter()
+        if number == 1:
+            return self._cuda.legacy_default_stream()
+        if number == 2:
+            return self._cuda.per_thread_default_stream()
+        return self._cuda.external_stream(number)
 
     def record(self, stream: Any) -> Callable[[], bool]:
         """Mark this point of ``stream``; the result says whether the device has passed it."""

@@ -1,7 +1,8 @@
 """Compiling a kernel for the types of its arguments, and launching it.
 
 A kernel is a plain function of pointers and numbers that uses the global name ``cuda``. An array
-goes in as one pointer to its first element; its sizes and strides are numbers. Bools are bytes.
+goes in as one pointer to its first element; its sizes and strides are numbers. Bools are bytes. A
+number that lies in device memory goes in as a pointer too: see ``by_reference``.
 ``start(kernel, grid, block, *args)`` does the rest; start reading there.
 """
 
@@ -15,8 +16,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, types
 
-from . import device, intrinsics, simulator
+from ....errors import DeviceError
+from . import device, intrinsics, kept, simulator
 from .array import DeviceArray
+from .numbers import DeviceNumber
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
 __all__ = [
@@ -55,29 +58,66 @@ def made(make: Callable[..., Any], itemsize: int, *options: Any) -> Any:
 
 
 def _type_of(kind: Any) -> Any:
-    """Numba's type for an array of a dtype, or for a Python number."""
+    """Numba's type for an array of a dtype, a Python number, or a number in device memory."""
     if isinstance(kind, np.dtype):
         return types.CPointer(getattr(types, "uint8" if kind == _BOOL else str(kind)))
+    if isinstance(kind, str):
+        return types.CPointer(getattr(types, kind))
     if issubclass(kind, (bool, int, np.integer, np.bool_)):
         return types.int64
     if issubclass(kind, (float, np.floating)):
         return types.float64
-    raise TypeError(f"a kernel takes arrays and numbers, not {kind.__name__}")
+    raise _not_an_argument(kind)
+
+
+def _not_an_argument(kind: type) -> Exception:
+    """The error for what no kernel takes."""
+    if issubclass(kind, np.ndarray):
+        return DeviceError(
+            "cuda: a kernel was given an array in host memory, which it cannot read. Move it with "
+            "x.cuda() first."
+        )
+    return TypeError(f"a kernel takes arrays on the GPU and numbers, not {kind.__name__}")
+
+
+def _kind_of(a: Any) -> Any:
+    """What decides the type of an argument: a dtype, a class, or where a number lies."""
+    kind = type(a)
+    return a.dtype if kind is DeviceArray else a.kind if kind is DeviceNumber else kind
 
 
 def types_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numba's types of the arguments of a kernel."""
-    return tuple([_type_of(a.dtype if type(a) is DeviceArray else type(a)) for a in args])
+    return tuple([_type_of(_kind_of(a)) for a in args])
+
+
+@functools.cache
+def by_reference(kernel: Callable[..., None], places: tuple[int, ...], count: int) -> Any:
+    """``kernel`` with ``count`` arguments, of which those at ``places`` are read by pointer."""
+    names = [f"a{k}" for k in range(count)]
+    passed = [f"a{k}[0]" if k in places else f"a{k}" for k in range(count)]
+    name = f"{kernel.__name__}_by_reference"
+    text = f"def {name}({', '.join(names)}):\n    inner({', '.join(passed)})\n"
+    inner = cuda.jit(device=True, forceinline=True)(kernel)
+    namespace: dict[str, Any] = {"inner": inner, "__name__": kernel.__module__}
+    exec(text, namespace)
+    return namespace[name]
+
+
+def _form(kernel: Callable[..., None], kinds: list[Any]) -> Callable[..., None]:
+    """The form of ``kernel`` for arguments of these kinds."""
+    places = tuple([k for k, kind in enumerate(kinds) if kind.__class__ is str])
+    return by_reference(kernel, places, len(kinds)) if places else kernel
 
 
 def _launcher(
     kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any
 ) -> Any:
-    """What launches ``kernel`` on arguments like these, compiled on first use."""
+    """What launches ``kernel`` on arguments like these, compiled or loaded on first use."""
     signature = types_of(args)
     found = _compiled.get((kernel, signature))
     if found is None:
-        found = cuda.jit(types.void(*signature))(kernel)
+        found = kept.specialised(kernel, signature, device.driver().capability)
         _compiled[kernel, signature] = found
     with warnings.catch_warnings():  # small grids are what small tensors need
         warnings.simplefilter("ignore")
@@ -90,8 +130,8 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
         _simulate(kernel, grid, block, args)
         return
     queue = device.current_queue()
-    values = []
-    kinds = []
+    values: list[Any] = []
+    kinds: list[Any] = []
     for a in args:
         if a.__class__ is DeviceArray:
             values.append(a.pointer)
@@ -99,6 +139,11 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
             memory = a.memory
             if memory.stream is not queue:
                 _note(memory, queue)
+        elif a.__class__ is DeviceNumber:
+            values.append(a.pointer)
+            kinds.append(a.kind)
+            if a.memory.stream is not queue:
+                _note(a.memory, queue)
         else:
             values.append(a)
             kinds.append(a.__class__)
@@ -106,13 +151,14 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
     launcher = _launchers.get(key)
     if launcher is None:
         driver = device.driver()
+        form = _form(kernel, kinds)
         if driver.name == "none":
-            compiled = kernel, types_of(args)
+            compiled = form, types_of(args)
             launches[compiled] = launches.get(compiled, 0) + 1
             launcher = _nothing
         else:
             driver.enter()
-            launcher = _launcher(kernel, args, grid, block, queue)
+            launcher = _launcher(form, args, grid, block, queue)
         if len(_launchers) >= 8192:
             _launchers.clear()
         _launchers[key] = launcher
@@ -155,18 +201,20 @@ def _extent(array: DeviceArray) -> tuple[int, int]:
 
 
 def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[Any, ...]) -> None:
-    values = []
+    values: list[Any] = []
     for a in args:
         if type(a) is DeviceArray:
             dtype = BYTE if a.dtype == _BOOL else a.dtype
             values.append(intrinsics.Pointer(a.pointer, dtype, *_extent(a)))
-        else:
+        elif isinstance(a, (DeviceNumber, bool, int, float, np.generic)):
             values.append(a)
+        else:
+            raise _not_an_argument(type(a))
     driver = device.driver()
     if driver.capturing is not None:
         for a in args:
-            if type(a) is DeviceArray:
-                note_use(a)
+            if type(a) in (DeviceArray, DeviceNumber):
+                note_memory(a.memory, device.current_queue())
         driver.capturing.append(functools.partial(_run_simulated, kernel, grid, block, values))
         return
     _run_simulated(kernel, grid, block, values)
@@ -174,5 +222,6 @@ def _simulate(kernel: Callable[..., None], grid: Any, block: Any, args: tuple[An
 
 def _run_simulated(kernel: Callable[..., None], grid: Any, block: Any, values: list[Any]) -> None:
     intrinsics.blocks[:] = device.driver().blocks()
+    values = [v.read() if type(v) is DeviceNumber else v for v in values]
     with np.errstate(all="ignore"):
         cuda.jit(kernel)[grid, block](*values)
