@@ -62,6 +62,10 @@ class VersionError(GradError):
     """A tensor needed for backward was changed in place. Clone it, or change it after backward."""
 
 
+class CheckpointError(GradError):
+    """A checkpointed function did something else when it was computed again; see the message."""
+
+
 class NonFiniteError(GradError, FloatingPointError):
     """An operation made NaN or inf; the message names it, the line and the place. Look there."""
 
