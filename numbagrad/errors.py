@@ -78,6 +78,10 @@ class FormulaError(TypeError):
     """A scalar formula uses Python that cannot be translated. The message shows the line."""
 
 
+class WorkerError(RuntimeError):
+    """A worker process of a DataLoader ended or did not answer in time; the message says which."""
+
+
 class StateDictError(RuntimeError):
     """Names or shapes in a state dict do not match the module."""
 

@@ -40,7 +40,9 @@ class _Call:
                 f"{name}: func must return a Tensor or a tuple of Tensors, not "
                 f"{type(found).__name__}."
             )
-        self.outputs: tuple[Tensor, ...] = (found,) if self.single_out else tuple(found)
+        self.outputs: tuple[Tensor, ...] = (
+            tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        )
         for position, out in enumerate(self.outputs):
             if not isinstance(out, Tensor):
                 raise TypeError(
