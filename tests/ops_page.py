@@ -74,7 +74,7 @@ arguments, dtypes and errors are known to agree. Names and arguments are PyTorch
 | Dtypes | `f` float32 and float64, `i` the ints, `b` bool |
 | Gradient | `any` order, or how many; `-` where there is none |
 | GPU | whether it runs there; `host` where it has nothing to do there |
-| Compiled | whether `ng.compile` records it: `partly` if some calls depend on values, `no` if all do |
+| Compiled | whether `ng.compile` records it: `partly` where some calls depend on values |
 
 Everything on a GPU is checked in Numba's simulator and by compiling; see [cuda.md](cuda.md).
 Complex numbers, sparse, quantised and half-precision tensors, and `fft` do not exist.
