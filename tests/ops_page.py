@@ -151,7 +151,11 @@ def arguments(function: Any, bound: bool) -> str:
     if not callable(function):
         return ""
     signature = inspect.signature(function)
-    given = [p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()]
+    given = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+        if p.name != "names"  # other names of those before
+    ]
     text = str(inspect.Signature(given[1:] if bound else given))
     return text.replace("ng.", "").replace("|", "\\|")
 

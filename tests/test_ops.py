@@ -192,6 +192,7 @@ def op_modules() -> list[Any]:
 
 NO_OPS = {"numbagrad.ops.base", "numbagrad.ops.methods", "numbagrad.ops.inplace"}
 NO_ROWS = {"elementwise", "cuda"}  # test_elementwise_user.py; a GPU is needed
+NO_ROWS |= {"can_cast", "is_floating_point", "is_nonzero", "result_type"}  # test_names.py
 
 
 # ---------------------------------------------------------------- values and dtypes

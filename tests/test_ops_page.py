@@ -41,7 +41,7 @@ def test_the_expected_gaps_are_names_of_the_scope():
 
 def test_each_operation_has_one_line():
     text = ops_page.page()
-    for name in ("sum(x, dim=None", "linalg.inv(", "nn.functional.conv2d(", "x.view("):
+    for name in ("sum(input, dim=None", "linalg.inv(", "nn.functional.conv2d(", "x.view("):
         assert text.count(f"| `{name}") == 1, name
     assert set(ops_page.NOTES) <= {
         e.name for cases in ops_page.FAMILIES.values() for e in ops_page.entries(cases)
