@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import e, inf, nan, pi
 from typing import Any as _Any
 
 from . import autograd, cuda, errors, kernels
@@ -42,6 +43,7 @@ from .kernels.machine import threads as get_num_threads
 from .ops import lapack as linalg
 from .ops.base import launch
 from .ops.brackets import *  # noqa: F403
+from .ops.compositions import *  # noqa: F403
 from .ops.create import *  # noqa: F403
 from .ops.einsum import *  # noqa: F403
 from .ops.elementwise import *  # noqa: F403
@@ -61,6 +63,7 @@ from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
 from .ops.special import *  # noqa: F403
+from .ops.tensor_types import *  # noqa: F403
 from .ops.view import *  # noqa: F403
 from .printing import set_printoptions
 from .random import (
@@ -79,6 +82,8 @@ double = float64
 long = int64
 int = int32
 short = int16
+
+newaxis = None
 
 __version__ = "0.1.0"
 

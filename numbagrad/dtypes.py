@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,9 @@ def to_dtype(value: Any) -> DType:
         return value
     if value is float:
         return _default
+    named = getattr(value, "tensor_dtype", None)
+    if named is not None:  # FloatTensor and its kin
+        return named
     if value is int:
         return int64
     if value is bool:
@@ -132,11 +136,31 @@ def result_type(operands: list[tuple[DType, int]]) -> DType:
     return result
 
 
-def finfo(dtype: DType) -> np.finfo:
-    """Limits of a floating dtype, as NumPy's finfo (eps, tiny, max, min)."""
-    return np.finfo(dtype.numpy)
+@dataclass(frozen=True)
+class FloatLimits:
+    """What ``finfo`` returns: Python floats, and the dtype's name."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    tiny: float
+    smallest_normal: float
+    resolution: float
+    dtype: str
+
+
+def finfo(dtype: DType | None = None) -> FloatLimits:
+    """Limits of a floating dtype, by default the default one: eps, tiny, max, min."""
+    dtype = _default if dtype is None else to_dtype(dtype)
+    if not dtype.is_floating_point:
+        raise DTypeError(f"finfo: requires a floating point dtype, got {dtype}; use ng.iinfo.")
+    found = np.finfo(dtype.numpy)
+    least, resolution = float(found.tiny), float(found.resolution)
+    limits = float(found.eps), float(found.max), float(found.min)
+    return FloatLimits(found.bits, *limits, least, least, resolution, dtype.name)
 
 
 def iinfo(dtype: DType) -> np.iinfo:
     """Limits of an integer dtype, as NumPy's iinfo (max, min)."""
-    return np.iinfo(dtype.numpy)
+    return np.iinfo(to_dtype(dtype).numpy)

@@ -62,6 +62,10 @@ class VersionError(GradError):
     """A tensor needed for backward was changed in place. Clone it, or change it after backward."""
 
 
+class CheckpointError(GradError):
+    """A checkpointed function did something else when it was computed again; see the message."""
+
+
 class NonFiniteError(GradError, FloatingPointError):
     """An operation made NaN or inf; the message names it, the line and the place. Look there."""
 
@@ -72,6 +76,10 @@ class GradcheckError(RuntimeError):
 
 class FormulaError(TypeError):
     """A scalar formula uses Python that cannot be translated. The message shows the line."""
+
+
+class WorkerError(RuntimeError):
+    """A worker process of a DataLoader ended or did not answer in time; the message says which."""
 
 
 class StateDictError(RuntimeError):

@@ -30,10 +30,12 @@ class _GradMode(threading.local):
     enabled = True
     inference = False
     anomaly: Any = None
+    saving: Any = None
 
 
 grad_mode = _GradMode()
-"""Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly`` (the watcher or None)."""
+"""Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly`` (the watcher or None),
+``saving`` (what packs the values that a node is about to save, or None)."""
 
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
@@ -142,9 +144,10 @@ class Edge:
 class Hooks:
     """What users attached to a node: functions around it, on its outputs' gradients."""
 
-    __slots__ = ("after", "before", "retained", "tensor")
+    __slots__ = ("accumulated", "after", "before", "retained", "tensor")
 
     def __init__(self) -> None:
+        self.accumulated: dict[int, Callable] = {}
         self.tensor: dict[int, dict[int, Callable]] = {}
         self.retained: dict[int, Any] = {}
         self.before: dict[int, Callable] = {}
@@ -197,6 +200,8 @@ class Node:
 
     def _save(self, values: tuple[Any, ...]) -> None:
         """Keep ``values`` for backward, with the versions that tensors among them have now."""
+        if machine.recording and grad_mode.saving is not None:
+            values = grad_mode.saving(values)
         self._saved = values
         versions = [0] * len(values)
         moved = False
@@ -229,7 +234,7 @@ class Node:
                 expected = 0 if versions is None else versions[i]
                 if counter.value != expected:
                     self._fail_version(value, counter, expected)
-            if type(value) is SavedOutput:
+            if type(value) in RESTORED:
                 values[i] = value.restore(self)
         return values
 
@@ -306,6 +311,10 @@ class SavedOutput:
         return output
 
 
+RESTORED: set[type] = {SavedOutput}
+"""What may stand for a saved tensor: ``restore(node)`` makes the tensor again."""
+
+
 class AccumulateGrad(Node):
     """The end of the tape at a leaf: adds the gradient to ``leaf.grad``."""
 
@@ -332,8 +341,12 @@ class AccumulateGrad(Node):
         else:
             held._add_in_place(grads[0])
         if self._hooks is not None:
-            for hook in list(self._hooks.after.values()):
+            for hook in list(self._hooks.accumulated.values()):
                 hook(leaf)
+
+    def register_accumulated_hook(self, hook: Callable) -> RemovableHandle:
+        """Call ``hook(leaf)`` after a gradient was added to the leaf's."""
+        return RemovableHandle(self._made_hooks().accumulated, hook)
 
 
 class _Memory:
@@ -484,7 +497,11 @@ def run_backward(
                     grads = _before(node, grads, wanted.get(node))
                 if type(node) is AccumulateGrad:
                     if accumulate and grads[0] is not None:
+                        hooks = node._hooks
+                        given = list(grads) if hooks is not None and hooks.after else None
                         node.accumulate(grads)
+                        if hooks is not None and given is not None:
+                            _after(hooks, (), given)
                     continue
                 if needed is not None and not _continues(node, needed):
                     continue

@@ -409,7 +409,7 @@ class Tensor:
         """Call ``hook(tensor)`` after a gradient was added to the ``.grad`` of this leaf."""
         if type(self._edge) is not AccumulateGrad:
             raise GradError("register_post_accumulate_grad_hook: the tensor must be a leaf.")
-        return self._edge.register_hook(hook)
+        return self._edge.register_accumulated_hook(hook)
 
     def backward(
         self,

@@ -166,7 +166,6 @@ def test_streams():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"num_workers": 2}, NotImplementedError, "num_workers=2 is not implemented"),
         ({"batch_size": 0}, ValueError, "positive integer"),
         ({"shuffle": True, "sampler": [0]}, ValueError, "mutually exclusive"),
         ({"batch_sampler": [[0]], "shuffle": True}, ValueError, "mutually exclusive"),

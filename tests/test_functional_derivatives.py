@@ -91,6 +91,12 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(RuntimeError, match="independent of input 0"):
         functional.jacobian(lambda x: ng.ones(2), x, strict=True)
     assert functional.jacobian(lambda x: ng.ones(2), x).tolist() == [[0.0] * 3] * 2
+    with pytest.raises(RuntimeError, match="jacobian of the user-provided function is indep"):
+        functional.jacobian(lambda x: x * 2, x, strict=True, create_graph=True)
+    with pytest.raises(ValueError, match="Expected strategy"):
+        functional.jacobian(lambda x: x * 2, x, strategy="sideways")
+    with pytest.raises(TypeError, match="not float"):
+        functional.vjp(lambda x: 1.0, x)
     with pytest.raises(RuntimeError, match="v can only be None"):
         functional.vjp(lambda x: x * 2, x)
     with pytest.raises(RuntimeError, match="invalid size"):

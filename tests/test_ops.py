@@ -190,8 +190,12 @@ def op_modules() -> list[Any]:
     return [m for m in found if hasattr(m, "__all__") and m.__name__ not in NO_OPS]
 
 
-NO_OPS = {"numbagrad.ops.base", "numbagrad.ops.methods", "numbagrad.ops.inplace"}
+NO_OPS = {
+    f"numbagrad.ops.{name}"
+    for name in ("base", "methods", "inplace", "argument_names", "tensor_types")
+}
 NO_ROWS = {"elementwise", "cuda"}  # test_elementwise_user.py; a GPU is needed
+NO_ROWS |= {"can_cast", "is_floating_point", "is_nonzero", "result_type"}  # test_names.py
 
 
 # ---------------------------------------------------------------- values and dtypes

@@ -2,7 +2,7 @@
 
 from ..tensor import backward
 from ..tensor import gradients as grad
-from . import functional
+from . import functional, graph
 from .anomaly import detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .gradcheck import gradcheck, gradgradcheck
@@ -25,6 +25,7 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradgradcheck",
+    "graph",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",

@@ -73,7 +73,7 @@ class Recorded(Node):
         ]
 
 
-class _Intermediate:
+class Intermediate:
     """A tensor computed inside forward and saved: its gradient path is not on the tape."""
 
     __slots__ = ("_counter", "tensor")
@@ -139,7 +139,7 @@ class FunctionCtx(Recorded):
             return self._to_save or ()
         values = []
         for value in self._unpack():
-            if type(value) is _Intermediate:
+            if type(value) is Intermediate:
                 value = self._restore_intermediate(value.tensor)
             values.append(value)
         return tuple(values)
@@ -268,7 +268,7 @@ class FunctionCtx(Recorded):
             return tensor
         if not tensor._dtype.is_floating_point or _among(tensor, self._non_differentiable):
             return tensor
-        return _Intermediate(tensor)
+        return Intermediate(tensor)
 
     # -- backward --------------------------------------------------------------------------------
 

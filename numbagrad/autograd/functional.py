@@ -33,9 +33,16 @@ class _Call:
                     f"{type(x).__name__}."
                 )
         self.inputs = tuple([self._alias(x) for x in given])
-        found = func(*self.inputs)
+        found: Any = func(*self.inputs)
         self.single_out = isinstance(found, Tensor)
-        self.outputs: tuple[Tensor, ...] = (found,) if self.single_out else tuple(found)
+        if not isinstance(found, (Tensor, tuple, list)):
+            raise TypeError(
+                f"{name}: func must return a Tensor or a tuple of Tensors, not "
+                f"{type(found).__name__}."
+            )
+        self.outputs: tuple[Tensor, ...] = (
+            tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        )
         for position, out in enumerate(self.outputs):
             if not isinstance(out, Tensor):
                 raise TypeError(
@@ -78,6 +85,11 @@ class _Call:
                     f"{self.name}: Output of the user-provided function is independent of input "
                     f"{position}. This is not allowed in strict mode."
                 )
+            if self.strict and self.create_graph and not again and not g.requires_grad:
+                raise GradError(
+                    f"{self.name}: The jacobian of the user-provided function is independent of "
+                    f"input {position}. This is not allowed in strict mode when create_graph=True."
+                )
         return [x.new_zeros(x.shape) if g is None else g for x, g in zip(by, found, strict=True)]
 
     def vectors(self, v: Any, like: tuple[Tensor, ...], what: str) -> list[Tensor]:
@@ -115,6 +127,14 @@ def _unit_rows(out: Tensor) -> list[Tensor]:
     return [rows[i].reshape(out.shape) for i in range(out.numel())]
 
 
+def _check_strategy(name: str, strategy: str) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise ValueError(
+            f'{name}: Expected strategy to be either "forward-mode" or "reverse-mode", got '
+            f"{strategy!r}."
+        )
+
+
 def jacobian(
     func: Callable,
     inputs: Any,
@@ -136,6 +156,7 @@ def jacobian(
     """
     from ..ops.shape import stack
 
+    _check_strategy("jacobian", strategy)
     with enable_grad():
         call = _Call("jacobian", func, inputs, create_graph, strict)
         rows = []
@@ -167,6 +188,7 @@ def hessian(
     >>> hessian(lambda x: (x * x * x).sum(), ng.tensor([1.0, 2.0])).tolist()
     [[6.0, 0.0], [0.0, 12.0]]
     """
+    _check_strategy("hessian", outer_jacobian_strategy)
     single = isinstance(inputs, Tensor)
 
     def slopes(*xs: Tensor) -> tuple[Tensor, ...]:

@@ -569,13 +569,17 @@ def effects_since(before: list[Before], recorder: Recorder) -> Effects:
 
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
-    """Let ``recorder`` stand behind the verbs of this thread; nobody looks for NaN meanwhile."""
+    """Let ``recorder`` stand behind the verbs of this thread.
+
+    Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call.
+    """
     with recording_alone, standing_behind(recorder), watching_grads():
         held, grad_mode.anomaly = grad_mode.anomaly, None
+        saving, grad_mode.saving = grad_mode.saving, None
         try:
             yield
         finally:
-            grad_mode.anomaly = held
+            grad_mode.anomaly, grad_mode.saving = held, saving
 
 
 def roots_of(before: list[Before]) -> dict[int, list[Before]]:

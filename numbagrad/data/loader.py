@@ -1,4 +1,4 @@
-"""``DataLoader``: batches of a dataset, in order or shuffled.
+"""``DataLoader``: batches of a dataset, in order or shuffled, made here or by worker processes.
 
 A dataset that can collate by itself (tensors in memory) is asked for a whole batch with a slice or
 an index tensor: one op per tensor. Start reading at ``DataLoader.__iter__``.
@@ -6,13 +6,14 @@ an index tensor: one op per tensor. Start reading at ``DataLoader.__iter__``.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..ops.create import tensor
+from ..ops.random import randint
 from .collate import default_collate
-from .dataset import IterableDataset, batch_fetcher
+from .dataset import IterableDataset
+from .fetch import Fetcher
 from .sampler import BatchSampler, RandomSampler, SequentialSampler
 
 __all__ = ["DataLoader"]
@@ -24,8 +25,19 @@ class DataLoader:
     batch_size: None gives single samples, not collated. shuffle: a new random order each time.
     sampler, batch_sampler: other orders of indices, or of lists of them. drop_last: leave out a
     shorter last batch. collate_fn: makes a batch of a list of samples. generator: the random
-    numbers of the order; after ``manual_seed`` or with a seeded one the order repeats.
-    num_workers: 0; the other arguments of PyTorch's loader that move work elsewhere do not exist.
+    numbers of the order and of the workers' seeds; after ``manual_seed`` or with a seeded one all
+    of it repeats.
+
+    num_workers: processes that make the batches; the order is that of ``num_workers=0``, where
+    they are made in this process. Worker k seeds ``random``, NumPy and numbagrad from ``base_seed +
+    k``, drawn anew for each iteration, then calls ``worker_init_fn(k)``; ``get_worker_info()``
+    tells the dataset where it is. prefetch_factor: batches that each worker is ahead, 2 by default.
+    persistent_workers: keep the processes for the next iteration. timeout: seconds to wait for a
+    batch, 0 for ever. multiprocessing_context: a start method or a context, by default Python's;
+    with "spawn" the dataset is pickled and the script needs ``if __name__ == "__main__"``. Tensors
+    come through shared memory. An error in a worker is raised here with the worker's traceback; a
+    worker that dies raises WorkerError, a RuntimeError. For tensors in memory workers only add
+    work. pin_memory is accepted for PyTorch's sake.
 
     >>> import numbagrad as ng
     >>> from numbagrad.data import TensorDataset
@@ -45,14 +57,16 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
-        *,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
         generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
     ):
-        if num_workers != 0:
-            raise NotImplementedError(
-                f"DataLoader: num_workers={num_workers} is not implemented; samples are loaded in "
-                f"this process. Use num_workers=0."
-            )
+        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        self.multiprocessing_context = _context(multiprocessing_context, num_workers)
         if isinstance(dataset, IterableDataset):
             if shuffle or sampler is not None or batch_sampler is not None:
                 raise ValueError(
@@ -88,53 +102,53 @@ class DataLoader:
         if batch_sampler is None and sampler is not None and batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
-        self.num_workers = 0
+        self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.drop_last = drop_last
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
         self.generator = generator
+        self.prefetch_factor = prefetch_factor or (2 if num_workers else None)
+        self.persistent_workers = persistent_workers
         self.collate_fn = default_collate if collate_fn is None else collate_fn
+        self._batches: Any = None  # the iterator of persistent workers
 
     def __iter__(self) -> Iterator[Any]:
-        if isinstance(self.dataset, IterableDataset):
-            return self._stream()
+        # Drawn without workers too, so that what follows does not depend on their number.
+        base_seed = int(randint(0, 2**63 - 1, (1,), generator=self.generator).item())
+        fetcher = self._fetcher()
+        if self.num_workers:
+            return self._by_workers(fetcher, base_seed)
+        if fetcher.is_stream:
+            return fetcher.stream()
+        return map(fetcher.batch, self.index_source())
+
+    def _fetcher(self) -> Fetcher:
+        single = self.batch_sampler is None
+        return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, single)
+
+    def _by_workers(self, fetcher: Fetcher, base_seed: int) -> Iterator[Any]:
+        from .workers import WorkerBatches  # with multiprocessing's, which most loaders do without
+
+        held = self._batches
+        if held is not None and held.alive:
+            held.restart(self)
+            return held
+        made = WorkerBatches(self, fetcher, base_seed)
+        if self.persistent_workers:
+            self._batches = made
+        return made
+
+    def index_source(self) -> Iterator[Any]:
+        """What the batches are made from: an index, a list of them, an index tensor or a slice."""
         if self.batch_sampler is None:
-            return (self.dataset[index] for index in self.sampler)  # type: ignore[union-attr]
-        fetch = batch_fetcher(self.dataset)
-        if fetch is not None and self.collate_fn is default_collate:
-            return map(fetch, self._index_batches())
-        return (self.collate_fn(self._samples(indices)) for indices in self.batch_sampler)
+            return iter(self.sampler)  # type: ignore[arg-type]
+        if self._fetcher().whole is None:
+            return iter(self.batch_sampler)
+        return _index_batches(self.batch_sampler, self.sampler)
 
-    def _index_batches(self) -> Iterator[Any]:
-        """The batches' indices: slices where they follow each other, else index tensors."""
-        batches: Any = self.batch_sampler
-        sampler: Any = self.sampler
-        if type(batches) is not BatchSampler or type(sampler) not in (
-            SequentialSampler,
-            RandomSampler,
-        ):
-            for indices in batches:
-                yield tensor(indices)
-            return
-        n, size = len(sampler), batches.batch_size
-        order = sampler.order() if type(sampler) is RandomSampler else None
-        for start in range(0, n - size + 1 if batches.drop_last else n, size):
-            part = slice(start, min(start + size, n))
-            yield part if order is None else order[part]
-
-    def _samples(self, indices: list[int]) -> list[Any]:
-        fetch = getattr(self.dataset, "__getitems__", None)
-        if fetch is not None:
-            return fetch(indices)
-        return [self.dataset[index] for index in indices]
-
-    def _stream(self) -> Iterator[Any]:
-        samples = iter(self.dataset)
-        if self.batch_size is None:
-            yield from samples
-            return
-        while batch := list(itertools.islice(samples, self.batch_size)):
-            if len(batch) == self.batch_size or not self.drop_last:
-                yield self.collate_fn(batch)
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_batches": None}
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
@@ -144,3 +158,57 @@ class DataLoader:
             return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
         held: Any = self.sampler if self.batch_sampler is None else self.batch_sampler
         return len(held)
+
+
+def _index_batches(batches: Any, sampler: Any) -> Iterator[Any]:
+    """The batches' indices: slices where they follow each other, else index tensors."""
+    if type(batches) is not BatchSampler or type(sampler) not in (SequentialSampler, RandomSampler):
+        for indices in batches:
+            yield tensor(indices)
+        return
+    n, size = len(sampler), batches.batch_size
+    order = sampler.order() if type(sampler) is RandomSampler else None
+    for start in range(0, n - size + 1 if batches.drop_last else n, size):
+        part = slice(start, min(start + size, n))
+        yield part if order is None else order[part]
+
+
+def _check_workers(
+    num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
+) -> None:
+    if num_workers < 0:
+        raise ValueError(
+            "num_workers option should be non-negative; use num_workers=0 to load in this process."
+        )
+    if timeout < 0:
+        raise ValueError("timeout option should be non-negative")
+    if prefetch_factor is not None and num_workers == 0:
+        raise ValueError("prefetch_factor option could only be specified with num_workers > 0")
+    if prefetch_factor is not None and prefetch_factor < 1:
+        raise ValueError(f"prefetch_factor option should be positive, got {prefetch_factor}")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers option needs num_workers > 0")
+
+
+def _context(given: Any, num_workers: int) -> Any:
+    """The multiprocessing context that a user has asked for, by name or as such."""
+    if given is None:
+        return None
+    if num_workers == 0:
+        raise ValueError("multiprocessing_context can only be used with num_workers > 0")
+    import multiprocessing  # 10 ms that a program without workers does not spend
+
+    if isinstance(given, str):
+        known = multiprocessing.get_all_start_methods()
+        if given not in known:
+            raise ValueError(
+                f"multiprocessing_context option should specify a valid start method in {known}, "
+                f"but got {given!r}"
+            )
+        return multiprocessing.get_context(given)
+    if not hasattr(given, "Process"):
+        raise TypeError(
+            f"multiprocessing_context option should be a context or a start method, but got "
+            f"{type(given).__name__}"
+        )
+    return given

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from ..ops.activation import (
-    celu,
     hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    mish,
-    selu,
     softshrink,
     softsign,
     tanhshrink,
     threshold,
 )
+from ..ops.argument_names import rename
 from ..ops.bag import embedding_bag
 from ..ops.base import new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
@@ -29,13 +24,9 @@ from ..ops.conv import (
 from ..ops.create import ones
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
 from ..ops.elementwise import (
-    elu,
     gelu,
-    leaky_relu,
     logsigmoid,
-    relu,
     sigmoid,
-    silu,
     softplus,
     tanh,
     where,
@@ -72,6 +63,7 @@ from ..ops.reduce import sum as sum_
 from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
 from ..ops.shape import chunk
 from ..tensor import Tensor
+from .inplace import FUNCTIONS, twins
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -86,6 +78,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -99,6 +92,7 @@ __all__ = [
     "dropout1d",
     "dropout2d",
     "elu",
+    "elu_",
     "embedding",
     "embedding_bag",
     "gelu",
@@ -108,6 +102,7 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "huber_loss",
     "instance_norm",
     "interpolate",
@@ -115,6 +110,7 @@ __all__ = [
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
     "log_softmax",
     "logsigmoid",
@@ -133,9 +129,11 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rms_norm",
     "rrelu",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -149,6 +147,26 @@ __all__ = [
     "threshold",
     "triplet_margin_loss",
 ]
+
+celu = FUNCTIONS["celu"]
+elu = FUNCTIONS["elu"]
+hardsigmoid = FUNCTIONS["hardsigmoid"]
+hardswish = FUNCTIONS["hardswish"]
+hardtanh = FUNCTIONS["hardtanh"]
+leaky_relu = FUNCTIONS["leaky_relu"]
+mish = FUNCTIONS["mish"]
+relu = FUNCTIONS["relu"]
+relu6 = FUNCTIONS["relu6"]
+selu = FUNCTIONS["selu"]
+silu = FUNCTIONS["silu"]
+
+_twins = twins()
+celu_ = _twins["celu_"]
+elu_ = _twins["elu_"]
+hardtanh_ = _twins["hardtanh_"]
+leaky_relu_ = _twins["leaky_relu_"]
+relu_ = _twins["relu_"]
+selu_ = _twins["selu_"]
 
 
 def dropout1d(
@@ -181,11 +199,6 @@ def _channel_dropout(
     shape = (*input.shape[:lead], *(1,) * (input.dim() - lead))
     factors = dropout(ones(shape, dtype=input.dtype, device=input.device), p)
     return input.mul_(factors) if inplace else input * factors
-
-
-def relu6(input: Tensor) -> Tensor:
-    """``input`` limited to [0, 6]; gradient 0 at the limits."""
-    return hardtanh(input, 0.0, 6.0)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -243,3 +256,6 @@ def rrelu(
     else:
         out = leaky_relu(input, (lower + upper) / 2)
     return input.copy_(out) if inplace else out
+
+
+rename(globals()[name] for name in __all__)

@@ -21,6 +21,7 @@ from ..kernels.cuda.runtime import foreign
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
+from .argument_names import sizes_by_name
 from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, meets, new_empty
 from .elementwise import cast
 from .inplace import _rebase, assign
@@ -273,8 +274,14 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: DType, device: Any = devi
 
 def _creator(name: str, value: Any) -> Callable[..., Tensor]:
     def function(
-        *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+        *size: Any,
+        dtype: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        **names: Any,
     ) -> Tensor:
+        if names:
+            size = sizes_by_name(name, names, "size", size)
         shape = shape_of(name, size)
         return _finish(_filled(shape, value, _settled(dtype), _place(device)), requires_grad)
 

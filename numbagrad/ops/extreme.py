@@ -15,6 +15,7 @@ from ..kernels.cpu import along
 from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
 from ..tensor import Tensor
+from .argument_names import by_other_names
 from .axes import Axes, Place, axes, fold, in_memory_order, spread
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import maximum, minimum
@@ -134,7 +135,7 @@ def _check(name: str, x: Tensor, where: Axes, every: bool, error: type[Exception
                 )
 
 
-def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amax(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """The largest element, over all or ``dim`` (an int or a tuple); NaN if there is one.
 
     Gradient: g, shared evenly by ties. Raises IndexError where a reduced dim has no elements.
@@ -142,17 +143,21 @@ def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     >>> amax(tensor([[1.0, 2.0], [4.0, 3.0]]), 1).tolist()
     [2.0, 4.0]
     """
+    if names:
+        return by_other_names(amax, names, x, dim, keepdim)
     where = axes("amax", as_operand("amax", x), dim, keepdim)
     _check("amax", x, where, dim is None or dim == (), ShapeError)
     return Amax.apply(x, where, kernels.amax)
 
 
-def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amin(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """The smallest element; see ``amax``.
 
     >>> amin(tensor([[1.0, 2.0], [4.0, 3.0]]), 1).tolist()
     [1.0, 3.0]
     """
+    if names:
+        return by_other_names(amin, names, x, dim, keepdim)
     where = axes("amin", as_operand("amin", x), dim, keepdim)
     _check("amin", x, where, dim is None or dim == (), ShapeError)
     return Amin.apply(x, where, kernels.amin)
@@ -167,7 +172,9 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinM
     return MinMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
 
 
-def max(x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+def max(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, **names: Any
+) -> Any:
     """The largest element; along ``dim`` as ``(values, indices)``; of two tensors, ``maximum``.
 
     NaN is the largest. Gradient: over all elements, shared by ties; along a dim, to the element at
@@ -176,10 +183,14 @@ def max(x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | No
     >>> max(tensor([[1.0, 5.0], [4.0, 3.0]]), 1).indices.tolist()
     [1, 0]
     """
+    if names:
+        return by_other_names(max, names, x, dim, keepdim, other=other)
     return _extreme("max", x, dim, keepdim, other)
 
 
-def min(x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None) -> Any:
+def min(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, **names: Any
+) -> Any:
     """The smallest element; along ``dim`` as ``(values, indices)``; of two tensors, ``minimum``.
 
     See ``max``; NaN counts as the smallest.
@@ -187,6 +198,8 @@ def min(x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | No
     >>> min(tensor([[1.0, 5.0], [4.0, 3.0]]), 1).values.tolist()
     [1.0, 3.0]
     """
+    if names:
+        return by_other_names(min, names, x, dim, keepdim, other=other)
     return _extreme("min", x, dim, keepdim, other)
 
 
@@ -218,7 +231,7 @@ def _index(name: str, x: Tensor, dim: int | None, keepdim: bool, kernel: Any) ->
     return find(x, where, kernel)[1]
 
 
-def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Index of the largest element along ``dim``, or in the flattened tensor; int64.
 
     The first of equals; the first NaN before all. Raises where there are no elements.
@@ -226,15 +239,19 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     >>> argmax(tensor([1.0, 3.0, 2.0])).item()
     1
     """
+    if names:
+        return by_other_names(argmax, names, x, dim, keepdim)
     return _index("argmax", x, dim, keepdim, kernels.argmax)
 
 
-def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Index of the smallest element along ``dim``, or in the flattened tensor; see ``argmax``.
 
     >>> argmin(tensor([2.0, 1.0, 3.0])).item()
     1
     """
+    if names:
+        return by_other_names(argmin, names, x, dim, keepdim)
     return _index("argmin", x, dim, keepdim, kernels.argmin)
 
 

@@ -128,14 +128,20 @@ def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
     node._attach([output], edges)
 
 
+def _copy_of(x: Tensor) -> Tensor:
+    """The elements that ``x`` has now, with its history."""
+    original = new_empty(x._array.shape, x._dtype, x._device)
+    machine.launch(copy_kernel, original._array, x._array)
+    original._edge = x._edge
+    return original
+
+
 def _save_original(x: Tensor, node: Any) -> None:
     """Where ``node`` has saved ``x``, which is about to change, let it keep a copy."""
     saved = node._saved
     if not saved or not any([value is x for value in saved]):
         return
-    original = new_empty(x._array.shape, x._dtype, x._device)
-    machine.launch(copy_kernel, original._array, x._array)
-    original._edge = x._edge
+    original = _copy_of(x)
     node._saved = tuple([original if value is x else value for value in saved])
     rare = node._rare
     if rare is not None and rare.versions is not None:
@@ -181,7 +187,9 @@ def in_place(name: str, function: Callable) -> Callable:
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if grad_mode.enabled:
             check_in_place(x, name)
-        out = function(x, *args, **kwargs)
+        packed = grad_mode.saving is not None and grad_mode.enabled
+        # What a hook packs must not change with x.
+        out = function(_copy_of(x) if packed else x, *args, **kwargs)
         if out._array.shape != x._array.shape:
             raise ShapeError(
                 f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape "

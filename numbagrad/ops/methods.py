@@ -6,11 +6,12 @@ import importlib
 from types import ModuleType
 
 from ..tensor import Tensor
+from .argument_names import LINALG, rename
 from .inplace import in_place
 
 FAMILIES = (
     "elementwise special transfer create random view part shape scan reduce extreme moments index "
-    "brackets linalg einsum norm loss sort search"
+    "brackets linalg einsum norm loss sort search compositions"
 ).split()
 
 
@@ -29,6 +30,13 @@ def install() -> list[ModuleType]:
         target = getattr(Tensor, method.get(name, f"{name}_"), None)
         if target is not None:
             setattr(Tensor, f"__i{name}__", target)
+    for module in modules:
+        public = [*getattr(module, "__all__", ()), *getattr(module, "METHODS", ())]
+        rename(getattr(module, name, None) for name in public)
+        rename(getattr(module, "METHODS", {}).values())
+    for name in ("lapack", "factorise"):
+        module = importlib.import_module(f"{__package__}.{name}")
+        rename((getattr(module, n) for n in module.__all__), LINALG)
     return modules
 
 

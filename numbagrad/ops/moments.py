@@ -11,6 +11,7 @@ from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
 from ..tensor import Tensor
+from .argument_names import by_other_names
 from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
 from .base import Op, as_operand, new_empty, zeros_like
 from .elementwise import abs, cast, eq, masked_fill, sign, sqrt
@@ -108,6 +109,7 @@ def var(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    **names: Any,
 ) -> Tensor:
     """The variance over all elements, or over ``dim``: an int or a tuple of ints.
 
@@ -117,6 +119,8 @@ def var(
     >>> var(tensor([1.0, 2.0, 3.0])).item()
     1.0
     """
+    if names:
+        return by_other_names(var, names, x, dim, unbiased, keepdim, correction=correction)
     where, correction = _arguments("var", x, dim, unbiased, keepdim, correction)
     return Var.apply(x, where, correction)
 
@@ -128,12 +132,15 @@ def std(
     keepdim: bool = False,
     *,
     correction: float | None = None,
+    **names: Any,
 ) -> Tensor:
     """The root of ``var``. Gradient: 0 where all elements are equal.
 
     >>> std(tensor([1.0, 2.0, 3.0])).item()
     1.0
     """
+    if names:
+        return by_other_names(std, names, x, dim, unbiased, keepdim, correction=correction)
     where, correction = _arguments("std", x, dim, unbiased, keepdim, correction)
     return Std.apply(x, where, correction)
 

@@ -24,6 +24,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
+from .argument_names import UNUSUAL, USUAL
 from .base import beside_others, broadcast_shape
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_unary, never
@@ -362,6 +363,9 @@ def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:
     first_default = len(op.inputs) - len(op.defaults)
     for position in range(len(args), len(op.inputs)):
         name = op.inputs[position]
+        pytorchs = UNUSUAL.get(op.name, USUAL).get(name, name)
+        if pytorchs in kwargs:
+            name = pytorchs
         if name in kwargs:
             values.append(kwargs.pop(name))
         elif position >= first_default:

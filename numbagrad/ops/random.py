@@ -12,6 +12,7 @@ from ..kernels import machine
 from ..kernels.cpu import random as kernels
 from ..random import Generator, default_generator
 from ..tensor import Tensor
+from .argument_names import sizes_by_name
 from .base import Op, as_operand, contiguous, launch, new_empty
 from .create import overwrite, shape_of
 from .elementwise import cast
@@ -83,8 +84,11 @@ def rand(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """Uniform numbers in [0, 1); sizes one by one or as one tuple."""
+    if names:
+        size = sizes_by_name("rand", names, "size", size)
     out = new_empty(shape_of("rand", size), _floating("rand", dtype), _place(device))
     return _finish(_draw(_UNIFORM, out, generator, 0.0, 1.0), requires_grad)
 
@@ -95,8 +99,11 @@ def randn(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1; sizes one by one or as one tuple."""
+    if names:
+        size = sizes_by_name("randn", names, "size", size)
     out = new_empty(shape_of("randn", size), _floating("randn", dtype), _place(device))
     return _finish(_draw(_NORMAL, out, generator, 0.0, 1.0), requires_grad)
 

@@ -9,6 +9,7 @@ from ..dtypes import DType
 from ..errors import DTypeError
 from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor
+from .argument_names import by_other_names
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import Op, as_operand
 from .elementwise import cast, isnan, logical_not, masked_fill
@@ -75,7 +76,9 @@ class Prod(Op):
         return spread(g, ctx.axes) * before * after
 
 
-def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def sum(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
+) -> Tensor:
     """The sum of all elements, or over ``dim``: an int or a tuple of ints.
 
     Ints and bools give int64; float32 is accumulated in float64. dtype: convert first.
@@ -84,6 +87,8 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), 0).tolist()
     [4.0, 6.0]
     """
+    if names:
+        return by_other_names(sum, names, x, dim, keepdim, dtype=dtype)
     where = axes("sum", as_operand("sum", x), dim, keepdim)
     if dtype is not None:
         dtype = dtypes.to_dtype(dtype)
@@ -94,7 +99,9 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
     return total(x, where) if x._edge is None else Sum.apply(x, where)
 
 
-def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def mean(
+    x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
+) -> Tensor:
     """The mean of all elements, or over ``dim``: an int or a tuple of ints.
 
     Gradient: g / n, repeated. NaN where there are no elements. Raises DTypeError for ints and
@@ -103,6 +110,8 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     >>> mean(tensor([1.0, 2.0, 6.0])).item()
     3.0
     """
+    if names:
+        return by_other_names(mean, names, x, dim, keepdim, dtype=dtype)
     where = axes("mean", as_operand("mean", x), dim, keepdim)
     if dtype is not None:
         x = cast(x, dtypes.to_dtype(dtype))
@@ -115,7 +124,9 @@ def mean(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     return average(x, where) if x._edge is None else Mean.apply(x, where)
 
 
-def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def prod(
+    x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
+) -> Tensor:
     """The product of all elements, or along ``dim``; 1 where there are none.
 
     Ints and bools give int64. Gradient: g times the product of the other elements, exact also
@@ -124,6 +135,8 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     >>> prod(tensor([2.0, 3.0, 4.0])).item()
     24.0
     """
+    if names:
+        return by_other_names(prod, names, x, dim, keepdim, dtype=dtype)
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
     where = axes("prod", as_operand("prod", x), dim, keepdim)
@@ -133,22 +146,26 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     return Prod.apply(x, where, out)
 
 
-def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Whether any element is not zero; a bool (for uint8, as in PyTorch, uint8).
 
     >>> any(tensor([0.0, 2.0])).item()
     True
     """
+    if names:
+        return by_other_names(any, names, x, dim, keepdim)
     where = axes("any", as_operand("any", x), dim, keepdim)
     return _as_truth(x, fold(x, where, dtypes.bool_, (kernels.any,)))
 
 
-def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Whether no element is zero; a bool (for uint8, as in PyTorch, uint8).
 
     >>> all(tensor([0.0, 2.0])).item()
     False
     """
+    if names:
+        return by_other_names(all, names, x, dim, keepdim)
     where = axes("all", as_operand("all", x), dim, keepdim)
     return _as_truth(x, fold(x, where, dtypes.bool_, (kernels.all,)))
 

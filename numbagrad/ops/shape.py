@@ -16,6 +16,7 @@ from ..kernels.cpu import join
 from ..kernels.cpu.triangle import triangle
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .argument_names import by_other_names, sizes_by_name
 from .base import (
     Op,
     _remember_view,
@@ -103,7 +104,7 @@ def _tensors_of(name: str, tensors: Any) -> list[Tensor]:
     return list(tensors)
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` joined along ``dim``; their other sizes are equal.
 
     dtype: the promoted one. A 1-d tensor without elements is skipped. Gradient: the parts of g.
@@ -111,6 +112,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     >>> cat([tensor([1, 2]), tensor([3])]).tolist()
     [1, 2, 3]
     """
+    if names:
+        return by_other_names(cat, names, tensors, dim)
     found = _tensors_of("cat", tensors)
     if any([x._array.shape == (0,) for x in found]):
         found = [x for x in found if x._array.shape != (0,)] or found[:1]
@@ -148,12 +151,14 @@ class Stack(Op):
         return (None, *unbind(g, ctx.dim))
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` of one shape joined along a new dimension ``dim``.
 
     >>> stack([tensor([1, 2]), tensor([3, 4])], dim=1).tolist()
     [[1, 3], [2, 4]]
     """
+    if names:
+        return by_other_names(stack, names, tensors, dim)
     found = _tensors_of("stack", tensors)
     shape = found[0]._array.shape
     for i, x in enumerate(found):
@@ -447,8 +452,10 @@ class Flip(Op):
         return Flip.apply(g, ctx.dims)
 
 
-def flip(x: Tensor, *dims: Any) -> Tensor:
+def flip(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     """A copy of ``x`` with ``dims`` in reverse order."""
+    if names:
+        dims = sizes_by_name("flip", names, "dims", dims)
     return Flip.apply(x, normalize_dims("flip", sizes_of("flip", dims), x._array.ndim))
 
 

@@ -16,6 +16,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tape import grad_mode, next_sequence
 from ..tensor import Size, Tensor
+from .argument_names import sizes_by_name
 from .base import (
     Op,
     _remember_view,
@@ -164,7 +165,7 @@ def _same_memory(array: Any, shape: tuple[int, ...]) -> Any:
     return None if strides is None else machine.view(array, shape, strides, 0)
 
 
-def reshape(x: Tensor, *shape: Any) -> Tensor:
+def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """``x`` with another shape of as many elements; a view if its layout allows, else a copy.
 
     One size may be -1 and follows from the others. Gradient: reshaped back.
@@ -173,6 +174,8 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     >>> reshape(tensor([[1, 2], [3, 4]]), (4,)).tolist()
     [1, 2, 3, 4]
     """
+    if names:
+        shape = sizes_by_name("reshape", names, "shape", shape)
     if len(shape) != 1 or type(shape[0]) is not tuple:
         shape = sizes_of("reshape", shape)
     else:
@@ -194,7 +197,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
     return seen(Reshape, x, found, array.shape)
 
 
-def view(x: Tensor, *shape: Any) -> Tensor:
+def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """``x`` with another shape on the same memory; never a copy.
 
     Raises ShapeError if the strides of ``x`` do not allow it: use ``reshape``.
@@ -202,6 +205,8 @@ def view(x: Tensor, *shape: Any) -> Tensor:
     >>> view(tensor([1, 2, 3, 4]), 2, -1).tolist()
     [[1, 2], [3, 4]]
     """
+    if names:
+        shape = sizes_by_name("view", names, "size", shape)
     shape = sizes_of("view", shape)
     array = x._array
     if x._flat:
@@ -319,8 +324,10 @@ class T(View):
         return seen(T, g, g._array.T, None)
 
 
-def permute(x: Tensor, *dims: Any) -> Tensor:
+def permute(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     """The dimensions of ``x`` in the order ``dims``; a view."""
+    if names:
+        dims = sizes_by_name("permute", names, "dims", dims)
     if len(dims) == 1 and not isinstance(dims[0], int):
         dims = sizes_of("permute", dims)
     try:
@@ -467,12 +474,12 @@ def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     return expand(x, tuple(shape))
 
 
-def broadcast_tensors(*tensors: Any) -> list[Tensor]:
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
         tensors = tuple(tensors[0])
     shape = broadcast_shape("broadcast_tensors", *[x._array.shape for x in tensors])
-    return [expand(x, shape) for x in tensors]
+    return tuple([expand(x, shape) for x in tensors])
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> Size:

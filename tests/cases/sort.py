@@ -5,7 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from op_table import FLOATS, NO_METHOD, NUMBERS, Case, Draw, Sample, index, same, sample, wrong
+from op_table import (
+    FLOATS,
+    NO_METHOD,
+    NUMBERS,
+    Case,
+    Draw,
+    Fixed,
+    Sample,
+    boolean,
+    index,
+    same,
+    sample,
+    wrong,
+)
 
 _ones = np.ones((2, 3), "float32")
 _range = wrong(_ones, 2, raises=IndexError, words="Dimension out of range")
@@ -175,5 +188,36 @@ CASES = [
         lambda d: [sample(d(2, 10), 4, -3, 3)],
         lambda x, bins, low, high: np.histogram(x, bins, (low, high))[0],
         orders=0,
+    ),
+    Case(
+        "quantile",
+        lambda d: [
+            sample(d.distinct(7), 0.3),
+            sample(d.distinct(2, 5), 0.6, 1),
+            sample(d.distinct(3, 5), Fixed(np.array([0.25, 1.0], d.dtype)), 0, True),
+            sample(d.distinct(2, 5), 0.3, dim=-1, interpolation="nearest"),
+            sample(d.distinct(2, 5), 0.3, interpolation="midpoint"),
+        ],
+        lambda x, q, dim=None, keepdim=False, interpolation="linear": np.quantile(
+            x, q, dim, keepdims=keepdim, method=interpolation
+        ),
+        rtol64=1e-9,
+        errors=(
+            wrong(_ones, 1.5, raises=(RuntimeError, ValueError), words="in the range"),
+            wrong(_ones, 0.5, 2, raises=IndexError, words="Dimension out of range"),
+        ),
+    ),
+    Case(
+        "isin",
+        lambda d: [
+            sample(d.distinct(2, 3), d.distinct(3)),
+            sample(d.distinct(4), d.distinct(2, 2), invert=True),
+        ],
+        np.isin,
+        dtypes=(*FLOATS, "int64"),
+        result=boolean,
+        orders=0,
+        method=NO_METHOD,
+        peer=False,  # PyTorch's refuses a test tensor with gaps
     ),
 ]

@@ -1,0 +1,201 @@
+"""Operations made of others: limits on one side, angles, quantiles, membership."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import DTypeError
+from ..tensor import Tensor
+from .base import as_operand, full, normalize_dim
+from .elementwise import cast, clamp, isnan, lerp, log, where
+from .reduce import any as any_
+from .sort import sort
+
+__all__ = [
+    "can_cast",
+    "clamp_max",
+    "clamp_min",
+    "deg2rad",
+    "is_floating_point",
+    "is_nonzero",
+    "isin",
+    "logit",
+    "quantile",
+    "rad2deg",
+    "result_type",
+]
+
+
+def clamp_min(x: Tensor, min: Any) -> Tensor:
+    """``x``, at least ``min``.
+
+    >>> clamp_min(tensor([1.0, 3.0]), 2.0).tolist()
+    [2.0, 3.0]
+    """
+    return clamp(x, min)
+
+
+def clamp_max(x: Tensor, max: Any) -> Tensor:
+    """``x``, at most ``max``.
+
+    >>> clamp_max(tensor([1.0, 3.0]), 2.0).tolist()
+    [1.0, 2.0]
+    """
+    return clamp(x, None, max)
+
+
+def deg2rad(x: Tensor) -> Tensor:
+    """Degrees as radians.
+
+    >>> deg2rad(tensor([180.0])).tolist()
+    [3.1415927410125732]
+    """
+    return as_operand("deg2rad", x) * (math.pi / 180.0)
+
+
+def rad2deg(x: Tensor) -> Tensor:
+    """Radians as degrees.
+
+    >>> rad2deg(tensor([0.0])).tolist()
+    [0.0]
+    """
+    return as_operand("rad2deg", x) * (180.0 / math.pi)
+
+
+def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """log(x / (1 - x)), the inverse of sigmoid; with eps, of x limited to [eps, 1 - eps].
+
+    >>> logit(tensor([0.5])).tolist()
+    [0.0]
+    """
+    x = as_operand("logit", x)
+    if eps is not None:
+        x = clamp(x, eps, 1.0 - eps)
+    return log(x / (1.0 - x))
+
+
+def isin(
+    elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
+) -> Tensor:
+    """Whether each of ``elements`` is among ``test_elements``; with invert, whether it is not.
+
+    Compares each with each. assume_unique: accepted, and changes nothing.
+
+    >>> isin(tensor([1, 2, 3]), tensor([3, 1])).tolist()
+    [True, False, True]
+    """
+    if not isinstance(elements, Tensor):
+        elements = full((), elements, dtypes.of_number(elements), test_elements._device)
+    if not isinstance(test_elements, Tensor):
+        test_elements = full((), test_elements, dtypes.of_number(test_elements), elements._device)
+    found = any_(elements.unsqueeze(-1) == test_elements.reshape((-1,)), -1)
+    return ~found if invert else found
+
+
+def quantile(
+    x: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """The values below which a part ``q`` of the elements lies, along ``dim`` or of all.
+
+    q: a number in [0, 1], or a 1-d tensor of them, which makes a new first dimension.
+    interpolation, between two elements: "linear", "lower", "higher", "nearest" or "midpoint". NaN
+    where there is a NaN. Gradient: to the one or two elements. Raises DTypeError for ints.
+
+    >>> quantile(tensor([1.0, 2.0, 4.0]), 0.75).item()
+    3.0
+    """
+    if not as_operand("quantile", x)._dtype.is_floating_point:
+        raise DTypeError("quantile: input tensor must be either float or double dtype.")
+    if interpolation not in ("linear", "lower", "higher", "nearest", "midpoint"):
+        raise ValueError(
+            f"quantile: interpolation must be one of linear, lower, higher, nearest or midpoint, "
+            f"but got {interpolation}."
+        )
+    single = not isinstance(q, Tensor)
+    wanted = full((1,), q, x._dtype, x._device) if single else q.reshape((-1,))
+    if single and not 0 <= q <= 1:
+        raise ValueError(f"quantile: q must be in the range [0, 1], but got {q}.")
+    rank = x.dim()
+    where_to = normalize_dim("quantile", dim, rank) if dim is not None else 0
+    values = x.reshape((-1,)) if dim is None else x.movedim(where_to, -1)
+    values = sort(values, -1).values
+    at = cast(wanted, x._dtype) * (values.shape[-1] - 1)
+    low = at.floor()
+    if interpolation == "nearest":
+        low = at.round()
+    if interpolation == "higher":
+        low = at.ceil()
+    found = values[..., cast(low, dtypes.int64)]
+    if interpolation in ("linear", "midpoint"):
+        above = values[..., cast(at.ceil(), dtypes.int64)]
+        found = lerp(found, above, 0.5 if interpolation == "midpoint" else at - low)
+    bad = any_(isnan(values), -1, True)
+    found = where(bad, float("nan"), found).movedim(-1, 0)  # the quantiles come first
+    if keepdim:
+        shape = list(x.shape) if dim is not None else [1] * rank
+        if rank:
+            shape[where_to] = 1
+        found = found.reshape((found.shape[0], *shape))
+    return found[0] if single or q.dim() == 0 else found
+
+
+def is_floating_point(x: Tensor) -> bool:
+    """Whether the dtype is float32 or float64.
+
+    >>> is_floating_point(tensor([1]))
+    False
+    """
+    return x.is_floating_point()
+
+
+def is_nonzero(x: Tensor) -> bool:
+    """Whether the only element is not zero.
+
+    >>> is_nonzero(tensor([0.0]))
+    False
+    """
+    return bool(x)
+
+
+def result_type(x: Any, y: Any) -> DType:
+    """The dtype of ``x + y``, tensors or numbers.
+
+    >>> result_type(tensor([1]), 1.5)
+    ng.float32
+    """
+    return dtypes.result_type(
+        [
+            (v._dtype, 2 if v.dim() else 1) if isinstance(v, Tensor) else (dtypes.of_number(v), 0)
+            for v in (x, y)
+        ]
+    )
+
+
+def can_cast(from_: DType, to: DType) -> bool:
+    """Whether a conversion stays within its kind or goes to a wider one: bool, int, float.
+
+    >>> import numbagrad as ng
+    >>> can_cast(ng.float32, ng.int64)
+    False
+    """
+    return from_.category <= to.category
+
+
+METHODS: dict[str, Any] = {
+    "clamp_max": clamp_max,
+    "clamp_min": clamp_min,
+    "deg2rad": deg2rad,
+    "logit": logit,
+    "quantile": quantile,
+    "rad2deg": rad2deg,
+}
+
+INPLACE: dict[str, Any] = {"clamp_max_": clamp_max, "clamp_min_": clamp_min}

@@ -1,0 +1,220 @@
+"""docs/ops.md as text, made from the op table: what there is, for which dtypes, how far it goes.
+
+Start reading at ``page``. ``test_ops_page`` compares it with the file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cases import FAMILIES
+from compiled.op_rows import PARTLY, REFUSED
+from op_table import FLOATS, Case
+from scope import FUNCTIONAL, GROUPS, MODULES, has, missing
+
+import numbagrad as ng
+from benchmarks.cuda_gaps import LAPACK, ON_THE_HOST
+
+TITLES = {
+    "elementwise": "Elementwise",
+    "special": "Special functions",
+    "reduce": "Reductions and running sums",
+    "shape": "Shapes and views",
+    "index": "Indexing",
+    "linalg": "Products and linear algebra",
+    "norm": "Softmax and norms",
+    "loss": "Losses",
+    "create": "Making and filling tensors",
+    "sort": "Sorting and searching",
+    "conv": "Convolutions and pooling",
+    "spatial": "Padding, resizing, distances",
+}
+
+NOTES = {
+    "asinh": "the in-place form is differentiable",
+    "acosh": "the in-place form is differentiable",
+    "atanh": "the in-place form is differentiable",
+    "linalg.lstsq": "`rank` and residuals carry no gradient",
+    "unique": "sorted always; on the host",
+    "rand": "other numbers than PyTorch's for the same seed; the same on CPU and GPU",
+    "randn": "as `rand`",
+    "randint": "as `rand`",
+    "randperm": "as `rand`",
+    "multinomial": "as `rand`",
+    "bernoulli": "as `rand`",
+    "normal": "as `rand`",
+    "nn.functional.dropout": "as `rand`",
+    "getitem": "compiled, `x[i]` with a 0-d tensor `i` copies",
+}
+"""What a user of PyTorch should know, where it is more than the columns say."""
+
+WITHOUT_LAPACK = {
+    "linalg.vector_norm": "yes",
+    "linalg.norm": "partly",
+    "linalg.matrix_norm": "partly",
+}
+"""Of ``linalg``, what runs on a GPU: norms that need no singular values."""
+
+HEAD = """\
+# Operations
+
+<!-- Written by tests/test_ops_page.py from the op table; run it with NUMBAGRAD_WRITE_DOCS=1. -->
+
+Every operation, as the tests know it: each row stands for calls whose values are compared with
+NumPy's or SciPy's, whose gradients with differences, and the same rows run on PyTorch, so that
+arguments, dtypes and errors are known to agree. Names and arguments are PyTorch's.
+
+| Column | Says |
+|---|---|
+| Call | the function and its arguments; `x.name` if there is only a method; [other names] |
+| Method | whether `x.name(...)` exists too; `_` if `x.name_(...)` writes into x |
+| Dtypes | `f` float32 and float64, `i` the ints, `b` bool |
+| Gradient | `any` order, or how many; `-` where there is none |
+| GPU | whether it runs there; `host` where it has nothing to do there |
+| Compiled | whether `ng.compile` records it: `partly` where some calls depend on values |
+
+Everything on a GPU is checked in Numba's simulator and by compiling; see [cuda.md](cuda.md).
+Complex numbers, sparse, quantised and half-precision tensors, and `fft` do not exist.
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The rows of one operation."""
+
+    name: str
+    cases: tuple[Case, ...]
+
+
+def entries(cases: list[Case]) -> list[Entry]:
+    """Rows of a family by the operation they belong to."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.function_name or case.name.split("-")[0], []).append(case)
+    return [Entry(name, tuple(rows)) for name, rows in found.items()]
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for family, cases in FAMILIES.items():
+        parts.append(f"## {TITLES[family]}\n")
+        parts.append("| Call | Method | Dtypes | Gradient | GPU | Compiled | Differs |")
+        parts.append("|---|---|---|---|---|---|---|")
+        parts += [line(entry) for entry in entries(cases)]
+        parts.append("")
+    parts += list(rest())
+    return "\n".join(parts) + "\n"
+
+
+def line(entry: Entry) -> str:
+    """One line of a table."""
+    cells = [call(entry), method(entry), dtypes(entry), gradient(entry), gpu(entry)]
+    return "| " + " | ".join([*cells, compiled(entry), NOTES.get(entry.name, "")]) + " |"
+
+
+SYNTAX = {
+    "operator": "`+ - * / // % ** @ == != < <= > >= & \\| ^ ~`, unary, reflected and in place",
+    "getitem": "`x[...]`",
+    "setitem": "`x[...] = y`",
+    "bool": "`x.bool()`, `bool(x)`",
+    "len": "`len(x)`",
+    "iterate": "`for row in x`",
+    "int": "`x.int()`, `int(x)`",
+    "neg": "`neg(x)`",
+}
+
+
+def call(entry: Entry) -> str:
+    """The name with its arguments, and aliases."""
+    if entry.name in SYNTAX:
+        return SYNTAX[entry.name]
+    owner, prefix = ng, ""
+    found: Any = ng
+    for part in entry.name.split("."):
+        found = getattr(found, part, None)
+    if found is None or isinstance(found, ng.dtype):
+        owner, prefix = ng.Tensor, "x."
+        found = getattr(owner, entry.name, None)
+    if found is None:
+        return f"`{entry.name}`"
+    text = f"`{prefix}{entry.name}{arguments(found, bool(prefix))}`"
+    aliases = dict.fromkeys(a for case in entry.cases for a in case.aliases)
+    return text + (f" [{', '.join(aliases)}]" if aliases else "")
+
+
+def arguments(function: Any, bound: bool) -> str:
+    """``(x, dim=None)``, without types."""
+    if not callable(function):
+        return ""
+    signature = inspect.signature(function)
+    given = [
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in signature.parameters.values()
+        if p.name != "names"  # other names of those before
+    ]
+    text = str(inspect.Signature(given[1:] if bound else given))
+    return text.replace("ng.", "").replace("|", "\\|")
+
+
+def method(entry: Entry) -> str:
+    """Whether there are a method and an in-place method."""
+    base = entry.name.rpartition(".")[2]
+    forms = ["yes"] if hasattr(ng.Tensor, base) else []
+    if any(case.inplace for case in entry.cases) or hasattr(ng.Tensor, base + "_"):
+        forms.append("`_`")
+    return ", ".join(forms) or "-"
+
+
+def dtypes(entry: Entry) -> str:
+    """What the first tensor may be, by kind."""
+    names = {d for case in entry.cases for d in case.dtypes}
+    kinds = {"f": names & {*FLOATS}, "i": {n for n in names if "int" in n}, "b": names & {"bool"}}
+    return " ".join(kind for kind, some in kinds.items() if some)
+
+
+def gradient(entry: Entry) -> str:
+    """How many times it can be differentiated."""
+    orders = [case.orders for case in entry.cases if {*case.dtypes} & {*FLOATS}]
+    most = max(orders, default=0)
+    return "any" if most >= 2 else str(most) if most else "-"
+
+
+def gpu(entry: Entry) -> str:
+    """Whether it runs on a GPU."""
+    if all(case.name in ON_THE_HOST for case in entry.cases):
+        return "host"
+    if entry.name in WITHOUT_LAPACK:
+        return WITHOUT_LAPACK[entry.name]
+    return "no" if entry.name.startswith(LAPACK) else "yes"
+
+
+def compiled(entry: Entry) -> str:
+    """Whether it can be recorded; see ``compiled.op_rows``."""
+    random = "the row itself looks at values"
+    refused = [random not in REFUSED.get(c.name, random) for c in entry.cases]
+    if all(refused):
+        return "no"
+    partly = any(refused) or any(c.name in PARTLY for c in entry.cases)
+    return "partly" if partly else "yes"
+
+
+def rest() -> Iterator[str]:
+    """Layers, and what of the scope does not exist."""
+    yield "## nn.functional and nn\n"
+    yield "Beside those above: " + ", ".join(f"`{n}`" for n in without_row()) + ".\n"
+    there = [f"`{n}`" for n in MODULES if has(n, ng.nn)]
+    yield "Modules: " + ", ".join(there) + ".\n"
+    yield "## Not yet\n"
+    absent = [f"`{name}`" for group in GROUPS for name in missing(group)]
+    yield f"{', '.join(absent)}." if absent else "Nothing of the scope is missing."
+
+
+def without_row() -> list[str]:
+    """Names of nn.functional that have tests elsewhere."""
+    rows = {c.function_name for cases in FAMILIES.values() for c in cases}
+    there = [n for n in FUNCTIONAL if has(n, ng.nn.functional)]
+    return [n for n in there if n not in rows and f"nn.functional.{n}" not in rows]

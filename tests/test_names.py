@@ -1,0 +1,95 @@
+"""What PyTorch's users type: names, keywords and forms, compared with PyTorch where it is there."""
+
+from __future__ import annotations
+
+import pytest
+
+import numbagrad as ng
+
+LINES = """
+    L.sum(input=x, axis=1)
+    L.add(input=x, other=x)
+    x.mul(other=2)
+    x.mean(axis=-1, keepdims=True)
+    x.max(axis=1)[1]
+    x.argmax(axis=0)
+    x.std(axis=0)
+    x.any(axis=1)
+    L.cat(tensors=(x, x), axis=1)
+    L.stack([x, x], axis=0)
+    L.mm(x, mat2=x.T)
+    L.dot(v, tensor=v)
+    L.outer(v, vec2=v)
+    L.where(condition=x > 2, input=x, other=0.0)
+    L.lerp(input=v, end=v * 2, weight=0.5)
+    L.addcmul(input=v, tensor1=v, tensor2=v, value=0.5)
+    L.split(tensor=v, split_size_or_sections=2)
+    L.linalg.solve(A=L.eye(3), B=v)
+    L.tensordot(a=x, b=x, dims=2)
+    x.reshape(shape=(3, 2))
+    x.view(size=(3, 2))
+    x.permute(dims=(1, 0))
+    x.flip(dims=(0,))
+    L.zeros(size=(2,))
+    L.rand(size=(2,)).shape[0]
+    F.relu(x - 3, inplace=True)
+    F.relu(x - 3, True)
+    F.leaky_relu(x - 3, 0.1, inplace=True)
+    F.hardtanh(x, max_val=2.5)
+    F.elu(input=x - 3, alpha=0.5)
+    F.relu_(x - 3)
+    F.softmax(input=x, dim=1)
+    F.one_hot(input=L.tensor([0, 2]), num_classes=3)
+    L.broadcast_tensors(v, x)
+    L.LongTensor([1, 2])
+    x.type(L.DoubleTensor)
+    isinstance(x, L.FloatTensor)
+    [L.pi, L.inf, L.e, L.newaxis]
+    x[:, L.newaxis].shape[1]
+    L.finfo(L.float32).eps
+    L.finfo(x.dtype).min
+    L.result_type(x, 1.5) is L.float32
+    L.can_cast(L.float32, L.int64)
+    L.can_cast(L.int8, L.uint8)
+    L.is_floating_point(x)
+    L.isin(x, 2.0)
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("line", [line.strip() for line in LINES])
+def test_a_line_gives_what_pytorch_gives(line):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (ng, torch):
+        x = lib.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]])
+        names = {"L": lib, "F": lib.nn.functional, "x": x, "v": lib.tensor([3.0, 1.0, 2.0])}
+        found.append(plain(eval(line, names)))
+    assert found[0] == found[1]
+
+
+def plain(value):
+    """Tensors as their values and dtypes, in tuples."""
+    if isinstance(value, (tuple, list)):
+        return [plain(v) for v in value]
+    if hasattr(value, "tolist"):
+        values = [round(v, 5) for v in value.double().reshape(-1).tolist()]
+        return str(value.dtype).rpartition(".")[2], list(value.shape), values
+    return value
+
+
+def test_inplace_writes_into_the_input():
+    x = ng.tensor([-1.0, 2.0])
+    assert ng.nn.functional.relu(x, inplace=True) is x and x.tolist() == [0.0, 2.0]
+
+
+def test_unknown_keywords_are_refused():
+    x = ng.ones(2, 3)
+    for call in (
+        lambda: x.sum(axes=1),
+        lambda: x.view(shape=(6,)),
+        lambda: x.reshape(6, shape=(6,)),
+        lambda: ng.zeros(2, size=(2,)),
+        lambda: ng.add(x, z=x),
+    ):
+        with pytest.raises(TypeError, match="keyword argument"):
+            call()
