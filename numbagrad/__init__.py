@@ -20,10 +20,9 @@ from .dtypes import (
     DType as dtype,
 )
 from .dtypes import (
-    bool_ as bool,
-)
-from .dtypes import (
+    bfloat16,
     finfo,
+    float16,
     float32,
     float64,
     get_default_dtype,
@@ -35,6 +34,9 @@ from .dtypes import (
     promote_types,
     set_default_dtype,
     uint8,
+)
+from .dtypes import (
+    bool_ as bool,
 )
 from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
@@ -74,6 +76,7 @@ from .random import (
 from .tensor import Size, Tensor, is_tensor
 
 float = float32
+half = float16
 double = float64
 long = int64
 int = int32

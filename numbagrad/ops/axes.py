@@ -170,7 +170,7 @@ def fold(
             kernel, *arguments = last or first
             array = np.empty(where.out, dtype.numpy)
             serial = kernel._serial or kernel.serial
-            serial(array.reshape(small[1]), source.reshape(small[0]), *arguments)
+            kernel._run(serial, (array.reshape(small[1]), source.reshape(small[0]), *arguments))
             return wrap(array, dtype)
     then = then or first
     out = new_empty(where.out, dtype, x._device)

@@ -276,7 +276,7 @@ def equal(x: Tensor, y: Tensor) -> bool:
 
 _TYPE_NAMES = {
     "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
-    "int8": "Char", "uint8": "Byte", "bool": "Bool",
+    "int8": "Char", "uint8": "Byte", "bool": "Bool", "float16": "Half", "bfloat16": "BFloat16",
 }  # fmt: skip
 
 
@@ -419,6 +419,8 @@ METHODS |= {
     "where": _where_method,
     "float": _dtype_method(dtypes.float32),
     "double": _dtype_method(dtypes.float64),
+    "half": _dtype_method(dtypes.float16),
+    "bfloat16": _dtype_method(dtypes.bfloat16),
     "long": _dtype_method(dtypes.int64),
     "int": _dtype_method(dtypes.int32),
     "short": _dtype_method(dtypes.int16),

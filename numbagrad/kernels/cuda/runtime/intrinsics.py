@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ...halves import BFLOAT16, FLOAT16, HALVES, arithmetic, decoded, encoded
 from .shape import SIMULATED
 
 __all__ = [
+    "HALF_POINTERS",
     "Pointer",
     "as_type",
     "bits_float32",
@@ -21,16 +23,18 @@ __all__ = [
     "float64_bits",
     "load2",
     "load4",
+    "load8",
     "pointer_at",
     "store2",
     "store4",
+    "store8",
 ]
 
 
 class Pointer:
     """What the simulator's kernels get for an array: its memory, indexed from its first element.
 
-    An index outside of what the array spans raises.
+    An index outside of what the array spans raises. Halves come as float32, as on a GPU.
     """
 
     def __init__(self, address: int, dtype: np.dtype, low: int, size: int):
@@ -49,20 +53,28 @@ class Pointer:
         return at
 
     def __getitem__(self, i):
-        return self.elements[self._at(i)]
+        at = self._at(i)
+        if self.dtype in HALVES:
+            return decoded(self.elements[at : at + 1]).astype(np.float32)[0]
+        return self.elements[at]
 
     def __setitem__(self, i, value):
         at = self._at(i)
+        if self.dtype in HALVES:
+            value = encoded(np.asarray(value).astype(np.float32), self.dtype)
         self.elements[at : at + 1] = np.asarray(value).astype(self.dtype)
 
+
+HALF_POINTERS: dict[np.dtype, Any] = {}
+"""Numba's types for arrays of halves."""
 
 if SIMULATED:
     blocks: list = []
     """The memory blocks of the launch that runs: (address, size), for ``pointer_at``."""
 
     def as_type(pointer, value):
-        """``value`` in the dtype that ``pointer`` points to."""
-        return np.asarray(value).astype(pointer.dtype)[()]
+        """``value`` in the dtype that ``pointer`` points to; float32 for halves."""
+        return np.asarray(value).astype(arithmetic(pointer.dtype))[()]
 
     def _load(pointer, i, count):
         at = pointer._at(i)
@@ -76,6 +88,15 @@ if SIMULATED:
     def load2(pointer, i):
         """Elements i and i + 1 at once."""
         return _load(pointer, i, 2)
+
+    def load8(pointer, i):
+        """Elements i to i + 7 of halves at once; their address must be a multiple of 16."""
+        return _load(pointer, i, 8)
+
+    def store8(pointer, i, a, b, c, d, e, f, g, h):
+        """Write elements i to i + 7 at once."""
+        for k, value in enumerate((a, b, c, d, e, f, g, h)):
+            pointer[i + k] = value
 
     def store4(pointer, i, a, b, c, d):
         """Write elements i to i + 3 at once."""
@@ -112,9 +133,62 @@ if SIMULATED:
         return np.int64(bits).view(np.float64)
 
 else:
+    import operator
+
     from llvmlite import ir
-    from numba.cuda import types
-    from numba.cuda.extending import intrinsic
+    from numba.cuda import models, types
+    from numba.cuda.cudaimpl import lower
+    from numba.cuda.extending import intrinsic, register_model
+
+    class _HalfPointer(types.CPointer):
+        """A pointer to halves: what is read through it is float32, what is written is rounded.
+
+        So a kernel computes with halves as with float32, and its text is the same.
+        """
+
+        def __init__(self, name: str):
+            super().__init__(types.float32)
+            self.name = f"{name}*"
+            self.of = name
+
+        @property
+        def key(self):
+            return self.name
+
+    @register_model(_HalfPointer)
+    class _HalfPointerModel(models.PrimitiveModel):
+        def __init__(self, manager, kind):
+            super().__init__(manager, kind, ir.IntType(16).as_pointer())
+
+    _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
+
+    def _assembly(builder, result, text, constraints, *args):
+        kind = ir.FunctionType(result, [a.type for a in args])
+        return builder.call(ir.InlineAsm(kind, text, constraints, side_effect=False), args)
+
+    def _widened(builder, kind, word):
+        """The float32 of a half's 16 bits."""
+        if kind.of == "float16":
+            return _assembly(builder, _SINGLE, "cvt.f32.f16 $0, $1;", "=f,h", word)
+        shift = ir.Constant(_WORD, 16)
+        return builder.bitcast(builder.shl(builder.zext(word, _WORD), shift), _SINGLE)
+
+    def _narrowed(builder, kind, value):
+        """The 16 bits of a float32, rounded to the nearest, ties to even."""
+        to = "f16" if kind.of == "float16" else "bf16"
+        return _assembly(builder, _SHORT, f"cvt.rn.{to}.f32 $0, $1;", "=h,f", value)
+
+    @lower(operator.getitem, _HalfPointer, types.Integer)
+    def _half_at(context, builder, signature, args):
+        word = builder.load(builder.gep(args[0], [args[1]]))
+        return _widened(builder, signature.args[0], word)
+
+    @lower(operator.setitem, _HalfPointer, types.Integer, types.Any)
+    def _set_half_at(context, builder, signature, args):
+        value = context.cast(builder, args[2], signature.args[2], types.float32)
+        word = _narrowed(builder, signature.args[0], value)
+        builder.store(word, builder.gep(args[0], [args[1]]))
+        return context.get_dummy_value()
 
     @intrinsic
     def as_type(typing, pointer, value):
@@ -127,7 +201,7 @@ else:
         return target(pointer, value), generate
 
     def _vector(context, builder, kind, pointer, i, count):
-        element = context.get_data_type(kind.dtype)
+        element = context.get_value_type(kind).pointee
         at = builder.gep(pointer, [i])
         align = min(count * (context.get_abi_sizeof(element)), 16)
         return builder.bitcast(at, ir.VectorType(element, count).as_pointer()), align
@@ -143,6 +217,8 @@ else:
                     builder.extract_element(vector, ir.Constant(ir.IntType(32), k))
                     for k in range(count)
                 ]
+                if isinstance(pointer, _HalfPointer):
+                    lanes = [_widened(builder, pointer, lane) for lane in lanes]
                 return context.make_tuple(builder, result, lanes)
 
             return result(pointer, types.int64), generate
@@ -153,6 +229,8 @@ else:
         at, align = _vector(context, builder, kind, pointer, i, len(values))
         vector = ir.Constant(at.type.pointee, ir.Undefined)
         for k, value in enumerate(values):
+            if isinstance(kind, _HalfPointer):
+                value = _narrowed(builder, kind, value)
             vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), k))
         builder.store(vector, at, align=align)
         return context.get_dummy_value()
@@ -166,6 +244,20 @@ else:
     def load2(typing, pointer, i):
         """Elements i and i + 1 at once."""
         return _loader(2)(typing, pointer, i)
+
+    @intrinsic
+    def load8(typing, pointer, i):
+        """Elements i to i + 7 of halves at once; their address must be a multiple of 16."""
+        return _loader(8)(typing, pointer, i)
+
+    @intrinsic
+    def store8(typing, pointer, i, a, b, c, d, e, f, g, h):
+        """Write elements i to i + 7 at once."""
+
+        def generate(context, builder, signature, arguments):
+            return _storer(context, builder, pointer, *arguments[:2], arguments[2:])
+
+        return types.void(pointer, types.int64, *(pointer.dtype,) * 8), generate
 
     @intrinsic
     def store4(typing, pointer, i, a, b, c, d):
@@ -223,3 +315,5 @@ else:
     def bits_float64(typing, bits):
         """The float64 with the bits of an int64."""
         return _bitcast(types.int64, types.float64)(typing, bits)
+
+    HALF_POINTERS.update({FLOAT16: _HalfPointer("float16"), BFLOAT16: _HalfPointer("bfloat16")})
