@@ -41,6 +41,7 @@ from .dtypes import (
 from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
 from .kernels.machine import threads as get_num_threads
+from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import lapack as linalg
 from .ops.base import launch
 from .ops.brackets import *  # noqa: F403

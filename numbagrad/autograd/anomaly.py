@@ -15,6 +15,7 @@ import numpy as np
 from ..errors import NonFiniteError, RecordingError
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.halves import decoded, is_floating
 from ..kernels.machine import Kernel
 from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
 
@@ -102,7 +103,7 @@ def _arrays(args: Sequence[Any]) -> Iterator[Any]:
     """The floating arrays among ``args`` and the lists among them."""
     for arg in args:
         for a in arg if type(arg) is list else (arg,):
-            if isinstance(a, (np.ndarray, DeviceArray)) and a.dtype.kind == "f":
+            if isinstance(a, (np.ndarray, DeviceArray)) and is_floating(a.dtype):
                 yield a
 
 
@@ -110,8 +111,9 @@ def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
     """Row-major position and kind of the first bad element of ``array``, or None."""
     if type(array) is DeviceArray:
         array = array.get()
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+    if not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return None
+    array = decoded(array)
     bad = np.isnan(array) if only_nan else ~np.isfinite(array)
     if not bad.any():
         return None

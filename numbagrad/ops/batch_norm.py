@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import batch_norm as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS
@@ -50,7 +51,7 @@ class BatchNorm(Op):
         eps: float,
     ) -> Tensor:
         planes = _planes(x)
-        numpy, channels = x._dtype.numpy, planes.shape[1]
+        numpy, channels = arithmetic(x._dtype.numpy), planes.shape[1]
         out = new_empty(x._array.shape, x._dtype, x._device)
         mean = machine.empty((channels,), numpy, x._device)
         rstd = machine.empty((channels,), numpy, x._device)

@@ -14,6 +14,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, new_empty
@@ -83,7 +84,8 @@ class Nll(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, classes: Classes) -> Tensor:
-        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        (n, c), device = x._array.shape, x._device
+        numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
@@ -124,7 +126,8 @@ class CrossEntropy(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, classes: Classes, smoothing: float) -> Tensor:
-        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        (n, c), device = x._array.shape, x._device
+        numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
         lse = machine.empty((n,), numpy, device)
         norm = machine.empty((1,), numpy, device)

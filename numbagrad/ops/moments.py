@@ -10,6 +10,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
+from ..kernels.halves import arithmetic
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
 from .base import Op, as_operand, new_empty, zeros_like
@@ -66,13 +67,14 @@ def variance(x: Tensor, where: Axes, divisor: float) -> Tensor:
     x3 = joined(x, where)
     outer, n, inner = x3.shape
     cut = pieces(outer, n, inner)
-    center = machine.empty((outer, 1, inner), x3.dtype, x._device)
+    wide = arithmetic(x3.dtype)
+    center = machine.empty((outer, 1, inner), wide, x._device)
     out3 = out._array.reshape((outer, 1, inner))
     if cut == 1:
         machine.launch(kernels.mean, center, x3, n)
         machine.launch(kernels.squares, out3, x3, center, divisor)
     else:
-        partial = machine.empty((outer, cut, inner), x3.dtype, x._device)
+        partial = machine.empty((outer, cut, inner), wide, x._device)
         machine.launch(kernels.sum, partial, x3)
         machine.launch(kernels.mean, center, partial, n)
         machine.launch(kernels.squares, partial, x3, center, 1.0)

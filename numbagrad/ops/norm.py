@@ -10,6 +10,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import norm as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS, form_along
@@ -138,8 +139,8 @@ class LayerNorm(Op):
         rows = contiguous(x)._array
         n = rows.size // m if m else 0
         out = new_empty(shape, x._dtype, x._device)
-        mean = machine.empty((n,), x._dtype.numpy, x._device)
-        rstd = machine.empty((n,), x._dtype.numpy, x._device)
+        mean = machine.empty((n,), arithmetic(x._dtype.numpy), x._device)
+        rstd = machine.empty((n,), arithmetic(x._dtype.numpy), x._device)
         w = mean if weight is None else contiguous(weight)._array.reshape((m,))
         b = mean if bias is None else contiguous(bias)._array.reshape((m,))
         affine = (weight is not None) + 2 * (bias is not None)

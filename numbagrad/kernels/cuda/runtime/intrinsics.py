@@ -10,17 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from ...halves import BFLOAT16, FLOAT16, HALVES, arithmetic, decoded, encoded
+from ...halves import BFLOAT16, FLOAT16, FLOAT32, HALVES, arithmetic, decoded, encoded
 from .shape import SIMULATED
 
 __all__ = [
     "HALF_POINTERS",
+    "MULTIPLY",
     "Pointer",
     "as_type",
     "bits_float32",
     "bits_float64",
     "float32_bits",
     "float64_bits",
+    "half_bits",
     "load2",
     "load4",
     "load8",
@@ -28,6 +30,7 @@ __all__ = [
     "store2",
     "store4",
     "store8",
+    "tf32_bits",
 ]
 
 
@@ -131,6 +134,49 @@ if SIMULATED:
     def bits_float64(bits):
         """The float64 with the bits of an int64."""
         return np.int64(bits).view(np.float64)
+
+    def half_bits(pointer, i):
+        """The 16 bits of element i of halves, as uint32."""
+        at = pointer._at(i)
+        return pointer.elements[at : at + 1].view(np.uint16).astype(np.uint32)[0]
+
+    def tf32_bits(x):
+        """The bits of a float32 rounded to 10 bits of fraction, ties away from 0, as uint32."""
+        bits = np.float32(x).view(np.uint32)
+        return bits if not np.isfinite(x) else (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+
+    def _factors(dtype):
+        """A function from a word of ``mma``'s operands to the factors in it, as float64."""
+        if dtype == np.float32:
+            return lambda word: np.array([word], np.uint32).view(np.float32).astype(np.float64)
+        return lambda word: decoded(
+            np.array([word & 0xFFFF, word >> 16], np.uint16).view(dtype)
+        ).astype(np.float64)
+
+    def _multiplier(dtype):
+        """The stand-in for ``mma``: each lane looks up the words that the others hold."""
+        factors = _factors(dtype)
+
+        def multiply(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3):
+            from .warp import exchange
+
+            words, me = exchange((a0, a1, a2, a3, b0, b1))
+            first, lane = me - me % 32, me % 32
+            found = [c0, c1, c2, c3]
+            for number in range(4):
+                row, column = lane // 4, 2 * (lane % 4) + number % 2
+                low = number // 2  # rows 8 to 15
+                total = np.float64(found[number])
+                for w in range(8):
+                    x = words[first + row * 4 + w % 4][low + 2 * (w // 4)]
+                    y = words[first + column * 4 + w % 4][4 + w // 4]
+                    total += (factors(x) * factors(y)).sum()
+                found[number] = np.float32(total)
+            return tuple(found)
+
+        return multiply
+
+    MULTIPLY = {d: _multiplier(d) for d in (FLOAT16, BFLOAT16, FLOAT32)}
 
 else:
     import operator
@@ -317,3 +363,55 @@ else:
         return _bitcast(types.int64, types.float64)(typing, bits)
 
     HALF_POINTERS.update({FLOAT16: _HalfPointer("float16"), BFLOAT16: _HalfPointer("bfloat16")})
+
+    @intrinsic
+    def half_bits(typing, pointer, i):
+        """The 16 bits of element i of halves, as uint32."""
+
+        def generate(context, builder, signature, arguments):
+            return builder.zext(builder.load(builder.gep(arguments[0], [arguments[1]])), _WORD)
+
+        return types.uint32(pointer, types.int64), generate
+
+    @intrinsic
+    def tf32_bits(typing, x):
+        """The bits of a float32 rounded to 10 bits of fraction, ties away from 0, as uint32."""
+
+        def generate(context, builder, signature, arguments):
+            return _assembly(builder, _WORD, "cvt.rna.tf32.f32 $0, $1;", "=r,f", arguments[0])
+
+        return types.uint32(types.float32), generate
+
+    def _multiplier(shape):
+        """``mma.sync``: four sums of a lane, of a 16 by 8 square of the warp, and its product.
+
+        a, b: words of the factors, two halves or one tf32 each. Lane 4 g + t holds of the left
+        factor rows g and g + 8, of the right one column g, words t and t + 4; of the sums rows g
+        and g + 8, columns 2 t and 2 t + 1. PTX ISA, "Matrix Fragments for mma.m16n8k16".
+        """
+        lanes = "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+        text = f"mma.sync.aligned.{shape} {lanes}"
+        constraints = "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f"
+
+        @intrinsic
+        def multiply(typing, a0, a1, a2, a3, b0, b1, c0, c1, c2, c3):
+            result = types.UniTuple(types.float32, 4)
+
+            def generate(context, builder, signature, arguments):
+                sums = ir.LiteralStructType([_SINGLE] * 4)
+                kind = ir.FunctionType(sums, [a.type for a in arguments])
+                # Its lanes work together: it must not move into a branch.
+                code = ir.InlineAsm(kind, text, constraints, side_effect=True)
+                found = builder.call(code, arguments)
+                parts = [builder.extract_value(found, n) for n in range(4)]
+                return context.make_tuple(builder, result, parts)
+
+            return result(*(types.uint32,) * 6, *(types.float32,) * 4), generate
+
+        return multiply
+
+    MULTIPLY = {
+        FLOAT16: _multiplier("m16n8k16.row.col.f32.f16.f16.f32"),
+        BFLOAT16: _multiplier("m16n8k16.row.col.f32.bf16.bf16.f32"),
+        FLOAT32: _multiplier("m16n8k8.row.col.f32.tf32.tf32.f32"),
+    }
