@@ -87,7 +87,8 @@ __version__ = "0.1.0"
 
 _install()
 
-from . import data, io, nn, optim, utils  # noqa: E402  they need the operations installed
+from . import amp, data, io, nn, optim, utils  # noqa: E402  they need the operations installed
+from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: E402
 from .io import load, save  # noqa: E402
 
 _tape.register_files()

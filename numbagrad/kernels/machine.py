@@ -29,6 +29,9 @@ recording = False
 """True while any thread records, and once any array lives off the host: then the fast paths of ops,
 which look only at this, stand aside."""
 
+autocasting = 0
+"""How often threads have entered an ``amp.autocast``: then operations look at their own thread."""
+
 away: Any = None
 """Once a GPU is in use: the module ``cuda.runtime.device``, which runs, allocates and checks."""
 
@@ -201,6 +204,13 @@ def retold() -> None:
     """Note that an option of an optimiser changed: compiled steps read theirs again."""
     global told
     told = _next_number()
+
+
+def autocast_by(more: int) -> None:
+    """Note that a thread enters (1) or leaves (-1) an ``amp.autocast``."""
+    global autocasting
+    with _counting:
+        autocasting += more
 
 
 def watched_by(more: int) -> None:

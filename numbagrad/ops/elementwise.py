@@ -11,6 +11,7 @@ from ..errors import DTypeError
 from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
+from .autocasting import raised
 from .base import Op, as_operand, copy_kernel, new_empty, ones_like
 from .pointwise import elementwise
 from .short_way import make_binary
@@ -145,6 +146,8 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
 
 def pow(x: Any, exponent: Any) -> Tensor:
     """x ** exponent. Raises ValueError for an integer tensor with a negative exponent."""
+    if machine.autocasting:
+        x, exponent = raised(x, exponent)
     integer = isinstance(x, Tensor) and not x._dtype.is_floating_point
     if integer and isinstance(exponent, int) and exponent < 0:
         raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")

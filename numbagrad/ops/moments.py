@@ -12,6 +12,7 @@ from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
 from ..kernels.halves import arithmetic
 from ..tensor import Tensor
+from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
 from .base import Op, as_operand, new_empty, zeros_like
 from .elementwise import abs, cast, eq, masked_fill, sign, sqrt
@@ -227,6 +228,8 @@ def norm(
     >>> norm(tensor([3.0, 4.0])).item()
     5.0
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     if dtype is not None:
         x = cast(as_operand("norm", x), dtypes.to_dtype(dtype))
     if not as_operand("norm", x)._dtype.is_floating_point:

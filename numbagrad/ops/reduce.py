@@ -7,8 +7,10 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError
+from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor
+from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import Op, as_operand
 from .elementwise import cast, isnan, logical_not, masked_fill
@@ -84,6 +86,8 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
     >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), 0).tolist()
     [4.0, 6.0]
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     where = axes("sum", as_operand("sum", x), dim, keepdim)
     if dtype is not None:
         dtype = dtypes.to_dtype(dtype)
@@ -124,6 +128,8 @@ def prod(x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any
     >>> prod(tensor([2.0, 3.0, 4.0])).item()
     24.0
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
     where = axes("prod", as_operand("prod", x), dim, keepdim)

@@ -8,7 +8,9 @@ from typing import Any
 from ..autograd.function import Function, once_differentiable
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..kernels import machine
+from ..ops.autocasting import within, without_cache
 from ..random import get_rng_state, set_rng_state
+from ..tape import grad_mode
 from ..tensor import Tensor, backward
 
 __all__ = ["checkpoint"]
@@ -26,6 +28,7 @@ class Checkpoint(Function):
     ) -> Any:
         ctx.run = run
         ctx.state = get_rng_state() if preserve else None
+        ctx.autocast = without_cache(grad_mode.autocast)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -42,7 +45,7 @@ class Checkpoint(Function):
         try:
             if ctx.state is not None:
                 set_rng_state(ctx.state)
-            with enable_grad():
+            with enable_grad(), within(ctx.autocast):
                 found = ctx.run(*args)
         finally:
             if ctx.state is not None:

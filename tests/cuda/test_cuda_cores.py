@@ -55,7 +55,7 @@ def test_products(dtype: str, tf32: None) -> None:
     u, c = matrix(dtype, 3, 40)
     close(u @ u.t(), c @ c.T, dtype)
     close(u.t() @ u, c.T @ c, dtype)
-    bias, d = matrix(dtype, 3)
+    bias, _ = matrix(dtype, 3)
     close(ng.nn.functional.linear(u, u, bias), c @ c.T + bias.cpu().float().numpy(), dtype)
     s, e = matrix(dtype, 2, 3, 5)
     close(ng.bmm(s, s.transpose(1, 2)), e @ e.transpose(0, 2, 1), dtype)

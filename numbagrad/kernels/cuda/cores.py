@@ -83,7 +83,8 @@ def _made(dtype: np.dtype, shape: tuple[int, ...], epilogue: int) -> Any:
         step = thread % depth if x_by_rows else thread // rows
         more_rows = threads // depth if x_by_rows else 0
         more_steps = 0 if x_by_rows else each * (threads // rows)
-        put_x, more_x = row * width + step, more_rows * width + (0 if x_by_rows else threads // rows)
+        put_x, more_x = row * width + step, more_rows * width + more_steps // each
+
         rows_left, steps_x = n - first_row - row, k - each * step
         at_x = cuda.blockIdx.z * x_batch + (first_row + row) * x_row + each * step * x_step
         far_x = more_rows * x_row + more_steps * x_step
@@ -91,7 +92,8 @@ def _made(dtype: np.dtype, shape: tuple[int, ...], epilogue: int) -> Any:
         step = thread // cols if y_by_rows else thread % depth
         more_cols = 0 if y_by_rows else threads // depth
         more_down = each * (threads // cols) if y_by_rows else 0
-        put_y, more_y = col * width + step, more_cols * width + (threads // cols if y_by_rows else 0)
+        put_y, more_y = col * width + step, more_cols * width + more_down // each
+
         cols_left, steps_y = m - first_col - col, k - each * step
         at_y = cuda.blockIdx.z * y_batch + (first_col + col) * y_col + each * step * y_step
         far_y = more_cols * y_col + more_down * y_step
