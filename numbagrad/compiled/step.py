@@ -118,7 +118,7 @@ class CompiledFunction:
         parts.append(self._options.looked_for)
         parts.append(dtypes.get_default_dtype())
         cast = grad_mode.autocast
-        parts.append(cast if cast is None else (cast.dtype, cast.cache is None))
+        parts.append(cast if cast is None else cast.dtype)
         for leaf in leaves:
             if isinstance(leaf, Tensor):
                 array = leaf._array

@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError
 
-__all__ = ["HALVES", "arithmetic", "decoded", "encoded", "is_floating", "refuse"]
+__all__ = ["HALVES", "arithmetic", "decoded", "encoded", "half_name", "is_floating", "refuse"]
 
 FLOAT16, BFLOAT16 = dtypes.float16.numpy, dtypes.bfloat16.numpy
 FLOAT32 = dtypes.float32.numpy
@@ -28,6 +28,11 @@ def is_floating(dtype: np.dtype) -> bool:
 def arithmetic(dtype: Any) -> Any:
     """What kernels compute with where memory holds ``dtype``: float32 for halves, else itself."""
     return FLOAT32 if isinstance(dtype, np.dtype) and dtype in HALVES else dtype
+
+
+def half_name(dtype: np.dtype) -> str:
+    """The name of a half dtype; nothing for others."""
+    return dtypes.from_numpy(dtype).name if dtype in HALVES else ""
 
 
 def decoded(array: np.ndarray) -> np.ndarray:

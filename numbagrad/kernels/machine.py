@@ -291,7 +291,7 @@ class Kernel:
         """Call a dispatcher, which knows no halves."""
         try:
             dispatcher(*args)
-        except (NotImplementedError, numba.core.errors.NumbaError):
+        except Exception:  # typing fails in many ways where a dtype is unknown
             halves.refuse(self.__name__, args)
             raise
 

@@ -303,3 +303,68 @@ def test_a_scaler_is_saved_and_may_be_disabled() -> None:
     idle.step(optimizer)
     idle.update()
     assert p.tolist() == pytest.approx([b - 1.0 for b in before])
+
+
+# -- compiled steps --------------------------------------------------------------------------------
+
+
+def trained(compiled: bool) -> list[float]:
+    ng.manual_seed(0)
+    nn = ng.nn
+    net: Any = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GELU(), nn.Linear(4, 2)).cuda()
+    optimizer = ng.optim.Adam(net.parameters(), lr=1e-2)
+    x, y = on_gpu(5, 3), ng.tensor([0, 1, 0, 1, 1]).cuda()
+
+    def step(x: Any, y: Any) -> Any:
+        optimizer.zero_grad()
+        with ng.autocast("cuda", dtype=ng.bfloat16):
+            loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = ng.compile(step) if compiled else step
+    return [run(x, y).item() for _ in range(3)]
+
+
+def test_a_compiled_step_does_what_the_eager_one_does() -> None:
+    assert trained(True) == trained(False)
+
+
+def test_a_compiled_step_is_recorded_for_each_autocast() -> None:
+    @ng.compile
+    def product(x: Any) -> Any:
+        return x @ x
+
+    x = on_gpu(2, 2)
+    kinds = [product(x).dtype]
+    for dtype in (ng.float16, ng.bfloat16):
+        with ng.autocast("cuda", dtype=dtype):
+            kinds += [product(x).dtype, product(x).dtype]
+    kinds.append(product(x).dtype)
+    halves = [ng.float16] * 2 + [ng.bfloat16] * 2
+    assert kinds == [SINGLE, *halves, SINGLE]
+    assert product.cache_info().recordings == 3
+
+
+def test_fused_halves_are_rounded_where_eager_ones_are() -> None:
+    def chain(x: Any) -> Any:
+        y = (x * 2 + 1).exp()
+        z = x.float().to(ng.bfloat16)
+        return y, y.float() * 3, z.sum(0), z.float(), ng.full_like(x, 0.1).float() + x.float()
+
+    x = on_gpu(3, 4, dtype=HALF)
+    for got, expected in zip(ng.compile(chain)(x), chain(x), strict=True):
+        assert got.dtype is expected.dtype
+        assert got.float().tolist() == expected.float().tolist()
+
+
+def test_a_scaler_stays_outside() -> None:
+    scaler = amp.GradScaler()
+
+    @ng.compile
+    def step(x: Any) -> Any:
+        return scaler.scale(x)
+
+    with pytest.raises(ng.errors.RecordingError, match=r"GradScaler\.scale.*test_cuda_amp"):
+        step(on_gpu(2))

@@ -27,6 +27,8 @@ __all__ = [
     "load4",
     "load8",
     "pointer_at",
+    "round_bfloat16",
+    "round_float16",
     "store2",
     "store4",
     "store8",
@@ -144,6 +146,14 @@ if SIMULATED:
         """The bits of a float32 rounded to 10 bits of fraction, ties away from 0, as uint32."""
         bits = np.float32(x).view(np.uint32)
         return bits if not np.isfinite(x) else (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+
+    def round_float16(x):
+        """The nearest float16, as float32."""
+        return encoded(x, FLOAT16).astype(np.float32)[()]
+
+    def round_bfloat16(x):
+        """The nearest bfloat16, as float32."""
+        return decoded(encoded(x, BFLOAT16))[()]
 
     def _factors(dtype):
         """A function from a word of ``mma``'s operands to the factors in it, as float64."""
@@ -381,6 +391,25 @@ else:
             return _assembly(builder, _WORD, "cvt.rna.tf32.f32 $0, $1;", "=r,f", arguments[0])
 
         return types.uint32(types.float32), generate
+
+    def _rounder(kind):
+        def round_half(typing, x):
+            def generate(context, builder, signature, arguments):
+                return _widened(builder, kind, _narrowed(builder, kind, arguments[0]))
+
+            return types.float32(types.float32), generate
+
+        return round_half
+
+    @intrinsic
+    def round_float16(typing, x):
+        """The nearest float16, as float32."""
+        return _rounder(HALF_POINTERS[FLOAT16])(typing, x)
+
+    @intrinsic
+    def round_bfloat16(typing, x):
+        """The nearest bfloat16, as float32."""
+        return _rounder(HALF_POINTERS[BFLOAT16])(typing, x)
 
     def _multiplier(shape):
         """``mma.sync``: four sums of a lane, of a 16 by 8 square of the warp, and its product.
