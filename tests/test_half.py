@@ -133,9 +133,13 @@ def test_saved_and_loaded(dtype: str, tmp_path: Path) -> None:
     assert all(found[k].dtype is state[k].dtype for k in state)
     assert all(found[k].tolist() == state[k].tolist() for k in state)
     torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("safetensors.torch").load_file(tmp_path / "f")
+    files = pytest.importorskip("safetensors.torch")
+    theirs = files.load_file(tmp_path / "f")
     assert theirs["w"].dtype is getattr(torch, dtype)
     assert theirs["w"].tolist() == state["w"].tolist()
+    files.save_file({"a": theirs["w"]}, tmp_path / "g")
+    (back,) = ng.load(tmp_path / "g").values()
+    assert back.dtype is kind and back.tolist() == state["w"].tolist()
 
 
 def test_modules() -> None:

@@ -92,7 +92,7 @@ def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> Non
     from numba import cuda, types
     from numba.cuda import dispatcher
 
-    from numbagrad.kernels.cuda.cores import NEW, core_kernel
+    from numbagrad.kernels.cuda.runtime.cores import NEW, core_kernel
     from numbagrad.kernels.cuda.runtime.launch import _type_of
 
     there = SimpleNamespace(compute_capability=(8, 0))

@@ -4,7 +4,7 @@ A block makes a tile of the result. It goes along the summed dimension in steps:
 a slice of both operands into shared memory, loading the next slice while they multiply this one.
 The rows and columns of a thread lie apart by the number of threads across the tile, so that
 neighbours read and write neighbouring words. Start reading at ``_tiled``. Halves, and float32 where
-the user allows it, go to tensor cores: see ``cores``.
+the user allows it, go to tensor cores: see ``runtime/cores.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from numba import cuda
 
 from .. import precision
-from .cores import ADD, BIAS, NEW, core_kernel
+from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.tiles import multiplied, tile_for

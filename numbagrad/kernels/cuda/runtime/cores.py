@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, uint32
 
-from .runtime.intrinsics import MULTIPLY, half_bits, tf32_bits
-from .runtime.shape import CORE_TILES
-from .runtime.tiles import FEW
-from .runtime.warp import inlined
+from .intrinsics import MULTIPLY, half_bits, tf32_bits
+from .shape import CORE_TILES
+from .tiles import FEW
+from .warp import inlined
 
 __all__ = ["ADD", "BIAS", "NEW", "core_kernel"]
 
