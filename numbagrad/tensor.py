@@ -436,7 +436,9 @@ class Tensor:
             raise GradError(
                 f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
             )
-        return self._numbers().item()
+        if self._dtype is dtypes.bfloat16:
+            return self._numbers().item()
+        return self._array.item()
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""

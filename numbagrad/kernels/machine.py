@@ -310,11 +310,11 @@ class Kernel:
 class MovingKernel(Kernel):
     """A kernel that moves elements and does not look at them: halves go as int16."""
 
-    def __call__(self, *args: Any) -> None:
-        """Run on host arrays."""
+    def _run(self, dispatcher: Any, args: tuple[Any, ...]) -> None:
+        """Call a dispatcher."""
         if args[0].itemsize == 2:
             args = tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
-        super().__call__(*args)
+        dispatcher(*args)
 
 
 def kernel(
