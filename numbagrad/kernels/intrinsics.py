@@ -277,7 +277,7 @@ def _load_apart(typing, array, i, scope):
         model = context.data_model_manager[signature.args[0].dtype]
         return model.from_data(builder, found)
 
-    return array.dtype(array, types.intp, scope), generate
+    return computed(array.dtype)(array, types.intp, scope), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -292,7 +292,7 @@ def _store_apart(typing, array, i, value, scope):
         _mark_apart(builder, builder.store(model.as_data(builder, args[2]), place), text)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, array.dtype, scope), generate
+    return types.void(array, types.intp, computed(array.dtype), scope), generate
 
 
 @intrinsic
