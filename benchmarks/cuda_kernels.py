@@ -119,6 +119,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"compiled steps {kind}", partial(compiled_steps, kind)
         yield f"checks {kind}", partial(checks, kind)
     yield "integers", integers
+    yield "halves", halves
 
 
 def elementwise_operations() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -328,6 +329,47 @@ def integers() -> None:
         ng.arange(9, device="cuda"),
         ng.linspace(0, 1, 9, device="cuda"),
     )
+
+
+def halves() -> None:
+    """Kernels as they are for halves: some of each file, for their text is that of float32."""
+    F = ng.nn.functional
+    for kind in (ng.bfloat16, ng.float16):
+        x = full(64, 48, kind=kind, grad=True)
+        (x.float() * 2).to(kind)
+        (x.t() * x.detach().t()).exp().sum().backward()
+    x, kind = full(64, 48, kind=ng.bfloat16, grad=True), ng.bfloat16
+    _ = x.long().to(kind), x.double().to(kind), x.to(ng.float16), x > 0, x.sum(0), x.var(1)
+    target, weight = full(64, kind=ng.int64), full(48, kind=kind, grad=True)
+    F.softmax(x, 1).backward(x.detach())
+    F.layer_norm(x, (48,), weight, weight).backward(x.detach())
+    F.batch_norm(x, weight.detach(), weight.detach(), weight, weight, True).backward(x.detach())
+    F.cross_entropy(x, target).backward()
+    F.embedding(target, x).sum().backward()
+    F.max_pool2d(full(2, 8, 8, 8, kind=kind), 2)
+    F.conv2d(full(2, 8, 9, 9, kind=kind), full(8, 8, 3, 3, kind=kind))
+    y = full(64, 48, kind=kind)
+    _ = y.sort(1), y.cumsum(1), y.argmax(1), F.dropout(y), ng.cat([y, y])
+    for make in (ng.optim.AdamW, lambda p: ng.optim.SGD(p, 0.1, momentum=0.9)):
+        x.grad = full(64, 48, kind=kind)
+        ng.nn.utils.clip_grad_norm_([x], 1.0)
+        make([x]).step()
+    cores()
+
+
+def cores() -> None:
+    """Products on tensor cores: of halves with each epilogue, and of tf32."""
+    for kind, n in ((ng.bfloat16, 4096), (ng.float16, 64)):
+        x = full(n, n, kind=kind)
+        x @ x
+    ng.nn.functional.linear(x, x, x[0])
+    p = full(64, 64, kind=ng.bfloat16, grad=True)
+    for _ in range(2):
+        ng.nn.functional.linear(p.detach(), p).backward(p.detach())
+    ng.set_float32_matmul_precision("high")
+    x = full(4096, 4096, kind=ng.float32)
+    x @ x
+    ng.set_float32_matmul_precision("highest")
 
 
 def launched() -> dict[tuple[Callable[..., None], tuple], int]:

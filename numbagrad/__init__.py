@@ -21,10 +21,9 @@ from .dtypes import (
     DType as dtype,
 )
 from .dtypes import (
-    bool_ as bool,
-)
-from .dtypes import (
+    bfloat16,
     finfo,
+    float16,
     float32,
     float64,
     get_default_dtype,
@@ -37,9 +36,13 @@ from .dtypes import (
     set_default_dtype,
     uint8,
 )
+from .dtypes import (
+    bool_ as bool,
+)
 from .kernels.machine import kernel
 from .kernels.machine import set_threads as set_num_threads
 from .kernels.machine import threads as get_num_threads
+from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
 from .ops import lapack as linalg
 from .ops.base import launch
 from .ops.brackets import *  # noqa: F403
@@ -78,6 +81,7 @@ from .random import (
 from .tensor import Size, Tensor, is_tensor
 
 float = float32
+half = float16
 double = float64
 long = int64
 int = int32
@@ -89,7 +93,8 @@ __version__ = "0.1.0"
 
 _install()
 
-from . import data, io, nn, optim, utils  # noqa: E402  they need the operations installed
+from . import amp, data, io, nn, optim, utils  # noqa: E402  they need the operations installed
+from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: E402
 from .io import load, save  # noqa: E402
 
 _tape.register_files()

@@ -21,8 +21,8 @@ __all__ = ["device_of", "export", "taken"]
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13
 VERSION = (1, 0)
 READ_ONLY, COPIED = 1, 2
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}
-"""DLPack's number for each kind of NumPy dtype that tensors have."""
+CODES = {"i": 0, "u": 1, "f": 2, "V": 4, "b": 6}
+"""DLPack's number for each kind of NumPy dtype that tensors have; "V2" stands for bfloat16."""
 
 
 class _DLTensor(ctypes.Structure):
@@ -239,7 +239,8 @@ def _asked(source: Any, to_host: bool) -> Any:
 def _dtype_of(t: Any) -> np.dtype:
     """NumPy's dtype of a struct."""
     letter = {code: kind for kind, code in CODES.items()}.get(t.code)
-    if letter is None or t.lanes != 1 or t.bits not in (8, 16, 32, 64):
+    bits = (16,) if letter == "V" else (8, 16, 32, 64)
+    if letter is None or t.lanes != 1 or t.bits not in bits:
         raise BufferError(
             f"from_dlpack: elements of DLPack's kind {t.code} with {t.bits} bits and {t.lanes} "
             f"lanes have no counterpart. Convert the array first."

@@ -15,14 +15,15 @@ __all__ = ["DType", "finfo", "get_default_dtype", "iinfo", "set_default_dtype"]
 class DType:
     """An element type: ``ng.float32`` and its kin. One object each, compared by identity.
 
-    numpy: the NumPy dtype. category: 0 bool, 1 integer, 2 floating; a higher one wins promotion.
+    numpy: the NumPy dtype of its memory; NumPy has no bfloat16, whose words are there two bytes
+    without meaning. category: 0 bool, 1 integer, 2 floating; a higher one wins promotion.
     """
 
     __slots__ = ("category", "is_floating_point", "itemsize", "name", "numpy")
 
-    def __init__(self, name: str, category: int):
+    def __init__(self, name: str, category: int, memory: str | None = None):
         self.name = name
-        self.numpy = np.dtype(name)
+        self.numpy = np.dtype(memory or name)
         self.category = category
         self.is_floating_point = category == 2
         self.itemsize = self.numpy.itemsize
@@ -31,11 +32,13 @@ class DType:
         return f"ng.{self.name}"
 
     def __reduce__(self) -> Any:
-        return from_numpy, (self.name,)
+        return named, (self.name,)
 
 
 float32 = DType("float32", 2)
 float64 = DType("float64", 2)
+float16 = DType("float16", 2)
+bfloat16 = DType("bfloat16", 2, "V2")
 int64 = DType("int64", 1)
 int32 = DType("int32", 1)
 int16 = DType("int16", 1)
@@ -43,8 +46,10 @@ int8 = DType("int8", 1)
 uint8 = DType("uint8", 1)
 bool_ = DType("bool", 0)
 
-ALL = (float32, float64, int64, int32, int16, int8, uint8, bool_)
+ALL = (float32, float64, float16, bfloat16, int64, int32, int16, int8, uint8, bool_)
 FLOATING = (float32, float64)
+HALVES = (float16, bfloat16)
+"""Kept in 16 bits and computed with in float32."""
 _by_numpy = {d.numpy: d for d in ALL}
 _default = float32
 
@@ -60,6 +65,11 @@ def from_numpy(numpy_dtype: Any) -> DType:
     return found
 
 
+def named(name: str) -> DType:
+    """The DType called ``name``."""
+    return next(d for d in ALL if d.name == name)
+
+
 def to_dtype(value: Any) -> DType:
     """``value`` as a DType: a DType, one of Python's ``float int bool``, or NumPy's dtypes."""
     if type(value) is DType:
@@ -73,6 +83,8 @@ def to_dtype(value: Any) -> DType:
         return int64
     if value is bool:
         return bool_
+    if value == "bfloat16":
+        return bfloat16
     try:
         return from_numpy(value)
     except TypeError:
@@ -90,8 +102,8 @@ def set_default_dtype(dtype: DType) -> None:
     """Make ``dtype`` (float32 or float64) the dtype of new floating tensors."""
     global _default
     dtype = to_dtype(dtype)
-    if not dtype.is_floating_point:
-        raise DTypeError(f"set_default_dtype: expected a floating dtype, got {dtype}.")
+    if dtype not in FLOATING:
+        raise DTypeError(f"set_default_dtype: expected ng.float32 or ng.float64, got {dtype}.")
     _default = dtype
 
 
@@ -113,8 +125,8 @@ def promote_types(x: DType, y: DType) -> DType:
         return x
     if x.category != y.category:
         return x if x.category > y.category else y
-    if x.itemsize == y.itemsize:  # int8 with uint8
-        return int16
+    if x.itemsize == y.itemsize:  # int8 with uint8, float16 with bfloat16
+        return float32 if x.is_floating_point else int16
     return x if x.itemsize > y.itemsize else y
 
 
@@ -155,6 +167,9 @@ def finfo(dtype: DType | None = None) -> FloatLimits:
     dtype = _default if dtype is None else to_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"finfo: requires a floating point dtype, got {dtype}; use ng.iinfo.")
+    if dtype is bfloat16:
+        most, least = (2 - 2.0**-7) * 2.0**127, 2.0**-126
+        return FloatLimits(16, 2.0**-7, most, -most, least, least, 0.01, dtype.name)
     found = np.finfo(dtype.numpy)
     least, resolution = float(found.tiny), float(found.resolution)
     limits = float(found.eps), float(found.max), float(found.min)

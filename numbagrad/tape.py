@@ -31,11 +31,13 @@ class _GradMode(threading.local):
     inference = False
     anomaly: Any = None
     saving: Any = None
+    autocast: Any = None
 
 
 grad_mode = _GradMode()
 """Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly`` (the watcher or None),
-``saving`` (what packs the values that a node is about to save, or None)."""
+``saving`` (what packs the values that a node is about to save, or None), ``autocast`` (what holds
+inside of one, or None)."""
 
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
@@ -482,6 +484,7 @@ def run_backward(
             pending[edge] = grad
     previous, anomaly = grad_mode.enabled, grad_mode.anomaly
     grad_mode.enabled = create_graph
+    autocast, grad_mode.autocast = grad_mode.autocast, None  # gradients have their dtypes already
     take, find, one_output = pending.pop, pending.get, ONE_OUTPUT
     try:
         for node in order:
@@ -532,6 +535,7 @@ def run_backward(
             grad = results = None  # type: ignore[assignment]
     finally:
         grad_mode.enabled = previous
+        grad_mode.autocast = autocast
     if targets is None:
         return None
     return [wanted[node][index] for node, index in map(split_edge, targets)]

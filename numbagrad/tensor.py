@@ -17,6 +17,7 @@ from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
 from .kernels.cuda.runtime.array import DeviceArray
+from .kernels.halves import decoded
 from .kernels.machine import reading
 from .tape import (
     AccumulateGrad,
@@ -265,7 +266,7 @@ class Tensor:
         return self._array.flags.c_contiguous
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is float32 or float64."""
+        """Whether the dtype is float32, float64, float16 or bfloat16."""
         return self._dtype.is_floating_point
 
     # -- history ---------------------------------------------------------------------------------
@@ -435,16 +436,25 @@ class Tensor:
             raise GradError(
                 f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
             )
+        if self._dtype is dtypes.bfloat16:
+            return self._numbers().item()
         return self._array.item()
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
         reading("tolist", self._array)
-        return self._array.tolist()
+        return self._numbers().tolist()
+
+    def _numbers(self) -> np.ndarray:
+        """The elements on the host, as NumPy's numbers."""
+        array = self._array if self._device is devices.cpu else self._array.get()
+        return decoded(array)
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The elements as a NumPy array on the same memory. Raises if it requires grad."""
         reading("numpy", self._array)
+        if self._dtype is dtypes.bfloat16:
+            raise DTypeError("numpy: NumPy has no bfloat16. Use tensor.float().numpy().")
         if self._edge is not None and not force:
             raise GradError(
                 "numpy: Can't call numpy() on Tensor that requires grad. Use "
@@ -502,7 +512,7 @@ class Tensor:
             raise GradError(
                 f"bool: Boolean value of Tensor with {several} is ambiguous. Use .any() or .all()."
             )
-        return bool(self._array.item())
+        return bool(self._numbers().item())
 
     def __float__(self) -> float:
         return float(self.item())
@@ -541,11 +551,9 @@ class Tensor:
                 parts.append("requires_grad=True")
         else:
             parts.append(f"grad_fn=<{split_edge(self._edge)[0].name()}>")
-        array = self._array
         if self._device is not devices.cpu:
             parts.insert(0, f"device='{self._device}'")
-            array = array.get()
-        return printing.tensor_repr(array, self._dtype, suffix_parts=parts)
+        return printing.tensor_repr(self._numbers(), self._dtype, suffix_parts=parts)
 
     def __hash__(self) -> int:
         return id(self)

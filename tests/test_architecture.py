@@ -31,6 +31,7 @@ LAYERS = [
     {"ops"},
     {"io", "hub"},
     {"nn", "optim", "data", "utils"},
+    {"amp"},
     {"compiled"},
     {"cli", "__main__"},
 ]

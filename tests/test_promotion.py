@@ -8,6 +8,7 @@ import operator
 import pytest
 
 import numbagrad as ng
+from numbagrad.dtypes import of_number, result_type
 from numbagrad.errors import DTypeError
 
 NAMES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64")
@@ -229,3 +230,29 @@ def test_every_number_as_torch(name):
         theirs, ours = operation(vector(a, torch), number), operation(vector(a), number)
         assert ours.dtype.name == str(theirs.dtype).removeprefix("torch."), f"{a} {name} {number}"
         assert ours.tolist() == theirs.tolist(), f"{a} {name} {number}"
+
+
+def test_halves_promote():
+    half, brain = ng.float16, ng.bfloat16
+    assert ng.promote_types(half, brain) is ng.float32
+    assert ng.promote_types(half, ng.float32) is ng.promote_types(ng.float32, brain) is ng.float32
+    assert ng.promote_types(ng.int64, half) is half and ng.promote_types(brain, ng.bool) is brain
+    assert (ng.ones(2, dtype=half) * 2.5).dtype is half
+    assert (ng.ones(2, dtype=ng.int64) * ng.tensor(1, dtype=brain)).dtype is brain
+
+
+@pytest.mark.peer
+def test_halves_promote_as_in_torch():
+    torch = pytest.importorskip("torch")
+    names = (*NAMES, "float16", "bfloat16")
+    for a, b in itertools.product(names, names):
+        theirs = torch.promote_types(getattr(torch, a), getattr(torch, b))
+        assert ng.promote_types(dtype_of(a), dtype_of(b)).name == str(theirs)[6:], f"{a} {b}"
+        for left, right in ((vector, vector), (vector, scalar), (scalar, scalar)):
+            theirs = torch.result_type(left(a, torch), right(b, torch))
+            ranks = [(dtype_of(n), 2 if f is vector else 1) for n, f in ((a, left), (b, right))]
+            assert result_type(ranks).name == str(theirs)[6:], f"{a} {b}"
+        for number in NUMBERS.values():
+            theirs = torch.result_type(vector(a, torch), number)
+            ranks = [(dtype_of(a), 2), (of_number(number), 0)]
+            assert result_type(ranks).name == str(theirs)[6:], f"{a} {number}"

@@ -16,6 +16,7 @@ from ..errors import NonFiniteError, RecordingError
 from ..kernels import machine
 from ..kernels.cpu import finite
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.halves import decoded, is_floating
 from ..kernels.machine import Kernel
 from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
 
@@ -103,7 +104,7 @@ def _arrays(args: Sequence[Any]) -> Iterator[Any]:
     """The floating arrays among ``args`` and the lists among them."""
     for arg in args:
         for a in arg if type(arg) is list else (arg,):
-            if isinstance(a, (np.ndarray, DeviceArray)) and a.dtype.kind == "f":
+            if isinstance(a, (np.ndarray, DeviceArray)) and is_floating(a.dtype):
                 yield a
 
 
@@ -111,8 +112,9 @@ def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
     """Row-major position and kind of the first bad element of ``array``, or None."""
     if type(array) is DeviceArray:
         return _first_on_gpu(array, only_nan)
-    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+    if not isinstance(array, np.ndarray) or not is_floating(array.dtype):
         return None
+    array = decoded(array)
     bad = np.isnan(array) if only_nan else ~np.isfinite(array)
     if not bad.any():
         return None
@@ -123,7 +125,7 @@ def first_bad(array: Any, only_nan: bool) -> tuple[int, str] | None:
 
 def _first_on_gpu(array: DeviceArray, only_nan: bool) -> tuple[int, str] | None:
     """``first_bad``, of which one number comes to the host."""
-    if array.dtype.kind != "f" or not array.size:
+    if not is_floating(array.dtype) or not array.size:
         return None
     away = machine.open_cuda()
     flag = away.empty((1,), np.dtype(np.int64), array.device)

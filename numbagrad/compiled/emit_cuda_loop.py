@@ -20,6 +20,7 @@ from ..kernels.cuda.runtime.elementwise import HELPERS, LIBRARY, DeviceWriter
 from ..kernels.cuda.runtime.folds import parts_of
 from ..kernels.cuda.runtime.shape import WARP
 from ..kernels.cuda.runtime.teams import team_for
+from ..kernels.halves import is_floating
 from ..kernels.loops import numba_name
 from .fusion import collapsed, renaming
 from .passes import reduced
@@ -173,7 +174,8 @@ class KernelText:
             names[n], kinds[n] = text, "float64"
         lines: list[str] = []
         for line in loop.lines:
-            if line.expr.op == "input" and kinds[line.expr.value] == line.dtype:
+            same = line.expr.op == "input" and kinds[line.expr.value] == line.dtype
+            if same and not line.rounded:
                 names[line.name], kinds[line.name] = names[line.expr.value], line.dtype
                 continue
             t = line.compute
@@ -187,6 +189,8 @@ class KernelText:
             lines += writer.lines
             self.helpers |= dict.fromkeys((op, t) for op in writer.helpers)
             text = self.cast(writer.names[line.expr], line.expr.is_bool, line.dtype, t)
+            if line.rounded:  # as if it had been stored and loaded
+                text = f"round_{line.rounded}({text})"
             name = f"{line.name}_{self.temporaries}"
             self.temporaries += 1
             lines.append(f"{name} = {text}")
@@ -293,7 +297,7 @@ class KernelText:
 
     def wide(self, k: int) -> str:
         """The type in which output ``k`` is summed."""
-        return "float64" if self.loop.outs[k].dtype.kind == "f" else "int64"
+        return "float64" if is_floating(self.loop.outs[k].dtype) else "int64"
 
     def begun(self) -> list[str]:
         """Lines that begin the sums."""
@@ -368,9 +372,10 @@ class KernelText:
         lines = [f'"""{_told(self.loop)}"""', "", "import numpy as np"]
         lines += [f"from numba import cuda, {', '.join(sorted(self.types))}", ""]
         home = "numbagrad.kernels.cuda.runtime"
-        vectors = [n for n in ("load2", "load4", "store2", "store4") if f"{n}(" in code]
-        if vectors:
-            lines.append(f"from {home}.intrinsics import {', '.join(vectors)}")
+        names = "load2", "load4", "store2", "store4", "round_float16", "round_bfloat16"
+        needed = [n for n in names if f"{n}(" in code]
+        if needed:
+            lines.append(f"from {home}.intrinsics import {', '.join(needed)}")
         library = [f"{f}_{t}" for f in sorted(LIBRARY) for t in ("float32", "float64")]
         used = [n for n in library if f"{n}(" in code]
         if used or "math." in code:
@@ -406,4 +411,4 @@ def _told(loop: Loop) -> str:
 
 def dtype_of_sum(o: Operand) -> np.dtype:
     """What the sums of pieces are kept in."""
-    return np.dtype(np.float64 if o.dtype.kind == "f" else np.int64)
+    return np.dtype(np.float64 if is_floating(o.dtype) else np.int64)

@@ -16,6 +16,7 @@ import numpy as np
 from ..autograd.anomaly import KINDS, raise_not_finite
 from ..kernels.cpu.finite import first_bad, first_made
 from ..kernels.expr import constant
+from ..kernels.halves import is_floating
 from ..kernels.loops import numba_name
 from .passes import Pass, dead_code
 from .program import (
@@ -56,7 +57,7 @@ def zeroed(program: Program) -> Program:
         whole = isinstance(i, (Loop, Gemm))
         for o in i.outs:
             b = o.buffer
-            if b.kind in EXTERNAL or b in seen or b.dtype.kind != "f":
+            if b.kind in EXTERNAL or b in seen or not is_floating(b.dtype):
                 continue
             seen.add(b)
             if type(i) is Instruction:
@@ -90,7 +91,7 @@ def guarded(program: Program, only_nan: bool) -> Program:
     for i in program.instructions:
         if isinstance(i, Check):
             i = replace(i, now=True)
-        made = [o for o in i.outs if o.dtype.kind == "f" and o.view.size]
+        made = [o for o in i.outs if is_floating(o.dtype) and o.view.size]
         if not made or type(i) is Instruction:
             items.append(i)
             continue
@@ -135,7 +136,7 @@ def _given(i: Instruction) -> Iterator[Operand]:
     old = {v.buffer: v for v in i.kept}
     for o in (*i.ins, *(Operand(old[o.buffer], o.view) for o in changed if o.buffer in old)):
         fresh = o.value.version == 0 and o.buffer.kind in EXTERNAL
-        if fresh and o.dtype.kind == "f" and o.view.size:
+        if fresh and is_floating(o.dtype) and o.view.size:
             yield o
 
 

@@ -144,7 +144,7 @@ def merge(a: Loop, b: Loop) -> Loop | None:
     for line in b.lines:
         renamed = renaming(line.expr, names)
         names[line.name] = _new_name("v", taken)
-        lines.append(Line(names[line.name], renamed, line.compute, line.dtype))
+        lines.append(replace(line, name=names[line.name], expr=renamed))
     stores = tuple(replace(s, line=names.get(s.line, s.line)) for s in b.stores)
     values = {o.value for o in a.outs}
     return tidy(
@@ -323,7 +323,7 @@ def tidy(loop: Loop) -> Loop:
         for name in lost:  # a line of another type stays a line
             if name in _names(body) and all(x.name != name for x in lines):
                 lines.append(replace(inlined[name][0], expr=inlined[name][1]))
-        exact = line.compute == line.dtype and not body.is_bool
+        exact = line.compute == line.dtype and not (body.is_bool or line.rounded)
         simple = body.op == "const" or (body.op == "input" and _same_type(body, line, kinds, lines))
         alone = simple or uses.get(line.name, 0) == 1
         if exact and alone and line.name not in stored and not _large(body):

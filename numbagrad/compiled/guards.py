@@ -149,6 +149,12 @@ def argument_guards(
 def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
     """Guards for what the recording has found in tensors and Python."""
     w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
+    cast = grad_mode.autocast
+    if cast is None:
+        w.guards.append("grad_mode.autocast is not None")
+    else:
+        kind = w.name("dtype", cast.dtype)
+        w.guards.append(f"grad_mode.autocast is None or grad_mode.autocast.dtype is not {kind}")
     w.guards.append("machine.told != seen and not still()")
     if grad_mode.anomaly is None:
         w.told.append("grad_mode.anomaly is not None")

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..kernels.cpu import bias, loss, matmul, norm, reduce
 from ..kernels.expr import Expr, expr, substitute, symbol
+from ..kernels.halves import half_name
 from ..kernels.loops import ElementwiseKernel, compute_type, numba_name
 from ..kernels.machine import Kernel
 from ..kernels.specialise import specialise
@@ -169,7 +170,7 @@ class Lowering:
         compute = compute_type([o.memory.dtype for o in outs], dtypes)
         bodies = [simplified(f.body, symbols) for f in kernel.formulas]
         lines = tuple(
-            Line(f"v{k}", body, compute, numba_name(o.memory.dtype))
+            Line(f"v{k}", body, compute, numba_name(o.memory.dtype), half_name(o.memory.dtype))
             for k, (body, o) in enumerate(zip(bodies, outs, strict=True))
         )
         written = [self.write(o) for o in outs]
@@ -307,7 +308,7 @@ class Lowering:
         """Every element becomes ``value``."""
         target, kept = self.write(out)
         dtype = numba_name(out.memory.dtype)
-        line = Line("v0", expr("const", value=value), dtype, dtype)
+        line = Line("v0", expr("const", value=value), dtype, dtype, half_name(out.memory.dtype))
         self.add(
             Loop(
                 (target,),

@@ -159,7 +159,7 @@ def _in_buffer(i: Instruction, old: Buffer, new: Buffer) -> Instruction:
 
 def constants(program: Program) -> Program:
     """Write a value that is one literal everywhere into the loops that read it."""
-    known: dict[Value, tuple[float, str]] = {}
+    known: dict[Value, Line] = {}
     kept: list[Instruction] = []
     for i in program.instructions:
         if isinstance(i, Loop) and any(o.value in known for o in i.ins):
@@ -168,17 +168,18 @@ def constants(program: Program) -> Program:
             (out,), (line,) = i.outs, i.lines
             literal = line.expr.op == "const" and i.stores[0].mode == "store"
             if literal and out.view.covers(out.buffer):
-                known[out.value] = (line.expr.value, line.dtype)
+                known[out.value] = line
         kept.append(i)
     return program.with_instructions(kept)
 
 
-def _with_literals(loop: Loop, known: dict[Value, tuple[float, str]]) -> Loop:
+def _with_literals(loop: Loop, known: dict[Value, Line]) -> Loop:
     lines, ins, loads = [], [], []
     for o, name in zip(loop.ins, loop.loads, strict=True):
         if o.value in known:
-            value, dtype = known[o.value]
-            lines.append(Line(name, constant(value), dtype, dtype))
+            line = known[o.value]
+            value = constant(line.expr.value)
+            lines.append(Line(name, value, line.dtype, line.dtype, line.rounded))
         else:
             ins.append(o)
             loads.append(name)
@@ -217,7 +218,7 @@ def _meaning(i: Instruction) -> object:
     views = tuple(o.view for o in i.outs)
     sizes = tuple((o.buffer.size, o.dtype) for o in i.outs)
     if isinstance(i, Loop):
-        lines = tuple((x.name, x.expr, x.compute, x.dtype) for x in i.lines)
+        lines = tuple((x.name, x.expr, x.compute, x.dtype, x.rounded) for x in i.lines)
         return ("loop", views, sizes, i.ins, i.space, i.loads, i.scalars, lines, i.stores)
     if isinstance(i, Gemm):
         return ("gemm", views, sizes, i.ins)

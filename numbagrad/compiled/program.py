@@ -225,16 +225,20 @@ class Instruction:
 class Line:
     """One scalar assignment in a loop: ``name = dtype(expr)``, computed in ``compute``.
 
-    Inputs of the expression are names of loads, scalars and earlier lines.
+    Inputs of the expression are names of loads, scalars and earlier lines. rounded: "float16" or
+    "bfloat16" where the value, a float32, is one that halves have.
     """
 
     name: str
     expr: Expr
     compute: str
     dtype: str
+    rounded: str = ""
 
     def __repr__(self) -> str:
-        return f"{self.name}: {self.dtype} = {without_parentheses(to_text(self.expr))}"
+        return (
+            f"{self.name}: {self.rounded or self.dtype} = {without_parentheses(to_text(self.expr))}"
+        )
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.halves import HALVES
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
@@ -207,6 +208,12 @@ def refuse(what: str) -> NoReturn:
     )
 
 
+def _is_half_of_the_host(arg: Any) -> bool:
+    if type(arg) is list:
+        return any(map(_is_half_of_the_host, arg))
+    return type(arg) is Ref and arg.memory.device is None and arg.memory.dtype in HALVES
+
+
 class Recorder:
     """Stands behind the verbs while a function is recorded."""
 
@@ -279,6 +286,12 @@ class Recorder:
                     f"launch: a recorded kernel takes arrays and numbers, not "
                     f"{type(arg).__name__}, at {show_location(where)}."
                 )
+        if any([_is_half_of_the_host(a) for a in taken]):
+            raise RecordingError(
+                f"compile: float16 and bfloat16 can be compiled on a GPU only, at "
+                f"{show_location(where)}. Convert with .float(), or do this part outside of the "
+                f"compiled function."
+            )
         found = Launch(kernel, tuple(taken), where, op)
         if machine.away is not None and not isinstance(kernel, ElementwiseKernel):
             self._need_twin(found)

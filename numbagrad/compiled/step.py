@@ -118,6 +118,8 @@ class CompiledFunction:
         parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
         parts.append(self._options.looked_for)
         parts.append(dtypes.get_default_dtype())
+        cast = grad_mode.autocast
+        parts.append(cast if cast is None else cast.dtype)
         for leaf in leaves:
             if isinstance(leaf, Tensor):
                 array = leaf._array

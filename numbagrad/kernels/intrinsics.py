@@ -19,6 +19,8 @@ from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 from numba.np import arrayobj as numba_arrayobj
 
+from .half_type import computed
+from .halves import BFLOAT16, FLOAT16, FLOAT32, decoded, encoded
 from .inner import device
 
 
@@ -124,7 +126,7 @@ def _load(typing, array, i):
         pointer = builder.gep(struct.data, [args[1]], inbounds=True)
         return context.unpack_value(builder, signature.args[0].dtype, pointer)
 
-    return array.dtype(array, types.intp), generate
+    return computed(array.dtype)(array, types.intp), generate
 
 
 @intrinsic
@@ -135,7 +137,7 @@ def _store(typing, array, i, value):
         context.pack_value(builder, signature.args[0].dtype, args[2], pointer)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, array.dtype), generate
+    return types.void(array, types.intp, computed(array.dtype)), generate
 
 
 @intrinsic
@@ -275,7 +277,7 @@ def _load_apart(typing, array, i, scope):
         model = context.data_model_manager[signature.args[0].dtype]
         return model.from_data(builder, found)
 
-    return array.dtype(array, types.intp, scope), generate
+    return computed(array.dtype)(array, types.intp, scope), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -290,7 +292,7 @@ def _store_apart(typing, array, i, value, scope):
         _mark_apart(builder, builder.store(model.as_data(builder, args[2]), place), text)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, array.dtype, scope), generate
+    return types.void(array, types.intp, computed(array.dtype), scope), generate
 
 
 @intrinsic
@@ -541,11 +543,15 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
     def load(array, i):
         """Element ``i`` of the memory from the first element of ``array`` on."""
         if i < 0:  # a view of negative strides starts at its last element in memory
-            return _memory(address(array), int(i), array)[0]
-        return _flat(array, i)[i]
+            found = _memory(address(array), int(i), array)
+        else:
+            found = _flat(array, i)[i : i + 1]
+        return decoded(found)[0] if array.dtype != FLOAT16 else FLOAT32.type(found[0])
 
     def store(array, i, value):
         """Write element ``i`` of the memory from the first element of ``array`` on."""
+        if array.dtype == BFLOAT16:
+            value = encoded(value, BFLOAT16)
         if i < 0:
             _memory(address(array), int(i), array)[0] = value
         else:

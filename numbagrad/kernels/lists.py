@@ -47,7 +47,7 @@ class ListKernel(Kernel):
         compiled = self._serial or self.serial
         if self.grain is not None and sum(sizes) >= self.grain and threads() > 1:
             compiled = self.parallel
-        compiled(*tables, np.array(sizes), first[0].reshape(-1), *scalars())
+        self._run(compiled, (*tables, np.array(sizes), first[0].reshape(-1), *scalars()))
 
 
 def list_kernel(

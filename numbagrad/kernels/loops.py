@@ -28,6 +28,8 @@ from .expr import (
     topological,
 )
 from .formula import Formula
+from .half_type import half_type
+from .halves import arithmetic
 from .intrinsics import FlatType
 from .simd_math import FUNCTIONS
 
@@ -216,8 +218,8 @@ def cast(text: str, is_bool: bool, to: str, t: str) -> str:
 
 
 def numba_name(dtype: np.dtype) -> str:
-    """Numba's name of a dtype."""
-    return "boolean" if dtype == np.bool_ else str(dtype)
+    """Numba's name of what is computed where memory holds ``dtype``."""
+    return "boolean" if dtype == np.bool_ else str(arithmetic(dtype))
 
 
 def emit(
@@ -377,7 +379,8 @@ _INT64, _BOOL = np.dtype(np.int64), np.dtype(np.bool_)
 
 def compute_type(outs: Sequence[np.dtype], operands: Sequence[Any]) -> str:
     """The type of the arithmetic for output dtypes and operands (dtypes, or Python types)."""
-    out = max(outs, key=lambda d: (d.kind == "f", d.itemsize))
+    out = max(map(arithmetic, outs), key=lambda d: (d.kind == "f", d.itemsize))
+    operands = [arithmetic(d) for d in operands]
     floats = [d for d in operands if isinstance(d, np.dtype) and d in _FLOATS]  # float == float64
     if out.kind == "f":
         return str(out)
@@ -442,7 +445,7 @@ class ElementwiseKernel:
             if isinstance(d, type):
                 arguments.append(numbers[d])
             else:
-                arguments.append(FlatType(getattr(types, numba_name(d))))
+                arguments.append(FlatType(half_type(d) or getattr(types, numba_name(d))))
         dispatcher.compile(tuple(arguments))
         (result,) = dispatcher.overloads.values()
         return result.entry_point

@@ -20,7 +20,7 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from .. import devices
-from . import store
+from . import halves, store
 from .cuda.runtime.array import DeviceArray
 
 __all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading", "view"]
@@ -28,6 +28,9 @@ __all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "r
 recording = False
 """True while any thread records, and once any array lives off the host: then the fast paths of ops,
 which look only at this, stand aside."""
+
+autocasting = 0
+"""How often threads have entered an ``amp.autocast``: then operations look at their own thread."""
 
 away: Any = None
 """Once a GPU is in use: the module ``cuda.runtime.device``, which runs, allocates and checks."""
@@ -203,6 +206,13 @@ def retold() -> None:
     told = _next_number()
 
 
+def autocast_by(more: int) -> None:
+    """Note that a thread enters (1) or leaves (-1) an ``amp.autocast``."""
+    global autocasting
+    with _counting:
+        autocasting += more
+
+
 def watched_by(more: int) -> None:
     """Note that a thread begins (1) or ends (-1) to look for NaN."""
     global watchers
@@ -273,9 +283,17 @@ class Kernel:
             for a in args:
                 if type(a) is np.ndarray and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
-                    (self._parallel or self.parallel)(*args)
+                    self._run(self._parallel or self.parallel, args)
                     return
-        (self._serial or self.serial)(*args)
+        self._run(self._serial or self.serial, args)
+
+    def _run(self, dispatcher: Any, args: tuple[Any, ...]) -> None:
+        """Call a dispatcher, which knows no halves."""
+        try:
+            dispatcher(*args)
+        except Exception:  # typing fails in many ways where a dtype is unknown
+            halves.refuse(self.__name__, args)
+            raise
 
     def cuda(self, twin: Callable[..., None]) -> Callable[..., None]:
         """Decorator: run ``twin`` where the arrays are on a GPU; it launches ``@cuda.jit`` code.
@@ -289,22 +307,35 @@ class Kernel:
         return f"<kernel {self.__name__}>"
 
 
+class MovingKernel(Kernel):
+    """A kernel that moves elements and does not look at them: halves go as int16."""
+
+    def _run(self, dispatcher: Any, args: tuple[Any, ...]) -> None:
+        """Call a dispatcher."""
+        if args[0].itemsize == 2:
+            args = tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
+        dispatcher(*args)
+
+
 def kernel(
     function: Any = None,
     *,
     outputs: int = 1,
     grain: int | None = None,
     reassoc: bool = False,
+    moves: bool = False,
 ) -> Any:
     """Make a plain function on arrays a ``Kernel``; use as ``@kernel`` or ``@kernel(grain=...)``.
 
-    reassoc: let LLVM reorder sums, which it needs to vectorise a reduction.
+    reassoc: let LLVM reorder sums, which it needs to vectorise a reduction. moves: it moves
+    elements from its inputs to its first argument and computes nothing with them.
     """
 
     def decorate(function: Any) -> Kernel:
         if isinstance(function, CPUDispatcher):
             function = function.py_func
-        return Kernel(function, outputs, grain, reassoc=reassoc)
+        kind = MovingKernel if moves else Kernel
+        return kind(function, outputs, grain, reassoc=reassoc)
 
     return decorate if function is None else decorate(function)
 

@@ -19,6 +19,7 @@ from numba.extending import overload
 
 from . import store
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
+from .halves import refuse
 from .intrinsics import call_named, pointer
 from .machine import Kernel, threads
 
@@ -91,6 +92,7 @@ class GemmKernel(Kernel):
     def __call__(self, *args: Any) -> None:
         """Run on host arrays."""
         if args[0].itemsize not in self._loaded:
+            refuse(self.__name__, args)
             load_products(args[0].dtype)
             self._loaded.add(args[0].itemsize)
         super().__call__(*args)
@@ -125,15 +127,18 @@ class ProductKernel(GemmKernel):
         if work < self.grain or work * out.size < self._squared_grain or threads() == 1:
             entry = self._serial_entries.get(out.itemsize)
             if entry is None:
-                entry = self._serial_entries[out.itemsize] = _enter_directly(self.serial, args)
+                entry = _enter_directly(self.__name__, self.serial, args)
+                self._serial_entries[out.itemsize] = entry
         else:
             entry = self._parallel_entries.get(out.itemsize)
             if entry is None:
-                entry = self._parallel_entries[out.itemsize] = _enter_directly(self.parallel, args)
+                entry = _enter_directly(self.__name__, self.parallel, args)
+                self._parallel_entries[out.itemsize] = entry
         entry(*args)
 
 
-def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
+def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
+    refuse(name, args)
     load_products(args[0].dtype)
     if numba.config.DISABLE_JIT:
         return dispatcher

@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu.reduce import GRAIN, pieces
+from ..kernels.halves import arithmetic
 from ..tensor import Tensor, wrap
 from .base import Op, contiguous, copy_kernel, full, new_empty, normalize_dim, normalize_dims
 
@@ -170,7 +171,7 @@ def fold(
             kernel, *arguments = last or first
             array = np.empty(where.out, dtype.numpy)
             serial = kernel._serial or kernel.serial
-            serial(array.reshape(small[1]), source.reshape(small[0]), *arguments)
+            kernel._run(serial, (array.reshape(small[1]), source.reshape(small[0]), *arguments))
             return wrap(array, dtype)
     then = then or first
     out = new_empty(where.out, dtype, x._device)
@@ -196,7 +197,7 @@ def fold(
 
 def _stage(stage: Any, source: Any, shape: tuple, x: Tensor, dtype: DType) -> Any:
     kernel, *arguments = stage
-    out = machine.empty(shape, dtype.numpy, x._device)
+    out = machine.empty(shape, arithmetic(dtype.numpy), x._device)
     machine.launch(kernel, out, source, *arguments)
     return out
 
@@ -211,7 +212,7 @@ class Spread(Op):
     def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
         ctx.axes = where
         if type(x._array) is np.ndarray and x._array.size == 1 and not machine.recording:
-            return full(where.shape, x._array.item(), x._dtype)  # the gradient of a loss
+            return full(where.shape, x.item(), x._dtype)  # the gradient of a loss
         out = new_empty(where.shape, x._dtype, x._device)
         machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
         return out

@@ -11,8 +11,10 @@ from typing import Any
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import batch_norm as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import rsqrt
@@ -50,7 +52,7 @@ class BatchNorm(Op):
         eps: float,
     ) -> Tensor:
         planes = _planes(x)
-        numpy, channels = x._dtype.numpy, planes.shape[1]
+        numpy, channels = arithmetic(x._dtype.numpy), planes.shape[1]
         out = new_empty(x._array.shape, x._dtype, x._device)
         mean = machine.empty((channels,), numpy, x._device)
         rstd = machine.empty((channels,), numpy, x._device)
@@ -174,6 +176,8 @@ def batch_norm(
     >>> batch_norm(tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    if machine.autocasting:
+        input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
     channels = _channels(name, input)
     vectors = {"running_mean": running_mean, "running_var": running_var}
@@ -215,6 +219,8 @@ def instance_norm(
     >>> instance_norm(tensor([[[1.0, 3.0]]]), eps=0.0).tolist()
     [[[-1.0, 1.0]]]
     """
+    if machine.autocasting:
+        input, weight, bias = raised(input, weight, bias)
     name = "instance_norm"
     channels = _channels(name, input, 3)
     if not use_input_stats:
@@ -247,6 +253,8 @@ def group_norm(
     >>> group_norm(tensor([[1.0, 3.0]]), 1, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
+    if machine.autocasting:
+        input, weight, bias = raised(input, weight, bias)
     name = "group_norm"
     channels = _channels(name, input)
     if num_groups < 1 or channels % num_groups:

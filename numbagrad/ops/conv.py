@@ -14,6 +14,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import conv as kernels
 from ..tensor import Tensor
+from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
 
@@ -255,6 +256,8 @@ def _conv(
     groups: int,
 ) -> Tensor:
     """conv1d to conv3d."""
+    if machine.autocasting:
+        input, weight, bias = lowered(input, weight, bias)
     name = f"conv{rank}d"
     x, batched = _batched(name, rank, input)
     _check_weight(name, rank, weight, groups)
@@ -292,6 +295,8 @@ def _conv_transpose(
     dilation: Any,
 ) -> Tensor:
     """conv_transpose1d to conv_transpose3d."""
+    if machine.autocasting:
+        input, weight, bias = lowered(input, weight, bias)
     name = f"conv_transpose{rank}d"
     x, batched = _batched(name, rank, input)
     _check_weight(name, rank, weight, groups)

@@ -18,6 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..kernels.cuda.runtime import foreign
+from ..kernels.halves import encoded
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
@@ -77,7 +78,7 @@ def _leaf(data: Any) -> Any:
 def _plain(data: Any) -> Any:
     """Nested lists with their Tensors as NumPy arrays."""
     if isinstance(data, Tensor):
-        return data._array if data._device is devices.cpu else data._array.get()
+        return data._numbers()
     if isinstance(data, (list, tuple)):
         return [_plain(entry) for entry in data]
     return data
@@ -87,7 +88,10 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
     """A fresh C-contiguous array of numbers, nested lists, arrays or tensors."""
     if isinstance(data, Tensor):
         machine.reading("tensor", data._array)
-        data = data._array if data._device is devices.cpu else data._array.get()
+        dtype = data._dtype if dtype is None else dtype
+        data = data._numbers()
+    if dtype is dtypes.bfloat16:
+        return encoded(_array_of(data, dtypes.float32), dtype.numpy)
     if isinstance(data, (np.ndarray, np.generic)):
         target = dtypes.from_numpy(data.dtype) if dtype is None else dtype
         return np.array(data, target.numpy, order="C")

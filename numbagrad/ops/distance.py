@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import raised
 from .base import as_operand
 from .elementwise import clamp, minimum, sqrt, where
 from .loss import _reduced, _reduction
@@ -22,6 +24,8 @@ def pairwise_distance(
     >>> pairwise_distance(tensor([[3.0, 4.0]]), tensor([[0.0, 0.0]]), eps=0.0).tolist()
     [5.0]
     """
+    if machine.autocasting:
+        x1, x2 = raised(x1, x2)
     as_operand("pairwise_distance", x1)
     as_operand("pairwise_distance", x2, 1)
     return norm(x1 - x2 + eps, p, -1, keepdim)
@@ -34,6 +38,8 @@ def cosine_embedding_loss(
 
     input1, input2 (n, d) with target (n), or (d) with a target without dimensions.
     """
+    if machine.autocasting:
+        input1, input2 = raised(input1, input2)
     _reduction("cosine_embedding_loss", reduction)
     shapes = [tuple(t._array.shape) for t in (input1, input2, target)]
     if len(shapes[2]) > 1 or shapes[0] != shapes[1] or len(shapes[0]) != len(shapes[2]) + 1:

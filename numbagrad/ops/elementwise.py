@@ -11,6 +11,7 @@ from ..errors import DTypeError
 from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
+from .autocasting import raised
 from .base import Op, as_operand, copy_kernel, new_empty, ones_like
 from .pointwise import elementwise
 from .short_way import make_binary
@@ -145,6 +146,8 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
 
 def pow(x: Any, exponent: Any) -> Tensor:
     """x ** exponent. Raises ValueError for an integer tensor with a negative exponent."""
+    if machine.autocasting:
+        x, exponent = raised(x, exponent)
     integer = isinstance(x, Tensor) and not x._dtype.is_floating_point
     if integer and isinstance(exponent, int) and exponent < 0:
         raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")
@@ -276,7 +279,7 @@ def equal(x: Tensor, y: Tensor) -> bool:
 
 _TYPE_NAMES = {
     "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
-    "int8": "Char", "uint8": "Byte", "bool": "Bool",
+    "int8": "Char", "uint8": "Byte", "bool": "Bool", "float16": "Half", "bfloat16": "BFloat16",
 }  # fmt: skip
 
 
@@ -419,6 +422,8 @@ METHODS |= {
     "where": _where_method,
     "float": _dtype_method(dtypes.float32),
     "double": _dtype_method(dtypes.float64),
+    "half": _dtype_method(dtypes.float16),
+    "bfloat16": _dtype_method(dtypes.bfloat16),
     "long": _dtype_method(dtypes.int64),
     "int": _dtype_method(dtypes.int32),
     "short": _dtype_method(dtypes.int16),

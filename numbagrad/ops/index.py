@@ -13,6 +13,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor, wrap
+from .autocasting import widest
 from .base import (
     Op,
     as_operand,
@@ -509,6 +510,8 @@ def scatter(
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``x`` with ``out[index[i][j]][j] += src[i][j]`` for ``dim`` 0; repeats add up in order."""
+    if machine.autocasting:
+        x, src = widest(x, src)
     return _scattered("scatter_add", x, dim, index, src, True)
 
 

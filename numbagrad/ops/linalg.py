@@ -17,6 +17,7 @@ from ..kernels.cpu import bias as bias_kernels
 from ..kernels.cpu import matmul as kernels
 from ..tape import grad_mode, next_sequence
 from ..tensor import Tensor
+from .autocasting import lowered, widest
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, broadcast_shape, contiguous, new_empty, same_device
 
@@ -240,6 +241,8 @@ def mm(x: Tensor, y: Tensor) -> Tensor:
     >>> mm(tensor([[1.0, 2.0]]), tensor([[3.0], [4.0]])).tolist()
     [[11.0]]
     """
+    if machine.autocasting:
+        x, y = lowered(x, y)
     _operands("mm", x, y)
     _ranked("mm", 2, "must be a matrix (2-D)", x, y)
     return _mm("mm", x, y)
@@ -255,6 +258,8 @@ def _mm(name: str, x: Tensor, y: Tensor) -> Tensor:
 
 def bmm(x: Tensor, y: Tensor) -> Tensor:
     """The products of two stacks of matrices, (b, n, k) and (b, k, m), of one dtype."""
+    if machine.autocasting:
+        x, y = lowered(x, y)
     _operands("bmm", x, y)
     _ranked("bmm", 3, "must be a 3D tensor", x, y)
     (batch, _, k), (other, h, m) = x._array.shape, y._array.shape
@@ -272,6 +277,8 @@ def _bmm(x: Tensor, y: Tensor) -> Tensor:
 
 def mv(x: Tensor, y: Tensor) -> Tensor:
     """The product of a matrix (n, k) and a vector (k)."""
+    if machine.autocasting:
+        x, y = lowered(x, y)
     _operands("mv", x, y)
     if x._array.ndim != 2 or y._array.ndim != 1 or x._array.shape[1] != y._array.shape[0]:
         raise ShapeError(
@@ -283,6 +290,8 @@ def mv(x: Tensor, y: Tensor) -> Tensor:
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """The sum of the products of the elements of two vectors."""
+    if machine.autocasting:
+        x, y = widest(x, y)
     _operands("dot", x, y)
     (n, m), ranks = (x._array.size, y._array.size), (x._array.ndim, y._array.ndim)
     if ranks != (1, 1):
@@ -331,6 +340,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     >>> matmul(tensor([1.0, 2.0]), tensor([3.0, 4.0])).item()
     11.0
     """
+    if machine.autocasting:
+        x, y = lowered(x, y)
     _operands("matmul", x, y)
     left, right = x._array.ndim, y._array.ndim
     if left == 2 and right == 2:
@@ -387,6 +398,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     >>> linear(tensor([[1.0, 2.0]]), tensor([[3.0, 4.0]]), tensor([0.5])).tolist()
     [[11.5]]
     """
+    if machine.autocasting:
+        x, weight, bias = lowered(x, weight, bias)
     try:
         fits = (
             weight._array.ndim == 2
@@ -444,6 +457,8 @@ def _scaled_sum(name: str, x: Tensor, product: Tensor, beta: Any, alpha: Any) ->
 
 def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha mat1 @ mat2``; x broadcasts to the product."""
+    if machine.autocasting:
+        x, mat1, mat2 = lowered(x, mat1, mat2)
     _operands("addmm", x, mat1, mat2)
     _ranked("addmm", 2, "must be a matrix (2-D)", mat1, mat2)
     return _scaled_sum("addmm", x, _mm("addmm", mat1, mat2), beta, alpha)
@@ -451,6 +466,8 @@ def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 
 
 def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha bmm(batch1, batch2)``; x broadcasts to the product."""
+    if machine.autocasting:
+        x, batch1, batch2 = lowered(x, batch1, batch2)
     _operands("baddbmm", x, batch1, batch2)
     return _scaled_sum("baddbmm", x, bmm(batch1, batch2), beta, alpha)
 

@@ -14,8 +14,10 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
+from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast
 from .norm import log_softmax, softmax
@@ -83,7 +85,8 @@ class Nll(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, classes: Classes) -> Tensor:
-        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        (n, c), device = x._array.shape, x._device
+        numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
@@ -124,7 +127,8 @@ class CrossEntropy(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, classes: Classes, smoothing: float) -> Tensor:
-        (n, c), numpy, device = x._array.shape, x._dtype.numpy, x._device
+        (n, c), device = x._array.shape, x._device
+        numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
         lse = machine.empty((n,), numpy, device)
         norm = machine.empty((1,), numpy, device)
@@ -210,6 +214,8 @@ def nll_loss(
     equal to ignore_index count for nothing.
     Raises IndexError for a target that is no class, ShapeError if batches differ.
     """
+    if machine.autocasting:
+        input, weight = raised(input, weight)
     as_operand("nll_loss", input)
     shape = target._array.shape if isinstance(target, Tensor) else ()
     x, classes = _prepare("nll_loss", input, target, weight, ignore_index, reduction)
@@ -235,6 +241,8 @@ def cross_entropy(
     >>> cross_entropy(tensor([[0.0, 0.0]]), tensor([1])).item()
     0.6931471824645996
     """
+    if machine.autocasting:
+        input, target, weight = raised(input, target, weight)
     as_operand("cross_entropy", input)
     as_operand("cross_entropy", target, 1)
     if not 0.0 <= label_smoothing <= 1.0:
@@ -340,6 +348,8 @@ def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tenso
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """The absolute values of ``input - target``; its gradient is 0 where they are equal."""
+    if machine.autocasting:
+        input, target = raised(input, target)
     _reduction("l1_loss", reduction)
     return _reduced((input - target).abs(), reduction)
 
@@ -418,6 +428,8 @@ def kl_div(
     log_target: the target holds logarithms too. reduction "batchmean" divides the sum by the size
     of the first dimension, which makes it the mathematical divergence; "mean" does not.
     """
+    if machine.autocasting:
+        input, target = raised(input, target)
     if reduction != "batchmean":
         _reduction("kl_div", reduction)
     losses = target.exp() * (target - input) if log_target else Divergence.op(input, target)

@@ -10,8 +10,10 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..kernels.cpu.reduce import pieces
+from ..kernels.halves import arithmetic
 from ..tensor import Tensor
 from .argument_names import by_other_names
+from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
 from .base import Op, as_operand, new_empty, zeros_like
 from .elementwise import abs, cast, eq, masked_fill, sign, sqrt
@@ -67,13 +69,14 @@ def variance(x: Tensor, where: Axes, divisor: float) -> Tensor:
     x3 = joined(x, where)
     outer, n, inner = x3.shape
     cut = pieces(outer, n, inner)
-    center = machine.empty((outer, 1, inner), x3.dtype, x._device)
+    wide = arithmetic(x3.dtype)
+    center = machine.empty((outer, 1, inner), wide, x._device)
     out3 = out._array.reshape((outer, 1, inner))
     if cut == 1:
         machine.launch(kernels.mean, center, x3, n)
         machine.launch(kernels.squares, out3, x3, center, divisor)
     else:
-        partial = machine.empty((outer, cut, inner), x3.dtype, x._device)
+        partial = machine.empty((outer, cut, inner), wide, x._device)
         machine.launch(kernels.sum, partial, x3)
         machine.launch(kernels.mean, center, partial, n)
         machine.launch(kernels.squares, partial, x3, center, 1.0)
@@ -232,6 +235,8 @@ def norm(
     >>> norm(tensor([3.0, 4.0])).item()
     5.0
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     if dtype is not None:
         x = cast(as_operand("norm", x), dtypes.to_dtype(dtype))
     if not as_operand("norm", x)._dtype.is_floating_point:

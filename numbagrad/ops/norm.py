@@ -10,8 +10,10 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import norm as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .autocasting import raised
 from .axes import DTYPE_WORDS, form_along
 from .base import Op, as_operand, contiguous, new_empty, normalize_dims
 from .elementwise import cast, exp, rsqrt
@@ -138,8 +140,8 @@ class LayerNorm(Op):
         rows = contiguous(x)._array
         n = rows.size // m if m else 0
         out = new_empty(shape, x._dtype, x._device)
-        mean = machine.empty((n,), x._dtype.numpy, x._device)
-        rstd = machine.empty((n,), x._dtype.numpy, x._device)
+        mean = machine.empty((n,), arithmetic(x._dtype.numpy), x._device)
+        rstd = machine.empty((n,), arithmetic(x._dtype.numpy), x._device)
         w = mean if weight is None else contiguous(weight)._array.reshape((m,))
         b = mean if bias is None else contiguous(bias)._array.reshape((m,))
         affine = (weight is not None) + 2 * (bias is not None)
@@ -214,6 +216,8 @@ def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     >>> softmax(tensor([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     x = _floating("softmax", x, dtype)
     return Softmax.apply(x, form_along("softmax", x._array.shape, dim))
 
@@ -226,6 +230,8 @@ def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     >>> log_softmax(tensor([0.0, 0.0])).tolist()
     [-0.6931471824645996, -0.6931471824645996]
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     x = _floating("log_softmax", x, dtype)
     return LogSoftmax.apply(x, form_along("log_softmax", x._array.shape, dim))
 
@@ -291,6 +297,8 @@ def layer_norm(
     >>> layer_norm(tensor([1.0, 3.0]), 2, eps=0.0).tolist()
     [-1.0, 1.0]
     """
+    if machine.autocasting:
+        x, weight, bias = raised(x, weight, bias)
     m = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     return LayerNorm.apply(x, weight, bias, m, float(eps))
 
@@ -305,6 +313,8 @@ def rms_norm(
 
     eps: added to the mean square; by default that of the dtype (Zhang and Sennrich, 2019).
     """
+    if machine.autocasting:
+        x, weight = raised(x, weight)
     _normalized("rms_norm", x, normalized_shape, weight=weight)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     eps = float(dtypes.finfo(x._dtype).eps) if eps is None else eps
@@ -319,6 +329,8 @@ def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
 
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller."""
+    if machine.autocasting:
+        (x,) = raised(x)
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
 
 

@@ -25,6 +25,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from .argument_names import UNUSUAL, USUAL
+from .autocasting import raised_args
 from .base import beside_others, broadcast_shape
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_unary, never
@@ -178,6 +179,8 @@ class PointwiseOp:
                 out = self._seen_before(args)
             if out is not None:
                 return out
+        if machine.autocasting:
+            args = raised_args(self.name, args)
         args = tuple([self._checked(i, a) for i, a in enumerate(args)])
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not tensors:

@@ -13,7 +13,7 @@ from ..kernels.cpu import random as kernels
 from ..random import Generator, default_generator
 from ..tensor import Tensor
 from .argument_names import sizes_by_name
-from .base import Op, as_operand, contiguous, launch, new_empty
+from .base import Op, as_operand, contiguous, copy_kernel, launch, new_empty
 from .create import overwrite, shape_of
 from .elementwise import cast
 from .inplace import assign
@@ -49,7 +49,12 @@ def _floating(name: str, dtype: Any) -> DType:
 
 
 def _draw(table: dict, out: Tensor, generator: Any, *arguments: float) -> Tensor:
-    """Fill the contiguous ``out``."""
+    """Fill the contiguous ``out``; halves with the numbers of float32, rounded."""
+    if out._dtype in dtypes.HALVES:
+        single = new_empty(out._array.shape, dtypes.float32, out._device)
+        _draw(table, single, generator, *arguments)
+        machine.launch(copy_kernel, out._array, single._array)
+        return out
     kernel, words = table[out._dtype]
     size = out._array.size
     if size:

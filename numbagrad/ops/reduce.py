@@ -7,9 +7,11 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError
+from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor
 from .argument_names import by_other_names
+from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import Op, as_operand
 from .elementwise import cast, isnan, logical_not, masked_fill
@@ -89,6 +91,8 @@ def sum(
     """
     if names:
         return by_other_names(sum, names, x, dim, keepdim, dtype=dtype)
+    if machine.autocasting:
+        (x,) = raised(x)
     where = axes("sum", as_operand("sum", x), dim, keepdim)
     if dtype is not None:
         dtype = dtypes.to_dtype(dtype)
@@ -137,6 +141,8 @@ def prod(
     """
     if names:
         return by_other_names(prod, names, x, dim, keepdim, dtype=dtype)
+    if machine.autocasting:
+        (x,) = raised(x)
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
     where = axes("prod", as_operand("prod", x), dim, keepdim)

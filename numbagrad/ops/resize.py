@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ShapeError
-from ..tensor import Tensor
+from ..kernels.halves import encoded
+from ..tensor import Tensor, wrap
 from .base import as_operand
 from .create import tensor
 from .elementwise import lerp
@@ -48,12 +49,12 @@ def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tens
     else:
         places = np.maximum((np.arange(size) + 0.5) * scale - 0.5, 0)
     below = np.minimum(places.astype(np.int64), n - 1)
-    weight = (places - below).astype(x._dtype.numpy)
+    weight = encoded(places - below, x._dtype.numpy)
     sizes = [1] * x._array.ndim
     sizes[dim] = size
     low = index_select(x, dim, tensor(below, device=x._device))
     high = index_select(x, dim, tensor(np.minimum(below + 1, n - 1), device=x._device))
-    return lerp(low, high, tensor(weight.reshape(sizes), device=x._device))
+    return lerp(low, high, wrap(weight.reshape(sizes), x._dtype).to(x._device))
 
 
 def interpolate(

@@ -10,6 +10,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import scan as kernels
 from ..tensor import Tensor
+from .autocasting import raised
 from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast, logical_xor
@@ -154,6 +155,8 @@ def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> cumsum(tensor([1.0, 2.0, 3.0]), 0).tolist()
     [1.0, 3.0, 6.0]
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     form = form_along("cumsum", as_operand("cumsum", x)._array.shape, dim)
     x, dtype = _accumulating(x, dtype)
     return CumSum.apply(x, form, False, dtype)
@@ -167,6 +170,8 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     >>> cumprod(tensor([2.0, 3.0]), 0).tolist()
     [2.0, 6.0]
     """
+    if machine.autocasting:
+        (x,) = raised(x)
     form = form_along("cumprod", as_operand("cumprod", x)._array.shape, dim)
     x, dtype = _accumulating(x, dtype)
     return CumProd.apply(x, form, dtype)

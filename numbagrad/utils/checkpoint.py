@@ -16,8 +16,10 @@ from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
 from ..errors import CheckpointError, VersionError
 from ..kernels import machine
+from ..ops.autocasting import within, without_cache
 from ..ops.create import empty
 from ..random import get_rng_state, set_rng_state
+from ..tape import grad_mode
 from ..tensor import Tensor, backward
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
@@ -70,6 +72,7 @@ class Part:
         self.function, self.context = function, context
         self.check, self.early_stop = check, early_stop
         self.state = get_rng_state() if preserve else None
+        self.autocast = without_cache(grad_mode.autocast)
         self.places: list[weakref.ref[Place]] = []
         # Tensors are kept by a node, the rest here.
         flat = [*args, *kwargs.values()]
@@ -138,7 +141,7 @@ class Part:
 
         with _random_state(self.state), enable_grad(), self.context():
             try:
-                with saved_tensors_hooks(keep, _same):
+                with within(self.autocast), saved_tensors_hooks(keep, _same):
                     self.function(*flat[: self.count], **kwargs)
             except _Enough:
                 pass
@@ -183,6 +186,7 @@ class Checkpoint(Function):
     ) -> Any:
         ctx.run = run
         ctx.state = get_rng_state() if preserve else None
+        ctx.autocast = without_cache(grad_mode.autocast)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.others = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
@@ -195,7 +199,7 @@ class Checkpoint(Function):
         for place, held in zip(ctx.places, ctx.saved_tensors, strict=True):
             needed = ctx.needs_input_grad[place + 3]
             args[place] = held.detach().requires_grad_(needed)
-        with _random_state(ctx.state), enable_grad():
+        with _random_state(ctx.state), enable_grad(), within(ctx.autocast):
             found = ctx.run(*args)
         outs = (found,) if isinstance(found, Tensor) else tuple(found)
         pairs = [

@@ -9,7 +9,7 @@ from ..machine import kernel
 __all__ = ["pick", "place"]
 
 
-@kernel(grain=1 << 16)
+@kernel(grain=1 << 16, moves=True)
 def pick(out, x, which):
     """out, which (outer, k, inner) C; x (outer, n, inner) C: out = x[o, which[o, j, i], i]."""
     outer, k, inner = out.shape
@@ -19,7 +19,7 @@ def pick(out, x, which):
                 out[o, j, i] = x[o, which[o, j, i], i]
 
 
-@kernel(grain=1 << 16)
+@kernel(grain=1 << 16, moves=True)
 def place(out, x, which):
     """out (outer, n, inner) C; x, which (outer, k, inner) C: zeros, plus x at its places."""
     outer, k, inner = x.shape

@@ -32,7 +32,7 @@ def _first_bad(index, m, wrap):
     return -1
 
 
-@kernel(grain=65536, outputs=2)
+@kernel(grain=65536, outputs=2, moves=True)
 def take(out, bad, x, index, wrap, skip):
     """out (n, j, k), x (n, m, k) C; index (j,) int64: out[:, i] is x[:, index[i]].
 
@@ -88,7 +88,7 @@ def add_at(out, bad, x, index, wrap, skip):
                     out[a, at, c] += x[a, b, c]
 
 
-@kernel(grain=65536, outputs=2)
+@kernel(grain=65536, outputs=2, moves=True)
 def put_at(out, bad, x, index, wrap):
     """out (n, m, k), x (n, j, k) C; index (j,): out[:, index[i]] becomes x[:, i], the last wins."""
     n, m, k = out.shape
@@ -135,7 +135,7 @@ def fill_where(out, mask, value):
                 out[a, c] = number
 
 
-@kernel(grain=65536, outputs=2)
+@kernel(grain=65536, outputs=2, moves=True)
 def gather(out, bad, x, index):
     """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c]."""
     n, j, k = out.shape
@@ -155,7 +155,7 @@ def gather(out, bad, x, index):
                 out[a, b, c] = x[a, np.uintp(index[a, b, c]), c]
 
 
-@kernel(grain=65536, outputs=2)
+@kernel(grain=65536, outputs=2, moves=True)
 def scatter(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: out[a, index[a, b, c], c] becomes x[a, b, c]."""
     n, m, k = out.shape
@@ -246,7 +246,7 @@ def one_hot(out, bad, index):
         out[i, index[i]] = 1
 
 
-@kernel(outputs=2)
+@kernel(outputs=2, moves=True)
 def masked_scatter(out, bad, mask, x):
     """out, mask flat; x flat: the next entry of x wherever mask holds; out is kept elsewhere.
 

@@ -8,7 +8,7 @@ from numba import prange
 from ..machine import kernel
 
 
-@kernel(grain=262144)
+@kernel(grain=262144, moves=True)
 def place(out, x, start):
     """out (n, w), x (n, v) C: columns start to start + v of out become x; out is kept elsewhere."""
     n, v = x.shape

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64
 
+from ..halves import arithmetic
 from .reduce import MEAN, SUM
 from .runtime import device
 from .runtime.folds import PLAIN, PRODUCTS, SQUARES, Source, fold
@@ -126,7 +127,7 @@ def batch_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     n, c, p = x.shape
     wide = np.dtype(np.float64)
     total, along = [device.empty((c,), wide, gx.device) for _ in range(2)]
-    level, slope = [device.empty((c,), x.dtype, gx.device) for _ in range(2)]
+    level, slope = [device.empty((c,), arithmetic(x.dtype), gx.device) for _ in range(2)]
     _over_channels(total, g, 1.0)
     _over_channels(along, x, 1.0, PRODUCTS, g, mean)
     sums = gweight, gbias, level, slope, total, along, rstd

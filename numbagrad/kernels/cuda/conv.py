@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
+from ..halves import arithmetic
 from . import reduce
 from .runtime import device
 from .runtime.launch import made, start
@@ -299,7 +300,9 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     kernel, tiles, threads = _kernel(_summed, gweight, n, m, groups * most)
     parts = max(1, min(BLOCKS // (math.prod(tiles) * groups), most))
     shape = 1, parts, gweight.size
-    partial = gweight if parts == 1 else device.empty(shape, gweight.dtype, gweight.device)
+    partial = (
+        gweight if parts == 1 else device.empty(shape, arithmetic(gweight.dtype), gweight.device)
+    )
     sizes = parts, n, m, k, *x.shape[2:]
     start(kernel, (*tiles, groups * parts), threads, partial, g, x, taps, numbers, *sizes)
     if parts > 1:

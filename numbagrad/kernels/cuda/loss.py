@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import cuda, float64, int64
 
+from ..halves import arithmetic
 from . import reduce
 from .runtime import device
 from .runtime.intrinsics import as_type
@@ -154,7 +155,7 @@ def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, sm
     c = x.shape[1]
     mass = norm
     if weighted:
-        mass = device.empty((1, 1, 1), x.dtype, x.device)
+        mass = device.empty((1, 1, 1), arithmetic(x.dtype), x.device)
         reduce.sum(mass, weight.reshape(1, c, 1))
     size = x.size
     if size:

@@ -3,7 +3,8 @@
 A block makes a tile of the result. It goes along the summed dimension in steps: all threads bring
 a slice of both operands into shared memory, loading the next slice while they multiply this one.
 The rows and columns of a thread lie apart by the number of threads across the tile, so that
-neighbours read and write neighbouring words. Start reading at ``_tiled``.
+neighbours read and write neighbouring words. Start reading at ``_tiled``. Halves, and float32 where
+the user allows it, go to tensor cores: see ``runtime/cores.py``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any
 
 from numba import cuda
 
+from .. import precision
+from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.tiles import multiplied, tile_for
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
-
-NEW, ADD, BIAS = 0, 1, 2
 
 
 def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
@@ -121,15 +122,19 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     stacked = len(out.shape) == 3
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
-    chosen = tile_for(size, n, m, batch)
-    kernel = made(_tiled, size, *chosen, epilogue)
-    tile, _, each = chosen
+    if size == 2 or (size == 4 and precision.float32_products != "highest"):
+        kernel, rows, cols, threads = core_kernel(out.dtype, n, m, batch, epilogue)
+    else:
+        chosen = tile_for(size, n, m, batch)
+        kernel = made(_tiled, size, *chosen, epilogue)
+        rows = cols = chosen[0]
+        threads = (chosen[0] // chosen[2]) ** 2
     for first in range(0, batch, 65535):  # a grid has no more in its third dimension
         count = min(batch - first, 65535)
-        grid = -(-n // tile), -(-m // tile), count
+        grid = -(-n // rows), -(-m // cols), count
         arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
         start(
-            kernel, grid, (tile // each) ** 2, *arrays, out if bias is None else bias, n, m, k,
+            kernel, grid, threads, *arrays, out if bias is None else bias, n, m, k,
             x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches,
             int(x_step == 1), int(y_col == 1),
         )  # fmt: skip

@@ -13,6 +13,7 @@ from typing import Any
 
 from numba import cuda, float64, int64
 
+from ..halves import is_floating
 from .runtime.folds import SQUARES, Reduction, fold, grid_for, same
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
@@ -301,7 +302,7 @@ def _extreme_kernels(sign: int, wide: Any) -> tuple[Any, Any]:
 
 def _find(values: Any, indices: Any, x: Any, sign: int) -> None:
     (outer, k, inner), n = values.shape, x.shape[1]
-    floating = x.dtype.kind == "f"
+    floating = is_floating(x.dtype)
     rows, columns = _extreme_kernels(sign, float64 if floating else int64)
     if inner > 1:
         count = values.size

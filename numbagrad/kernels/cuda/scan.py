@@ -11,6 +11,7 @@ from typing import Any
 
 from numba import cuda, float64, int64
 
+from ..halves import is_floating
 from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
@@ -79,7 +80,7 @@ def _scans(merge: Any, neutral: int, wide: Any) -> tuple[Any, Any]:
 
 def _scan(out: Any, x: Any, merge: Any, neutral: int, reverse: Any) -> None:
     outer, n, inner = x.shape
-    floating = x.dtype.kind == "f"
+    floating = is_floating(x.dtype)
     key = merge, floating
     kernels = _made.get(key)
     if kernels is None:
@@ -158,7 +159,7 @@ def _extremes(sign: int, wide: Any) -> Any:
 
 def _extreme(values: Any, indices: Any, x: Any, sign: int) -> None:
     outer, n, inner = x.shape
-    floating = x.dtype.kind == "f"
+    floating = is_floating(x.dtype)
     key = "extreme", sign, floating
     kernel = _made.get(key)
     if kernel is None:

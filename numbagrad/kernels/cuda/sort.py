@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, int64
 
+from ..halves import arithmetic, is_floating
 from .runtime import device
 from .runtime.intrinsics import float32_bits, float64_bits
 from .runtime.launch import start, strided_grid
@@ -53,7 +54,7 @@ _made: dict[Any, tuple[Any, Any]] = {}
 
 def _kernels(x: Any) -> tuple[Any, Any]:
     """Kernels for short rows, and for the keys of long ones, for the dtype of ``x``."""
-    key = str(x.dtype)
+    key = str(arithmetic(x.dtype))
     found = _made.get(key)
     if found is not None:
         return found
@@ -111,7 +112,7 @@ def sort(values, indices, x, descending):
         start(short, grid, BLOCK, values, indices, x, x.size, n, k, int(descending))
         return
     # A key of 32 bits or less is counted from the lowest; one of 64 bits wraps around to the same.
-    bits = 64 if x.itemsize == 8 else 33 if x.dtype.kind == "f" else 8 * x.itemsize
+    bits = 64 if x.itemsize == 8 else 33 if is_floating(x.dtype) else 8 * x.itemsize
     half = -(1 << 63) if bits == 64 else (1 << (bits - 1))
     if x.dtype.kind in "ub":
         half = 0

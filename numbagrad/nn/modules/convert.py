@@ -7,7 +7,7 @@ from typing import Any
 
 from ...autograd.modes import no_grad
 from ...devices import Device, to_device
-from ...dtypes import DType, float32, float64, to_dtype
+from ...dtypes import DType, bfloat16, float16, float32, float64, to_dtype
 from ...errors import DTypeError
 from ...tensor import Tensor
 
@@ -68,8 +68,12 @@ class Convertible:
         return self._to_dtype(float64)
 
     def half(self) -> Any:
-        """Raise: there is no float16 on the CPU."""
-        raise DTypeError("half: numbagrad has no float16. Use .float().")
+        """Convert floating parameters and buffers to float16, which only a GPU multiplies."""
+        return self._to_dtype(float16)
+
+    def bfloat16(self) -> Any:
+        """Convert floating parameters and buffers to bfloat16, which only a GPU multiplies."""
+        return self._to_dtype(bfloat16)
 
     def cpu(self) -> Any:
         """Move to the CPU."""

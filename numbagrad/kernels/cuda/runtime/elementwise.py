@@ -15,6 +15,7 @@ import numpy as np
 from ... import store
 from ...expr import Expr, substitute, symbol
 from ...formula import Formula
+from ...halves import HALVES, arithmetic
 from ...loops import ElementwiseKernel, Writer, compute_type
 from .array import DeviceArray
 from .launch import start, strided_grid
@@ -132,10 +133,11 @@ class KernelText:
 
     def head(self, body: str) -> list[str]:
         """Imports and helper functions."""
-        named = {str(o) for o in self.outs if o != _BOOL}
+        named = {str(arithmetic(o)) for o in self.outs if o != _BOOL}
         kinds = sorted({self.compute, "int64", "uint32", "uint8", *named})
         lines = ["import numpy as np", f"from numba import cuda, {', '.join(kinds)}", ""]
-        vectors = [name for name in ("load2", "load4", "store2", "store4") if f"{name}(" in body]
+        vectors = [f"{verb}{n}" for verb in ("load", "store") for n in (2, 4, 8)]
+        vectors = [name for name in vectors if f"{name}(" in body]
         if vectors:
             lines += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
         library = [f"{f}_{t}" for f in sorted(LIBRARY) for t in ("float32", "float64")]
@@ -150,7 +152,7 @@ class KernelText:
         return lines
 
 
-_FLAT = ("1", "2", "4")
+_FLAT = ("1", "2", "4", "8")
 
 
 def emit(
@@ -164,13 +166,13 @@ def emit(
 ) -> tuple[str, str]:
     """Source text and function name of a kernel.
 
-    form: "1", "2" or "4" elements at a time for the flat form; for the strided one a letter for
+    form: "1", "2", "4" or "8" elements at a time, the flat form; for the strided one a letter for
     each array, outputs first: "c" contiguous, "s" strided. rank: its number of dimensions; wide:
     whether elements are counted by 64 bits. scalars: which inputs are passed by value. compute:
     the type of the arithmetic; outs: dtypes of the outputs.
     """
     kernel = KernelText(formulas, scalars, compute, outs)
-    if form in ("2", "4"):
+    if form in ("2", "4", "8"):
         kernel.by_vectors(int(form))
     parameters = kernel.one_by_one(form, rank, "int64" if wide else "uint32")
     body = "\n".join(kernel.lines).replace("_T(", f"_{compute}(")  # floor_T and its like
@@ -184,6 +186,7 @@ def emit(
 
 def _converted(text: str, is_bool: bool, out: np.dtype, compute: str) -> str:
     """The text of a result as a value of the output's dtype; bools are bytes."""
+    out = arithmetic(out)  # a pointer to halves rounds what is written through it
     if out == _BOOL:
         return f"uint8(1) if {text if is_bool else f'({text} != T(0))'} else uint8(0)"
     if is_bool:
@@ -261,7 +264,7 @@ class DeviceElementwise:
         arrays = [a for a in args if type(a) is DeviceArray]
         if all([a.shape == shape and a.c_contiguous for a in arrays]):
             widest = max([a.dtype.itemsize for a in arrays])
-            lanes = 4 if widest <= 4 else 2
+            lanes = 8 if all([a.dtype in HALVES for a in arrays]) else 4 if widest <= 4 else 2
             return self.function(dtypes, str(lanes)), lanes, self.function(dtypes, "1"), ()
         sizes, steps = merged(shape, [_element_strides(a, shape) for a in arrays])
         dense = [a.shape == shape and a.c_contiguous for a in arrays]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
+from ...halves import is_floating
 from . import device
 from .launch import start, strided_grid
 from .shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
@@ -266,7 +267,7 @@ def fold(
     (outer, k, inner), n = out.shape, x.shape[1]
     if out.size == 0:
         return
-    floating = x.dtype.kind == "f"
+    floating = is_floating(x.dtype)
     parts = parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
     if parts == 1:
         _pass(reduction, out, x, p, floating, False, True, source, y, center)

@@ -60,6 +60,8 @@ def made(make: Callable[..., Any], itemsize: int, *options: Any) -> Any:
 def _type_of(kind: Any) -> Any:
     """Numba's type for an array of a dtype, a Python number, or a number in device memory."""
     if isinstance(kind, np.dtype):
+        if kind in intrinsics.HALF_POINTERS:
+            return intrinsics.HALF_POINTERS[kind]
         return types.CPointer(getattr(types, "uint8" if kind == _BOOL else str(kind)))
     if isinstance(kind, str):
         return types.CPointer(getattr(types, kind))

@@ -40,3 +40,7 @@ one of its threads makes."""
 
 WIDE_TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((64, 8, 4), (32, 16, 2))
 """The same for float64."""
+
+CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
+"""Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a
+block, rows of 16 and columns of 8 that a warp makes, and words of the factors between barriers."""

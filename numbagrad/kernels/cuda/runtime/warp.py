@@ -38,8 +38,8 @@ if SIMULATED:
         """Quotient and rest of two ints that are not negative."""
         return at // size, at % size
 
-    def _exchange(value):
-        """The values of all threads of the block, and the number of this one."""
+    def exchange(value):
+        """The values of all threads of the block, and the number of this one; only simulated."""
         thread = threading.current_thread()
         manager = thread._manager
         table = manager.__dict__.setdefault("numbagrad_exchange", {})
@@ -50,7 +50,7 @@ if SIMULATED:
         return values, thread.thread_id
 
     def _of_warp(value):
-        values, me = _exchange(value)
+        values, me = exchange(value)
         first = me - me % WARP
         return values[first : first + WARP], me % WARP
 
@@ -79,7 +79,7 @@ if SIMULATED:
 
     def block_sum(value, shared):
         """The sum of ``value`` over the block, in every thread; shared: (WARPS,) of its type."""
-        values, _ = _exchange(value)
+        values, _ = exchange(value)
         total = values[0]
         for other in values[1:]:
             total = total + other
@@ -87,7 +87,7 @@ if SIMULATED:
 
     def block_max(value, shared):
         """The largest ``value`` of the block, NaN if there is one, in every thread."""
-        values, _ = _exchange(value)
+        values, _ = exchange(value)
         return _largest(values)
 
     def _largest(values):
