@@ -56,6 +56,7 @@ from .ops.part import *  # noqa: F403
 from .ops.random import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.scan import *  # noqa: F403
+from .ops.scatter_reduce import *  # noqa: F403
 from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403
