@@ -25,7 +25,7 @@ def tap_place(t, size, taps, k, padding, corners):
     """
     if not (t > -LARGEST and t < LARGEST):
         return -1
-    below = math.floor(t)
+    below = int(math.floor(t))  # noqa: RUF046  compiled for a GPU it is a float
     if taps == 1:
         rest = t - below
         at = below + 1 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
