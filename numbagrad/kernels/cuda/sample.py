@@ -18,16 +18,16 @@ from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
 from .runtime.radix import sort_pairs
 from .runtime.shape import BLOCK
-from .runtime.warp import inlined, split
+from .runtime.warp import called, split
 
 __all__ = ["sample", "sample_input_grad", "sample_place_grad"]
 
 _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
-_place_of, _weight_of = inlined(tap_place), inlined(tap_weight)
+_place_of, _weight_of = called(tap_place), called(tap_weight)
 
 
-@inlined
+@called
 def _offset(at, base, rank, k, d, h, w, taps, padding, corners):
     """Where in its plane the place at ``base`` reads with tap ``k`` of all, or -1."""
     z = int64(0)
@@ -40,7 +40,7 @@ def _offset(at, base, rank, k, d, h, w, taps, padding, corners):
     return (z * h + y) * w + x
 
 
-@inlined
+@called
 def _weight(at, base, rank, k, taps, kx, ky, kz):
     """The weight of tap ``k``, if it reads something."""
     weight = float64(1)
