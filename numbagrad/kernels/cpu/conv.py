@@ -68,7 +68,6 @@ def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space
     """
     depth, height, width, kd, kh, kw, _, oh, ow = space
     sd, sh, sw, pd, ph, pw, dd, dh, dw = form
-    like = pointer(x, dtype)
     for row in range(channels * kd * kh * kw):
         tx, ty, tz = row % kw, row // kw % kh, row // (kw * kh) % kd
         image = row // (kd * kh * kw) * depth
@@ -87,7 +86,7 @@ def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space
             at = ((image + iz) * height + top * sh + down) * width + across + left * sw
             column += ((top - y) * ow + left) * itemsize
             moves = column, ow, x + at * itemsize, sh * width, bottom - top, right - left
-            move(like, itemsize, adds, *moves, sw)
+            move(dtype, itemsize, adds, *moves, sw)
             line += count
 
 
@@ -99,7 +98,7 @@ def inside(shift, step, size, first, last):
 
 
 @device
-def move(like, itemsize, adds, column, column_row, x, x_row, rows, columns, step):
+def move(dtype, itemsize, adds, column, column_row, x, x_row, rows, columns, step):
     """Write lines of an image at ``x`` as a column, or add a column to them.
 
     column, x: addresses; ``*_row``: elements from line to line; step: from one of x to the next.
@@ -107,11 +106,12 @@ def move(like, itemsize, adds, column, column_row, x, x_row, rows, columns, step
     if VECTOR_BYTES:  # a constant: elsewhere the rectangles are not compiled
         if step == 1 and not adds:
             to_row, at_row = column_row * itemsize, x_row * itemsize
+            like = pointer(x, dtype)
             copy_rectangle(like, column, to_row, x, at_row, rows, columns)
             return
     for i in range(rows):
-        to = pointer(column + i * column_row * itemsize, like)
-        at = pointer(x + i * x_row * itemsize, like)
+        to = pointer(column + i * column_row * itemsize, dtype)
+        at = pointer(x + i * x_row * itemsize, dtype)
         if adds and step == 1:
             for j in range(columns):
                 at[j] += to[j]
