@@ -35,11 +35,10 @@ class CartPoles:
         turn = (9.8 * sin - cos * push) / (0.5 * (4 / 3 - 0.1 * cos**2 / 1.1))
         pull = push - 0.05 * turn * cos / 1.1
         self.state = self.state + 0.02 * np.stack([speed, pull, spin, turn], 1)
-        self.age += 1
-        fell = (np.abs(self.state[:, [0, 2]]) > [2.4, np.pi / 15]).any(1)
-        done, ages = fell | (self.age >= LONGEST), self.age.copy()
+        ages = self.age + 1
+        done = (np.abs(self.state[:, [0, 2]]) > [2.4, np.pi / 15]).any(1) | (ages >= LONGEST)
         self.state[done] = self.random.uniform(-0.05, 0.05, (done.sum(), 4))
-        self.age[done] = 0
+        self.age = np.where(done, 0, ages)
         return done, ages
 
 
