@@ -6,6 +6,7 @@ weights. A library that is not there is imported in vain and raises ModuleNotFou
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .case import compile_step
-from .nets import BETAS, EPS, LR, MOMENTUM, Net
+from .nets import BETAS, EPS, LR, MOMENTUM, LeNet, Net
 
 Step = tuple[Callable[[], Any], Callable[[], list[np.ndarray]]]
 
@@ -24,6 +25,7 @@ def handwritten(net: Net, threads: int) -> Step:
     """One Numba function for this very network: the limit for a compiler."""
     from . import handwritten as steps
 
+    _affine(net)
     run, weights = steps.build(net, threads)
     return run, lambda: weights
 
@@ -58,6 +60,9 @@ def torch_compiled(net: Net, threads: int) -> Step:
     count = torch.zeros(())
 
     def loss_of(parameters: Any, x: Any, labels: Any) -> Any:
+        if isinstance(net, LeNet):
+            logits = net.logits(torch.nn.functional, parameters, x)
+            return torch.nn.functional.cross_entropy(logits, labels)
         h = x
         for weight, bias in _pairs(parameters[:-2]):
             h = torch.relu(torch.nn.functional.linear(h, weight, bias))
@@ -83,6 +88,7 @@ def torch_compiled(net: Net, threads: int) -> Step:
 
 def jax_jit(net: Net, threads: int) -> Step:
     """jax.jit of the whole step with donated buffers, waited for once in each step."""
+    _affine(net)
     jax = _jax(threads)
     jnp = importlib.import_module("jax.numpy")
     x, labels = map(jnp.asarray, net.data())
@@ -113,6 +119,7 @@ def jax_jit(net: Net, threads: int) -> Step:
 
 def pytensor_numba(net: Net, threads: int) -> Step:
     """pytensor.function in its Numba mode; shared variables are updated in place."""
+    _affine(net)
     pytensor = importlib.import_module("pytensor")
     pt = importlib.import_module("pytensor.tensor")
     pytensor.config.floatX = "float32"
@@ -180,11 +187,15 @@ def _changes(
 
 def _eager(lib: Any, net: Net, whole: Callable[[Any], Any] = lambda step: step) -> Step:
     """The usual loop's body in numbagrad or torch, passed through ``whole``."""
-    layers: list[Any] = []
-    for features_in, features_out in pairwise(net.sizes):
-        layers += [lib.nn.Linear(features_in, features_out), lib.nn.ReLU()]
-    model = lib.nn.Sequential(*layers[:-1])
-    parameters = list(model.parameters())
+    if isinstance(net, LeNet):
+        parameters = [lib.tensor(w, requires_grad=True) for w in net.weights()]
+        model = functools.partial(net.logits, lib.nn.functional, parameters)
+    else:
+        layers: list[Any] = []
+        for features_in, features_out in pairwise(net.sizes):
+            layers += [lib.nn.Linear(features_in, features_out), lib.nn.ReLU()]
+        model = lib.nn.Sequential(*layers[:-1])
+        parameters = list(model.parameters())
     with lib.no_grad():
         for p, value in zip(parameters, net.weights(), strict=True):
             p.copy_(lib.from_numpy(value))
@@ -220,6 +231,12 @@ def _jax(threads: int) -> Any:
         jax.devices()
         os.sched_setaffinity(0, cores)
     return jax
+
+
+def _affine(net: Any) -> None:
+    """Refuse a net with convolutions."""
+    if isinstance(net, LeNet):
+        raise NotImplementedError("written for affine layers only")
 
 
 def _slots(net: Net) -> int:

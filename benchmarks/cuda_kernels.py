@@ -202,7 +202,8 @@ def rows(kind: Any) -> None:
 
 
 def images(kind: Any) -> None:
-    """Batch norm of vectors, of images small and large; pooling; convolution by both tiles."""
+    """Batch norm of vectors, of images small and large; pooling, patches, sampling; convolution by
+    both tiles."""
     F = ng.nn.functional
     mean, var = full(48, kind=kind), full(48, kind=kind)
     weight = full(48, kind=kind, grad=True)
@@ -212,6 +213,8 @@ def images(kind: Any) -> None:
         out.backward(x.detach())
     for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
         pooled.backward(pooled.detach())
+    for read in (F.unfold(x, 3), F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True))):
+        read.backward(read.detach())
     for channels in (8, 128):
         kernel = full(channels, channels, 3, 3, kind=kind, grad=True)
         out = F.conv2d(full(16, channels, 65, 65, kind=kind, grad=True), kernel, stride=2)
@@ -245,6 +248,7 @@ def indexing(kind: Any) -> None:
     wide = full(64, 48, kind=ng.int64)
     x.gather(1, wide).sum().backward()
     x.scatter_add(1, wide, x).sum().backward()
+    x.scatter_reduce(1, wide, x, "amax").sum().backward()
     y = full(64, 48, kind=kind)
     y[at] = 1.0
     y[y > 0] = 1.0

@@ -62,6 +62,7 @@ from .ops.random import *  # noqa: F403
 from .ops.recurrent import *  # noqa: F403
 from .ops.reduce import *  # noqa: F403
 from .ops.scan import *  # noqa: F403
+from .ops.scatter_reduce import *  # noqa: F403
 from .ops.search import *  # noqa: F403
 from .ops.shape import *  # noqa: F403
 from .ops.sort import *  # noqa: F403

@@ -104,12 +104,19 @@ def test_the_step_by_hand_trains_as_the_eager_one_does(net, threads):
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("name, module", [("torch", "torch"), ("jax.jit", "jax")])
-def test_peers_train_the_same_weights(name, module):
+@pytest.mark.parametrize(
+    "number,ours,name,module",
+    [
+        (2, "handwritten", "torch", "torch"),
+        (2, "handwritten", "jax.jit", "jax"),
+        (-1, "numbagrad eager", "torch", "torch"),
+    ],
+)
+def test_peers_train_the_same_weights(number, ours, name, module):
     pytest.importorskip(module)
-    net = NETS[2]
+    net = NETS[number]
     weights = []
-    for each in ("handwritten", name):
+    for each in (ours, name):
         run, of = CONTENDERS[each](net, 1)
         for _ in range(STEPS):
             run()

@@ -69,6 +69,29 @@ def test_the_lstm_script_reaches_its_perplexity(tmp_path, monkeypatch):
     assert script["main"](["--compile"]) < 60
 
 
+@pytest.mark.parametrize("options", [[], ["--compile"]])
+@pytest.mark.parametrize(
+    "name,few,least", [("autoencoder", ["--epochs", "4"], 0.4), ("ppo", ["--updates", "5"], 25)]
+)
+def test_the_script_learns(name, few, least, options, tmp_path, monkeypatch):
+    for package in ("sklearn", "matplotlib", "tqdm"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    assert script["main"]([*few, *options]) > least
+    assert (tmp_path / f"{name}.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name,least", [("autoencoder", 0.8), ("ppo", 475)])
+def test_the_script_reaches_its_figure(name, least, tmp_path, monkeypatch):
+    for package in ("sklearn", "matplotlib", "tqdm"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    assert script["main"](["--compile"]) >= least
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

@@ -31,6 +31,7 @@ from ..ops.elementwise import (
     tanh,
     where,
 )
+from ..ops.grid import affine_grid, grid_sample
 from ..ops.index import embedding, one_hot
 from ..ops.linalg import linear, matmul
 from ..ops.loss import (
@@ -46,6 +47,7 @@ from ..ops.loss import (
 )
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
 from ..ops.pad import pad
+from ..ops.patch import fold, unfold
 from ..ops.pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -70,6 +72,7 @@ __all__ = [
     "adaptive_avg_pool2d",
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
+    "affine_grid",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -95,8 +98,10 @@ __all__ = [
     "elu_",
     "embedding",
     "embedding_bag",
+    "fold",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "hardshrink",
     "hardsigmoid",
@@ -146,6 +151,7 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "unfold",
 ]
 
 celu = FUNCTIONS["celu"]

@@ -331,6 +331,35 @@ class Gather(Op):
         return Scatter.apply(zeros, dim, index, g, True, "gather")
 
 
+def write_elements(
+    name: str, kernel: Any, out: Tensor, value: Tensor, dim: int, index: Tensor, *how: Any
+) -> None:
+    """Launch a kernel that writes an element of ``value`` into ``out`` for each of ``index``.
+
+    index may be smaller than the contiguous ``out`` in other dimensions than ``dim``.
+    """
+    at = index._array
+    sizes = list(at.shape)
+    sizes[dim] = out._array.shape[dim]
+    part = tuple([builtins.slice(0, n) for n in sizes])
+    whole = tuple(sizes) == out._array.shape
+    target = out._array
+    if not whole:
+        target = new_empty(sizes, out._dtype, out._device)._array
+        machine.launch(copy_kernel, target, out._array[part])
+    launch_checked(
+        name,
+        kernel,
+        _planes(target, dim),
+        _planes(contiguous(value)._array, dim),
+        _planes(at, dim),
+        *how,
+        where=(at, dim, sizes[dim]),
+    )
+    if not whole:
+        machine.launch(copy_kernel, out._array[part], target)
+
+
 class Scatter(Op):
     """A copy of ``x`` with one element replaced, or added to, for each index along ``dim``.
 
@@ -344,25 +373,8 @@ class Scatter(Op):
         ctx.save(index)
         ctx.how = (dim, add, name)
         out = clone(x)
-        at = index._array
-        sizes = list(at.shape)
-        sizes[dim] = x._array.shape[dim]
-        part = tuple([builtins.slice(0, n) for n in sizes])
-        whole = tuple(sizes) == x._array.shape
-        target = out._array
-        if not whole:
-            target = new_empty(sizes, x._dtype, x._device)._array
-            machine.launch(copy_kernel, target, out._array[part])
-        launch_checked(
-            name,
-            kernels.scatter_add if add else kernels.scatter,
-            _planes(target, dim),
-            _planes(contiguous(value)._array, dim),
-            _planes(at, dim),
-            where=(at, dim, sizes[dim]),
-        )
-        if not whole:
-            machine.launch(copy_kernel, out._array[part], target)
+        kernel = kernels.scatter_add if add else kernels.scatter
+        write_elements(name, kernel, out, value, dim, index)
         return out
 
     @staticmethod

@@ -11,7 +11,7 @@ from .inplace import in_place
 
 FAMILIES = (
     "elementwise special transfer create random view part shape scan reduce extreme moments index "
-    "brackets linalg einsum norm loss sort search compositions"
+    "scatter_reduce brackets linalg einsum norm loss sort search compositions"
 ).split()
 
 

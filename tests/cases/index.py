@@ -182,6 +182,31 @@ def scatter_add(x: Any, dim: int, at: Any, source: Any) -> Any:
     return x
 
 
+JOIN = {"sum": np.add, "mean": np.add, "prod": np.multiply, "amax": np.maximum, "amin": np.minimum}
+
+
+def scatter_reduce(
+    x: Any, dim: int, at: Any, source: Any, reduce: str, include_self: bool = True
+) -> Any:
+    """Copy of x with elements joined along dim."""
+    out, count = x.copy(), np.full(x.shape, int(include_self))
+    where, source = _at(at.shape, dim, at), source[tuple(map(slice, at.shape))]
+    if not include_self:
+        start = {"sum": 0, "mean": 0, "prod": 1, "amax": x.min() - 99, "amin": x.max() + 99}
+        out[where] = start[reduce]
+    JOIN[reduce].at(out, where, source)
+    np.add.at(count, where, 1)
+    if reduce != "mean":
+        return out
+    return out / np.maximum(count, 1) if x.dtype.kind == "f" else out // np.maximum(count, 1)
+
+
+def index_reduce(x: Any, dim: int, at: Any, source: Any, reduce: str, include_self=True) -> Any:
+    """Copy of x with slices joined along dim."""
+    at = np.broadcast_to(at.reshape([-1 if d == dim else 1 for d in range(x.ndim)]), source.shape)
+    return scatter_reduce(x, dim, at, source, reduce, include_self)
+
+
 def index_add(x: Any, dim: int, at: Any, source: Any, alpha: float = 1) -> Any:
     """Copy of x with slices added along dim."""
     x = np.moveaxis(x.copy(), dim, 0)
@@ -284,6 +309,42 @@ CASES = [
         dtypes=NUMBERS,
         inplace="scatter_add_",
         errors=(wrong(_ones, 0, np.full((2, 3), 2), _ones, **_outside),),
+    ),
+    Case(
+        "scatter_reduce",
+        lambda d: [
+            sample(d(3, 4), 0, _where, d.distinct(2, 4), "prod"),
+            sample(d(3, 4), 1, np.array([[3, 3], [1, 0], [2, 2]]), d.distinct(3, 2), "mean"),
+            sample(d(3, 4), 0, _where, d.distinct(2, 4), "amax"),
+            sample(d(3, 4), 0, _where, d.distinct(2, 4), "amin", include_self=False),
+            sample(d(3, 4), 1, np.array([[0, 0]]), d.distinct(1, 2), "prod", include_self=False),
+            sample(d(3, 4), 0, _where, d(2, 4), "sum", include_self=False),
+            sample(d(3, 4), 0, np.zeros((0, 4), "int64"), d(0, 4), "mean", kind="empty"),
+        ],
+        scatter_reduce,
+        dtypes=NUMBERS,
+        inplace="scatter_reduce_",
+        repeats=False,
+        errors=(
+            wrong(_ones, 0, np.full((2, 3), 2), _ones, "amax", **_outside),
+            wrong(
+                *(_ones, 0, np.zeros((2, 3), "int64"), _ones, "max"),
+                raises=(RuntimeError, ValueError),
+                words="must be either sum, prod, mean, amax or amin",
+            ),
+        ),
+    ),
+    Case(
+        "index_reduce",
+        lambda d: [
+            sample(d(3, 4), 0, np.array([2, 0, 2]), d.distinct(3, 4), "prod"),
+            sample(d(3, 4), 1, np.array([1, 1]), d.distinct(3, 2), "amax", include_self=False),
+        ],
+        index_reduce,
+        dtypes=NUMBERS,
+        inplace="index_reduce_",
+        repeats=False,
+        errors=(wrong(_ones, 0, np.array([5, 0]), _ones, "amin", **_outside),),
     ),
     Case(
         "index_select",

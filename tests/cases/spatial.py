@@ -1,7 +1,8 @@
-"""Rows of padding, resizing, distances and bags, all of ``nn.functional``."""
+"""Rows of padding, patches, resizing, sampling, distances and bags, of ``nn.functional``."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,87 @@ def _pad(x: Any, pad: Any, mode: str = "constant", value: Any = None) -> Any:
         return np.pad(x[cut], widths, constant_values=value or 0)
     name = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
     return np.pad(x[cut], widths, mode=name)
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def _unfold(x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
+    if x.ndim == 3:
+        return _unfold(x[None], kernel, dilation, padding, stride)[0]
+    (dh, dw), (ph, pw), (sh, sw) = _pair(dilation), _pair(padding), _pair(stride)
+    x = np.pad(x, [(0, 0), (0, 0), (ph, ph), (pw, pw)])
+    kh, kw = [d * (k - 1) + 1 for d, k in zip((dh, dw), _pair(kernel), strict=True)]
+    seen = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), (2, 3))
+    seen = seen[:, :, ::sh, ::sw, ::dh, ::dw].transpose(0, 1, 4, 5, 2, 3)
+    n, c, i, j, *places = seen.shape
+    return seen.reshape(n, c * i * j, places[0] * places[1])
+
+
+def _fold(x: Any, size: Any, *window: Any, **options: Any) -> Any:
+    """Each column added where ``_unfold`` reads the numbers of elements."""
+    if x.ndim == 2:
+        return _fold(x[None], size, *window, **options)[0]
+    height, width = _pair(size)
+    numbers = np.arange(1, height * width + 1).reshape(1, 1, height, width)
+    to = _unfold(numbers, *window, **options)[0]
+    columns = x.reshape(len(x), x.shape[1] // len(to), *to.shape)
+    out = np.zeros((*columns.shape[:2], height * width + 1))
+    for n, c in np.ndindex(*columns.shape[:2]):
+        np.add.at(out[n, c], to, columns[n, c])
+    return out[:, :, 1:].reshape(*columns.shape[:2], height, width)
+
+
+def _mirrored(t: Any, n: int, corners: Any) -> Any:
+    low, span = (0, n - 1) if corners else (-0.5, n)
+    if not span:
+        return np.zeros_like(t)
+    return np.interp((t - low) % (2 * span), [0, span, 2 * span], [low, low + span, low])
+
+
+def _cubic(t: Any) -> Any:
+    t, a = np.abs(t), -0.75
+    near, far = ((a + 2) * t - a - 3) * t * t + 1, ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+
+def _grid_sample(
+    x: Any,
+    grid: Any,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: Any = None,
+) -> Any:
+    """A matrix of weights for each dimension, then a product with each place's image."""
+    sizes, rank, cubic = x.shape[2:], grid.shape[-1], mode == "bicubic"
+    factors = []
+    for d, n in enumerate(sizes):
+        t = grid[..., rank - 1 - d].reshape(len(grid), math.prod(grid.shape[1:-1]))
+        t = (t + 1) / 2 * (n - 1) if align_corners else ((t + 1) * n - 1) / 2
+        if not cubic and padding_mode != "zeros":
+            t = _mirrored(t, n, align_corners) if padding_mode == "reflection" else t
+            t = np.clip(t, 0, n - 1)
+        weights = np.zeros((*t.shape, n))
+        for k in np.arange(-1, 3) if cubic else np.arange(2):
+            at = np.floor(t) + k
+            value = _cubic(t - at) if cubic else 1 - np.abs(t - at)
+            value = np.float64(at == np.rint(t)) if mode == "nearest" else value
+            if cubic and padding_mode == "reflection":
+                at = _mirrored(at, n, align_corners)
+            at = at if padding_mode == "zeros" else np.clip(at, 0, n - 1)
+            weights += (at[..., None] == np.arange(n)) * value[..., None]
+        factors.append(weights)
+    letters = "dhw"[-rank:]
+    text = ",".join(f"np{letter}" for letter in letters)
+    out = np.einsum(f"nc{letters},{text}->ncp", x, *factors)
+    return out.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
+def _affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:
+    lines = [np.linspace(-1, 1, n) * (1 if align_corners else (n - 1) / n) for n in size[2:]]
+    mesh = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(size[2:])], -1)
+    return np.einsum("...j,nij->n...i", mesh, theta)
 
 
 def _places(n: int, size: int, corners: Any) -> Any:
@@ -155,6 +237,100 @@ CASES = [
                 raises=(ValueError, NotImplementedError),
                 words="[Uu]nrecogni",
             ),
+        ),
+    ),
+    _row(
+        "unfold-patches",
+        lambda d: [
+            sample(d(2, 2, 3, 4), 2),
+            sample(d(2, 5, 4), (3, 2), dilation=(1, 2), padding=(2, 1), stride=(2, 1)),
+            sample(d(0, 2, 3, 4), 2, kind="empty"),
+        ],
+        _unfold,
+        errors=(
+            wrong(_of(2, 3), 2, raises=RuntimeError, words="Expected 3D or 4D"),
+            wrong(_of(1, 2, 3), 3, raises=RuntimeError, words="sliding"),
+            wrong(_of(1, 2, 3), 2, stride=0, raises=RuntimeError, words="stride should be greater"),
+        ),
+    ),
+    _row(
+        "fold",
+        lambda d: [
+            sample(d(2, 8, 6), (3, 4), 2),
+            sample(d(12, 16), (5, 4), (3, 2), dilation=(1, 2), padding=(2, 1), stride=(2, 1)),
+            sample(d(0, 4, 6), (3, 4), 2, kind="empty"),
+        ],
+        _fold,
+        errors=(
+            wrong(_of(1, 2, 3, 4), 2, 2, raises=RuntimeError, words="Expected 2D or 3D"),
+            wrong(_of(1, 7, 4), 3, 2, raises=RuntimeError, words="divisible by the product"),
+            wrong(_of(1, 8, 5), 3, 2, raises=RuntimeError, words="number of sliding blocks"),
+        ),
+    ),
+    _row(
+        "grid_sample",
+        lambda d: [
+            sample(d(2, 3, 4, 3), d(2, 3, 2, 2) / 2, align_corners=False),
+            sample(d(1, 2, 3, 4), d(1, 3, 2, 2), "bilinear", "border", True),
+            sample(d(1, 2, 3, 4), d(1, 3, 2, 2), padding_mode="reflection", align_corners=False),
+            sample(d(1, 2, 3, 4), d(1, 3, 2, 2), "nearest", "reflection", False),
+            sample(d(1, 2, 2, 3, 4), d(1, 2, 1, 2, 3) / 2, align_corners=False),
+            sample(d(1, 1, 2, 1, 2), d(1, 2, 1, 1, 3), "nearest", "border", False),
+            sample(d(0, 2, 3, 4), d(0, 2, 2, 2), kind="empty"),
+        ],
+        _grid_sample,
+        rtol32=1e-4,
+        orders=1,  # PyTorch has no second gradient; the row below tests ours
+        errors=(
+            wrong(_of(1, 1, 2, 2), _of(1, 2, 2, 2), "other", raises=ValueError, words="mode to be"),
+            wrong(_of(1, 2, 2), _of(1, 2, 2), raises=RuntimeError, words="dimensions"),
+            wrong(_of(1, 1, 2, 2), _of(2, 2, 2, 2), raises=RuntimeError, words="same batch size"),
+            wrong(_of(1, 1, 2, 2), _of(1, 2, 2, 3), raises=RuntimeError, words="size 2 in last"),
+        ),
+    ),
+    _row(
+        "grid_sample-cubic",
+        lambda d: [
+            sample(d(2, 2, 4, 3), d(2, 3, 2, 2) / 2, "bicubic", align_corners=False),
+            sample(d(1, 1, 3, 4), d(1, 3, 2, 2) * 2, "bicubic", "border", True),
+            sample(d(1, 1, 3, 4), d(1, 3, 2, 2) * 2, "bicubic", "reflection", True),
+            sample(d(1, 1, 3, 4), d(1, 3, 2, 2) * 2, "bicubic", "reflection", False),
+        ],
+        _grid_sample,
+        rtol64=1e-11,
+        rtol32=1e-4,
+        orders=1,
+        errors=(
+            wrong(
+                _of(1, 1, 2, 2, 2),
+                _of(1, 2, 2, 2, 3),
+                "bicubic",
+                raises=RuntimeError,
+                words="only supports 4D",
+            ),
+        ),
+    ),
+    _row(
+        "grid_sample-twice",
+        lambda d: [
+            sample(d(1, 2, 2, 2, 3), d(1, 2, 1, 1, 3) / 2, padding_mode="reflection"),
+            sample(d(1, 2, 4, 3), d(1, 2, 1, 2) / 2, "bicubic"),
+        ],
+        _grid_sample,
+        rtol64=1e-11,
+        rtol32=1e-4,
+        peer=False,
+    ),
+    _row(
+        "affine_grid",
+        lambda d: [
+            sample(d(2, 2, 3), (2, 1, 2, 3)),
+            sample(d(1, 3, 4), (1, 2, 2, 3, 2), align_corners=True),
+        ],
+        _affine_grid,
+        errors=(
+            wrong(_of(1, 2, 2), (1, 1, 2, 2), raises=RuntimeError, words="affine matrices"),
+            wrong(_of(1, 2, 3), (1, 1, 2), raises=NotImplementedError, words="only supports 4D"),
         ),
     ),
     _row(

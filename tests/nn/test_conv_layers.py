@@ -76,6 +76,7 @@ def test_convolutions_start_within_their_bound():
         (lambda: nn.Conv2d(2, 3, 2, groups=2), "out_channels must be divisible by groups"),
         (lambda: nn.Conv2d(2, 2, 2, groups=0), "groups must be a positive integer"),
         (lambda: nn.Conv2d(2, 2, 2, padding_mode="sane"), "padding_mode"),
+        (lambda: nn.ConvTranspose2d(2, 2, 2, padding_mode="reflect"), 'Only "zeros" padding mode'),
         (lambda: nn.Conv2d(2, 2, 2, padding="sane"), "Invalid padding string"),
         (lambda: nn.Conv2d(2, 2, 2, stride=2, padding="same"), "strided"),
         (lambda: nn.Conv2d(2, 2, (2, 2, 2)), "kernel_size"),

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import numbagrad as ng
+from numbagrad.autograd import gradgradcheck
+from numbagrad.errors import GradError
 
 SHAPE = (3, 4, 2)
 
@@ -237,3 +239,18 @@ def test_an_index_changed_before_backward_is_noticed():
     index[0] = 2
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.backward()
+
+
+def test_products_scattered_with_zeros():
+    """A zero alone in its place gets the product of the others; two have no second derivative."""
+    x = ng.tensor([2.0, 3.0], dtype=ng.double, requires_grad=True)
+    index = ng.tensor([0, 0, 1])
+    src = ng.tensor([0.0, 5.0, 4.0], dtype=ng.double, requires_grad=True)
+    ng.scatter_reduce(x, 0, index, src, "prod").sum().backward()
+    assert src.grad.tolist() == [10.0, 0.0, 3.0] and x.grad.tolist() == [0.0, 4.0]
+    assert gradgradcheck(lambda x, s: ng.scatter_reduce(x, 0, index, s, "prod"), (x, src))
+    src = ng.tensor([0.0, 0.0, 4.0], dtype=ng.double, requires_grad=True)
+    out = ng.scatter_reduce(x, 0, index, src, "prod").sum()
+    with pytest.raises(GradError, match="Double backward is unsupported"):
+        ng.autograd.grad(out, src, create_graph=True)
+    assert ng.autograd.grad(out, src)[0].tolist() == [0.0, 0.0, 3.0]

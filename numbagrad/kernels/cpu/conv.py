@@ -15,6 +15,7 @@ from ..blas import blas_alone, blas_restore
 from ..inner import device
 from ..intrinsics import address, pointer
 from ..product import gemm, gemm_kernel
+from ..tile import VECTOR_BYTES, copy_rectangle
 
 __all__ = ["conv", "conv_input_grad", "conv_weight_grad"]
 
@@ -70,33 +71,56 @@ def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space
     for row in range(channels * kd * kh * kw):
         tx, ty, tz = row % kw, row // kw % kh, row // (kw * kh) % kd
         image = row // (kd * kh * kw) * depth
-        shift = tx * dw - pw
-        # Those j < ow with 0 <= shift + j sw < width.
-        left = 0 if shift >= 0 else min(ow, (sw - 1 - shift) // sw)
-        right = left if shift >= width else max(left, min(ow, (width - 1 - shift) // sw + 1))
-        z, y = first // oh, first % oh
-        for line in range(lines):
-            column = pointer(cols + (row * lines + line) * ow * itemsize, dtype)
-            iz, iy = z * sd - pd + tz * dd, y * sh - ph + ty * dh
-            within = 0 <= iz < depth and 0 <= iy < height
-            at = pointer(x + (((image + iz) * height + iy) * width + shift) * itemsize, dtype)
-            if adds:
-                if within:
-                    for j in range(left, right):
-                        at[j * sw] += column[j]
-            else:
-                if not within or right - left < ow:
-                    for j in range(ow):
-                        column[j] = 0
-                if within and sw == 1:
-                    for j in range(left, right):
-                        column[j] = at[j]
-                elif within:
-                    for j in range(left, right):
-                        column[j] = at[j * sw]
-            y += 1
-            if y == oh:
-                z, y = z + 1, 0
+        across, down = tx * dw - pw, ty * dh - ph
+        left, right = inside(across, sw, width, 0, ow)
+        line = 0
+        while line < lines:  # those of one depth
+            z, y = (first + line) // oh, (first + line) % oh
+            count = min(oh - y, lines - line)
+            iz = z * sd - pd + tz * dd
+            top, bottom = inside(down, sh, height, y, y + count)
+            bottom = bottom if 0 <= iz < depth else top
+            column = cols + (row * lines + line) * ow * itemsize
+            if not adds and (bottom - top < count or right - left < ow):
+                clear(pointer(column, dtype), count * ow)
+            at = ((image + iz) * height + top * sh + down) * width + across + left * sw
+            column += ((top - y) * ow + left) * itemsize
+            moves = column, ow, x + at * itemsize, sh * width, bottom - top, right - left
+            move(dtype, itemsize, adds, *moves, sw)
+            line += count
+
+
+@device
+def inside(shift, step, size, first, last):
+    """From which to before which j of those from first to last ``0 <= shift + j step < size``."""
+    begin = min(last, max(first, (step - 1 - shift) // step))
+    return begin, max(begin, min(last, (size - 1 - shift) // step + 1))
+
+
+@device
+def move(dtype, itemsize, adds, column, column_row, x, x_row, rows, columns, step):
+    """Write lines of an image at ``x`` as a column, or add a column to them.
+
+    column, x: addresses; ``*_row``: elements from line to line; step: from one of x to the next.
+    """
+    if VECTOR_BYTES:  # a constant: elsewhere the rectangles are not compiled
+        if step == 1 and not adds:
+            to_row, at_row = column_row * itemsize, x_row * itemsize
+            like = pointer(x, dtype)
+            copy_rectangle(like, column, to_row, x, at_row, rows, columns)
+            return
+    for i in range(rows):
+        to = pointer(column + i * column_row * itemsize, dtype)
+        at = pointer(x + i * x_row * itemsize, dtype)
+        if adds and step == 1:
+            for j in range(columns):
+                at[j] += to[j]
+        elif adds:
+            for j in range(columns):
+                at[j * step] += to[j]
+        else:
+            for j in range(columns):
+                to[j] = at[j * step]
 
 
 @device

@@ -191,6 +191,32 @@ def scatter_add(out, bad, x, index):
                     out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
 
 
+@pasted
+def _joined(total, value, how):
+    """``total`` times ``value``, or the larger (how 2) or smaller (3) of them; NaN stays."""
+    if how == 1:
+        return total * value
+    other = value > total if how == 2 else value < total
+    return value if other or value != value else total
+
+
+@kernel(grain=65536, outputs=2)
+def scatter_join(out, bad, x, index, how):
+    """out (n, m, k); x, index (n, j, k) C: x[a, b, c] joins out[a, index[a, b, c], c].
+
+    how: 1 multiplies, 2 keeps the larger, 3 the smaller. out is read too.
+    """
+    n, m, k = out.shape
+    bad[0] = _first_bad(index.reshape(-1), m, False)
+    if bad[0] >= 0:
+        return
+    for a in prange(n):
+        for b in range(index.shape[1]):
+            for c in range(k):
+                at = np.uintp(index[a, b, c])
+                out[a, at, c] = _joined(out[a, at, c], x[a, b, c], how)
+
+
 @kernel(outputs=2)
 def combine(out, bad, index, m, first):
     """out, index (j,) int64: out is out * m + index, or index if first; index counted in [-m, m).

@@ -20,7 +20,7 @@ from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
 from .runtime.radix import sort_pairs
 from .runtime.shape import BLOCK
-from .runtime.warp import split
+from .runtime.warp import inlined, split
 
 __all__ = [
     "add_at",
@@ -35,6 +35,7 @@ __all__ = [
     "put_at",
     "scatter",
     "scatter_add",
+    "scatter_join",
     "take",
     "unravel",
 ]
@@ -214,7 +215,20 @@ def put_at(out, bad, x, index, wrap):
     _slices(out, bad, x, index, wrap, -1, 0)
 
 
-def _join_elements(out, bad, x, keys, places, size, add):
+@inlined
+def _joined(total, value, how):
+    """What stands where both meet. how: -1 value, 0 the sum, 1 the product, 2 or 3 an extreme."""
+    if how == -1:
+        return value
+    if how == 0:
+        return total + value
+    if how == 1:
+        return total * value
+    other = value > total if how == 2 else value < total
+    return value if other or value != value else total
+
+
+def _join_elements(out, bad, x, keys, places, size, how):
     """A thread for each element; the first of those that meet does them all."""
     if bad[0] >= 0:
         return
@@ -225,31 +239,38 @@ def _join_elements(out, bad, x, keys, places, size, add):
             total = out[at]
             entry = i
             while entry < size and keys[entry] == at:
-                value = x[places[entry]]
-                total = as_type(out, total + value) if add else value
+                total = as_type(out, _joined(total, x[places[entry]], how))
                 entry += 1
             out[at] = total
         i += cuda.gridsize(1)
 
 
-def _elements(out: Any, bad: Any, x: Any, index: Any, add: int) -> None:
+def _elements(out: Any, bad: Any, x: Any, index: Any, how: int) -> None:
     _, m, k = out.shape
     j = index.shape[1]
     _check(bad, index, m, False)
     size = index.size
     if size:
         keys, places = _sorted_pairs(_element_keys, bad, index, out.size, size, j, m, k)
-        start(_join_elements, strided_grid(size), BLOCK, out, bad, x, keys, places, size, add)
+        start(_join_elements, strided_grid(size), BLOCK, out, bad, x, keys, places, size, how)
 
 
 def scatter(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: out[a, index[a, b, c], c] becomes x[a, b, c]."""
-    _elements(out, bad, x, index, 0)
+    _elements(out, bad, x, index, -1)
 
 
 def scatter_add(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: x[a, b, c] is added to out[a, index[a, b, c], c]."""
-    _elements(out, bad, x, index, 1)
+    _elements(out, bad, x, index, 0)
+
+
+def scatter_join(out, bad, x, index, how):
+    """out (n, m, k); x, index (n, j, k) C: x[a, b, c] joins out[a, index[a, b, c], c].
+
+    how: 1 multiplies, 2 keeps the larger, 3 the smaller. out is read too.
+    """
+    _elements(out, bad, x, index, how)
 
 
 # -- writing where it does not matter who comes last -----------------------------------------------

@@ -8,6 +8,7 @@ from . import (
     conv,
     distance,
     dropout,
+    fold,
     image,
     linear,
     loss,
@@ -23,6 +24,7 @@ from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
+from .fold import *  # noqa: F403
 from .image import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -41,6 +43,7 @@ __all__ = [
     *conv.__all__,
     *distance.__all__,
     *dropout.__all__,
+    *fold.__all__,
     *image.__all__,
     *linear.__all__,
     *loss.__all__,

@@ -22,6 +22,9 @@ __all__ = [
 ]
 
 
+PADDING_MODES = "zeros", "reflect", "replicate", "circular"
+
+
 class _Conv(Module):
     """What all share: sizes, and parameters uniform within ``1 / sqrt(fan in)``."""
 
@@ -53,8 +56,11 @@ class _Conv(Module):
                 raise ValueError(
                     f"{name}: {what} must be divisible by groups, got {channels} and {groups}."
                 )
-        if padding_mode != "zeros":
-            raise ValueError(f"{name}: padding_mode must be 'zeros', got {padding_mode!r}.")
+        if padding_mode not in PADDING_MODES:
+            raise ValueError(
+                f"{name}: padding_mode must be one of {', '.join(map(repr, PADDING_MODES))}, but "
+                f"got padding_mode={padding_mode!r}."
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = self._sizes("kernel_size", kernel_size, 1)
@@ -104,6 +110,7 @@ class _Conv(Module):
             ("output_padding", self.output_padding, (0,) * self.rank),
             ("groups", self.groups, 1),
             ("bias", self.bias is not None, True),
+            ("padding_mode", self.padding_mode, "zeros"),
         ]
         parts += [f"{name}={value}" for name, value, usual in rest if value != usual]
         return ", ".join(parts)
@@ -115,8 +122,22 @@ class _Straight(_Conv):
     def forward(self, input: Tensor) -> Tensor:
         """``input`` convolved."""
         function = getattr(functional, f"conv{self.rank}d")
-        options = self.stride, self.padding, self.dilation, self.groups
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = functional.pad(input, self._widths(), self.padding_mode), 0
+        options = self.stride, padding, self.dilation, self.groups
         return function(input, self.weight, self.bias, *options)
+
+    def _widths(self) -> list[int]:
+        """What is padded in front of and behind each dimension, the last one first."""
+        if self.padding == "valid":
+            return [0, 0] * self.rank
+        if self.padding == "same":
+            spans = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+            pairs = [(span // 2, span - span // 2) for span in spans]
+        else:
+            pairs = [(p, p) for p in self.padding]
+        return [width for pair in reversed(pairs) for width in pair]
 
 
 class Conv1d(_Straight):
@@ -129,7 +150,8 @@ class Conv2d(_Straight):
     """Cross-correlation of images: (n, in_channels, h, w) to (n, out_channels, oh, ow).
 
     weight (out_channels, in_channels / groups, *kernel_size); bias (out_channels). kernel_size,
-    stride, padding, dilation: ints or pairs; padding also "same" or "valid". padding_mode: "zeros".
+    stride, padding, dilation: ints or pairs; padding also "same" or "valid". padding_mode: "zeros",
+    "reflect", "replicate" or "circular", as of ``functional.pad``.
 
     >>> Conv2d(1, 6, 5)
     Conv2d(1, 6, kernel_size=(5, 5), stride=(1, 1))
@@ -164,8 +186,13 @@ class _Transposed(_Conv):
         device: Any = None,
         dtype: Any = None,
     ):
+        name = type(self).__name__
+        if padding_mode != "zeros":
+            raise ValueError(
+                f'{name}: Only "zeros" padding mode is supported for {name}, got {padding_mode!r}.'
+            )
         if isinstance(padding, str):
-            raise ValueError(f"{type(self).__name__}: padding must be ints, got {padding!r}.")
+            raise ValueError(f"{name}: padding must be ints, got {padding!r}.")
         sizes = in_channels, out_channels, kernel_size, stride, padding, dilation
         super().__init__(*sizes, groups, bias, padding_mode, device, dtype)
         self.output_padding = self._sizes("output_padding", output_padding, 0)

@@ -17,6 +17,7 @@ from .shape import SIMULATED, WARP, WARPS
 __all__ = [
     "block_max",
     "block_sum",
+    "called",
     "inlined",
     "shuffle_down",
     "shuffle_xor",
@@ -33,6 +34,8 @@ if SIMULATED:
     def inlined(function: Any) -> Any:
         """Decorator of a function that kernels call."""
         return function
+
+    called = inlined
 
     def split(at, size):
         """Quotient and rest of two ints that are not negative."""
@@ -98,6 +101,8 @@ if SIMULATED:
 
 else:
     inlined = cuda.jit(device=True, inline="always")
+    # For longer functions: Numba compiles them once, and LLVM inlines them where it pays.
+    called = cuda.jit(device=True)
 
     @cuda.jit(device=True)
     def split(at, size):
