@@ -15,6 +15,7 @@ from ..ops.activation import (
     tanhshrink,
     threshold,
 )
+from ..ops.attention import scaled_dot_product_attention
 from ..ops.bag import embedding_bag
 from ..ops.base import new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
@@ -53,6 +54,7 @@ from ..ops.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from ..ops.multi_head import multi_head_attention_forward
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
 from ..ops.pad import pad
 from ..ops.pool import (
@@ -123,6 +125,7 @@ __all__ = [
     "max_pool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -135,6 +138,7 @@ __all__ = [
     "relu6",
     "rms_norm",
     "rrelu",
+    "scaled_dot_product_attention",
     "selu",
     "sigmoid",
     "silu",

@@ -44,18 +44,19 @@ def _rows(x: Tensor) -> Any:
 
 
 def _like(array: Any, width: int, x: Tensor) -> Tensor:
-    """Uninitialised: rows of ``width``, in the order of the rows of ``array`` (b, h, n, e).
+    """Uninitialised: rows of ``width`` that lie in memory in the order of those of ``array``.
 
-    Heads that were cut out of one row give heads that lie in one row again.
+    Heads that were cut out of one row lie in one row again, so that no copy joins them.
     """
-    b, h, n, _ = array.shape
-    if h > 1 and n > 1 and 0 < array.strides[1] < array.strides[2]:
-        base = machine.empty((b, n, h, width), x._dtype.numpy, x._device)
-        strides = n * h * width, width, h * width, 1
-        out = wrap(machine.view(base, (b, h, n, width), strides, 0), x._dtype)
-        out._flat = out._array.flags.c_contiguous
-        return out
-    return new_empty((b, h, n, width), x._dtype, x._device)
+    sizes, steps = array.shape[:3], array.strides
+    order = sorted(range(3), key=lambda d: -steps[d])
+    if order == [0, 1, 2]:
+        return new_empty((*sizes, width), x._dtype, x._device)
+    base = machine.empty((*[sizes[d] for d in order], width), x._dtype.numpy, x._device)
+    strides = [base.strides[order.index(d)] // base.itemsize for d in range(3)]
+    out = wrap(machine.view(base, (*sizes, width), (*strides, 1), 0), x._dtype)
+    out._flat = out._array.flags.c_contiguous
+    return out
 
 
 class Attention(Op):
@@ -260,8 +261,8 @@ def _mask_of_rank_4(mask: Tensor, lead: Sizes, rows: int, columns: int) -> Tenso
             f"{list(mask._array.shape)}."
         )
     shape = mask._array.shape
-    if len(shape) <= 4:
-        mask = mask.reshape((*(1,) * (4 - len(shape)), *shape)) if len(shape) < 4 else mask
+    if len(shape) < 4:
+        mask = mask.reshape((*(1,) * (4 - len(shape)), *shape))
     if len(lead) <= 2:
         return mask
     if math.prod(shape[:-2]) == 1:
@@ -281,12 +282,12 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """``softmax(query @ key.T * scale + attn_mask) @ value``, by blocks (Dao, 2023).
 
-    query (..., l, e), key (..., s, e), value (..., s, w), of one floating dtype; the result is (...,
-    l, w). attn_mask broadcasts to (..., l, s): bool, True where a row may look, or of the dtype of
-    query, added to the scores. is_causal: row i looks at columns up to i. scale: by default
-    ``1 / sqrt(e)``. dropout_p: the chance of a probability to be dropped, at all times: pass 0 in
-    evaluation. enable_gqa: heads (the dimension before the last two) of query share those of key
-    and value, which must divide them. A row that may look nowhere gives 0.
+    query (..., l, e), key (..., s, e), value (..., s, w), of one floating dtype; the result is
+    (..., l, w). attn_mask broadcasts to (..., l, s): bool, True where a row may look, or of the
+    dtype of query, added to the scores. is_causal: row i looks at columns up to i. scale: by
+    default ``1 / sqrt(e)``. dropout_p: the chance of a probability to be dropped, at all times:
+    pass 0 in evaluation. enable_gqa: heads (the dimension before the last two) of query share those
+    of key and value, which must divide them. A row that may look nowhere gives 0.
 
     Memory grows with ``l + s``, not their product; for a second derivative it grows with the
     product. Gradients: for query, key, value and an additive mask.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    attention,
     conv,
     create,
     elementwise,
@@ -18,5 +19,5 @@ from . import (
 )
 
 MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort)
-FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial)}
+FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, attention)}
 ALL = [case for cases in FAMILIES.values() for case in cases]
