@@ -307,7 +307,7 @@ def scaled_dot_product_attention(
     rows, features = query._array.shape[-2:]
     columns, width = value._array.shape[-2:]
     if scale is None:
-        scale = 1 / math.sqrt(features) if features else 1.0
+        scale = 1 / math.sqrt(max(features, 1))
     mask = None
     if attn_mask is not None:
         if attn_mask._dtype is dtypes.bool_:

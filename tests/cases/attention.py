@@ -36,7 +36,7 @@ def _plain(d: Draw) -> list[Sample]:
         sample(d(2, 2, 3, 4), d(2, 2, 5, 4), d(2, 2, 5, 3)),
         sample(d(2, 3, 2), d(2, 3, 2), d(2, 3, 2), is_causal=True),
         sample(d(3, 2), d(4, 2), d(4, 5), scale=-0.5),
-        sample(d(2, 1, 2, 3, 2), d(2, 1, 2, 2, 2), d(2, 1, 2, 2, 2)),
+        sample(d(2, 1, 2, 3, 2), d(2, 1, 2, 2, 2), d(2, 1, 2, 2, 2), scale=0.0),
         sample(d(1, 2, 5, 2), d(1, 2, 3, 2), d(1, 2, 3, 2), is_causal=True),
         sample(d(2, 2, 3, 2), d(1, 2, 4, 2), d(4, 2), kind="broadcast"),
         sample(d(1, 2, 0, 4), d(1, 2, 3, 4), d(1, 2, 3, 4), kind="empty"),
@@ -67,7 +67,7 @@ def _masked(d: Draw) -> list[Sample]:
 def _shared(d: Draw) -> list[Sample]:
     return [
         sample(d(2, 4, 3, 2), d(2, 2, 5, 2), d(2, 2, 5, 3), enable_gqa=True),
-        sample(d(1, 3, 3, 2), d(1, 1, 3, 2), d(1, 1, 3, 2), is_causal=True, enable_gqa=True),
+        sample(d(1, 3, 3, 2), d(1, 1, 3, 2), d(1, 1, 3, 3), is_causal=True, enable_gqa=True),
     ]
 
 

@@ -22,7 +22,7 @@ from ..intrinsics import address, pointer
 from ..order import from_rising, lowest, rising
 from ..product import gemm, strided_gemm_kernel
 from ..simd_math import exp, log
-from .norm import dot_of, summing
+from .norm import summing
 from .random import words_of
 
 __all__ = ["attention", "attention_grad", "attention_mask_grad"]
@@ -32,6 +32,9 @@ GRAIN = 8192
 
 ROWS, COLUMNS = 64, 256
 """Queries and keys of a block: its scores and their gradients stay in the second cache."""
+
+SHORT = 128
+"""Rows up to which a causal sequence is cut into blocks of half as many: 15 % at 64 rows."""
 
 TASKS = 8
 """Tasks among which the gradient is shared at least, if there are keys enough."""
@@ -50,32 +53,57 @@ def place(x, b, h, i):
 
 
 @device
-def scaled_max(row, scale):
-    """Multiply ``row`` by ``scale``; its largest element then, NaN if there is one."""
+def add_mask(row, size, scale, mask, b, h, i, j):
+    """``row * scale`` and the mask from column ``j`` on, any strides."""
+    at = address(mask) + b * mask.strides[0] + h * mask.strides[1]
+    at += i * mask.strides[2] + j * mask.strides[3]
+    step = mask.strides[3]
+    if step == mask.itemsize:
+        line = pointer(at, mask.dtype)
+        for j in range(size):
+            row[j] = row[j] * scale + line[j]
+    else:
+        for j in range(size):
+            row[j] = row[j] * scale + pointer(at + j * step, mask.dtype)[0]
+
+
+@device
+def scaled_max(row, size, scale, visible, hidden):
+    """``row * scale``, from ``visible`` on ``hidden``, which is -inf; the largest, NaN if there is
+    one. A loop of one length for all rows: lengths of their own cost twice as much."""
     peak = lowest(row)
-    for j in range(row.size):
-        row[j] *= scale
+    for j in range(size):
+        row[j] = row[j] * scale if j < visible else hidden
         peak = max(peak, rising(row[j]))
     return from_rising(peak, row)
 
 
 @device
-def masked_max(row, scale, mask):
-    """The same for ``row * scale + mask``."""
-    peak = lowest(row)
-    for j in range(row.size):
-        row[j] = row[j] * scale + mask[j]
-        peak = max(peak, rising(row[j]))
-    return from_rising(peak, row)
+def least(like):
+    """Where the exponential begins to be no normal number: what lies below is 0 here.
+
+    To compute it costs 100 times as much, and it is nothing beside the 1 that each row has.
+    """
+    return like.dtype.type(-87.0 if like.itemsize == 4 else -708.0)
 
 
 @summing
-def exponentials(row, peak):
-    """Make ``row`` the exponentials of ``row - peak``; their sum."""
-    total = row.dtype.type(0)
-    for j in range(row.size):
-        row[j] = exp(row[j] - peak)
+def exponentials(row, size, peak, floor, nothing):
+    """Make ``row`` the exponentials of ``row - peak``; their sum. nothing: a zero."""
+    total = nothing
+    for j in range(size):
+        x = row[j] - peak
+        weight = exp(floor if x < floor else x)
+        row[j] = nothing if x < floor else weight
         total += row[j]
+    return total
+
+
+@summing
+def dot(x, y, size, total):
+    """The sum of the products of so many numbers at two pointers and ``total``, a zero."""
+    for j in range(size):
+        total += x[j] * y[j]
     return total
 
 
@@ -96,28 +124,30 @@ def clear(x, b, h, first, count):
 
 
 @device
-def drop(row, state, at, limit, keep):
-    """Multiply ``row`` by ``keep``, or by 0 with probability ``limit / 2**32``.
+def drop(row, size, state, at, p, keep):
+    """Multiply ``row`` by ``keep``, or by 0 with probability ``p``.
 
     at: the counter of its first four elements. The same words as those of ``random.dropout`` on
     rows that are filled up to a multiple of four.
     """
     key, start = np.uint64(state[0]), np.uint64(state[1])
-    nothing = row.dtype.type(0)
-    for i in range(row.size >> 2):
+    limit, nothing = np.uint64(p * 4294967296.0), keep * 0
+    for i in range(size >> 2):
         a, b, c, d = words_of(key, start, at + i)
         row[4 * i] *= keep if np.uint64(a) >= limit else nothing
         row[4 * i + 1] *= keep if np.uint64(b) >= limit else nothing
         row[4 * i + 2] *= keep if np.uint64(c) >= limit else nothing
         row[4 * i + 3] *= keep if np.uint64(d) >= limit else nothing
-    if row.size & 3:
-        whole = row.size & ~3
-        a, b, c, d = words_of(key, start, at + (row.size >> 2))
-        row[whole] *= keep if np.uint64(a) >= limit else nothing
-        if row.size - whole > 1:
-            row[whole + 1] *= keep if np.uint64(b) >= limit else nothing
-        if row.size - whole > 2:
-            row[whole + 2] *= keep if np.uint64(c) >= limit else nothing
+    for i in range(size & ~3, size):
+        a, b, c, d = words_of(key, start, at + (i >> 2))
+        word = a if i & 3 == 0 else b if i & 3 == 1 else c
+        row[i] *= keep if np.uint64(word) >= limit else nothing
+
+
+@device
+def kept(p, like):
+    """What a probability that is not dropped is multiplied by."""
+    return like.dtype.type(1 / (1 - p) if p < 1 else 0)
 
 
 @device
@@ -142,16 +172,27 @@ def seen(causal, i, j, m):
 
 
 @device
+def rows_at_once(q, causal):
+    """Queries of a block: few of a short causal sequence, to leave out more of what is hidden."""
+    return ROWS // 2 if causal and q.shape[2] <= SHORT else ROWS
+
+
+@device
 def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal):
     """Some rows of queries of one head."""
     heads, length, keys, width = q.shape[1], q.shape[2], k.shape[2], v.shape[3]
-    blocks = (length + ROWS - 1) // ROWS
-    b, h, first = task // blocks // heads, task // blocks % heads, task % blocks * ROWS
-    n, real = min(ROWS, length - first), q.dtype.type
+    step, real = rows_at_once(q, causal), q.dtype.type
+    blocks = (length + step - 1) // step
+    b, h, first = task // blocks // heads, task // blocks % heads, task % blocks * step
+    n, factor = min(step, length - first), real(scale)
     end = min(keys, first + n) if causal else keys
-    limit, keep = np.uint64(p * 4294967296.0), real(1 / (1 - p) if p < 1 else 0)
-    tile = np.empty((n, min(COLUMNS, end)), q.dtype)
-    peak, total = np.full(n, -np.inf, q.dtype), np.zeros(n, q.dtype)
+    line = min(COLUMNS, end)
+    tile, state_of_rows = np.empty((n, line), q.dtype), np.empty((2, n), q.dtype)
+    scores_at = address(tile)
+    peak = pointer(address(state_of_rows), q.dtype)
+    total = pointer(address(state_of_rows) + n * q.itemsize, q.dtype)
+    for r in range(n):
+        peak[r], total[r] = -np.inf, 0
     to, ldout = place(out, b, h, first), row_length(out)
     if end == 0:
         clear(out, b, h, first, n)
@@ -160,35 +201,39 @@ def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causa
         scores(tile, q, k, b, h, first, j, n, m)
         for r in range(n):
             i = first + r
-            visible = seen(causal, i, j, m)
-            row = tile[r, :visible]
-            tile[r, visible:m] = 0
-            if visible == 0:
-                continue
+            row = pointer(scores_at + r * line * q.itemsize, q.dtype)
             if masked:
-                largest = masked_max(row, real(scale), mask[b, h, i, j : j + visible])
-            else:
-                largest = scaled_max(row, real(scale))
+                add_mask(row, m, factor, mask, b, h, i, j)
+            visible, by = seen(causal, i, j, m), real(1) if masked else factor
+            largest = scaled_max(row, m, by, visible, real(-np.inf))
             before = peak[r]
             if largest > before or largest != largest:
                 peak[r] = largest
             shift = real(0) if peak[r] == -np.inf else peak[r]
-            mass = exponentials(row, shift)
+            mass = exponentials(row, m, shift, least(q), real(0))
             if p > 0:
-                drop(row, state, counter_of(q, k, b, h, i, j), limit, keep)
-            factor = exp(before - shift)
-            total[r] = total[r] * factor + mass
+                drop(row, m, state, counter_of(q, k, b, h, i, j), p, kept(p, q))
             if j:
-                scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, factor)
-        source = place(v, b, h // (heads // k.shape[1]), j), row_length(v)
+                less = exp(before - shift)
+                mass += total[r] * less
+                scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, less)
+            total[r] = mass
         begin = to if j else 0
-        gemm(out, 0, 0, n, width, m, address(tile), tile.shape[1], *source, begin, ldout, to, ldout)
+        source = place(v, b, h // (heads // k.shape[1]), j), row_length(v)
+        gemm(out, 0, 0, n, width, m, scores_at, line, *source, begin, ldout, to, ldout)
+    sums = pointer(address(lse) + ((b * heads + h) * length + first) * q.itemsize, q.dtype)
     for r in range(n):
         # A row that sees nothing is 0, and infinity makes its probabilities 0 in the gradient.
-        empty = total[r] == 0
-        lse[b, h, first + r] = real(np.inf) if empty else peak[r] + log(total[r])
-        inverse = real(1) if empty else real(1) / total[r]
+        sums[r] = real(np.inf) if total[r] == 0 else peak[r] + log(total[r])
+    for r in range(n):
+        inverse = real(1) if total[r] == 0 else real(1) / total[r]
         scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, inverse)
+    keep(tile, state_of_rows)
+
+
+@device
+def keep(tile, other):
+    """Nothing: Numba frees an array after its last use by name, and an address is none."""
 
 
 @strided_gemm_kernel(grain=GRAIN, outputs=2)
@@ -200,7 +245,8 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     state (2,): random numbers that drop probabilities with chance ``p``. causal: row i sees the
     columns up to i. A row that sees nothing becomes 0, its lse infinity.
     """
-    tasks = q.shape[0] * q.shape[1] * ((q.shape[2] + ROWS - 1) // ROWS)
+    step = rows_at_once(q, causal)
+    tasks = q.shape[0] * q.shape[1] * ((q.shape[2] + step - 1) // step)
     previous = blas_alone(q.size * k.shape[2])
     for task in prange(tasks):
         attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal)
@@ -209,45 +255,52 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
 
 @device
 def score_grads(
-    tile, other, lost, g, lse, q, k, v, mask, state, scale, p, masked, causal, b, h, i, j, n, m
-):
-    """The probabilities of a block, as dropped, into ``tile``; the gradients of its scores into
-    ``other``. lost (l): the products of the rows of g and out."""
-    shared, real = h // (q.shape[1] // k.shape[1]), q.dtype.type
-    limit, keep = np.uint64(p * 4294967296.0), real(1 / (1 - p) if p < 1 else 0)
+    tile, other, lost, g, lse, q, k, v, mask, state, scale, factor, p, masked, causal,
+    b, h, i, j, n, m,
+):  # fmt: skip
+    """The probabilities of a block, as dropped, into ``tile``; the gradients of its scores times
+    ``factor`` into ``other``. lost (l): the products of the rows of g and out."""
+    shared, real, line = h // (q.shape[1] // k.shape[1]), q.dtype.type, tile.shape[1]
+    size, times, less_times, nothing = q.itemsize, real(scale), real(factor), real(0)
     scores(tile, q, k, b, h, i, j, n, m)
     factors = place(g, b, h, i), row_length(g), place(v, b, shared, j), row_length(v)
-    gemm(tile, 0, 1, n, m, v.shape[3], *factors, 0, 0, address(other), other.shape[1])
-    kept = np.empty(m if p > 0 else 0, q.dtype)
+    gemm(tile, 0, 1, n, m, v.shape[3], *factors, 0, 0, address(other), line)
+    dropped = np.empty(line if p > 0 else 0, q.dtype)
+    sums = pointer(address(lse) + (b * q.shape[1] + h) * q.shape[2] * size, q.dtype)
+    floor = least(q)
     for r in range(n):
-        visible = seen(causal, i + r, j, m)
-        row, grad = tile[r, :visible], other[r, :visible]
+        row = pointer(address(tile) + r * line * size, q.dtype)
+        grad = pointer(address(other) + r * line * size, q.dtype)
         if masked:
-            masked_max(row, real(scale), mask[b, h, i + r, j : j + visible])
-        else:
-            scaled(row, visible, real(scale))
-        shift, less = lse[b, h, i + r], lost[i + r]
+            add_mask(row, m, times, mask, b, h, i + r, j)
+        visible, shift, less = seen(causal, i + r, j, m), sums[i + r], lost[i + r]
+        by = real(1) if masked else times
         if p > 0:
-            for c in range(visible):
-                row[c] = exp(row[c] - shift)
-                kept[c] = 1
-            drop(kept[:visible], state, counter_of(q, k, b, h, i + r, j), limit, keep)
-            for c in range(visible):
-                grad[c] = row[c] * (kept[c] * grad[c] - less)
-                row[c] *= kept[c]
+            flags = pointer(address(dropped), q.dtype)
+            for c in range(m):
+                flags[c] = 1
+            drop(flags, m, state, counter_of(q, k, b, h, i + r, j), p, kept(p, q))
+            for c in range(m):
+                x = row[c] * by - shift if c < visible else floor * 2
+                weight = nothing if x < floor else exp(floor if x < floor else x)
+                grad[c] = weight * (flags[c] * grad[c] - less) * less_times
+                row[c] = weight * flags[c]
         else:
-            for c in range(visible):
-                row[c] = exp(row[c] - shift)
-                grad[c] = row[c] * (grad[c] - less)
-        tile[r, visible:m] = 0
-        other[r, visible:m] = 0
+            for c in range(m):
+                x = row[c] * by - shift if c < visible else floor * 2
+                weight = nothing if x < floor else exp(floor if x < floor else x)
+                grad[c] = weight * (grad[c] - less) * less_times
+                row[c] = weight
+    keep(dropped, tile)
 
 
 @device
 def lost_rows(lost, g, out, b, h):
     """The products of the rows of ``g`` and ``out`` in one head, into ``lost``."""
+    nothing = g.dtype.type(0)
     for i in range(lost.size):
-        lost[i] = dot_of(g[b, h, i], out[b, h, i])
+        x, y = pointer(place(g, b, h, i), g.dtype), pointer(place(out, b, h, i), g.dtype)
+        lost[i] = dot(x, y, g.shape[3], nothing)
 
 
 @device
@@ -261,7 +314,8 @@ def attention_grad_columns(
     blocks = (keys + COLUMNS - 1) // COLUMNS
     begin = chunk * blocks // chunks * COLUMNS
     end = min(keys, (chunk + 1) * blocks // chunks * COLUMNS)
-    tile = np.empty((min(ROWS, length), min(COLUMNS, keys)), q.dtype)
+    step = rows_at_once(q, causal)
+    tile = np.empty((min(step, length), min(COLUMNS, keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
     line = tile.shape[1]
     to = gq if chunk == 0 else rest[chunk - 1]
@@ -271,16 +325,15 @@ def attention_grad_columns(
         clear(to, b, h, 0, length)
         lost_rows(lost, g, out, b, h)
         for j in range(begin, end, COLUMNS):
-            m = min(COLUMNS, end - j)
-            for i in range(j // ROWS * ROWS if causal else 0, length, ROWS):
-                n = min(ROWS, length - i)
-                block = b, h, i, j, n, m
+            for i in range(j // step * step if causal else 0, length, step):
+                n = min(step, length - i)
+                m = min(COLUMNS, end - j)
+                if causal:
+                    m = min(m, i + n - j)
                 score_grads(
-                    *(tile, other, lost, g, lse, q, k, v, mask, state, scale, p, masked, causal),
-                    *block,
+                    *(tile, other, lost, g, lse, q, k, v, mask, state, scale, scale, p, masked),
+                    *(causal, b, h, i, j, n, m),
                 )
-                for r in range(n):
-                    scaled(other[r], m, real(scale))
                 at, row = place(gv, b, shared, j), row_length(gv)
                 factors = address(tile), line, place(g, b, h, i), row_length(g)
                 gemm(tile, 1, 0, m, width, n, *factors, at, row, at, row)
@@ -290,6 +343,7 @@ def attention_grad_columns(
                 at, row = place(to, b, h, i), row_length(to)
                 factors = address(other), line, place(k, b, shared, j), row_length(k)
                 gemm(tile, 0, 0, n, e, m, *factors, at, row, at, row)
+    keep(tile, other)
 
 
 @strided_gemm_kernel(grain=GRAIN, outputs=3)
@@ -340,7 +394,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
                 for j in range(0, keys, COLUMNS):
                     m = min(COLUMNS, keys - j)
                     score_grads(
-                        *(tile, other, lost, g, lse, q, k, v, mask, state, scale, p, 1, 0),
+                        *(tile, other, lost, g, lse, q, k, v, mask, state, scale, 1.0, p, 1, 0),
                         *(b, h, i, j, n, m),
                     )
                     for r in range(n):
@@ -348,6 +402,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
                         to = pointer(at, gmask.dtype)
                         for c in range(m):
                             to[j + c if by_column else 0] += other[r, c]
+    keep(tile, other)
 
 
 @strided_gemm_kernel(grain=GRAIN)
