@@ -76,9 +76,7 @@ def training_step(lib: Any) -> Run:
 
 def _attention(b: int, h: int, t: int, e: int) -> Any:
     def build(lib: Any) -> Run:
-        q, k, v = [
-            lib.tensor(uniform(b, t, h, e) * (i + 1), requires_grad=True) for i in range(3)
-        ]
+        q, k, v = [lib.tensor(uniform(b, t, h, e) * (i + 1), requires_grad=True) for i in range(3)]
         g = lib.tensor(uniform(b, t, h, e))
 
         def run() -> tuple[Any, ...]:

@@ -109,7 +109,7 @@ def _settings(ctx: Any, q: Tensor, k: Tensor, mask: Tensor | None) -> tuple:
     """mask, state, scale, p, masked and causal, as the kernels take them."""
     state, scale, p, causal = ctx.options
     if state is None:
-        state = machine.empty((2,), dtypes.int64.numpy)
+        state = machine.empty((2,), dtypes.int64.numpy, q._device)  # nobody reads it
     seen = q._array if mask is None else _spread(mask, q, k)._array
     return seen, state, scale, p, int(mask is not None), causal
 

@@ -310,7 +310,7 @@ def attention_grad_columns(
     """A chunk of the keys of one head of keys, for all heads of queries that share it."""
     b, shared = task // chunks // k.shape[1], task // chunks % k.shape[1]
     chunk, group = task % chunks, q.shape[1] // k.shape[1]
-    length, keys, e, width, real = q.shape[2], k.shape[2], q.shape[3], v.shape[3], q.dtype.type
+    length, keys, e, width = q.shape[2], k.shape[2], q.shape[3], v.shape[3]
     blocks = (keys + COLUMNS - 1) // COLUMNS
     begin = chunk * blocks // chunks * COLUMNS
     end = min(keys, (chunk + 1) * blocks // chunks * COLUMNS)

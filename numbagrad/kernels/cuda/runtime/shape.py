@@ -40,3 +40,7 @@ one of its threads makes."""
 
 WIDE_TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((64, 8, 4), (32, 16, 2))
 """The same for float64."""
+
+SQUARE, WIDE_SQUARE = ((4, 4, 1), (4, 4, 1)) if SIMULATED else ((64, 16, 4), (32, 16, 2))
+"""Shapes of a square of scores, for float32 and float64: its side, and the rest as in TILES. Two of
+them and two slices fit into 48 KB of shared memory."""
