@@ -128,20 +128,16 @@ def drop(row, size, state, at, p, keep):
     """Multiply ``row`` by ``keep``, or by 0 with probability ``p``.
 
     at: the counter of its first four elements. The same words as those of ``random.dropout`` on
-    rows that are filled up to a multiple of four.
+    rows that are filled up to a multiple of four, and that much is written.
     """
     key, start = np.uint64(state[0]), np.uint64(state[1])
     limit, nothing = np.uint64(p * 4294967296.0), keep * 0
-    for i in range(size >> 2):
+    for i in range((size + 3) >> 2):
         a, b, c, d = words_of(key, start, at + i)
         row[4 * i] *= keep if np.uint64(a) >= limit else nothing
         row[4 * i + 1] *= keep if np.uint64(b) >= limit else nothing
         row[4 * i + 2] *= keep if np.uint64(c) >= limit else nothing
         row[4 * i + 3] *= keep if np.uint64(d) >= limit else nothing
-    for i in range(size & ~3, size):
-        a, b, c, d = words_of(key, start, at + (i >> 2))
-        word = a if i & 3 == 0 else b if i & 3 == 1 else c
-        row[i] *= keep if np.uint64(word) >= limit else nothing
 
 
 @device
@@ -172,6 +168,12 @@ def seen(causal, i, j, m):
 
 
 @device
+def whole_line(keys):
+    """Columns of a block in memory: a multiple of four, see ``drop``."""
+    return min(COLUMNS, (keys + 3) // 4 * 4)
+
+
+@device
 def rows_at_once(q, causal):
     """Queries of a block: few of a short causal sequence, to leave out more of what is hidden."""
     return ROWS // 2 if causal and q.shape[2] <= SHORT else ROWS
@@ -186,7 +188,7 @@ def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causa
     b, h, first = task // blocks // heads, task // blocks % heads, task % blocks * step
     n, factor = min(step, length - first), real(scale)
     end = min(keys, first + n) if causal else keys
-    line = min(COLUMNS, end)
+    line = whole_line(end)
     tile, state_of_rows = np.empty((n, line), q.dtype), np.empty((2, n), q.dtype)
     scores_at = address(tile)
     peak = pointer(address(state_of_rows), q.dtype)
@@ -315,7 +317,7 @@ def attention_grad_columns(
     begin = chunk * blocks // chunks * COLUMNS
     end = min(keys, (chunk + 1) * blocks // chunks * COLUMNS)
     step = rows_at_once(q, causal)
-    tile = np.empty((min(step, length), min(COLUMNS, keys)), q.dtype)
+    tile = np.empty((min(step, length), whole_line(keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
     line = tile.shape[1]
     to = gq if chunk == 0 else rest[chunk - 1]
@@ -382,7 +384,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
     if not by_row:
         last = length
     clear(gmask, mb, mh, first, last - first if by_row else 1)
-    tile = np.empty((min(ROWS, length), min(COLUMNS, keys)), q.dtype)
+    tile = np.empty((min(ROWS, length), whole_line(keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
     b0, b1 = (mb, mb + 1) if sizes[0] > 1 else (0, q.shape[0])
     h0, h1 = (mh, mh + 1) if sizes[1] > 1 else (0, heads)
