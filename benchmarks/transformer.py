@@ -14,8 +14,9 @@ WORDS, LENGTH, WIDTH, HEADS, LAYERS, BATCH = 96, 64, 128, 4, 2, 8
 def transformer(lib: Any) -> Any:
     """nanoGPT's shape: blocks of causal attention and a GELU perceptron, norms in front."""
     nn, F = lib.nn, lib.nn.functional
+    Module: Any = nn.Module
 
-    class Block(nn.Module):
+    class Block(Module):
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
@@ -30,7 +31,7 @@ def transformer(lib: Any) -> Any:
             x = x + self.out(seen.transpose(1, 2).reshape(b, t, WIDTH))
             return x + self.narrow(F.gelu(self.wide(self.norm2(x))))
 
-    class Transformer(nn.Module):
+    class Transformer(Module):
         def __init__(self) -> None:
             super().__init__()
             self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(LENGTH, WIDTH)

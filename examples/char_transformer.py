@@ -31,9 +31,9 @@ class Block(nn.Module):
         self.wide, self.narrow = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: ng.Tensor) -> ng.Tensor:
-        parts = self.into(self.norm1(x)).chunk(3, -1)
-        heads = [y.unflatten(-1, (HEADS, -1)).transpose(1, 2) for y in parts]
-        seen = F.scaled_dot_product_attention(*heads, is_causal=True)
+        heads = self.into(self.norm1(x)).unflatten(-1, (3 * HEADS, -1)).transpose(1, 2)
+        q, k, v = heads.chunk(3, 1)
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).flatten(2))
         return x + self.narrow(F.gelu(self.wide(self.norm2(x))))
 
@@ -56,8 +56,7 @@ class Transformer(nn.Module):
 
 def batch(data: ng.Tensor) -> tuple[ng.Tensor, ng.Tensor]:
     """Pieces of the text from random places, and what follows each character."""
-    starts = ng.randint(0, len(data) - LENGTH, (BATCH, 1))
-    pieces = data[starts + ng.arange(LENGTH + 1)]
+    pieces = data[ng.randint(0, len(data) - LENGTH, (BATCH, 1)) + ng.arange(LENGTH + 1)]
     return pieces[:, :-1].contiguous(), pieces[:, 1:].contiguous()
 
 
@@ -99,16 +98,16 @@ def main(arguments: list[str] | None = None) -> float:
     train_step = ng.compile(step) if options.compile else step
     losses, start = [], time.perf_counter()
     progress = tqdm(range(options.steps), desc="steps")
-    for i in progress:
+    for _ in progress:
         losses.append(train_step(*batch(data)).item())
         schedule.step()
-        if i % 50 == 0:
-            progress.set_postfix(loss=f"{losses[-1]:.3f}")
-    last = sum(losses[-20:]) / len(losses[-20:])
-    print(f"loss {math.log(len(letters)):.2f} at chance, {losses[0]:.2f} first, {last:.2f} last")
-    print(f"{time.perf_counter() - start:.1f} s of training\n")
-    written = sample(model, data[:1].unsqueeze(0), 400)
-    print("".join(letters[i] for i in written[0].tolist()))
+        progress.set_postfix(loss=f"{losses[-1]:.3f}", refresh=False)
+    last = sum(losses[-20:]) / 20
+    print(
+        f"loss {math.log(len(letters)):.2f} at chance, {losses[0]:.2f} first, {last:.2f} last, "
+        f"{time.perf_counter() - start:.1f} s of training\n"
+    )
+    print("".join(letters[i] for i in sample(model, data[None, :1], 400)[0].tolist()))
     plt.figure(figsize=(5, 3), layout="constrained")
     plt.plot(losses)
     plt.gca().set(xlabel="step", ylabel="loss")
