@@ -48,11 +48,11 @@ _32 = _u64(32)
 
 
 @inlined
-def words_of(seed, first, i):
+def words_of(key, start, i):
     """The four words of counter ``i`` of the call: ten rounds of Philox 4x32."""
-    key, at = _u64(np.int64(seed)), _u64(np.int64(first)) + _u64(i)
+    seed, at = _u64(np.int64(key)), _u64(np.int64(start)) + _u64(i)
     c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(0), _u32(0)
-    k0, k1 = _u32(key & _u64(0xFFFFFFFF)), _u32(key >> _32)
+    k0, k1 = _u32(seed & _u64(0xFFFFFFFF)), _u32(seed >> _32)
     for _ in range(10):
         left = _u64(0xD2511F53) * _u64(c0)
         right = _u64(0xCD9E8D57) * _u64(c2)
