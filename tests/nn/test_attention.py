@@ -197,3 +197,16 @@ def test_mistakes(call, error, words):
 
 def heads():
     return nn.MultiheadAttention(8, 2)
+
+
+def test_gradients_drop_what_forward_dropped():
+    arguments = [ng.randn(1, 2, n, 3, dtype=ng.double, requires_grad=True) for n in (3, 5, 5)]
+
+    def dropped(*tensors):
+        ng.manual_seed(1)
+        return nn.functional.scaled_dot_product_attention(*tensors, dropout_p=0.4)
+
+    whole = nn.functional.scaled_dot_product_attention(*arguments)
+    assert not ng.allclose(dropped(*arguments), whole)
+    assert ng.autograd.gradcheck(dropped, arguments)
+    assert ng.autograd.gradgradcheck(dropped, arguments)
