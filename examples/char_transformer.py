@@ -108,11 +108,10 @@ def main(arguments: list[str] | None = None) -> float:
         f"{time.perf_counter() - start:.1f} s of training\n"
     )
     print("".join(letters[i] for i in sample(model, data[None, :1], 400)[0].tolist()))
-    plt.figure(figsize=(5, 3), layout="constrained")
-    plt.plot(losses)
-    plt.gca().set(xlabel="step", ylabel="loss")
-    plt.savefig("char_transformer.png", dpi=120)
-    plt.close()
+    figure = plt.figure(figsize=(5, 3), layout="constrained")
+    figure.add_subplot(xlabel="step", ylabel="loss").plot(losses)
+    figure.savefig("char_transformer.png", dpi=120)
+    plt.close(figure)
     return last
 
 
