@@ -23,6 +23,7 @@ from . import (
     report,
     steps,
     training,
+    transformer,
 )
 from .case import Case, Row, check_equal, load_peer, timed_row
 from .measure import interleave
@@ -33,6 +34,7 @@ CASES = {
     "linear": linear,
     "layers": layers,
     "training": training,
+    "transformer": transformer,
     "call_cost": call_cost,
 }
 PROCESSES = {

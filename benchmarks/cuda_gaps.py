@@ -8,7 +8,7 @@ from pathlib import Path
 import numbagrad as ng
 
 KERNELS = Path(ng.__file__).parent / "kernels"
-DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel"}
+DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided_gemm_kernel"}
 
 KNOWN_GAPS = {
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",

@@ -111,6 +111,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"reductions {kind}", partial(reductions, kind)
         yield f"matrices {kind}", partial(matrices, kind)
         yield f"rows {kind}", partial(rows, kind)
+        yield f"attention {kind}", partial(attention, kind)
         yield f"images {kind}", partial(images, kind)
         yield f"sequences {kind}", partial(sequences, kind)
         yield f"random {kind}", partial(random_numbers, kind)
@@ -199,6 +200,14 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target, label_smoothing=0.1).backward()
         F.nll_loss(x, target).backward()
         F.cross_entropy(x, target).backward(create_graph=True)
+
+
+def attention(kind: Any) -> None:
+    """Attention with a mask that is learned, and its gradients."""
+    q = full(2, 4, 100, 32, kind=kind, grad=True)
+    mask = full(100, 100, kind=kind, grad=True)
+    out = ng.nn.functional.scaled_dot_product_attention(q, q, q, mask)
+    out.backward(out.detach())
 
 
 def images(kind: Any) -> None:

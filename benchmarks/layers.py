@@ -113,7 +113,9 @@ CASES = [
     Case("relu (1024, 1024)", _forward_backward("relu", 1024, 1024), threads=BOTH),
     Case("layer_norm (32, 64)", _layer_norm(32, 64), rtol=1e-4, atol=1e-5),
     Case("layer_norm (1024, 768)", _layer_norm(1024, 768), threads=BOTH, rtol=1e-3, atol=1e-4),
+    Case("layer_norm (2048, 768)", _layer_norm(2048, 768), 1.0, BOTH, rtol=1e-3, atol=1e-4),
     Case("cross_entropy (128, 10)", _cross_entropy(128, 10)),
+    Case("cross_entropy (512, 1000)", _cross_entropy(512, 1000), 1.0, BOTH),
     Case("cross_entropy (1024, 1000)", _cross_entropy(1024, 1000), threads=BOTH),
     Case("LSTM step, T 64, n 16, 128", _recurrent("LSTM", *SEQUENCE), 0.5, BOTH, 1e-3),
     Case(

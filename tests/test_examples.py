@@ -92,6 +92,28 @@ def test_the_script_reaches_its_figure(name, least, tmp_path, monkeypatch):
     assert script["main"](["--compile"]) >= least
 
 
+@pytest.mark.parametrize("options", [[], ["--compile"]])
+def test_the_character_transformer_learns(options, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "char_transformer.py"))
+    monkeypatch.setitem(script["main"].__globals__, "BATCH", 4)
+    monkeypatch.setitem(script["main"].__globals__, "LENGTH", 32)
+    assert script["main"](["--steps", "40", *options]) < 3.6
+    assert len(capsys.readouterr().out) > 400
+    assert (tmp_path / "char_transformer.png").exists()
+
+
+@pytest.mark.slow
+def test_the_character_transformer_reaches_its_loss(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("tqdm")
+    monkeypatch.chdir(tmp_path)
+    script = runpy.run_path(str(ROOT / "examples" / "char_transformer.py"))
+    assert script["main"](["--compile"]) < 1.8
+
+
 def test_the_readme_runs(tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

@@ -24,7 +24,7 @@ from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
 from ..kernels.machine import Kernel, threads
-from ..kernels.product import ProductKernel
+from ..kernels.product import ProductKernel, StridedGemmKernel
 from .counts import WORDS
 from .emit_loop import WORTH_THREADS, LoopText, effort
 from .emit_product import product, product_and_update, with_updates
@@ -477,7 +477,7 @@ class Emitter:
             if isinstance(arg, Slot):
                 o = operands[arg.side][arg.index]
                 sizes.append(o.view.size)
-                text, kind = self.array(o, isinstance(kernel, ProductKernel))
+                text, kind = self.array(o, isinstance(kernel, StridedGemmKernel))
                 arguments.append(text)
                 signature.append(kind)
             elif isinstance(arg, tuple):

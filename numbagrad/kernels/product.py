@@ -26,10 +26,12 @@ from .machine import Kernel, threads
 __all__ = [
     "GemmKernel",
     "ProductKernel",
+    "StridedGemmKernel",
     "gemm",
     "gemm_kernel",
     "load_products",
     "product_kernel",
+    "strided_gemm_kernel",
 ]
 
 
@@ -103,21 +105,45 @@ def gemm_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]],
     return lambda function: GemmKernel(function, outputs, grain)
 
 
-class ProductKernel(GemmKernel):
-    """A kernel of ``gemm`` that takes matrices of any strides, compiled once for each dtype.
+class StridedGemmKernel(GemmKernel):
+    """A kernel of ``gemm`` that takes arrays of any strides, compiled once for each dtype.
 
-    Arguments: arrays of one dtype, each of a fixed rank, of which the first three are the ones
-    that measure the work; then ints. The kernel is entered past Numba's dispatcher, which would
-    compile it anew for each mix of layouts and needs 100 ns more for each call; what the
-    dispatcher would check, the op has checked.
+    Arguments: arrays, each of a fixed rank and dtype but for the float dtype of all; then ints and
+    floats. The kernel is entered past Numba's dispatcher, which would compile it anew for each mix
+    of layouts and needs 100 ns more for each call; what the dispatcher would check, the op has
+    checked.
     """
 
     def __init__(self, function: Any, outputs: int, grain: int):
         super().__init__(function, outputs, grain)
-        self._squared_grain = grain * grain
         # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
         self._serial_entries: dict[int, Callable[..., None]] = {}
         self._parallel_entries: dict[int, Callable[..., None]] = {}
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays; with threads where one of them has ``grain`` elements."""
+        grain = self.grain
+        for a in args:
+            if type(a) is np.ndarray and a.size >= grain:
+                self._entry(self._parallel_entries, args)(*args)
+                return
+        self._entry(self._serial_entries, args)(*args)
+
+    def _entry(self, entries: dict[int, Callable[..., None]], args: tuple[Any, ...]) -> Any:
+        entry = entries.get(args[0].itemsize)
+        if entry is None:
+            dispatcher = self.serial if entries is self._serial_entries else self.parallel
+            entry = entries[args[0].itemsize] = _enter_directly(self.__name__, dispatcher, args)
+        return entry
+
+
+class ProductKernel(StridedGemmKernel):
+    """One whose first three arguments are the result and factors of a product: they tell the work
+    that threads share."""
+
+    def __init__(self, function: Any, outputs: int, grain: int):
+        super().__init__(function, outputs, grain)
+        self._squared_grain = grain * grain
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads from ``grain`` multiplications on."""
@@ -126,14 +152,9 @@ class ProductKernel(GemmKernel):
         # n k . k m is never less than n m k; with n m it makes the square of n m k.
         if work < self.grain or work * out.size < self._squared_grain or threads() == 1:
             entry = self._serial_entries.get(out.itemsize)
-            if entry is None:
-                entry = _enter_directly(self.__name__, self.serial, args)
-                self._serial_entries[out.itemsize] = entry
+            entry = entry or self._entry(self._serial_entries, args)
         else:
-            entry = self._parallel_entries.get(out.itemsize)
-            if entry is None:
-                entry = _enter_directly(self.__name__, self.parallel, args)
-                self._parallel_entries[out.itemsize] = entry
+            entry = self._entry(self._parallel_entries, args)
         entry(*args)
 
 
@@ -143,7 +164,9 @@ def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callab
     if numba.config.DISABLE_JIT:
         return dispatcher
     signature = tuple(
-        types.Array(numba.from_dtype(a.dtype), a.ndim, "A") if type(a) is np.ndarray else types.intp
+        types.Array(numba.from_dtype(a.dtype), a.ndim, "A")
+        if type(a) is np.ndarray
+        else (types.float64 if isinstance(a, float) else types.intp)
         for a in args
     )
     dispatcher.compile(signature)
@@ -153,3 +176,10 @@ def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callab
 def product_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], ProductKernel]:
     """Make a plain function on matrices a ``ProductKernel``: ``@product_kernel(grain=...)``."""
     return lambda function: ProductKernel(function, outputs, grain)
+
+
+def strided_gemm_kernel(
+    grain: int, outputs: int = 1
+) -> Callable[[Callable[..., None]], StridedGemmKernel]:
+    """Make a function a ``StridedGemmKernel``: ``@strided_gemm_kernel(grain=...)``."""
+    return lambda function: StridedGemmKernel(function, outputs, grain)

@@ -10,6 +10,7 @@ from ..ops.activation import (
     threshold,
 )
 from ..ops.argument_names import rename
+from ..ops.attention import scaled_dot_product_attention
 from ..ops.bag import embedding_bag
 from ..ops.base import new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
@@ -45,6 +46,7 @@ from ..ops.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from ..ops.multi_head import multi_head_attention_forward
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
@@ -124,6 +126,7 @@ __all__ = [
     "max_pool3d",
     "mish",
     "mse_loss",
+    "multi_head_attention_forward",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -137,6 +140,7 @@ __all__ = [
     "relu_",
     "rms_norm",
     "rrelu",
+    "scaled_dot_product_attention",
     "selu",
     "selu_",
     "sigmoid",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (
+    attention,
     conv,
     create,
     elementwise,
@@ -19,5 +20,7 @@ from . import (
 )
 
 MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort)
-FAMILIES = {m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent)}
+FAMILIES = {
+    m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent, attention)
+}
 ALL = [case for cases in FAMILIES.values() for case in cases]

@@ -46,7 +46,7 @@ def _philox(c0, c1, c2, c3, k0, k1):
 
 
 @pasted
-def _words(key, start, i):
+def words_of(key, start, i):
     """The four words of counter ``i`` of the call."""
     at = start + _u64(i)
     return _philox(_u32(at), _u32(at >> _32), _u32(0), _u32(0), _u32(key), _u32(key >> _32))
@@ -55,7 +55,7 @@ def _words(key, start, i):
 @pasted
 def _word(key, start, i):
     """Word ``i`` of the call."""
-    a, b, c, d = _words(key, start, i >> 2)
+    a, b, c, d = words_of(key, start, i >> 2)
     j = i & 3
     return a if j == 0 else b if j == 1 else c if j == 2 else d
 
@@ -87,7 +87,7 @@ def _double_above(high, low):
 @pasted
 def _double_at(key, start, i):
     """The float64 in [0, 1) that element ``i`` of a call uses."""
-    a, b, c, d = _words(key, start, i >> 1)
+    a, b, c, d = words_of(key, start, i >> 1)
     return _double(c, d) if i & 1 else _double(a, b)
 
 
@@ -118,7 +118,7 @@ def uniform(out, state, low, high):
     end = _f32(high)
     for i in prange(n >> 2):
         at = _u64(4 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         out[at] = floor + width * _single(a)
         out[at + _u64(1)] = floor + width * _single(b)
         out[at + _u64(2)] = floor + width * _single(c)
@@ -139,7 +139,7 @@ def uniform_double(out, state, low, high):
     width = high - low
     for i in prange(n >> 1):
         at = _u64(2 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         out[at] = low + width * _double(a, b)
         out[at + _u64(1)] = low + width * _double(c, d)
     if n & 1:
@@ -247,7 +247,7 @@ def normal(out, state, mean, std):
     mu, sigma = _f32(mean), _f32(std)
     for i in prange(n >> 2):
         at = _u64(4 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(a)))
         cosine, sine = _turn_single(b)
         out[at] = mu + radius * cosine
@@ -257,7 +257,7 @@ def normal(out, state, mean, std):
         out[at + _u64(2)] = mu + radius * cosine
         out[at + _u64(3)] = mu + radius * sine
     for i in range(n & ~3, n):
-        a, b, c, d = _words(key, start, i >> 2)
+        a, b, c, d = words_of(key, start, i >> 2)
         if i & 2:
             a, b = c, d
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(a)))
@@ -272,13 +272,13 @@ def normal_double(out, state, mean, std):
     n = out.size
     for i in prange(n >> 1):
         at = _u64(2 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         radius = std * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
         cosine, sine = _turn_double(c, d)
         out[at] = mean + radius * cosine
         out[at + _u64(1)] = mean + radius * sine
     if n & 1:
-        a, b, c, d = _words(key, start, n >> 1)
+        a, b, c, d = words_of(key, start, n >> 1)
         radius = std * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
         out[n - 1] = mean + radius * _turn_double(c, d)[0]
 
@@ -319,7 +319,7 @@ def integers(out, state, low, span):
     if _u64(0) < width <= _u64(0xFFFFFFFF):
         for i in prange(n >> 1):  # the usual case, short enough to vectorise
             at = _u64(2 * i)
-            a, b, c, d = _words(key, start, i)
+            a, b, c, d = words_of(key, start, i)
             left = (_u64(a) * width + ((_u64(b) * width) >> _32)) >> _32
             right = (_u64(c) * width + ((_u64(d) * width) >> _32)) >> _32
             out[at] = low + np.int64(left)
@@ -327,11 +327,11 @@ def integers(out, state, low, span):
     else:
         for i in prange(n >> 1):
             at = _u64(2 * i)
-            a, b, c, d = _words(key, start, i)
+            a, b, c, d = words_of(key, start, i)
             out[at] = low + np.int64(_below(a, b, width))
             out[at + _u64(1)] = low + np.int64(_below(c, d, width))
     if n & 1:
-        a, b, _, _ = _words(key, start, n >> 1)
+        a, b, _, _ = words_of(key, start, n >> 1)
         out[n - 1] = low + np.int64(_below(a, b, width))
 
 
@@ -344,7 +344,7 @@ def bernoulli(out, state, p):
     one, zero = out.dtype.type(1), out.dtype.type(0)
     for i in prange(n >> 2):
         at = _u64(4 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         out[at] = one if _u64(a) < limit else zero
         out[at + _u64(1)] = one if _u64(b) < limit else zero
         out[at + _u64(2)] = one if _u64(c) < limit else zero
@@ -378,7 +378,7 @@ def dropout(out, x, state, p, scale):
     keep, drop = x.dtype.type(scale), x.dtype.type(0)
     for i in prange(n >> 2):
         at = _u64(4 * i)
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         out[at] = x[at] * (keep if _u64(a) >= limit else drop)
         out[at + _u64(1)] = x[at + _u64(1)] * (keep if _u64(b) >= limit else drop)
         out[at + _u64(2)] = x[at + _u64(2)] * (keep if _u64(c) >= limit else drop)
@@ -394,7 +394,7 @@ def permutation(out, state):
     n = out.size
     partner = np.empty(n + 1, np.int64)
     for i in range((n + 1) >> 1):  # apart from the exchanges, so that it is vectorised
-        a, b, c, d = _words(key, start, i)
+        a, b, c, d = words_of(key, start, i)
         left, right = _u64(2 * i + 1), _u64(2 * i + 2)
         partner[2 * i] = np.int64((_u64(a) * left + ((_u64(b) * left) >> _32)) >> _32)
         partner[2 * i + 1] = np.int64((_u64(c) * right + ((_u64(d) * right) >> _32)) >> _32)

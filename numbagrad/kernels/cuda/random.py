@@ -2,7 +2,7 @@
 
 A thread makes the four words of one counter, and from them four single elements or two double ones.
 ``state`` comes from the host: the seed, and the first counter of the call; a compiled step gives
-numbers in device memory, so that its graph draws others each time. Start reading at ``_words``,
+numbers in device memory, so that its graph draws others each time. Start reading at ``words_of``,
 then ``uniform``.
 """
 
@@ -49,11 +49,11 @@ _32 = _u64(32)
 
 
 @inlined
-def _words(seed, first, i):
+def words_of(key, start, i):
     """The four words of counter ``i`` of the call: ten rounds of Philox 4x32."""
-    key, at = _u64(np.int64(seed)), _u64(np.int64(first)) + _u64(i)
+    seed, at = _u64(np.int64(key)), _u64(np.int64(start)) + _u64(i)
     c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(0), _u32(0)
-    k0, k1 = _u32(key & _u64(0xFFFFFFFF)), _u32(key >> _32)
+    k0, k1 = _u32(seed & _u64(0xFFFFFFFF)), _u32(seed >> _32)
     for _ in range(10):
         left = _u64(0xD2511F53) * _u64(c0)
         right = _u64(0xCD9E8D57) * _u64(c2)
@@ -109,7 +109,7 @@ def _uniform(out, low, high, n, seed, first):
     floor, width, end = _f32(low), _f32(high - low), _f32(high)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = _words(seed, first, i)
+        words = words_of(seed, first, i)
         for j in range(4):
             if 4 * i + j < n:
                 value = _f32(floor + width * _single(_pick(words, j)))
@@ -127,7 +127,7 @@ def _uniform_double(out, low, high, n, seed, first):
     width = high - low
     i = cuda.grid(1)
     while 2 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         for j in range(2):
             if 2 * i + j < n:
                 value = low + width * (_double(a, b) if j == 0 else _double(c, d))
@@ -219,7 +219,7 @@ def _normal(out, mean, std, n, seed, first):
     mu, sigma = _f32(mean), _f32(std)
     i = cuda.grid(1)
     while 4 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         for half in range(2):
             high, angle = (a, b) if half == 0 else (c, d)
             radius = sigma * _f32(math.sqrt(_f32(-2) * _log_single(_single_above(high))))
@@ -240,7 +240,7 @@ def normal(out, state, mean, std):
 def _normal_double(out, mean, std, n, seed, first):
     i = cuda.grid(1)
     while 2 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         radius = std * math.sqrt(-2.0 * _log_double(_double_above(a, b)))
         cosine, sine = _turn_double(c, d)
         out[2 * i] = mean + radius * cosine
@@ -258,7 +258,7 @@ def _exponential(out, rate, n, seed, first):
     scale = -1.0 / rate
     i = cuda.grid(1)
     while 2 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         out[2 * i] = scale * _log_double(1.0 - _double(a, b))
         if 2 * i + 1 < n:
             out[2 * i + 1] = scale * _log_double(1.0 - _double(c, d))
@@ -289,7 +289,7 @@ def _integers(out, low, span, n, seed, first):
     width = _u64(np.int64(span))
     i = cuda.grid(1)
     while 2 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         out[2 * i] = np.int64(low) + np.int64(_below(a, b, width))
         if 2 * i + 1 < n:
             out[2 * i + 1] = np.int64(low) + np.int64(_below(c, d, width))
@@ -308,7 +308,7 @@ def _bernoulli(out, p, n, seed, first):
     limit = _u64(p * 4294967296.0)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = _words(seed, first, i)
+        words = words_of(seed, first, i)
         for j in range(4):
             if 4 * i + j < n:
                 out[4 * i + j] = as_type(out, 1 if _u64(_pick(words, j)) < limit else 0)
@@ -323,7 +323,7 @@ def bernoulli(out, state, p):
 def _bernoulli_each(out, p, bad, n, seed, first):
     i = cuda.grid(1)
     while 2 * i < n:
-        a, b, c, d = _words(seed, first, i)
+        a, b, c, d = words_of(seed, first, i)
         for j in range(2):
             at = 2 * i + j
             if at < n:
@@ -346,7 +346,7 @@ def _dropout(out, x, p, scale, n, seed, first):
     keep, drop = as_type(x, scale), as_type(x, 0)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = _words(seed, first, i)
+        words = words_of(seed, first, i)
         for j in range(4):
             at = 4 * i + j
             if at < n:
@@ -396,7 +396,7 @@ def _refuse(bad: Any, p: Any, least: int) -> None:
 @inlined
 def _double_at(seed, first, i):
     """The float64 in [0, 1) that element ``i`` of a call uses."""
-    a, b, c, d = _words(seed, first, i // 2)
+    a, b, c, d = words_of(seed, first, i // 2)
     return _double(c, d) if i % 2 else _double(a, b)
 
 

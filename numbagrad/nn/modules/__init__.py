@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    attention,
     batch_norm,
     cell,
     container,
@@ -18,6 +19,7 @@ from . import (
     sparse,
 )
 from .activation import *  # noqa: F403
+from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
 from .cell import *  # noqa: F403
 from .container import *  # noqa: F403
@@ -37,6 +39,7 @@ from .sparse import *  # noqa: F403
 __all__ = [
     "Module",
     *activation.__all__,
+    *attention.__all__,
     *batch_norm.__all__,
     *cell.__all__,
     *container.__all__,

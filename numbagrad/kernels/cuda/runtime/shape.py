@@ -44,3 +44,7 @@ WIDE_TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((64, 8, 4), (32, 16, 2))
 CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
 """Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a
 block, rows of 16 and columns of 8 that a warp makes, and words of the factors between barriers."""
+
+SQUARE, WIDE_SQUARE = ((4, 4, 1), (4, 4, 1)) if SIMULATED else ((64, 16, 4), (32, 16, 2))
+"""Shapes of a square of scores, for float32 and float64: its side, and the rest as in TILES. Two of
+them and two slices fit into 48 KB of shared memory."""
