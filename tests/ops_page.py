@@ -30,7 +30,9 @@ TITLES = {
     "create": "Making and filling tensors",
     "sort": "Sorting and searching",
     "conv": "Convolutions and pooling",
-    "spatial": "Padding, resizing, distances",
+    "spatial": "Padding, resizing, patches, distances",
+    "recurrent": "Recurrent networks",
+    "attention": "Attention",
 }
 
 NOTES = {

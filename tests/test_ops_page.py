@@ -26,17 +26,8 @@ def test_the_page_is_current():
 
 @pytest.mark.parametrize("group", scope.GROUPS, ids=lambda group: group or "tensor")
 def test_every_name_of_the_scope_exists(group):
-    names, absent = set(scope.names(group)), set(scope.missing(group))
-    assert len(names) == len(scope.GROUPS[group])
-    expected = names & set(scope.EXPECTED_MISSING)
-    assert absent <= expected, "missing, and not expected to be"
-    late = expected - absent
-    assert not late, f"{sorted(late)} exist: take them off scope.EXPECTED_MISSING"
-
-
-def test_the_expected_gaps_are_names_of_the_scope():
-    every = {name for group in scope.GROUPS for name in scope.names(group)}
-    assert set(scope.EXPECTED_MISSING) <= every
+    assert len(set(scope.names(group))) == len(scope.GROUPS[group])
+    assert not scope.missing(group)
 
 
 def test_each_operation_has_one_line():
