@@ -555,6 +555,7 @@ def test_heavy_programs_move_versions_too():
 
 WRITERS = {
     "autograd/function.py": 4,
+    "autograd/graph.py": 2,
     "compiled/gradients.py": 1,
     "compiled/trace.py": 3,
     "ops/axes.py": 1,
