@@ -196,6 +196,7 @@ NO_OPS = {
 }
 NO_ROWS = {"elementwise", "cuda"}  # test_elementwise_user.py; a GPU is needed
 NO_ROWS |= {"can_cast", "is_floating_point", "is_nonzero", "result_type"}  # test_names.py
+NO_ROWS |= {"bfloat16", "half"}  # test_half.py
 
 
 # ---------------------------------------------------------------- values and dtypes

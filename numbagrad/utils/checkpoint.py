@@ -243,9 +243,9 @@ def checkpoint(
 
     >>> import numbagrad as ng
     >>> x = ng.tensor([1.0, 2.0], requires_grad=True)
-    >>> checkpoint(lambda x: (x * x).exp().log(), x).sum().backward()
+    >>> checkpoint(lambda x: (x * x).relu(), x).sum().backward()
     >>> x.grad
-    tensor([2.0000, 4.0000])
+    tensor([2., 4.])
     """
     if determinism_check not in ("default", "none"):
         raise ValueError(
