@@ -60,7 +60,7 @@ def test_the_lstm_script_learns(options, tmp_path, monkeypatch):
     assert (tmp_path / "lstm.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_lstm_script_reaches_its_perplexity(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("tqdm")
@@ -82,7 +82,7 @@ def test_the_script_learns(name, few, least, options, tmp_path, monkeypatch):
     assert (tmp_path / f"{name}.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 @pytest.mark.parametrize("name,least", [("autoencoder", 0.8), ("ppo", 475)])
 def test_the_script_reaches_its_figure(name, least, tmp_path, monkeypatch):
     for package in ("sklearn", "matplotlib", "tqdm"):
@@ -105,7 +105,7 @@ def test_the_character_transformer_learns(options, tmp_path, monkeypatch, capsys
     assert (tmp_path / "char_transformer.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.gate
 def test_the_character_transformer_reaches_its_loss(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     pytest.importorskip("tqdm")
