@@ -39,7 +39,7 @@ def trained(place, compiled, rates, make=OPTIMISERS["adam"], drop=0.0, micro=1):
     """A training step, with clipping, at each of ``rates``; micro: calls between updates."""
     ng.manual_seed(1)
     model = nn.Sequential(
-        nn.Linear(6, 8), nn.LayerNorm(8), nn.Dropout(drop), nn.ReLU(), nn.Linear(8, 3)
+        nn.Linear(3, 4), nn.LayerNorm(4), nn.Dropout(drop), nn.ReLU(), nn.Linear(4, 3)
     ).to(place)
     optimizer = make(model.parameters())
 
@@ -54,8 +54,8 @@ def trained(place, compiled, rates, make=OPTIMISERS["adam"], drop=0.0, micro=1):
         return loss
 
     run = ng.compile(step) if compiled else step
-    xs = [data(5, 6, seed=k).to(place) for k in range(len(rates))]
-    losses, grads, y = [], [], ng.tensor([0, 2, 1, 1, 0]).to(place)
+    xs = [data(3, 3, seed=k).to(place) for k in range(len(rates))]
+    losses, grads, y = [], [], ng.tensor([0, 2, 1]).to(place)
     ng.manual_seed(7)
     for k, rate in enumerate(rates):
         optimizer.param_groups[0]["lr"] = rate
@@ -78,21 +78,21 @@ def agree(got, expected):
 
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_a_new_rate_needs_no_new_graph(name):
-    rates = [0.01, 0.02, 0.02, 0.005, 0.04, 0.03]
+    rates = [0.01, 0.02, 0.02, 0.005]
     make = OPTIMISERS[name]
     expected, got = trained("cpu", False, rates, make), trained("cuda", True, rates, make)
     agree(got, expected)
-    assert "captured into a graph, replayed 4 times" in repr(got[4].explain())
+    assert "captured into a graph, replayed 2 times" in repr(got[4].explain())
     info = got[4].cache_info()
     assert (info.recordings, info.graphs) == (1, 1)
 
 
 def test_dropout_in_a_graph():
-    rates = [0.01] * 5
+    rates = [0.01] * 4
     expected, got = trained("cpu", False, rates, drop=0.4), trained("cuda", True, rates, drop=0.4)
     agree(got, expected)
     assert got[4].cache_info().graphs == 1
-    assert "replayed 3 times" in repr(got[4].explain())
+    assert "replayed 2 times" in repr(got[4].explain())
 
 
 def test_every_draw_in_a_graph():
