@@ -194,7 +194,7 @@ else:
     from llvmlite import ir
     from numba.cuda import models, types
     from numba.cuda.cudaimpl import lower
-    from numba.cuda.extending import intrinsic, register_model
+    from numba.cuda.extending import intrinsic
 
     class _HalfPointer(types.CPointer):
         """A pointer to halves: what is read through it is float32, what is written is rounded.
@@ -211,7 +211,7 @@ else:
         def key(self):
             return self.name
 
-    @register_model(_HalfPointer)
+    @models.register_model(_HalfPointer)
     class _HalfPointerModel(models.PrimitiveModel):
         def __init__(self, manager, kind):
             super().__init__(manager, kind, ir.IntType(16).as_pointer())
