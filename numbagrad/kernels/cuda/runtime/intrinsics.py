@@ -196,6 +196,9 @@ else:
     from numba.cuda.cudaimpl import lower
     from numba.cuda.extending import intrinsic
 
+    if not hasattr(types, "CPointer"):  # Numba's own target, where numba-cuda is not installed
+        from numba import types
+
     class _HalfPointer(types.CPointer):
         """A pointer to halves: what is read through it is float32, what is written is rounded.
 
