@@ -196,8 +196,10 @@ else:
     from numba.cuda.cudaimpl import lower
     from numba.cuda.extending import intrinsic
 
+    register_model = models.register_model
     if not hasattr(types, "CPointer"):  # Numba's own target, where numba-cuda is not installed
         from numba import types
+        from numba.core.datamodel import models
 
     class _HalfPointer(types.CPointer):
         """A pointer to halves: what is read through it is float32, what is written is rounded.
@@ -214,7 +216,7 @@ else:
         def key(self):
             return self.name
 
-    @models.register_model(_HalfPointer)
+    @register_model(_HalfPointer)
     class _HalfPointerModel(models.PrimitiveModel):
         def __init__(self, manager, kind):
             super().__init__(manager, kind, ir.IntType(16).as_pointer())
