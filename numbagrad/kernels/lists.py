@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .halves import refuse
 from .machine import Kernel, threads
 
 __all__ = ["DATA_FIELD", "ListKernel", "list_kernel"]
@@ -47,7 +48,11 @@ class ListKernel(Kernel):
         compiled = self._serial or self.serial
         if self.grain is not None and sum(sizes) >= self.grain and threads() > 1:
             compiled = self.parallel
-        self._run(compiled, (*tables, np.array(sizes), first[0].reshape(-1), *scalars()))
+        try:
+            compiled(*tables, np.array(sizes), first[0].reshape(-1), *scalars())
+        except Exception:  # typing fails in many ways where a dtype is unknown
+            refuse(self.__name__, (first,))
+            raise
 
 
 def list_kernel(

@@ -279,18 +279,15 @@ class Kernel:
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads when there is enough work."""
         grain = self.grain
+        run = self._serial or self.serial
         if grain is not None:
             for a in args:
                 if type(a) is np.ndarray and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
-                    self._run(self._parallel or self.parallel, args)
-                    return
-        self._run(self._serial or self.serial, args)
-
-    def _run(self, dispatcher: Any, args: tuple[Any, ...]) -> None:
-        """Call a dispatcher, which knows no halves."""
+                    run = self._parallel or self.parallel
+                    break
         try:
-            dispatcher(*args)
+            run(*args)
         except Exception:  # typing fails in many ways where a dtype is unknown
             halves.refuse(self.__name__, args)
             raise
@@ -310,11 +307,11 @@ class Kernel:
 class MovingKernel(Kernel):
     """A kernel that moves elements and does not look at them: halves go as int16."""
 
-    def _run(self, dispatcher: Any, args: tuple[Any, ...]) -> None:
-        """Call a dispatcher."""
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays."""
         if args[0].itemsize == 2:
             args = tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
-        dispatcher(*args)
+        super().__call__(*args)
 
 
 def kernel(

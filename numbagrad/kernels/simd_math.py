@@ -43,7 +43,7 @@ _ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
 
 @formula
 def _exp_parts_float32(y):
-    """exp(r), and a number whose lowest bits are n."""
+    """exp(r) - 1, and a number whose lowest bits are n."""
     shifted = y * float32(_LOG2E) + float32(_ROUND32)
     n = shifted - float32(_ROUND32)
     r = (y - n * float32(_LN2_HIGH32)) - n * float32(_LN2_LOW32)
@@ -53,12 +53,12 @@ def _exp_parts_float32(y):
     p = p * r + float32(0.16666576970142793)
     p = p * r + float32(0.5000000026954542)
     p = p * r + float32(1.0)
-    return p * r + float32(1.0), float32_bits(shifted)
+    return p * r, float32_bits(shifted)
 
 
 @formula
 def _exp_parts_float64(y):
-    """exp(r), and a number whose lowest bits are n."""
+    """exp(r) - 1, and a number whose lowest bits are n."""
     shifted = y * float64(_LOG2E) + float64(_ROUND64)
     n = shifted - float64(_ROUND64)
     r = (y - n * float64(_LN2_HIGH64)) - n * float64(_LN2_LOW64)
@@ -73,7 +73,30 @@ def _exp_parts_float64(y):
     p = p * r + float64(0.16666666666666674)
     p = p * r + float64(0.5000000000000001)
     p = p * r + float64(1.0)
-    return p * r + float64(1.0), float64_bits(shifted)
+    return p * r, float64_bits(shifted)
+
+
+# 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
+
+
+@formula
+def _scaled_float32(x, n):
+    """x * 2^n."""
+    both = int32(n + int32(254 - _ROUND32_BITS))
+    half = int32(both >> int32(1))
+    rest = int32(both - half)
+    x = x * bits_float32(int32(half << int32(23)))
+    return x * bits_float32(int32(rest << int32(23)))
+
+
+@formula
+def _scaled_float64(x, n):
+    """x * 2^n."""
+    both = n + int64(2046 - _ROUND64_BITS)
+    half = both >> int64(1)
+    rest = both - half
+    x = x * bits_float64(half << int64(52))
+    return x * bits_float64(rest << int64(52))
 
 
 @formula
@@ -81,14 +104,8 @@ def exp_float32(x):
     """e ** x."""
     y = float32(89.5) if x > float32(89.5) else x
     gone = x < float32(-104.0)  # not by underflow, which costs 100 times as much: -inf is common
-    p, n = _exp_parts_float32(float32(0.0) if gone else y)
-    # 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
-    both = int32(n + int32(254 - _ROUND32_BITS))
-    half = int32(both >> int32(1))
-    rest = int32(both - half)
-    p = p * bits_float32(int32(half << int32(23)))
-    p = p * bits_float32(int32(rest << int32(23)))
-    return float32(0.0) if gone else p
+    t, n = _exp_parts_float32(float32(0.0) if gone else y)
+    return float32(0.0) if gone else _scaled_float32(t + float32(1.0), n)
 
 
 @formula
@@ -96,27 +113,22 @@ def exp_float64(x):
     """e ** x."""
     y = float64(710.0) if x > float64(710.0) else x
     gone = x < float64(-746.0)
-    p, n = _exp_parts_float64(float64(0.0) if gone else y)
-    both = n + int64(2046 - _ROUND64_BITS)
-    half = both >> int64(1)
-    rest = both - half
-    p = p * bits_float64(half << int64(52))
-    p = p * bits_float64(rest << int64(52))
-    return float64(0.0) if gone else p
+    t, n = _exp_parts_float64(float64(0.0) if gone else y)
+    return float64(0.0) if gone else _scaled_float64(t + float64(1.0), n)
 
 
 @formula
 def _exp_within_float32(x):
     """e ** x for |x| < 80: n is added to the exponent."""
-    p, n = _exp_parts_float32(x)
-    return bits_float32(int32(float32_bits(p) + int32(n << int32(23))))
+    t, n = _exp_parts_float32(x)
+    return bits_float32(int32(float32_bits(t + float32(1.0)) + int32(n << int32(23))))
 
 
 @formula
 def _exp_within_float64(x):
     """e ** x for |x| < 700: n is added to the exponent."""
-    p, n = _exp_parts_float64(x)
-    return bits_float64(float64_bits(p) + (n << int64(52)))
+    t, n = _exp_parts_float64(x)
+    return bits_float64(float64_bits(t + float64(1.0)) + (n << int64(52)))
 
 
 # log(x) = k ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). In float32 log(1 + f) =
@@ -175,18 +187,30 @@ def log_float64(x):
     return float64(np.nan) if x < float64(0.0) or x != x else out
 
 
+# sigmoid(-|x|) = 2^-n / (2^-n + exp(r)) after |x| = n ln(2) + r: the numerator is exact, and the
+# small terms are added first.
+
+
 @formula
 def sigmoid_float32(x):
     """1 / (1 + exp(-x))."""
-    e = exp_float32(-abs(x))
-    return (float32(1.0) if x >= float32(0.0) else e) / (float32(1.0) + e)
+    a = abs(x)
+    gone = a > float32(104.0)
+    t, n = _exp_parts_float32(float32(0.0) if gone else a)
+    c = _scaled_float32(float32(1.0), int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
+    low = float32(0.0) if gone else c / ((t + c) + float32(1.0))
+    return float32(1.0) - low if x >= float32(0.0) else low
 
 
 @formula
 def sigmoid_float64(x):
     """1 / (1 + exp(-x))."""
-    e = exp_float64(-abs(x))
-    return (float64(1.0) if x >= float64(0.0) else e) / (float64(1.0) + e)
+    a = abs(x)
+    gone = a > float64(746.0)
+    t, n = _exp_parts_float64(float64(0.0) if gone else a)
+    c = _scaled_float64(float64(1.0), int64(2 * _ROUND64_BITS) - n)
+    low = float64(0.0) if gone else c / ((t + c) + float64(1.0))
+    return float64(1.0) - low if x >= float64(0.0) else low
 
 
 # tanh(x) = x + x^3 p(x^2) near 0, elsewhere 1 - 2 / (exp(2 |x|) + 1) with the sign of x.

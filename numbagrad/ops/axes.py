@@ -170,8 +170,7 @@ def fold(
         if type(source) is np.ndarray:  # the common case, without detours
             kernel, *arguments = last or first
             array = np.empty(where.out, dtype.numpy)
-            serial = kernel._serial or kernel.serial
-            kernel._run(serial, (array.reshape(small[1]), source.reshape(small[0]), *arguments))
+            kernel(array.reshape(small[1]), source.reshape(small[0]), *arguments)
             return wrap(array, dtype)
     then = then or first
     out = new_empty(where.out, dtype, x._device)

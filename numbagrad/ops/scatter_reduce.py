@@ -17,13 +17,13 @@ from ..tensor import Tensor
 from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .elementwise import cast, clone, div, eq, floor_divide, masked_fill, maximum, where
 from .index import (
+    Scatter,
     _flat_index,
     _indexed,
     _slices,
     _source,
     _vector,
     gather,
-    scatter,
     scatter_add,
     write_elements,
 )
@@ -122,10 +122,11 @@ def _reduced(
     """index and src of one shape, checked."""
     start = x
     if not include_self:
-        start = scatter(x, dim, index, value=_limit(x, how))
+        limit = _source(name, x, index, _limit(x, how))
+        start = Scatter.apply(x, dim, index, limit, False, name)
     if how in JOINS:
         return Join.apply(start, dim, index, src, how, name)
-    total = scatter_add(start, dim, index, src)
+    total = Scatter.apply(start, dim, index, src, True, name)
     if how == "sum":
         return total
     ones = ones_like(src).detach()

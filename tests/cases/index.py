@@ -326,7 +326,16 @@ CASES = [
         inplace="scatter_reduce_",
         repeats=False,
         errors=(
-            wrong(_ones, 0, np.full((2, 3), 2), _ones, "amax", **_outside),
+            *(
+                wrong(
+                    *(_ones, 0, np.full((2, 3), 2), _ones, reduce),
+                    include_self=own,
+                    raises=(IndexError, RuntimeError),
+                    words="^scatter_reduce: index 2 is out of bounds",
+                )
+                for reduce in ("amax", "sum", "mean")
+                for own in (True, False)
+            ),
             wrong(
                 *(_ones, 0, np.zeros((2, 3), "int64"), _ones, "max"),
                 raises=(RuntimeError, ValueError),

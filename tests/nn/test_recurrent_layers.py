@@ -176,6 +176,7 @@ def test_an_empty_batch_gives_empty_results_and_zero_gradients():
         (lambda: nn.LSTM(3, 0), ValueError, "hidden_size must be greater than zero"),
         (lambda: nn.LSTM(3, 4, num_layers=0), ValueError, "num_layers must be greater than zero"),
         (lambda: nn.LSTM(3, 4.5), TypeError, "hidden_size should be of type int"),
+        (lambda: nn.LSTM(3, 4, proj_size=2), NotImplementedError, "LSTM: .*proj_size=2"),
         (lambda: nn.GRU(3, 4, bias=1), TypeError, "bias should be of type bool"),
         (lambda: nn.GRU(3, 4)(ng.ones(3)), ValueError, "Expected input to be 2D or 3D, got 1D"),
         (lambda: nn.GRU(3, 4)(ng.ones(0, 2, 3)), RuntimeError, "larger than 0"),

@@ -41,11 +41,17 @@ class RNNBase(Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         device: Any = None,
         dtype: Any = None,
     ):
         super().__init__()
         name = type(self).__name__
+        if proj_size:
+            raise NotImplementedError(
+                f"{name}: projections of the hidden state (proj_size={proj_size}) are not "
+                f"implemented. Use proj_size=0, or LSTMCell with a Linear on each h."
+            )
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         _check_options(name, sizes, {"bias": bias, "batch_first": batch_first}, dropout)
         self.input_size = input_size
@@ -188,8 +194,8 @@ class RNN(RNNBase):
             raise ValueError(
                 f"RNN: Unknown nonlinearity {nonlinearity!r}. Select from 'tanh' or 'relu'."
             )
-        options = num_layers, bias, batch_first, dropout, bidirectional, device, dtype
-        super().__init__(input_size, hidden_size, *options)
+        options = num_layers, bias, batch_first, dropout, bidirectional
+        super().__init__(input_size, hidden_size, *options, device=device, dtype=dtype)
         self.mode = f"RNN_{nonlinearity.upper()}"
         self.nonlinearity = nonlinearity
 
@@ -203,8 +209,7 @@ class LSTM(RNNBase):
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997).
 
     Arguments, input and output as for ``RNN``; states are pairs ``(h, c)``. The rows of weights
-    are the input, forget, cell and output gates. PyTorch's proj_size is not there: put a
-    ``Linear`` behind the layer.
+    are the input, forget, cell and output gates. Raises NotImplementedError for a proj_size.
 
     >>> out, (h, c) = LSTM(4, 3)(tensor([[[1.0, 2.0, 3.0, 4.0]]]))
     >>> out.shape, c.shape
