@@ -16,7 +16,7 @@ numba = pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(tile.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
 
 ROWS = (1, 2, 3, 7, 11, 12, 13, 25, gemm.TALL + 1)
-COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 70)
+COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 50, 70)
 DEPTHS = (1, 3, 17, gemm.DEPTH, gemm.DEPTH + 19)
 
 
@@ -68,6 +68,17 @@ def test_every_size_of_tile(dtype, transx, transy):
         assert (whole == 7).all(), (n, m, k)
 
 
+def test_more_rows_than_a_block():
+    rng = np.random.default_rng(9)
+    rows = 2 * gemm.BLOCK // (gemm.DEPTH * 8) + 5
+    x, y = rng.standard_normal((rows, gemm.DEPTH + 3)), rng.standard_normal((gemm.DEPTH + 3, 19))
+    out, row = np.full((rows, 19), np.nan), rng.standard_normal(19)
+    by_tiles(out, x, y, 0, 0, row.ctypes.data, 0)
+    np.testing.assert_allclose(out, x @ y + row, atol=1e-11)
+    by_tiles(out, x.T.copy(), y, 1, 0, out.ctypes.data, 19)
+    np.testing.assert_allclose(out, 2 * (x @ y) + row, atol=1e-11)
+
+
 def test_it_begins_with_what_it_is_given():
     rng = np.random.default_rng(3)
     for n, m, k in [(13, 35, 300), (5, 9, 4), (32, 32, 1)]:
@@ -97,7 +108,7 @@ def test_the_door_gives_the_same_by_tiles_and_by_blas():
     rng = np.random.default_rng(5)
     ways = set()
     for dtype, (n, m, k) in itertools.product(
-        (np.float32, np.float64), [(3, 40, 9), (20, 4, 50), (20, 40, 30), (600, 20, 10)]
+        (np.float32, np.float64), [(3, 40, 9), (20, 4, 50), (20, 40, 30)]
     ):
         product.load_products(np.dtype(dtype))
         for transx, transy in itertools.product((0, 1), (0, 1)):

@@ -11,17 +11,29 @@ from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
-from ..tile import VECTOR_BYTES, narrow_strip, scratch, transpose, wide_strip
+from ..tile import (
+    VECTOR_BYTES,
+    WIDE,
+    middle_strip,
+    narrow_strip,
+    scratch,
+    transpose,
+    wide_strip,
+)
 
 __all__ = ["product"]
 
-DEPTH = 256
-"""Rows of ``y`` in a strip: at two vectors each they fill two thirds of the innermost cache."""
+DEPTH = 128
+"""Rows of ``y`` in a strip: at four vectors each they fill two thirds of the innermost cache."""
 
-TALL = 256
+TALL = 64
 """Rows of ``x`` from which it pays to copy a strip of ``y``, to have its lines side by side."""
 
-ROOM = DEPTH * 2 * VECTOR_BYTES
+BLOCK = 1 << 19
+"""Bytes of ``x`` that a strip is multiplied with: they stay in the second cache for the next."""
+
+ROOM_ROW = WIDE * VECTOR_BYTES
+ROOM = DEPTH * ROOM_ROW
 
 
 @kernel(outputs=0)
@@ -61,7 +73,9 @@ def own_is_faster(size, transx, transy, n, m, k):
     """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``. size: of a float."""
     if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
-    return 6 <= n < 512 or (2 <= n < 6 and transx)
+    if n < 6:
+        return n >= 2 and transx
+    return n * m * k < 1 << 28  # tiles do not pack x, which pays when little of it stays in caches
 
 
 @pasted
@@ -76,25 +90,39 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     h = 0
     while h < k:
         depth = min(DEPTH, k - h)
-        left = x + h * x_col
-        j = 0
-        while j < m:
-            columns = min(2 * lanes, m - j)
-            right, right_row = y + h * y_row + j * size, y_row
-            if transy:
-                right, right_row = room, 2 * VECTOR_BYTES
-                first = y + j * y_row + h * size
-                turned(like, columns, depth, first, y_row, right, right_row)
-            elif n >= TALL:
-                copied(like, depth, columns, right, y_row, room, 2 * VECTOR_BYTES)
-                right, right_row = room, 2 * VECTOR_BYTES
-            begin, to = (base + j * size if base else 0), out + j * size
-            strip = (n, depth, left, x_row, x_col, right, right_row, begin, base_row, to, out_row)
-            if columns > lanes:
-                wide_strip(like, *strip, columns - lanes)
-            else:
-                narrow_strip(like, *strip, columns)
-            j += 2 * lanes
+        i = 0
+        while i < n:
+            rows = min(BLOCK // (DEPTH * size), n - i)
+            left = x + i * x_row + h * x_col
+            j = 0
+            while j < m:
+                columns = m - j
+                if columns <= (WIDE - 1) * lanes:  # two vectors, or the last one
+                    columns = min(columns, 2 * lanes) if columns > lanes else columns
+                else:
+                    columns = min(columns, WIDE * lanes)
+                right, right_row = y + h * y_row + j * size, y_row
+                if transy:
+                    first = y + j * y_row + h * size
+                    turned(like, columns, depth, first, y_row, room, ROOM_ROW)
+                    right, right_row = room, ROOM_ROW
+                elif n >= TALL:
+                    copied(like, depth, columns, right, y_row, room, ROOM_ROW)
+                    right, right_row = room, ROOM_ROW
+                begin = base + i * base_row + j * size if base else 0
+                to = out + i * out_row + j * size
+                strip = (
+                    *(rows, depth, left, x_row, x_col, right, right_row),
+                    *(begin, base_row, to, out_row),
+                )
+                if columns > 2 * lanes:
+                    wide_strip(like, *strip, columns - (WIDE - 1) * lanes)
+                elif columns > lanes:
+                    middle_strip(like, *strip, columns - lanes)
+                else:
+                    narrow_strip(like, *strip, columns)
+                j += columns
+            i += rows
         h += DEPTH
         base, base_row = out, out_row
 
