@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 SHARED_PRODUCT = 2 * matmul.GRAIN
 """Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
 
-BLOCK = 1 << 15
-"""About how many elements of a gradient are made and used at a time: 128 kB of float32."""
+BLOCK = 1 << 16
+"""About how many elements of a gradient are made and used at a time: 256 kB of float32."""
 
 
 def product(e: Emitter, i: Gemm) -> None:
@@ -95,8 +95,9 @@ def product_and_update(e: Emitter, i: Gemm, call: Call) -> None:
 
 
 def _rows(n: int, m: int) -> int:
-    """Rows of a block: whole tiles of twelve."""
-    return min(n, max(BLOCK // m // 12, 1) * 12)
+    """Rows of a block: blocks of about one size, of whole tiles of twelve."""
+    blocks = -(-n // (max(BLOCK // m // 12, 1) * 12))
+    return min(n, -(-n // (blocks * 12)) * 12)
 
 
 def _blocks(e: Emitter, i: Gemm, call: Call, loop: str, copies: int) -> list[str]:
