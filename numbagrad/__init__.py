@@ -102,10 +102,14 @@ _tape.register_files()
 
 
 def __getattr__(name: str) -> _Any:
-    """``compile``, whose package is imported when it is first asked for."""
+    """``compile`` and ``profiler``, whose packages are imported when they are first asked for."""
     if name == "compile":
         from .compiled import compile as found
 
         globals()["compile"] = found
         return found
+    if name == "profiler":
+        from importlib import import_module
+
+        return import_module(".profiler", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,6 +33,7 @@ class Watcher:
 
     def __init__(self, only_nan: bool):
         self.only_nan = only_nan
+        self.looked_for = "nan" if only_nan else "inf"
         self.touched: set[int] = set()  # what a recorder is told and nobody here asks for
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:

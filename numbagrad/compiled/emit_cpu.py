@@ -124,6 +124,7 @@ class Template:
     work: int  # bytes
     heavy: bool  # whether it runs so long that other Python threads should run meanwhile
     products: tuple[np.dtype, ...]  # dtypes of matrices that it multiplies
+    stamps: tuple[tuple[int, tuple[Instruction, ...]], ...]  # places of times, and what ended then
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -177,8 +178,10 @@ def _kernel_identity(what: Any) -> Any:
 class Emitter:
     """Writes one program."""
 
-    def __init__(self, program: Program, persistent: Sequence[Buffer], counts: int):
+    def __init__(self, program: Program, persistent: Sequence[Buffer], counts: int, timed: bool):
         self.program = program
+        self.timed = timed
+        self.stamps: list[tuple[int, tuple[Instruction, ...]]] = []
         self.persistent = persistent
         self.counts = counts
         self.numbers: list[int | float] = []
@@ -287,7 +290,20 @@ class Emitter:
 
     # -- instructions ----------------------------------------------------------------------------
 
-    def group(self, group: Sequence[Instruction]) -> None:
+    def group(self, group: tuple[Instruction, ...]) -> None:
+        """Write what runs together, and what notes when it has ended."""
+        self.together(group)
+        if self.timed:
+            self.stamp(group)
+
+    def stamp(self, group: tuple[Instruction, ...] = ()) -> None:
+        """Write down the time, after ``group``."""
+        at = self.place(Entry("result"))
+        self.stamps.append((at, group))
+        self.simd["clock:ticks"] = None
+        self.lines.append(f"table[{at}] = ticks()")
+
+    def together(self, group: Sequence[Instruction]) -> None:
         """Write one instruction, or several loops inside of one loop over rows."""
         if len(group) == 1:
             self.instruction(group[0])
@@ -652,6 +668,8 @@ class Emitter:
         heads.append(
             f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
         )
+        if "clock:ticks" in self.simd:
+            heads.append("from numbagrad.kernels.clock import ticks")
         if "product:gemm" in self.simd:
             heads.append("from numbagrad.kernels.product import gemm")
         if maths:
@@ -659,6 +677,8 @@ class Emitter:
         for op, t in self.helpers:
             heads += ["", "", *helper_lines(op, t)]
         signature = f"def NAME({', '.join(params)}):"
+        if "wide" in self.intrinsics and "prange" not in extra:
+            body = ["wide()", *body]
         lines = [*heads, "", "", signature, "    SIZES", *[f"    {line}" for line in body]]
         return "\n".join(lines) + "\n"
 
@@ -712,6 +732,7 @@ class Emitter:
             self.work + self.scratch,
             heavy,
             tuple(self.products),
+            tuple(self.stamps),
         )
 
 
@@ -719,7 +740,7 @@ _TAKEN = (
     frozenset(
         "table work before math np njit load store plus pointer start fits dense strided call "
         "call_python overlaps held move_counts unknown larger bits_float64 gemm blas_alone "
-        "blas_restore float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
+        "blas_restore ticks float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
     )
     | frozenset(dir(builtins))
     | _EXPR_FUNCTIONS
@@ -736,16 +757,20 @@ def emit(
     arguments: list[Argument],
     persistent: Sequence[Buffer] = (),
     counts: int = 0,
+    timed: bool = False,
 ) -> Template:
     """The template of ``program``.
 
     arguments: the arrays that each call passes, in order. persistent: fresh buffers that are not
     passed, but used again unless somebody else holds them. counts: version counters to move at
-    the end, unless the program is heavy: that one does not hold the interpreter lock.
+    the end, unless the program is heavy: that one does not hold the interpreter lock. timed: write
+    down when each group of instructions ends.
     """
-    emitter = Emitter(program, persistent, counts)
+    emitter = Emitter(program, persistent, counts, timed)
     for argument in arguments:
         emitter.argument(argument)
+    if timed:
+        emitter.stamp()
     if sum(map(_length, program.instructions)) > LONG:
         emitter.in_sections()
     else:

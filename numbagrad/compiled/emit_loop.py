@@ -10,7 +10,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from ..kernels.loops import COSTLY, Writer, cast
+from ..kernels.loops import COSTLY, Writer, cast, is_costly
 from .memory import rounded
 from .program import Buffer, Loop, Operand, Store
 from .shown import without_parentheses
@@ -55,6 +55,8 @@ class LoopText:
         self.before: list[list[str]] = [[] for _ in range(self.dims + 1)]  # the loop over dim d
         self.after: list[list[str]] = [[] for _ in range(self.dims + 1)]
         self.body: list[str] = []
+        self.second: list[str] = []  # a loop of its own over the last dim, after that of ``body``
+        self.costly = is_costly([line.expr for line in loop.lines])
         self.scratch = 0
         self.sums = 0
         self.parts = 0  # of memory that the loop touches, which never meet
@@ -64,9 +66,9 @@ class LoopText:
         """The text, without the loops over the first ``outer`` dims."""
         loop, e = self.loop, self.e
         k = self.number
-        pieces = self.pieces()
-        names = {n: f"{n}_{k}" for n in loop.loads}
-        names |= {line.name: f"{line.name}_{k}" for line in loop.lines}
+        pieces = self.pieces_known = self.pieces()
+        names = self.names = {n: f"{n}_{k}" for n in loop.loads}
+        names.update({line.name: f"{line.name}_{k}" for line in loop.lines})
         self.body += [
             f"{names[n]} = {e.use('load_apart')}({e.pointer(o.buffer)}, {e.index(o, self.dims)}, "
             f"{pieces[o.buffer]!r})"
@@ -89,6 +91,8 @@ class LoopText:
             else:
                 self.summed(o, store, names[store.line])
         e.scratch = max(e.scratch, self.scratch)
+        if self.costly:
+            e.use("wide")
         return [*self.first, *self.nest(outer), *self.last]
 
     def pieces(self) -> dict[Buffer, str]:
@@ -113,6 +117,7 @@ class LoopText:
         if self.shared:
             lines.append(f"for c in prange({self.e.number(self.chunks)}):")
             indent = "    "
+            lines += [f"{indent}wide()"] if self.costly else []
         for d in range(outer, self.dims):
             lines += [indent + line for line in self.before[d]]
             size = self.e.number(self.loop.space[d])
@@ -128,6 +133,9 @@ class LoopText:
         lines += [indent + line for line in inside]
         for d in reversed(range(outer, self.dims)):
             indent = indent[4:]
+            if self.second and d == self.dims - 1:
+                lines.append(f"{indent}for i{d} in range({span}):")
+                lines += [f"{indent}    {line}" for line in self.second]
             lines += [indent + line for line in self.after[d]]
         return lines
 
@@ -224,7 +232,12 @@ class LoopText:
         )
         own = repr(self.piece(self.parts - self.sums))
         old = f"{e.use('load_apart')}({sums}, {mine}, {own})"
-        self.body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
+        body = self.body
+        if self.costly and wide == "float64" and len(strides) > 1 and strides[-1]:
+            again = self.stored(value)
+            if again:  # beside float64 the formula would be vectorised for numbers of its width
+                body, value = self.second, again
+        body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
         indent = ""
         for d in kept:
             self.last.append(f"{indent}for i{d} in range({e.number(self.loop.space[d])}):")
@@ -238,6 +251,16 @@ class LoopText:
             ]
         else:
             self.last.append(indent + result.format(f"load({sums}, {spot})"))
+
+    def stored(self, value: str) -> str:
+        """What reads a value that the loop also stores; "" if it does not."""
+        e, found = self.e, self.pieces_known
+        for o, store in zip(self.loop.outs, self.loop.stores, strict=True):
+            same = store.mode == "store" and self.names[store.line] == value
+            if same and o.view.strides[-1]:
+                at = e.index(o, self.dims)
+                return f"{e.use('load_apart')}({e.pointer(o.buffer)}, {at}, {found[o.buffer]!r})"
+        return ""
 
     def room(self, count: int, wide: str) -> str:
         """A pointer to scratch memory of this loop."""

@@ -77,11 +77,15 @@ def make_entry(
     """Compile ``recording``; ``leaves`` are the arguments it was made with.
 
     places: Python values that it may depend on. looked_for: "nan" or "inf" to stop at the first
-    bad value. tied: let gradients that are read be these tensors, not those there at a call.
+    bad value, "time" to tell the profiler what took how long. tied: let gradients that are read be
+    these tensors, not those there at a call.
     """
     gpu = gpu_of(recording)
-    passes = checked_passes(looked_for) if looked_for else None if gpu is None else GPU_PASSES
-    plan = outside.plan(name, recording, shared, passes)
+    timed = looked_for == "time" and gpu is None
+    passes = None if gpu is None else GPU_PASSES
+    if looked_for in ("nan", "inf"):
+        passes = checked_passes(looked_for)
+    plan = outside.plan(name, recording, shared, passes, timed)
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
     given: dict[Memory, tuple[Tensor, Tensor]] = {}
@@ -115,7 +119,8 @@ def make_entry(
     moves = _moves(recording, given, lasting)
     made_here = [b for b, (_, again) in lasting.items() if again]
     if gpu is None:
-        template = emit(program, arguments, made_here, len(moves) if native_counts() else 0)
+        counts = len(moves) if native_counts() else 0
+        template = emit(program, arguments, made_here, counts, timed)
         code = shared.codes.setdefault(template.shape, Code())
         workspace = shared.workspace if template.heavy else shared.light
         made = Bound(template, code, workspace, dict.fromkeys(lasting))
@@ -133,6 +138,9 @@ def make_entry(
     state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
     gradient_guards(w, recording, given, shared.gradients)
     _enter(w, template)
+    if timed:
+        w.names["profiled"] = made
+        w.after.append("grad_mode.anomaly.ran(profiled)")
     slots = [slot for slot, again in lasting.values() if again]
     if moves and (template.heavy or not native_counts()):
         w.names["moves"] = moves

@@ -5,12 +5,12 @@ Start reading at ``explanation``.
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..kernels.expr import FUNCTIONS, Expr, topological
+from ..tables import aligned, count_text, html_table, plural, shortened, size_text, time_text
 from .emit_cpu import shared_out
 from .memory import assign, rounded
 from .program import Call, Gemm, Instruction, Loop, Operand, Program, kernel_name, label
@@ -92,13 +92,13 @@ class Explanation:
 
     def summary(self) -> list[str]:
         """Sentences before the table."""
-        counts = [_plural(self.count(kind), kind) for kind in ("loop", "product", "kernel")]
+        counts = [plural(self.count(kind), kind) for kind in ("loop", "product", "kernel")]
         return [
-            f"{self.name}: {_plural(self.unfused.launches, 'launch', 'es')} became "
+            f"{self.name}: {plural(self.unfused.launches, 'launch', 'es')} became "
             f"{counts[0]}, {counts[1]} and {counts[2]}"
             + (" called by address" if self.rates is not None else ""),
-            f"work memory: {_size(self.work)}, where the temporaries of the launches take "
-            f"{_size(self.unfused.temporaries)}",
+            f"work memory: {size_text(self.work)}, where the temporaries of the launches take "
+            f"{size_text(self.unfused.temporaries)}",
             self.how or f"this machine: {self.rates}",
         ]
 
@@ -107,37 +107,27 @@ class Explanation:
         yield "", "made from", "shape", "iterations", "bytes", "flops", "time", "share", "bound by"
         total = self.seconds or 1.0
         for row in self.rows:
-            flops = "" if row.flops is None else _count(row.flops)
+            flops = "" if row.flops is None else count_text(row.flops)
             shape = " x ".join(map(str, row.shape)) or "1"
-            times = _time(row.seconds), f"{row.seconds / total:.0%}", row.bound
+            times = time_text(row.seconds), f"{row.seconds / total:.0%}", row.bound
             yield (
-                row.kind, row.what, shape, _count(row.iterations), _size(row.nbytes), flops,
+                row.kind, row.what, shape, count_text(row.iterations), size_text(row.nbytes), flops,
                 *(times if self.rates is not None else ("", "", "")),
             )  # fmt: skip
-        took = _time(self.seconds) if self.rates is not None else ""
-        whole = _size(self.nbytes), _count(self.flops), took
+        took = time_text(self.seconds) if self.rates is not None else ""
+        whole = size_text(self.nbytes), count_text(self.flops), took
         yield "total", "", "", "", *whole, "", ""
 
     def __repr__(self) -> str:
-        cells = [_cut(row) for row in self.table()]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [*self.summary(), ""]
-        for row in cells:
-            texts = [
-                c.rjust(w) if 3 <= k <= 7 else c.ljust(w)
-                for k, (c, w) in enumerate(zip(row, widths, strict=True))
-            ]
-            lines.append("  ".join(texts).rstrip())
+        cells = [(kind, shortened(what, LONGEST), *rest) for kind, what, *rest in self.table()]
+        lines = [*self.summary(), "", *aligned(cells, range(3, 8))]
         if self.backward is not None:
             lines += ["", repr(self.backward)]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """What Jupyter shows."""
-        head, *rows = self.table()
-        told = "<br>".join(map(html.escape, self.summary()))
-        text = "".join(_html_row(row, "td") for row in rows)
-        shown = f"<p>{told}</p><table>{_html_row(head, 'th')}{text}</table>"
+        shown = html_table(self.summary(), list(self.table()))
         return shown + ("" if self.backward is None else self.backward._repr_html_())
 
 
@@ -149,18 +139,21 @@ def explanation(
     _, work = assign([(i,) for i in program.instructions] if how else groups(program, shared_out))
     held = sum(b.nbytes for b in program.buffers if b.kind != "work") + work
     near = held <= cache_bytes()
-    rows = [_row(i, speed, near) for i in program.instructions if isinstance(i, (Loop, Gemm, Call))]
+    rows = [
+        row_of(i, speed, near) for i in program.instructions if isinstance(i, (Loop, Gemm, Call))
+    ]
     return Explanation(program.name, tuple(rows), made_from, work, speed, backward, how)
 
 
-def _row(i: Instruction, speed: Rates | None, near: bool) -> Row:
+def row_of(i: Instruction, speed: Rates | None, near: bool) -> Row:
+    """The row of an instruction; without ``speed`` it has no time."""
     moved = sum(_bytes(o) for o in set(i.ins)) + sum(_bytes(o) for o in set(i.outs))
     what, computing = label(i), 0.0
     flops: int | None = None
     if isinstance(i, Loop):
         kind, shape, iterations = "loop", i.space, i.size
         sums = sum(s.mode == "sum" for s in i.stores)
-        flops = i.size * (sums + sum(_flops(line.expr) for line in i.lines))
+        flops = i.size * (sums + sum(flops_of(line.expr) for line in i.lines))
         computing = flops / speed.loops if speed else 0.0
     elif isinstance(i, Gemm):
         (n, k), (_, m) = i.ins[0].view.shape, i.ins[1].view.shape
@@ -189,7 +182,7 @@ def _bytes(o: Operand) -> int:
     return size * o.dtype.itemsize
 
 
-def _flops(body: Expr) -> int:
+def flops_of(body: Expr) -> int:
     """Operations in an expression; equal parts are one."""
     count = 0
     for node in topological([body]):
@@ -206,34 +199,3 @@ def _flops(body: Expr) -> int:
 
 LONGEST = 44
 """Columns of the text of what a row was made from."""
-
-
-def _cut(row: tuple[str, ...]) -> tuple[str, ...]:
-    what = row[1]
-    return row if len(what) <= LONGEST else (row[0], f"{what[: LONGEST - 3]}...", *row[2:])
-
-
-def _html_row(row: tuple[str, ...], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in row)}</tr>"
-
-
-def _plural(n: int, word: str, ending: str = "s") -> str:
-    return f"{n} {word}{'' if n == 1 else ending}"
-
-
-def _size(nbytes: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes} B"
-
-
-def _count(n: int) -> str:
-    for unit, size in ((" G", 1e9), (" M", 1e6), (" k", 1e3)):
-        if n >= size:
-            return f"{n / size:.3g}{unit}"
-    return str(n)
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"

@@ -160,7 +160,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         w.told.append("grad_mode.anomaly is not None")
     else:
         w.told.append("grad_mode.anomaly is None")
-        w.told.append(f"grad_mode.anomaly.only_nan is not {grad_mode.anomaly.only_nan}")
+        w.told.append(f"grad_mode.anomaly.looked_for != {grad_mode.anomaly.looked_for!r}")
     w.told.append(f"machine.epoch != {machine.epoch}")
     w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
     w.names["dtypes"] = dtypes

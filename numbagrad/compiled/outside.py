@@ -78,8 +78,10 @@ class Plan:
         saved: list[Memory],
         shared: Any,
         before: Unfused,
+        timed: bool,
     ):
         self.program = program
+        self.timed = timed
         self.unfused = before
         self.saved = saved
         self.edges = recording.edges
@@ -139,6 +141,8 @@ class Plan:
             status = bound.run(bound.table, *arrays, *[a for a in fresh if a is not None], *floats)
             if status:
                 bound.fail(status)
+            if self.timed and getattr(grad_mode.anomaly, "looked_for", "") == "time":
+                grad_mode.anomaly.ran(bound)
         return [None if a is None else wrap(a, _dtype(a.dtype)) for a in fresh]
 
     def _compile(self) -> Any:
@@ -153,7 +157,7 @@ class Plan:
         if self.gpu is not None:
             _, self.bound = bound_on_gpu(self.program, arguments, self.gpu, self.shared)
             return self.bound
-        template = emit(self.program, arguments)
+        template = emit(self.program, arguments, timed=self.timed)
         code = self.shared.codes.setdefault(template.shape, Code())
         workspace = self.shared.workspace if template.heavy else self.shared.light
         self.bound = Bound(template, code, workspace, {})
@@ -219,7 +223,11 @@ def output_edge(node: CompiledBackward, index: int) -> Any:
 
 
 def plan(
-    name: str, recording: Recording, shared: Any, passes: tuple[Pass, ...] | None = None
+    name: str,
+    recording: Recording,
+    shared: Any,
+    passes: tuple[Pass, ...] | None = None,
+    timed: bool = False,
 ) -> Plan | None:
     """The gradient program of ``recording``, if something it returns can be differentiated."""
     if not recording.incoming:
@@ -242,7 +250,7 @@ def plan(
     used = {b.memory for b in program.buffers if _is_used(program, b)}
     saved = [m for m in between if m in used]
     before = unfused(events[recording.split :], lowered)
-    return Plan(program, recording, saved, shared, before)
+    return Plan(program, recording, saved, shared, before, timed)
 
 
 def refs(event: Any) -> list[Ref]:

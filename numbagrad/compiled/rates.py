@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..kernels.cpu import matmul
+from ..kernels.intrinsics import wide
 from ..kernels.machine import kernel, threads
 
 __all__ = ["Rates", "cache_bytes", "rates"]
@@ -62,6 +63,7 @@ def copies(out, x, times):
 @kernel
 def polynomial(out, x, times):
     """out, x (n,) C; FLOPS operations an element, ``times`` times."""
+    wide()
     for _ in range(times):
         for i in range(x.size):
             a = x[i]

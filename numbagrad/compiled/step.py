@@ -51,11 +51,12 @@ class Options:
 
     @property
     def looked_for(self) -> str:
-        """What stops a call: "" (nothing), "nan", or "inf" (NaN and infinities)."""
+        """What stops a call: "" (nothing), "nan", or "inf" (NaN and infinities); or "time" where
+        nothing does, but each part of it is timed."""
         if self.check_finite:
             return "nan" if self.check_finite == "nan" else "inf"
         watcher = grad_mode.anomaly
-        return "" if watcher is None else "nan" if watcher.only_nan else "inf"
+        return "" if watcher is None else watcher.looked_for
 
 
 class CompiledFunction:

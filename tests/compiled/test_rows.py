@@ -1,8 +1,10 @@
 """Loops that share a loop over rows: what is written with means and sums by hand."""
 
 import numpy as np
+import pytest
 
 import numbagrad as ng
+from numbagrad import nn
 
 
 def normalised(x, weight, bias):
@@ -45,3 +47,29 @@ def test_a_sum_over_rows_is_not_taken_row_by_row():
     compiled = ng.compile(step)
     np.testing.assert_allclose(compiled(x), step(x), atol=1e-6)
     assert "row by row" not in compiled.source
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_column_sums_beside_an_exponential_get_a_loop_of_their_own(threads):
+    """LLVM would vectorise the formula for the width of the float64 sums."""
+    held = ng.get_num_threads()
+    ng.set_num_threads(threads)
+    try:
+        ng.manual_seed(0)
+        x, w = ng.randn(6, 300, 40), ng.randn(40, 1200, requires_grad=True)
+        layer, twin = nn.Linear(1200, 8), nn.Linear(1200, 8)
+        twin.load_state_dict(layer.state_dict())
+        bias, other = (ng.zeros(1200, requires_grad=True) for _ in range(2))
+
+        def run(layer, bias, x):
+            (layer(nn.functional.gelu(x @ w + bias)) ** 2).mean().backward()
+
+        step = ng.compile(lambda x: run(layer, bias, x))
+        step(x)
+        run(twin, other, x)
+        np.testing.assert_allclose(bias.grad.numpy(), other.grad.numpy(), rtol=2e-4, atol=1e-6)
+        assert "wide()" in step.source
+        inner = step.source[step.source.index("(exp((") :].split("for i")[1]
+        assert "float64(load_apart(" in inner and "exp" not in inner
+    finally:
+        ng.set_num_threads(held)
