@@ -32,6 +32,7 @@ _OPTIONS: dict[str, Any] = {
     "nogil": True,
 }
 formula = numba.njit(**_OPTIONS)
+piece = numba.njit(inline="always", **_OPTIONS)  # of a formula: it compiles in 5 ms, not in 50
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
 _LOG2E = 1.4426950408889634
@@ -41,7 +42,7 @@ _ROUND32, _ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
 _ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
 
 
-@formula
+@piece
 def _exp_parts_float32(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
     shifted = y * float32(_LOG2E) + float32(_ROUND32)
@@ -56,7 +57,7 @@ def _exp_parts_float32(y):
     return p * r, float32_bits(shifted)
 
 
-@formula
+@piece
 def _exp_parts_float64(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
     shifted = y * float64(_LOG2E) + float64(_ROUND64)
@@ -79,7 +80,7 @@ def _exp_parts_float64(y):
 # 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
 
 
-@formula
+@piece
 def _scaled_float32(x, n):
     """x * 2^n."""
     both = int32(n + int32(254 - _ROUND32_BITS))
@@ -89,7 +90,7 @@ def _scaled_float32(x, n):
     return x * bits_float32(int32(rest << int32(23)))
 
 
-@formula
+@piece
 def _scaled_float64(x, n):
     """x * 2^n."""
     both = n + int64(2046 - _ROUND64_BITS)
@@ -117,14 +118,14 @@ def exp_float64(x):
     return float64(0.0) if gone else _scaled_float64(t + float64(1.0), n)
 
 
-@formula
+@piece
 def _exp_within_float32(x):
     """e ** x for |x| < 80: n is added to the exponent."""
     t, n = _exp_parts_float32(x)
     return bits_float32(int32(float32_bits(t + float32(1.0)) + int32(n << int32(23))))
 
 
-@formula
+@piece
 def _exp_within_float64(x):
     """e ** x for |x| < 700: n is added to the exponent."""
     t, n = _exp_parts_float64(x)

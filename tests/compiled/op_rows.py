@@ -9,6 +9,7 @@ on the generated Python itself, and prints what differs: that compiles nothing.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import sys
 import traceback
@@ -282,6 +283,8 @@ def in_python(families: Sequence[str]) -> Iterator[str]:
     """What differs in any call of ``families``, run as generated Python."""
     from cases import FAMILIES
 
+    gc.collect()
+    gc.freeze()  # a recording looks through the heap: half of the time went to what is there now
     count = 0
     for case in [c for f in families for c in FAMILIES[f] if recordable(c)]:
         for dtype, form in itertools.product(case.dtypes, FORMS):
