@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import numbagrad as ng
-from numbagrad.cli import digits, main
+from numbagrad.cli import digits, main, warmup
 from numbagrad.kernels import store
 
 
@@ -117,3 +117,25 @@ def test_importing_numbagrad_imports_no_heavy_library():
     assert run.returncode == 0, run.stderr
     heavy = {"torch", "matplotlib", "sklearn", "tqdm", "numba.cuda"}
     assert heavy & set(json.loads(run.stdout)) == set()
+
+
+def test_warmup_compiles_once_in_processes_of_its_own(tmp_path):
+    where = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    told = r"products +(\d+) compiled in [0-9.]+ s\n(\d+) kernels compiled in "
+    first = command("warmup", "--only", "products", **where)
+    counts = re.match(told, first.stdout)
+    assert first.returncode == 0 and counts, first.stderr
+    assert counts[1] == counts[2] and int(counts[1]) > 5 and str(tmp_path) in first.stdout
+    again = re.match(told, command("warmup", "--only", "products", **where).stdout)
+    assert again and again[2] == "0"
+
+
+def test_warmup_names_what_is_wrong(monkeypatch, capsys):
+    assert main(["warmup", "--only", "produce"]) == 2
+    assert "no part 'produce'; the parts are compiled, sequences," in capsys.readouterr().err
+    assert main(["warmup", "--jobs", "0"]) == 2
+    assert "--jobs 0 is less than 1" in capsys.readouterr().err
+    failed = subprocess.CompletedProcess([], 1, "", "Traceback\nMemoryError: none left")
+    monkeypatch.setattr(warmup.subprocess, "run", lambda *a, **k: failed)
+    assert main(["warmup", "--only", "losses"]) == 1
+    assert "losses       failed: MemoryError: none left" in capsys.readouterr().err

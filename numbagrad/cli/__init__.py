@@ -9,11 +9,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from . import cache, digits, info
+from . import cache, digits, info, warmup
 
 __all__ = ["main"]
 
-COMMANDS = {"info": info, "digits": digits, "cache": cache}
+COMMANDS = {"info": info, "digits": digits, "warmup": warmup, "cache": cache}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
