@@ -402,6 +402,42 @@ SCHEDULES = {
     "restarts": ("CosineAnnealingWarmRestarts", {"T_0": 7, "eta_min": 0.01}),
     "restarts-longer": ("CosineAnnealingWarmRestarts", {"T_0": 3, "T_mult": 2}),
     "onecycle-three": ("OneCycleLR", {"max_lr": 2.0, "total_steps": 110, "three_phase": True}),
+    "constant": ("ConstantLR", {"factor": 0.25, "total_iters": 7}),
+    "polynomial": ("PolynomialLR", {"total_iters": 40, "power": 2.0}),
+    "multiplicative": ("MultiplicativeLR", {"lr_lambda": lambda epoch: 1 - 1 / (5 + epoch)}),
+    "cyclic": ("CyclicLR", {"base_lr": 0.1, "max_lr": [1.0, 2.0], "step_size_up": 7}),
+    "cyclic-halved": (
+        "CyclicLR",
+        {
+            "base_lr": [0.1, 0.2],
+            "max_lr": 1.0,
+            "step_size_up": 9,
+            "step_size_down": 4,
+            "mode": "triangular2",
+            "max_momentum": 0.95,
+        },
+    ),
+    "cyclic-exponential": (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 5,
+            "mode": "exp_range",
+            "gamma": 0.98,
+            "cycle_momentum": False,
+        },
+    ),
+    "cyclic-function": (
+        "CyclicLR",
+        {
+            "base_lr": 0.1,
+            "max_lr": 1.0,
+            "step_size_up": 5,
+            "scale_fn": lambda x: 1 / (1 + x),
+            "scale_mode": "iterations",
+        },
+    ),
 }
 
 
@@ -463,3 +499,45 @@ def test_a_scheduler_resumes():
     optimizer.param_groups[0]["lr"] = resumed.get_last_lr()[0]
     resumed.step()
     assert resumed.get_last_lr() == expected
+
+
+def test_chained_schedulers_step_together_and_resume():
+    def made():
+        optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=1.0)
+        first = optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+        second = optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        return optimizer, optim.lr_scheduler.ChainedScheduler([first, second])
+
+    optimizer, chain = made()
+    seen = [chain.get_last_lr()[0]]
+    for _ in range(4):
+        chain.step()
+        seen.append(chain.get_last_lr()[0])
+    np.testing.assert_allclose(seen, [0.1, 0.09, 0.81, 0.729, 0.6561])
+    other, resumed = made()
+    other.load_state_dict(optimizer.state_dict())
+    resumed.load_state_dict(chain.state_dict())
+    chain.step(), resumed.step()
+    assert resumed.get_last_lr() == chain.get_last_lr()
+    with pytest.raises(ValueError, match="same optimizer, but got another one at index 0"):
+        optim.lr_scheduler.ChainedScheduler(chain.schedulers, other)
+    with pytest.raises(ValueError, match="ChainedScheduler expects at least one scheduler"):
+        optim.lr_scheduler.ChainedScheduler([])
+
+
+@pytest.mark.parametrize(
+    "kind, options, words",
+    [
+        ("ConstantLR", {"factor": 1.5}, r"expected in \(0, 1\], got 1.5"),
+        ("CyclicLR", {"base_lr": 1, "max_lr": 2, "mode": "square"}, "not 'square'"),
+        ("CyclicLR", {"base_lr": 1, "max_lr": [2, 3]}, "expected 1 values for max_lr, got 2"),
+        ("CyclicLR", {"base_lr": 1, "max_lr": 2, "step_size_up": 0}, "must be positive, got 0"),
+        ("CyclicLR", {"base_lr": 1, "max_lr": 2, "scale_mode": "x"}, "scale_mode is 'cycle' or"),
+        ("CyclicLR", {"base_lr": 1, "max_lr": 2}, "must support momentum or beta1"),
+    ],
+)
+def test_schedulers_refuse_what_makes_no_sense(kind, options, words):
+    optimizer = optim.Adagrad(parameters(shapes=[(2,)]), lr=0.1)
+    with pytest.raises(ValueError, match=words):
+        getattr(optim.lr_scheduler, kind)(optimizer, **options)
+    assert optimizer.param_groups[0]["lr"] == 0.1

@@ -1,0 +1,64 @@
+"""The base of schedulers: start at ``LRScheduler.step``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...kernels import machine
+from ..optimizer import Optimizer
+
+__all__ = ["LRScheduler"]
+
+
+class LRScheduler:
+    """The base of schedulers; a subclass defines ``get_lr``, the next rate of every group.
+
+    last_epoch: steps taken before, -1 for a fresh start. ``base_lrs`` are the rates at step 0.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an "
+                    f"optimizer"
+                )
+        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.step()
+
+    def get_lr(self) -> list[float]:
+        """The rate of each group at ``last_epoch``."""
+        raise NotImplementedError
+
+    def _rates(self) -> list[float]:
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def step(self) -> None:
+        """Move on by one epoch (or batch, if that is what you count)."""
+        machine.outside("lr_scheduler.step")
+        self.last_epoch += 1
+        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+        self._last_lr = self._rates()
+
+    def get_last_lr(self) -> list[float]:
+        """The rates set by the last step."""
+        return self._last_lr
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer; functions cannot be saved and are left out."""
+        return {n: v for n, v in vars(self).items() if n != "optimizer" and not _has_callable(v)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        vars(self).update(state_dict)
+
+
+def _has_callable(value: Any) -> bool:
+    return callable(value) or (isinstance(value, list) and any(map(callable, value)))

@@ -1,0 +1,186 @@
+"""Schedulers made of others, and the one that looks at a metric."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any
+
+from ...kernels import machine
+from ..optimizer import Optimizer
+from .base import LRScheduler
+
+__all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
+
+
+def _check_schedulers(name: str, schedulers: Sequence[Any], optimizer: Optimizer) -> None:
+    for i, scheduler in enumerate(schedulers):
+        if not isinstance(scheduler, LRScheduler):
+            raise TypeError(
+                f"{name}: scheduler {i} is {type(scheduler).__name__}; its step takes a metric, or "
+                f"it is no scheduler. Step it by itself."
+            )
+        if scheduler.optimizer is not optimizer:
+            raise ValueError(
+                f"{name} expects all schedulers to belong to the same optimizer, but got another "
+                f"one at index {i}."
+            )
+
+
+class SequentialLR(LRScheduler):
+    """One scheduler after the other: the next one starts afresh at each of the milestones.
+
+    milestones: increasing epochs, one fewer than schedulers. Each scheduler begins from the initial
+    rates.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ):
+        if not schedulers:
+            raise ValueError("SequentialLR expects at least one scheduler, but got none.")
+        _check_schedulers("SequentialLR", schedulers, optimizer)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                f"SequentialLR expects one milestone fewer than schedulers, but got "
+                f"{len(schedulers)} schedulers and {len(milestones)} milestones."
+            )
+        self.optimizer = optimizer
+        self.schedulers = list(schedulers)
+        self.milestones = list(milestones)
+        self.last_epoch = last_epoch + 1
+        # Each of them took its first step when it was made, on the rates the one before had set.
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        for scheduler in self.schedulers:
+            scheduler.last_epoch -= 1
+        self.schedulers[0].step()
+        self._last_lr = self.schedulers[0].get_last_lr()
+
+    def step(self) -> None:
+        """Move on by one epoch."""
+        machine.outside("lr_scheduler.step")
+        self.last_epoch += 1
+        number = bisect_right(self.milestones, self.last_epoch)
+        scheduler = self.schedulers[number]
+        if number and self.milestones[number - 1] == self.last_epoch:
+            for group, base in zip(self.optimizer.param_groups, scheduler.base_lrs, strict=True):
+                group["lr"] = base
+            scheduler.last_epoch = -1
+        scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the optimizer, and of each scheduler its own."""
+        state = {n: v for n, v in vars(self).items() if n not in ("optimizer", "schedulers")}
+        return state | {"schedulers": [scheduler.state_dict() for scheduler in self.schedulers]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what ``state_dict`` returned."""
+        states = state_dict["schedulers"]
+        for scheduler, state in zip(self.schedulers, states, strict=True):
+            scheduler.load_state_dict(state)
+        vars(self).update({n: v for n, v in state_dict.items() if n != "schedulers"})
+
+
+class ChainedScheduler(LRScheduler):
+    """Several schedulers at once: each step of it is a step of each of them, in order."""
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None):
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler, but got none.")
+        optimizer = schedulers[0].optimizer if optimizer is None else optimizer
+        _check_schedulers("ChainedScheduler", schedulers, optimizer)
+        self.optimizer = optimizer
+        self.schedulers = list(schedulers)
+        self._last_lr = self._rates()
+
+    def step(self) -> None:
+        """Move on by one epoch."""
+        machine.outside("lr_scheduler.step")
+        for scheduler in self.schedulers:
+            scheduler.step()
+        self._last_lr = self._rates()
+
+    state_dict = SequentialLR.state_dict
+    load_state_dict = SequentialLR.load_state_dict
+
+
+class ReduceLROnPlateau:
+    """Times factor once a metric has not improved for more than patience steps.
+
+    mode: "min" or "max" is better. threshold: by how much a better value must differ, relative
+    (threshold_mode "rel") or absolute ("abs"). cooldown: steps to wait after a reduction. min_lr:
+    the lowest rate, or one per group. eps: smaller changes are not made.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | list[float] = 0,
+        eps: float = 1e-8,
+    ):
+        if factor >= 1.0:
+            raise ValueError("Factor should be < 1.0.")
+        if mode not in ("min", "max"):
+            raise ValueError(f"mode {mode} is unknown!")
+        if threshold_mode not in ("rel", "abs"):
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
+        self.optimizer = optimizer
+        groups = len(optimizer.param_groups)
+        self.min_lrs = list(min_lr) if isinstance(min_lr, (list, tuple)) else [min_lr] * groups
+        self.mode = mode
+        self.factor = factor
+        self.patience = patience
+        self.threshold = threshold
+        self.threshold_mode = threshold_mode
+        self.cooldown = cooldown
+        self.eps = eps
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = 0
+        self.cooldown_counter = 0
+        self.last_epoch = 0
+
+    def _better(self, value: float) -> bool:
+        sign = -1 if self.mode == "min" else 1
+        if self.threshold_mode == "rel":
+            return sign * value > sign * self.best * (1 + sign * self.threshold)
+        return sign * value > sign * (self.best + sign * self.threshold)
+
+    def step(self, metrics: Any) -> None:
+        """Take note of the metric of one more epoch."""
+        machine.outside("lr_scheduler.step")
+        value = float(metrics)
+        self.last_epoch += 1
+        if self._better(value):
+            self.best, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, low in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                rate = max(float(group["lr"]) * self.factor, low)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter = self.cooldown
+            self.num_bad_epochs = 0
+
+    def get_last_lr(self) -> list[float]:
+        """The present rates."""
+        return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    state_dict = LRScheduler.state_dict
+    load_state_dict = LRScheduler.load_state_dict
