@@ -46,6 +46,16 @@ from ..ops.loss import (
     nll_loss,
     smooth_l1_loss,
 )
+from ..ops.margin import (
+    gaussian_nll_loss,
+    hinge_embedding_loss,
+    margin_ranking_loss,
+    multi_margin_loss,
+    multilabel_soft_margin_loss,
+    poisson_nll_loss,
+    soft_margin_loss,
+    triplet_margin_with_distance_loss,
+)
 from ..ops.multi_head import multi_head_attention_forward
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
 from ..ops.pad import pad
@@ -101,15 +111,18 @@ __all__ = [
     "embedding",
     "embedding_bag",
     "fold",
+    "gaussian_nll_loss",
     "gelu",
     "glu",
     "grid_sample",
     "group_norm",
+    "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
     "hardtanh_",
+    "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
     "interpolate",
@@ -121,12 +134,15 @@ __all__ = [
     "linear",
     "log_softmax",
     "logsigmoid",
+    "margin_ranking_loss",
     "max_pool1d",
     "max_pool2d",
     "max_pool3d",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",
+    "multi_margin_loss",
+    "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
@@ -134,6 +150,7 @@ __all__ = [
     "pairwise_distance",
     "pixel_shuffle",
     "pixel_unshuffle",
+    "poisson_nll_loss",
     "prelu",
     "relu",
     "relu6",
@@ -146,6 +163,7 @@ __all__ = [
     "sigmoid",
     "silu",
     "smooth_l1_loss",
+    "soft_margin_loss",
     "softmax",
     "softmin",
     "softplus",
@@ -155,6 +173,7 @@ __all__ = [
     "tanhshrink",
     "threshold",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
 ]
 
@@ -246,6 +265,23 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps."""
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """``softmax((logits + Gumbel noise) / tau)`` along ``dim``: a sample that has a gradient.
+
+    Jang et al., "Categorical reparameterization with Gumbel-softmax", 2017. hard: ones and zeros,
+    with the gradient of the soft sample. eps: not used, as in PyTorch.
+    """
+    noise = new_empty(logits.shape, logits.dtype, logits.device).exponential_().log()
+    soft = softmax((logits - noise) / tau, dim)
+    if not hard:
+        return soft
+    ones_at = soft.argmax(dim, keepdim=True)
+    picked = (soft.detach() * 0).scatter(dim, ones_at, 1.0)
+    return picked - soft.detach() + soft
 
 
 def rrelu(

@@ -227,3 +227,125 @@ CASES = [
         method=NO_METHOD,
     ),
 ]
+
+
+def _signed(draw: Draw) -> list[Sample]:
+    y = Fixed(np.array([[1.0, -1.0, 1.0], [-1.0, -1.0, 1.0]], draw.dtype))
+    return [
+        sample(draw(2, 3), y),
+        sample(draw(2, 3), y, reduction="sum"),
+        sample(draw(2, 3), y, reduction="none"),
+        sample(draw(0, 3), Fixed(np.ones((0, 3), draw.dtype)), reduction="sum", kind="empty"),
+    ]
+
+
+def _counts(draw: Draw) -> list[Sample]:
+    y = Fixed(np.array([[0.0, 3.0, 1.0], [2.0, 5.0, 0.0]], draw.dtype))
+    return [
+        sample(draw(2, 3), y),
+        sample(draw(2, 3), y, full=True, reduction="none"),
+        sample(draw(2, 3), y, log_input=False, reduction="sum"),
+    ]
+
+
+def poisson(x: Any, y: Any, log_input: bool = True, full: bool = False) -> Any:
+    """Negative log-likelihood of counts."""
+    loss = np.exp(x) - y * x if log_input else x - y * np.log(x + 1e-8)
+    if full:
+        large = np.where(y > 1, y, 2)
+        stirling = large * np.log(large) - large + 0.5 * np.log(2 * np.pi * large)
+        loss = loss + np.where(y > 1, stirling, 0)
+    return loss
+
+
+def gaussian(x: Any, y: Any, var: Any, full: bool = False) -> Any:
+    """Negative log-likelihood of normal numbers."""
+    var = np.reshape(var, (2, -1)) if np.ndim(var) == 1 else var
+    loss = 0.5 * (np.log(var) + (x - y) ** 2 / var)
+    return loss + 0.5 * np.log(2 * np.pi) if full else loss
+
+
+def multi_margin(x: Any, y: Any, p: int = 1, margin: float = 1.0, weight: Any = None) -> Any:
+    """Hinges of the other classes."""
+    rows = np.arange(len(y))
+    gap = np.maximum(0, margin - x[rows, y][:, None] + x) ** p
+    gap = gap if weight is None else gap * weight[y][:, None]
+    gap[rows, y] = 0
+    return gap.sum(1) / x.shape[1]
+
+
+def multilabel(x: Any, y: Any, weight: Any = 1.0) -> Any:
+    """Cross entropy of sigmoids, the mean over classes."""
+    return (-weight * (-y * np.log1p(np.exp(-x)) - (1 - y) * np.log1p(np.exp(x)))).mean(-1)
+
+
+MARGINS = [
+    _pair(
+        "margin_ranking_loss",
+        lambda a, b, y, margin=0.0: np.maximum(0, -y * (a - b) + margin),
+        samples=lambda d: [
+            sample(d(4), d(4), Fixed(np.array([1.0, -1.0, 1.0, -1.0], d.dtype))),
+            sample(
+                *(d(2, 3), d(2, 3), Fixed(np.array([[1.0], [-1.0]], d.dtype))),
+                margin=0.5, reduction="none",
+            ),
+        ],
+        errors=(
+            wrong(
+                *(np.ones((2, 3), "float32"), np.ones((2, 3), "float32"), np.ones(3, "float32")),
+                raises=RuntimeError, words="same (number of )?dimension",
+            ),
+        ),
+    ),
+    _pair(
+        "hinge_embedding_loss",
+        lambda x, y, margin=1.0: np.where(y == 1, x, np.maximum(0, margin - x)),
+        samples=_signed,
+    ),
+    _pair("soft_margin_loss", lambda x, y: np.log1p(np.exp(-y * x)), samples=_signed),
+    _pair("poisson_nll_loss", poisson, samples=_counts, domain=(0.2, 2.0)),
+    _pair(
+        "gaussian_nll_loss",
+        gaussian,
+        samples=lambda d: [
+            sample(d(2, 3), d(2, 3), d(2, 3)),
+            sample(d(2, 3), d(2, 3), d(2, 1), full=True, reduction="sum"),
+            sample(d(2, 3), d(2, 3), d(2), reduction="none"),
+        ],
+        domain=(0.3, 2.0),
+        errors=(
+            wrong(_logits, _logits, np.ones(5, "float32"), raises=ValueError, words="incorrect"),
+            wrong(_logits, _logits, -_logits - 1, raises=ValueError, words="negative entr"),
+        ),
+    ),
+    _pair(
+        "multi_margin_loss",
+        multi_margin,
+        samples=lambda d: [
+            sample(d(2, 3), np.array([2, 0])),
+            sample(d(2, 3), np.array([1, 1]), p=2, margin=0.7, reduction="sum"),
+            sample(
+                *(d(2, 3), np.array([2, 0])),
+                weight=Fixed(np.array([0.5, 1.0, 2.0], d.dtype)), reduction="none",
+            ),
+        ],
+        errors=(
+            wrong(_logits, np.array([0, 1]), p=3, raises=ValueError, words="p == 1 and p == 2"),
+            wrong(
+                *(_logits, np.array([0, 3])), raises=(IndexError, RuntimeError), words="out of",
+            ),
+        ),
+    ),
+    _pair(
+        "multilabel_soft_margin_loss",
+        multilabel,
+        samples=lambda d: [
+            sample(d(2, 3), Fixed(np.array([[1.0, 0, 1], [0, 0, 1]], d.dtype))),
+            sample(
+                *(d(2, 3), Fixed(np.array([[1.0, 0, 1], [0, 1, 1]], d.dtype))),
+                weight=Fixed(np.array([0.5, 1.0, 2.0], d.dtype)), reduction="sum",
+            ),
+        ],
+    ),
+]  # fmt: skip
+CASES += MARGINS

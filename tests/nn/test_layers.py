@@ -448,3 +448,40 @@ def test_cosine_similarity_is_torchs():
     expected = torch.nn.functional.cosine_similarity(torch.tensor(x), torch.tensor(y), dim=0)
     found = nn.functional.cosine_similarity(ng.tensor(x), ng.tensor(y), dim=0)
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-12)
+
+
+def test_margin_losses_as_modules_are_their_functions():
+    x, y = ng.randn(4, 3), ng.tensor([[1.0, -1.0, 1.0]] * 4)
+    labels, var = ng.tensor([0, 2, 1, 1]), ng.rand(4, 3) + 0.5
+    F = nn.functional
+    for module, function, given, options in [
+        (nn.HingeEmbeddingLoss, F.hinge_embedding_loss, (x, y), {"margin": 0.5}),
+        (nn.SoftMarginLoss, F.soft_margin_loss, (x, y), {"reduction": "sum"}),
+        (nn.PoissonNLLLoss, F.poisson_nll_loss, (x, y.abs()), {"full": True}),
+        (nn.GaussianNLLLoss, F.gaussian_nll_loss, (x, y, var), {"full": True}),
+        (nn.MultiMarginLoss, F.multi_margin_loss, (x, labels), {"p": 2}),
+        (nn.MultiLabelSoftMarginLoss, F.multilabel_soft_margin_loss, (x, y.relu()), {}),
+        (nn.MarginRankingLoss, F.margin_ranking_loss, (x, x.flip(0), y), {"margin": 0.1}),
+        (nn.TripletMarginWithDistanceLoss, F.triplet_margin_with_distance_loss, (x, y, var),
+         {"swap": True, "distance_function": lambda a, b: (a - b).abs().sum(-1)}),
+    ]:  # fmt: skip
+        assert module(**options)(*given).item() == function(*given, **options).item()
+    assert nn.GaussianNLLLoss()(x, y, 2.0).item() == pytest.approx(
+        nn.GaussianNLLLoss()(x, y, ng.full((4, 3), 2.0)).item()
+    )
+    with pytest.raises(ValueError, match="margin must be greater than 0, got -1"):
+        nn.TripletMarginWithDistanceLoss(margin=-1)(x, x, x)
+
+
+def test_gumbel_softmax_samples_and_differentiates():
+    ng.manual_seed(0)
+    logits = ng.tensor([[0.0, 1.0, 2.0]], requires_grad=True)
+    many = nn.functional.gumbel_softmax(logits.detach().expand(20000, 3), hard=True)
+    assert set(many.unique().tolist()) == {0.0, 1.0} and (many.sum(1) == 1).all()
+    chances = many.mean(0).numpy()
+    np.testing.assert_allclose(chances, logits.detach().softmax(1).numpy()[0], atol=0.02)
+    soft = nn.functional.gumbel_softmax(logits, tau=0.5)
+    np.testing.assert_allclose(soft.sum().item(), 1, rtol=1e-5)
+    (nn.functional.gumbel_softmax(logits, hard=True) * ng.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert logits.grad.abs().sum().item() > 0
+    assert abs(logits.grad.sum().item()) < 1e-5

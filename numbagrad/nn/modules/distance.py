@@ -6,7 +6,14 @@ from ...tensor import Tensor
 from .. import functional as F
 from .configured import Configured
 
-__all__ = ["CosineEmbeddingLoss", "CosineSimilarity", "PairwiseDistance", "TripletMarginLoss"]
+__all__ = [
+    "CosineEmbeddingLoss",
+    "CosineSimilarity",
+    "MarginRankingLoss",
+    "PairwiseDistance",
+    "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+]
 
 
 class _Compared(Configured):
@@ -43,3 +50,17 @@ class TripletMarginLoss(_Compared):
 
     function = staticmethod(F.triplet_margin_loss)
     options = {"margin": 1.0, "p": 2.0, "eps": 1e-6, "swap": False, "reduction": "mean"}
+
+
+class TripletMarginWithDistanceLoss(_Compared):
+    """``TripletMarginLoss`` with a distance_function of two batches, by default the 2-norm."""
+
+    function = staticmethod(F.triplet_margin_with_distance_loss)
+    options = {"distance_function": None, "margin": 1.0, "swap": False, "reduction": "mean"}
+
+
+class MarginRankingLoss(_Compared):
+    """Of input1, input2 and target: how much the one that target names is not larger by margin."""
+
+    function = staticmethod(F.margin_ranking_loss)
+    options = {"margin": 0.0, "reduction": "mean"}

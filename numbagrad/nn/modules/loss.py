@@ -10,12 +10,18 @@ __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
     "CrossEntropyLoss",
+    "GaussianNLLLoss",
+    "HingeEmbeddingLoss",
     "HuberLoss",
     "KLDivLoss",
     "L1Loss",
     "MSELoss",
+    "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "NLLLoss",
+    "PoissonNLLLoss",
     "SmoothL1Loss",
+    "SoftMarginLoss",
 ]
 
 
@@ -92,3 +98,49 @@ class KLDivLoss(Loss):
 
     function = staticmethod(F.kl_div)
     options = {"reduction": "mean", "log_target": False}
+
+
+class HingeEmbeddingLoss(Loss):
+    """The input where target is 1, max(0, margin - input) where it is -1."""
+
+    function = staticmethod(F.hinge_embedding_loss)
+    options = {"margin": 1.0, "reduction": "mean"}
+
+
+class SoftMarginLoss(Loss):
+    """log(1 + exp(-target input)), target 1 or -1."""
+
+    function = staticmethod(F.soft_margin_loss)
+
+
+class MultiMarginLoss(Loss):
+    """How much the score of the true class is not larger than the others by margin, to the p."""
+
+    function = staticmethod(F.multi_margin_loss)
+    options = {"p": 1, "margin": 1.0, "weight": None, "reduction": "mean"}
+
+
+class MultiLabelSoftMarginLoss(Loss):
+    """Cross entropy of sigmoid(input) and target, the mean over classes."""
+
+    function = staticmethod(F.multilabel_soft_margin_loss)
+    options = {"weight": None, "reduction": "mean"}
+
+
+class PoissonNLLLoss(Loss):
+    """Negative log-likelihood of counts: input log-rates (or rates: log_input=False)."""
+
+    function = staticmethod(F.poisson_nll_loss)
+    options = {"log_input": True, "full": False, "eps": 1e-8, "reduction": "mean"}
+
+
+class GaussianNLLLoss(Loss):
+    """Negative log-likelihood of normal numbers: input means, target, var their variances."""
+
+    function = staticmethod(F.gaussian_nll_loss)
+    options = {"full": False, "eps": 1e-6, "reduction": "mean"}
+
+    def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:  # type: ignore[override]
+        """The loss of ``input`` against ``target``."""
+        options = {n: getattr(self, n) for n in self.options}
+        return F.gaussian_nll_loss(input, target, var, **options)
