@@ -106,6 +106,58 @@ def test_encoder_is_torchs():
     check(*encoders, [SELF], {"mask": HIDDEN, "src_key_padding_mask": PADDED})
 
 
+MEMORY = (7, 2, 8)
+FAR = np.array([[False] * 7, [False] * 5 + [True] * 2])
+DECODERS = [
+    ({}, [SELF, MEMORY], {}),
+    ({"batch_first": True}, [FIRST, (2, 7, 8)], {"tgt_mask": HIDDEN, "tgt_is_causal": True}),
+    (
+        {"norm_first": True, "activation": "gelu"},
+        [SELF, MEMORY],
+        {"tgt_mask": HIDDEN, "memory_key_padding_mask": FAR, "tgt_key_padding_mask": PADDED},
+    ),
+    ({"bias": False, "layer_norm_eps": 0.1}, [SELF, MEMORY], {"memory_mask": np.eye(5, 7) * -2.0}),
+]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("options,shapes,masks", DECODERS)
+def test_decoder_layer_is_torchs(options, shapes, masks):
+    torch = pytest.importorskip("torch")
+    check(
+        *[
+            lib.nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, **options).double()
+            for lib in (ng, torch)
+        ],
+        *(shapes, masks),
+    )
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer_is_torchs(norm_first):
+    torch = pytest.importorskip("torch")
+    options = {"dropout": 0.0, "norm_first": norm_first, "batch_first": True}
+    both = [lib.nn.Transformer(8, 2, 2, 2, 16, **options).double() for lib in (ng, torch)]
+    masks = {"tgt_mask": HIDDEN, "src_key_padding_mask": PADDED}
+    check(*both, [FIRST, FIRST], masks | {"memory_key_padding_mask": PADDED})
+
+
+def test_transformer_begins_and_refuses():
+    ng.manual_seed(0)
+    model = nn.Transformer(8, 2, 1, 1, 16)
+    matrices = [p for p in model.parameters() if p.dim() > 1]
+    assert all(p.abs().max().item() <= (6 / sum(p.shape)) ** 0.5 for p in matrices)
+    mask = nn.Transformer.generate_square_subsequent_mask(3)
+    assert mask.tolist() == [[0, -np.inf, -np.inf], [0, 0, -np.inf], [0, 0, 0]]
+    with pytest.raises(RuntimeError, match="batch number of src and tgt must be equal, got 2 and"):
+        model(ng.ones(5, 2, 8), ng.ones(5, 3, 8))
+    with pytest.raises(RuntimeError, match="must be equal to d_model 8, got 8 and 6"):
+        model(ng.ones(5, 2, 8), ng.ones(5, 2, 6))
+    with pytest.raises(RuntimeError, match="TransformerDecoderLayer: activation should be"):
+        nn.TransformerDecoderLayer(8, 2, activation="tanh")
+
+
 def test_where_torch_gives_nan_and_where_zero():
     """A row that may look nowhere: with weights as softmax has it, without them 0."""
     layer = nn.MultiheadAttention(4, 2, bias=False)

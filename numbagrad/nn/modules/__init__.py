@@ -17,6 +17,7 @@ from . import (
     pooling,
     recurrent,
     sparse,
+    transformer,
 )
 from .activation import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -35,6 +36,7 @@ from .normalization import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .sparse import *  # noqa: F403
+from .transformer import *  # noqa: F403
 
 __all__ = [
     "Module",
@@ -54,4 +56,5 @@ __all__ = [
     *pooling.__all__,
     *recurrent.__all__,
     *sparse.__all__,
+    *transformer.__all__,
 ]

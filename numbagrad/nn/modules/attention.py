@@ -1,23 +1,18 @@
-"""``MultiheadAttention TransformerEncoderLayer TransformerEncoder``."""
+"""``MultiheadAttention``: attention of several heads between affine maps."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
 from typing import Any
 
 from ...ops.multi_head import attend
 from ...tensor import Tensor
-from .. import functional, init
+from .. import init
 from ..parameter import Parameter
-from .container import ModuleList
-from .dropout import Dropout
 from .linear import Linear
 from .made import new_parameter
 from .module import Module
-from .normalization import LayerNorm
 
-__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
@@ -136,117 +131,3 @@ class MultiheadAttention(Module):
             causal=is_causal,
             batch_first=self.batch_first,
         )
-
-
-class TransformerEncoderLayer(Module):
-    """Self-attention, then two affine maps with an activation between them, each with a way past
-    and a layer norm behind (norm_first: in front; Xiong et al., 2020).
-
-    d_model: features; dim_feedforward: between the two maps; activation: "relu", "gelu" or a
-    callable; dropout: behind attention, both maps, and of the probabilities.
-    """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = functional.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__()
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation(activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """src (l, b, e), with batch_first (b, l, e); the masks are those of MultiheadAttention."""
-        masks = src_mask, src_key_padding_mask, is_causal
-        if self.norm_first:
-            x = src + self._attended(self.norm1(src), *masks)
-            return x + self._fed_forward(self.norm2(x))
-        x = self.norm1(src + self._attended(src, *masks))
-        return self.norm2(x + self._fed_forward(x))
-
-    def _attended(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
-    ) -> Tensor:
-        options = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": is_causal}
-        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **options)[0])
-
-    def _fed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-
-def _activation(chosen: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    if not isinstance(chosen, str):
-        return chosen
-    named = {"relu": functional.relu, "gelu": functional.gelu}
-    if chosen not in named:
-        raise RuntimeError(
-            f"TransformerEncoderLayer: activation should be relu/gelu, not {chosen}; or pass a "
-            f"function."
-        )
-    return named[chosen]
-
-
-class TransformerEncoder(Module):
-    """``num_layers`` copies of a layer one after the other, then ``norm`` if there is one.
-
-    enable_nested_tensor and mask_check are PyTorch's, for tensors that it has and we have not; they
-    change nothing.
-    """
-
-    def __init__(
-        self,
-        encoder_layer: Module,
-        num_layers: int,
-        norm: Module | None = None,
-        enable_nested_tensor: bool = True,
-        mask_check: bool = True,
-    ):
-        super().__init__()
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.num_layers = num_layers
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool | None = None,
-    ) -> Tensor:
-        """src as the layers take it; is_causal: mask hides what comes later, so that nobody needs
-        to read it."""
-        out = src
-        for layer in self.layers:
-            out = layer(
-                out,
-                src_mask=mask,
-                src_key_padding_mask=src_key_padding_mask,
-                is_causal=bool(is_causal),
-            )
-        return out if self.norm is None else self.norm(out)
