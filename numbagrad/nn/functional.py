@@ -94,6 +94,7 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "celu",
     "celu_",
+    "channel_shuffle",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -106,6 +107,7 @@ __all__ = [
     "dropout",
     "dropout1d",
     "dropout2d",
+    "dropout3d",
     "elu",
     "elu_",
     "embedding",
@@ -228,6 +230,24 @@ def _channel_dropout(
     shape = (*input.shape[:lead], *(1,) * (input.dim() - lead))
     factors = dropout(ones(shape, dtype=input.dtype, device=input.device), p)
     return input.mul_(factors) if inplace else input * factors
+
+
+def dropout3d(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Tensor:
+    """``dropout`` of whole channels of ``input``, (n, c, d, h, w) or (c, d, h, w)."""
+    return _channel_dropout("dropout3d", input, p, training, inplace, (4, 5))
+
+
+def channel_shuffle(input: Tensor, groups: int) -> Tensor:
+    """The channels of (n, c, ...), taken from each of ``groups`` in turn (Zhang et al., 2018)."""
+    if input.dim() < 3 or groups < 1 or input.size(1) % groups:
+        raise ValueError(
+            f"channel_shuffle: expected (n, c, ...) with a number of channels that can be divided "
+            f"by groups {groups}, got {list(input.shape)}."
+        )
+    n, channels, *rest = input.shape
+    return input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:

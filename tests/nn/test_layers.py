@@ -40,6 +40,7 @@ class Row:
 
 
 UNIT = {"domain": (0.05, 0.95), "target": "unit"}
+PADS = ("Zero", "Reflection", "Replication", "Circular")
 ROWS = [
     Row("Identity", (1,), {"other": 2}),
     Row("Linear", (6, 3)),
@@ -129,6 +130,13 @@ ROWS = [
     Row("ReplicationPad2d", (2,), shapes=((2, 2, 3, 4),)),
     Row("PixelShuffle", (2,), shapes=((3, 8, 2, 3),)),
     Row("PixelUnshuffle", (2,), shapes=((3, 2, 4, 6),)),
+    *(Row(f"{kind}Pad1d", ((2, 1),), shapes=((2, 3, 4),)) for kind in PADS),
+    *(Row(f"{kind}Pad2d", ((1, 2, 0, 1),), shapes=((2, 2, 3, 4),)) for kind in PADS),
+    *(Row(f"{kind}Pad3d", (1,), shapes=((1, 2, 2, 3, 4),)) for kind in PADS),
+    *(Row(f"ConstantPad{d}d", (1, 2.5), shapes=((2, 2, 3, 4),)) for d in (1, 2, 3)),
+    Row("UpsamplingNearest2d", (), {"scale_factor": 2}, shapes=((2, 2, 3, 4),)),
+    Row("UpsamplingBilinear2d", ((5, 7),), shapes=((2, 2, 3, 4),)),
+    Row("ChannelShuffle", (3,), shapes=((2, 6, 3, 4),)),
     Row("Upsample", (), {"scale_factor": 2}, shapes=((2, 2, 3, 4),)),
     Row("Upsample", (), {"size": (5, 7), "mode": "bilinear"}, shapes=((2, 2, 3, 4),)),
     Row("EmbeddingBag", (5, 3), shapes=((2, 4),), indices=5, same_repr=False),
@@ -485,3 +493,16 @@ def test_gumbel_softmax_samples_and_differentiates():
     (nn.functional.gumbel_softmax(logits, hard=True) * ng.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert logits.grad.abs().sum().item() > 0
     assert abs(logits.grad.sum().item()) < 1e-5
+
+
+def test_dropout3d_takes_whole_channels():
+    ng.manual_seed(0)
+    out = nn.Dropout3d(0.5)(ng.ones(8, 16, 2, 2, 2))
+    per_channel = out.reshape(128, 8)
+    assert (per_channel == per_channel[:, :1]).all() and set(out.unique().tolist()) == {0.0, 2.0}
+    with pytest.raises(ValueError, match="dropout3d: Expected 4D or 5D input"):
+        nn.Dropout3d()(ng.ones(2, 3))
+    with pytest.raises(ValueError, match="divided by groups 4"):
+        nn.ChannelShuffle(4)(ng.ones(2, 6, 3))
+    with pytest.raises(RuntimeError, match="CircularPad1d: padding is a number, or left, r"):
+        nn.CircularPad1d((1, 2, 3))

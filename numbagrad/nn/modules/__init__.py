@@ -14,6 +14,7 @@ from . import (
     linear,
     loss,
     normalization,
+    padding,
     pooling,
     recurrent,
     sparse,
@@ -33,6 +34,7 @@ from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
+from .padding import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .recurrent import *  # noqa: F403
 from .sparse import *  # noqa: F403
@@ -53,6 +55,7 @@ __all__ = [
     *linear.__all__,
     *loss.__all__,
     *normalization.__all__,
+    *padding.__all__,
     *pooling.__all__,
     *recurrent.__all__,
     *sparse.__all__,

@@ -1,4 +1,4 @@
-"""``Dropout Dropout1d Dropout2d``: random zeros while training."""
+"""``Dropout Dropout1d Dropout2d Dropout3d``: random zeros while training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...tensor import Tensor
 from .. import functional
 from .module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d"]
+__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
 
 class Dropout(Module):
@@ -48,3 +48,15 @@ class Dropout2d(Dropout):
     def forward(self, input: Tensor) -> Tensor:
         """``input`` with random channels zeroed."""
         return functional.dropout2d(input, self.p, self.training, self.inplace)
+
+
+class Dropout3d(Dropout):
+    """Dropout of whole channels of (n, c, d, h, w).
+
+    >>> Dropout3d(0.2)
+    Dropout3d(p=0.2, inplace=False)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random channels zeroed."""
+        return functional.dropout3d(input, self.p, self.training, self.inplace)

@@ -1,76 +1,21 @@
-"""Layers that move elements of images: padding, pixel shuffles, resizing. No parameters."""
+"""Layers that move elements of images: shuffles and resizing. No parameters."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ShapeError
 from ...tensor import Tensor
 from .. import functional as F
 from .module import Module
 
 __all__ = [
-    "ConstantPad2d",
+    "ChannelShuffle",
     "PixelShuffle",
     "PixelUnshuffle",
-    "ReflectionPad2d",
-    "ReplicationPad2d",
     "Upsample",
-    "ZeroPad2d",
+    "UpsamplingBilinear2d",
+    "UpsamplingNearest2d",
 ]
-
-
-class _Pad2d(Module):
-    """padding: one width, or (left, right, top, bottom)."""
-
-    mode = "constant"
-
-    def __init__(self, padding: int | tuple[int, int, int, int]):
-        super().__init__()
-        self.padding = (padding,) * 4 if isinstance(padding, int) else tuple(padding)
-        if len(self.padding) != 4:
-            raise ShapeError(
-                f"{type(self).__name__}: padding is a number, or left, right, top, bottom; got "
-                f"{padding}."
-            )
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The padded (..., height, width)."""
-        return F.pad(input, self.padding, self.mode)
-
-    def extra_repr(self) -> str:
-        return f"{self.padding}"
-
-
-class ZeroPad2d(_Pad2d):
-    """Zeros around images. padding: one width, or (left, right, top, bottom)."""
-
-
-class ReflectionPad2d(_Pad2d):
-    """What is inside, mirrored at the edges. padding: one width, or (left, right, top, bottom)."""
-
-    mode = "reflect"
-
-
-class ReplicationPad2d(_Pad2d):
-    """The edges repeated. padding: one width, or (left, right, top, bottom)."""
-
-    mode = "replicate"
-
-
-class ConstantPad2d(_Pad2d):
-    """A value around images. padding: one width, or (left, right, top, bottom)."""
-
-    def __init__(self, padding: int | tuple[int, int, int, int], value: float):
-        super().__init__(padding)
-        self.value = value
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The padded (..., height, width)."""
-        return F.pad(input, self.padding, "constant", self.value)
-
-    def extra_repr(self) -> str:
-        return f"padding={self.padding}, value={self.value}"
 
 
 class PixelShuffle(Module):
@@ -139,3 +84,32 @@ class Upsample(Module):
     def extra_repr(self) -> str:
         name = "size" if self.scale_factor is None else "scale_factor"
         return f"{name}={getattr(self, name)!r}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """``Upsample`` of (n, c, h, w) images by the nearest element."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, mode="nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """``Upsample`` of (n, c, h, w) images between four elements, the corners kept in place."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, mode="bilinear", align_corners=True)
+
+
+class ChannelShuffle(Module):
+    """Channels of (n, c, ...) taken from each of so many groups in turn (Zhang et al., 2018)."""
+
+    def __init__(self, groups: int):
+        super().__init__()
+        self.groups = groups
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The same channels in another order."""
+        return F.channel_shuffle(input, self.groups)
+
+    def extra_repr(self) -> str:
+        return f"groups={self.groups}"
