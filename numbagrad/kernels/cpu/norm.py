@@ -247,6 +247,10 @@ def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
         center = sum_of(x[i]) / x.dtype.type(m)
         scale = x.dtype.type(1 / sqrt(squares_from(x[i], center) / m + eps))
         mean[i], rstd[i] = center, scale
+        if affine == 3:  # the common case in one pass
+            for j in range(m):
+                out[i, j] = (x[i, j] - center) * scale * weight[j] + bias[j]
+            continue
         for j in range(m):
             out[i, j] = (x[i, j] - center) * scale
         if affine & 1:
