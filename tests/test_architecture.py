@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A part may import parts of its own layer and of those above it in this list, nothing below.
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
-    {"errors"},
+    {"errors", "tables"},
     {"dtypes", "devices"},
     {"kernels"},
     {"printing", "cuda", "dlpack"},
@@ -33,6 +33,7 @@ LAYERS = [
     {"nn", "optim", "data", "utils"},
     {"amp"},
     {"compiled"},
+    {"profiler"},
     {"cli", "__main__"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
