@@ -17,7 +17,6 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
-from numba.np import arrayobj as numba_arrayobj
 
 from .half_type import computed
 from .halves import BFLOAT16, FLOAT16, FLOAT32, decoded, encoded
@@ -339,10 +338,12 @@ def _itemsize(typing, like):
 
 
 def _array_from(context, builder, kind, data, shape, strides):
+    from numba.np import arrayobj  # 30 ms that only a compilation needs
+
     array = context.make_array(kind)(context, builder)
     itemsize = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     width = ir.Constant(cgutils.intp_t, itemsize)
-    numba_arrayobj.populate_array(
+    arrayobj.populate_array(
         array,
         data=builder.bitcast(data, array.data.type),
         shape=shape,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import inspect
 import linecache
 import os
@@ -27,7 +28,6 @@ from typing import Any
 
 import llvmlite
 import numba
-import numba.cpython.hashing  # symbols that the code of dicts and sets calls
 import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime import rtsys
@@ -94,6 +94,8 @@ class OneFilePerSignature:
             content = path.read_bytes()
             if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
                 raise ValueError("wrong checksum")
+            if b"_numba_hashsecret" in content:  # symbols that the code of dicts and sets calls
+                importlib.import_module("numba.cpython.hashing")
             return pickle.loads(memoryview(content)[_CHECKSUM:])
         except (FileNotFoundError, NotADirectoryError):
             return None
