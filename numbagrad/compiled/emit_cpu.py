@@ -19,7 +19,7 @@ import numba
 import numpy as np
 from numba import types
 
-from ..kernels import store
+from ..kernels import intrinsics, store
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
@@ -738,10 +738,10 @@ class Emitter:
 
 _TAKEN = (
     frozenset(
-        "table work before math np njit load store plus pointer start fits dense strided call "
-        "call_python overlaps held move_counts unknown larger bits_float64 gemm blas_alone "
-        "blas_restore ticks float32 float64 int64 int32 int16 int8 uint8 boolean j sums".split()
+        "table work before status math np njit prange gemm blas_alone blas_restore ticks float32 "
+        "float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
     )
+    | frozenset(vars(intrinsics))
     | frozenset(dir(builtins))
     | _EXPR_FUNCTIONS
 )

@@ -66,9 +66,8 @@ class LoopText:
         """The text, without the loops over the first ``outer`` dims."""
         loop, e = self.loop, self.e
         k = self.number
-        pieces = self.pieces_known = self.pieces()
-        names = self.names = {n: f"{n}_{k}" for n in loop.loads}
-        names.update({line.name: f"{line.name}_{k}" for line in loop.lines})
+        pieces = self.piece_of = self.pieces()
+        names = self.names = {n: f"{n}_{k}" for n in (*loop.loads, *(x.name for x in loop.lines))}
         self.body += [
             f"{names[n]} = {e.use('load_apart')}({e.pointer(o.buffer)}, {e.index(o, self.dims)}, "
             f"{pieces[o.buffer]!r})"
@@ -234,7 +233,7 @@ class LoopText:
         old = f"{e.use('load_apart')}({sums}, {mine}, {own})"
         body = self.body
         if self.costly and wide == "float64" and len(strides) > 1 and strides[-1]:
-            again = self.stored(value)
+            again = self.read_back(value)
             if again:  # beside float64 the formula would be vectorised for numbers of its width
                 body, value = self.second, again
         body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
@@ -252,14 +251,14 @@ class LoopText:
         else:
             self.last.append(indent + result.format(f"load({sums}, {spot})"))
 
-    def stored(self, value: str) -> str:
-        """What reads a value that the loop also stores; "" if it does not."""
-        e, found = self.e, self.pieces_known
+    def read_back(self, value: str) -> str:
+        """What reads a value that the loop also stores, all of it; "" if it does not."""
+        e, width = self.e, {line.name: line.dtype for line in self.loop.lines}
         for o, store in zip(self.loop.outs, self.loop.stores, strict=True):
             same = store.mode == "store" and self.names[store.line] == value
-            if same and o.view.strides[-1]:
-                at = e.index(o, self.dims)
-                return f"{e.use('load_apart')}({e.pointer(o.buffer)}, {at}, {found[o.buffer]!r})"
+            if same and o.view.strides[-1] and width.get(store.line) == e.type(o.dtype):
+                at, piece = e.index(o, self.dims), self.piece_of[o.buffer]
+                return f"{e.use('load_apart')}({e.pointer(o.buffer)}, {at}, {piece!r})"
         return ""
 
     def room(self, count: int, wide: str) -> str:

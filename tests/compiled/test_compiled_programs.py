@@ -183,12 +183,14 @@ def test_gradients_are_as_before_when_arguments_overlap() -> None:
 def test_locals_of_the_generated_code_do_not_meet() -> None:
     """Tensors with the names of builtins, keywords and temporaries; several sums of one loop."""
     names = "range lambda float sum_1_0 f_0 v0_0 t1 overlaps weight weight_at held n0 i0".split()
+    names += "wide ticks load_apart store_apart call_for status".split()
     state = {name: ng.full((4, 4), 0.25 * k) for k, name in enumerate(names)}
 
     def function(x):
         out = x * 3
         for tensor in state.values():
             out = out.mm(x) * 0.1 + tensor
+        out = out.tanh()
         return out, out.sum(), out.sum(0), out.sum(1)
 
     x = ng.arange(16.0).reshape(4, 4) / 16

@@ -49,6 +49,18 @@ def test_a_sum_over_rows_is_not_taken_row_by_row():
     assert "row by row" not in compiled.source
 
 
+def test_column_sums_are_of_what_was_computed_not_of_what_was_rounded():
+    """A stored value may be narrower than the one that is summed."""
+
+    def function(x):
+        y = x.exp()
+        return y.float(), y.sum(0)
+
+    x = ng.rand(40, 24, dtype=ng.float64)
+    for mine, plain in zip(ng.compile(function)(x), function(x), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-7 if mine.dtype == ng.float32 else 1e-14)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_column_sums_beside_an_exponential_get_a_loop_of_their_own(threads):
     """LLVM would vectorise the formula for the width of the float64 sums."""
