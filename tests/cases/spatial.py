@@ -391,18 +391,22 @@ CASES = [
         _cosine_loss,
         errors=(wrong(_of(2, 3), _of(2, 3), _of(2, 3), raises=RuntimeError, words="target"),),
     ),
-    _row(
-        "triplet_margin_loss",
-        lambda d: [
-            sample(d(3, 4), d(3, 4), d(3, 4) + 1),
-            sample(d(3, 4), d(3, 4), d(3, 4) + 1, margin=2.0, reduction="none"),
-            sample(d(3, 4), d(3, 4), d(3, 4) + 1, swap=True, reduction="sum"),
-        ],
-        _triplet,
-        errors=(
-            wrong(_of(2), _of(2), _of(2), reduction="max", raises=ValueError, words="valid value"),
-        ),
-    ),
+    *[
+        _row(
+            name,
+            lambda d: [
+                sample(d(3, 4), d(3, 4), d(3, 4) + 1),
+                sample(d(3, 4), d(3, 4), d(3, 4) + 1, margin=2.0, reduction="none"),
+                sample(d(3, 4), d(3, 4), d(3, 4) + 1, swap=True, reduction="sum"),
+            ],
+            _triplet,
+            errors=(
+                wrong(*[_of(2)] * 3, reduction="max", raises=ValueError, words="valid value"),
+                wrong(*[_of(2)] * 3, margin=0.0, raises=ValueError, words="greater than 0"),
+            ),
+        )
+        for name in ("triplet_margin_loss", "triplet_margin_with_distance_loss")
+    ],
     _row(
         "embedding_bag",
         _bags,
