@@ -99,24 +99,9 @@ def _where(run: dict[str, Any]) -> str:
     )
 
 
-def _observe_numba(seen: dict[str, Any]) -> None:
-    """Let Numba report to ``seen`` what it compiles, and numbagrad's store what it loads."""
-    from numba.core import event
-
+def _observe_loads(seen: dict[str, Any]) -> None:
+    """Let numbagrad's store report to ``seen`` what it loads."""
     from numbagrad.kernels import store
-
-    class Compilations(event.Listener):
-        def __init__(self) -> None:
-            self.started: list[float] = []
-
-        def on_start(self, event: Any) -> None:
-            self.started.append(time.perf_counter())
-
-        def on_end(self, event: Any) -> None:
-            seconds = time.perf_counter() - self.started.pop()
-            if not self.started:  # callees compiled on the way are counted with their caller
-                name = event.data["dispatcher"].py_func.__name__
-                seen["compiled"][f"{name} #{len(seen['compiled'])}"] = seconds
 
     load = store.KernelCache.load_overload
 
@@ -129,7 +114,17 @@ def _observe_numba(seen: dict[str, Any]) -> None:
         return loaded
 
     setattr(store.KernelCache, load.__name__, timed_load)
-    event.register("numba:compile", Compilations())
+
+
+def _observe_compilations() -> Any:
+    """A list of what Numba compiles, from now on."""
+    from numba.core import event
+
+    from numbagrad.kernels.compilations import Compilations
+
+    seen = Compilations()
+    event.register("numba:compile", seen)
+    return seen.found
 
 
 def main(library: str, compiled: bool = False) -> None:
@@ -142,9 +137,11 @@ def main(library: str, compiled: bool = False) -> None:
     start = time.perf_counter()
     lib: Any = importlib.import_module(library)
     imported = time.perf_counter()
-    seen: dict[str, Any] = {"compiled": {}, "loaded": 0, "loading": 0.0}
+    seen: dict[str, Any] = {"loaded": 0, "loading": 0.0}
+    found: Any = []
     if library == "numbagrad":
-        _observe_numba(seen)
+        _observe_loads(seen)
+        found = _observe_compilations()
 
     import numpy as np
 
@@ -190,7 +187,7 @@ def main(library: str, compiled: bool = False) -> None:
         }
     ends = times[:: len(times) // 2]  # of the model, the first step and the second
 
-    signatures = sorted(seen["compiled"].items(), key=lambda item: -item[1])
+    signatures = sorted(((c.name, c.seconds) for c in found), key=lambda item: -item[1])
     report = {
         "import": imported - start,
         "model": ends[0] - began,

@@ -12,6 +12,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.cli import digits, main, warmup
+from numbagrad.cli.recipes import RECIPES
 from numbagrad.kernels import store
 
 
@@ -128,6 +129,13 @@ def test_warmup_compiles_once_in_processes_of_its_own(tmp_path):
     assert counts[1] == counts[2] and int(counts[1]) > 5 and str(tmp_path) in first.stdout
     again = re.match(told, command("warmup", "--only", "products", **where).stdout)
     assert again and again[2] == "0"
+
+
+@pytest.mark.gate
+def test_every_part_of_warmup_works_here():
+    found = {part: warmup.compile_part(part) for part in RECIPES}
+    assert set(found) == set(RECIPES)
+    assert not any(warmup.compile_part(part)["compiled"] for part in RECIPES), "compiled twice"
 
 
 def test_warmup_names_what_is_wrong(monkeypatch, capsys):

@@ -169,6 +169,33 @@ def raise_not_finite(
     )
 
 
+class watching:
+    """``watcher`` stands behind the verbs in the block; None: none of those around it does.
+
+    name, way_out: of the block, and what else to do, for the error where a function is recorded.
+    """
+
+    def __init__(self, watcher: Watcher | None, name: str, way_out: str = ""):
+        self._watcher, self._name, self._way_out = watcher, name, way_out
+
+    def __enter__(self) -> None:
+        if machine.is_recording() and grad_mode.anomaly is None:
+            raise RecordingError(
+                f"{self._name}: not possible inside a compiled function, at "
+                f"{show_location(user_location())}: {self._way_out}call the compiled function "
+                f"inside {self._name}."
+            )
+        self._inside = standing_behind(self._watcher)
+        self._inside.__enter__()
+        self._held, grad_mode.anomaly = grad_mode.anomaly, self._watcher
+        machine.watched_by(1)
+
+    def __exit__(self, *exception: Any) -> None:
+        grad_mode.anomaly = self._held
+        self._inside.__exit__(None, None, None)
+        machine.watched_by(-1)
+
+
 class detect_anomaly:
     """In the block, raise where a value first becomes NaN, in forward or backward.
 
@@ -195,24 +222,13 @@ class detect_anomaly:
     _only_nan: bool
 
     def __enter__(self) -> None:
-        if machine.is_recording() and grad_mode.anomaly is None:
-            raise RecordingError(
-                "detect_anomaly: not possible inside a compiled function, at "
-                f"{show_location(user_location())}: use ng.compile(..., check_finite=True), or "
-                "call the compiled function inside detect_anomaly."
-            )
         watcher = Watcher(self._only_nan) if self._watch else None
-        held = grad_mode.anomaly
-        inside = standing_behind(watcher)
-        inside.__enter__()
-        grad_mode.anomaly = watcher
-        machine.watched_by(1)
-        self.__dict__.setdefault("_stack", []).append((held, inside))
+        block = watching(watcher, "detect_anomaly", "use ng.compile(..., check_finite=True), or ")
+        block.__enter__()
+        self.__dict__.setdefault("_stack", []).append(block)
 
     def __exit__(self, *exception: Any) -> None:
-        grad_mode.anomaly, inside = self.__dict__["_stack"].pop()
-        inside.__exit__(None, None, None)
-        machine.watched_by(-1)
+        self.__dict__["_stack"].pop().__exit__(None, None, None)
 
     def __call__(self, function: Callable) -> Callable:
         """``function``, each call of it inside the block."""

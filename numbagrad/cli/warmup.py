@@ -15,9 +15,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from numba.core import event as numba_event
-
 from ..kernels import store
+from ..kernels.compilations import Compilations
 from ..tables import plural
 
 __all__ = ["add_arguments", "run"]
@@ -31,8 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--only", nargs="+", metavar="PART", default=None,
-        help="some parts: compiled, sequences, elementwise, arithmetic, reductions, images, "
-        "losses, optimizers, products",
+        help="some parts only, e.g. products; a wrong name lists them",
     )  # fmt: skip
     parser.add_argument("--here", metavar="PART", help=argparse.SUPPRESS)
 
@@ -78,30 +76,11 @@ def _in_a_process(part: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-class _Compilations(numba_event.Listener):
-    """Counts what Numba compiles; callees count with their callers."""
-
-    def __init__(self) -> None:
-        self.count, self.seconds = 0, 0.0
-        self._started: list[float] = []
-
-    def on_start(self, event: Any) -> None:
-        """A compilation begins."""
-        self._started.append(time.perf_counter())
-
-    def on_end(self, event: Any) -> None:
-        """A compilation has ended."""
-        seconds = time.perf_counter() - self._started.pop()
-        if not self._started:
-            self.count += 1
-            self.seconds += seconds
-
-
 def compile_part(part: str) -> dict[str, Any]:
     """Run one recipe in this process; how many kernels that compiled, in how many seconds."""
     from .recipes import RECIPES
 
-    seen = _Compilations()
-    with numba_event.install_listener("numba:compile", seen):
+    seen = Compilations()
+    with seen.watch():
         RECIPES[part]()
-    return {"compiled": seen.count, "seconds": seen.seconds}
+    return {"compiled": len(seen.found), "seconds": seen.seconds}

@@ -141,8 +141,9 @@ class Plan:
             status = bound.run(bound.table, *arrays, *[a for a in fresh if a is not None], *floats)
             if status:
                 bound.fail(status)
-            if self.timed and getattr(grad_mode.anomaly, "looked_for", "") == "time":
-                grad_mode.anomaly.ran(bound)
+            watcher = grad_mode.anomaly if self.timed else None
+            if watcher is not None and watcher.looked_for == "time":
+                watcher.ran(bound)
         return [None if a is None else wrap(a, _dtype(a.dtype)) for a in fresh]
 
     def _compile(self) -> Any:

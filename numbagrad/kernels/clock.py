@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import time
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
@@ -56,8 +57,6 @@ class Clock:
         self._first = self._now()
 
     def _now(self) -> tuple[int, float]:
-        import numpy as np
-
         out = np.empty(1, np.int64)
         readings = []
         for _ in range(5):  # the first compiles; the one that took least is right

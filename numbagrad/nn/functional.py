@@ -46,7 +46,7 @@ from ..ops.loss import (
     nll_loss,
     smooth_l1_loss,
 )
-from ..ops.margin import (
+from ..ops.loss_formulas import (
     gaussian_nll_loss,
     hinge_embedding_loss,
     margin_ranking_loss,

@@ -8,18 +8,17 @@ instructions; it tells ``Timer.ran``. Start reading at ``Timer.launch``.
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba.core import event as numba_event
 
 from ..autograd.anomaly import Watcher
 from ..kernels import machine
 from ..kernels.clock import Clock
+from ..kernels.compilations import Compilations
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import ProductKernel
@@ -55,7 +54,7 @@ class Timer(Watcher):
         super().__init__(only_nan=False)
         self.looked_for = "time"
         self.events: list[Event] = []
-        self.compiling = 0.0  # seconds so far
+        self.compilations = Compilations()
         self._clock = Clock()
         self._runs: list[tuple[Any, np.ndarray]] = []
         self._parts: dict[int, tuple[np.ndarray, list[Event]]] = {}
@@ -69,12 +68,12 @@ class Timer(Watcher):
     def launch(self, kernel: Callable[..., None], args: tuple[Any, ...]) -> None:
         """Run ``kernel``, on a GPU until it has ended."""
         where, node = origin(2)
-        compiled, start = self.compiling, time.perf_counter()
+        compiled, start = self.compilations.seconds, time.perf_counter()
         if machine.away is None or not machine.away.run(kernel, args):
             kernel(*args)
         else:
             machine.away.synchronize()
-        seconds = time.perf_counter() - start - (self.compiling - compiled)
+        seconds = time.perf_counter() - start - (self.compilations.seconds - compiled)
         name = getattr(kernel, "__name__", type(kernel).__name__)
         kind, flops = _work(kernel, args)
         arrays = list(_arrays(args))
@@ -107,32 +106,12 @@ class Timer(Watcher):
                 if part.kind:
                     self.events.append(replace(part, start=begin, seconds=max(end - begin, 0.0)))
         self._runs.clear()
+        self.events += [
+            Event(f"compile {name}", "compile", None, start, seconds)
+            for name, start, seconds in self.compilations.found
+        ]
         self.events.sort(key=lambda e: e.start)
         return self.events
-
-
-class Compilations(numba_event.Listener):
-    """Tells a timer what Numba compiles in this thread; callees count with their callers."""
-
-    def __init__(self, timer: Timer):
-        self._timer, self._thread = timer, threading.get_ident()
-        self._started: list[float] = []
-
-    def on_start(self, event: Any) -> None:
-        """A compilation begins."""
-        if threading.get_ident() == self._thread:
-            self._started.append(time.perf_counter())
-
-    def on_end(self, event: Any) -> None:
-        """A compilation has ended."""
-        if threading.get_ident() != self._thread or not self._started:
-            return
-        start = self._started.pop()
-        if not self._started:
-            seconds = time.perf_counter() - start
-            self._timer.compiling += seconds
-            name = event.data["dispatcher"].py_func.__name__
-            self._timer.events.append(Event(f"compile {name}", "compile", None, start, seconds))
 
 
 def _part(group: Sequence[Any]) -> Event:

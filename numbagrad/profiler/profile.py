@@ -5,12 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from numba.core import event as numba_event
-
-from ..errors import RecordingError
-from ..kernels import machine
-from ..tape import grad_mode, show_location, standing_behind, user_location
-from .events import Compilations, Timer
+from ..autograd.anomaly import watching
+from .events import Timer
 from .report import Report
 
 __all__ = ["profile"]
@@ -39,27 +35,16 @@ class profile(Report):
         super().__init__([], 0.0)
 
     def __enter__(self) -> profile:
-        if machine.is_recording() and grad_mode.anomaly is None:
-            raise RecordingError(
-                "profile: not possible inside a compiled function, at "
-                f"{show_location(user_location())}: call the compiled function inside profile."
-            )
         self._timer = Timer()
-        self._listener = Compilations(self._timer)
-        self._held = grad_mode.anomaly
-        self._inside = standing_behind(self._timer)
-        self._inside.__enter__()
-        grad_mode.anomaly = self._timer
-        machine.watched_by(1)
-        numba_event.register("numba:compile", self._listener)
+        self._blocks = watching(self._timer, "profile"), self._timer.compilations.watch()
+        for block in self._blocks:
+            block.__enter__()
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self.seconds += time.perf_counter() - self._start
-        numba_event.unregister("numba:compile", self._listener)
-        grad_mode.anomaly = self._held
-        self._inside.__exit__(None, None, None)
-        machine.watched_by(-1)
+        for block in reversed(self._blocks):
+            block.__exit__(None, None, None)
         self.events += self._timer.finish()
-        del self._timer, self._listener, self._held, self._inside
+        del self._timer, self._blocks

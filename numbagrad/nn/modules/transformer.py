@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ...errors import ShapeError
 from ...ops.create import full
@@ -27,13 +27,15 @@ __all__ = [
 ]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention, then two affine maps with an activation between them, each with a way past
-    and a layer norm behind (norm_first: in front; Xiong et al., 2020).
+class _Layer(Module):
+    """What the layers of encoder and decoder share: attentions and two affine maps."""
 
-    d_model: features; dim_feedforward: between the two maps; activation: "relu", "gelu" or a
-    callable; dropout: behind attention, both maps, and of the probabilities.
-    """
+    attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
+    self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -51,42 +53,30 @@ class TransformerEncoderLayer(Module):
     ):
         super().__init__()
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **place
-        )
+        heads: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first}
+        for name in self.attentions:
+            setattr(self, name, MultiheadAttention(d_model, nhead, **heads, **place))
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
         self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _activation("TransformerEncoderLayer", activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        """src (l, b, e), with batch_first (b, l, e); the masks are those of MultiheadAttention."""
-        masks = src_mask, src_key_padding_mask, is_causal
-        if self.norm_first:
-            x = src + self._attended(self.norm1(src), *masks)
-            return x + self._fed_forward(self.norm2(x))
-        x = self.norm1(src + self._attended(src, *masks))
-        return self.norm2(x + self._fed_forward(x))
+        blocks = range(1, len(self.attentions) + 2)
+        for k in blocks:
+            setattr(self, f"norm{k}", LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place))
+        for k in blocks:
+            setattr(self, f"dropout{k}", Dropout(dropout))
+        self.activation = _activation(type(self).__name__, activation)
 
     def _attended(
-        self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool
+        self, attention: Module, x: Tensor, source: Tensor, mask: Any, padding: Any, causal: bool
     ) -> Tensor:
-        options = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": is_causal}
-        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **options)[0])
+        options = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": causal}
+        found: Tensor = attention(x, source, source, need_weights=False, **options)[0]
+        return found
 
     def _fed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        found: Tensor = self.linear2(self.dropout(self.activation(self.linear1(x))))
+        return found
 
 
 def _activation(layer: str, chosen: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -98,6 +88,31 @@ def _activation(layer: str, chosen: str | Callable[[Tensor], Tensor]) -> Callabl
             f"{layer}: activation should be relu/gelu, not {chosen}; or pass a function."
         )
     return named[chosen]
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then two affine maps with an activation between them, each with a way past
+    and a layer norm behind (norm_first: in front; Xiong et al., 2020).
+
+    d_model: features; dim_feedforward: between the two maps; activation: "relu", "gelu" or a
+    callable; dropout: behind attention, both maps, and of the probabilities.
+    """
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """src (l, b, e), with batch_first (b, l, e); the masks are those of MultiheadAttention."""
+        masks = src_mask, src_key_padding_mask, is_causal
+        if self.norm_first:
+            x = self.norm1(src)
+            x = src + self.dropout1(self._attended(self.self_attn, x, x, *masks))
+            return x + self.dropout2(self._fed_forward(self.norm2(x)))
+        x = self.norm1(src + self.dropout1(self._attended(self.self_attn, src, src, *masks)))
+        return self.norm2(x + self.dropout2(self._fed_forward(x)))
 
 
 class TransformerEncoder(Module):
@@ -140,43 +155,17 @@ class TransformerEncoder(Module):
         return out if self.norm is None else self.norm(out)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to a memory, then two affine maps with an activation between them,
     each with a way past and a layer norm behind (norm_first: in front).
 
     Arguments as of ``TransformerEncoderLayer``.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = functional.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        super().__init__()
-        place: dict[str, Any] = {"device": device, "dtype": dtype}
-        heads: dict[str, Any] = {"dropout": dropout, "bias": bias, "batch_first": batch_first}
-        self.self_attn = MultiheadAttention(d_model, nhead, **heads, **place)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **heads, **place)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **place)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _activation("TransformerDecoderLayer", activation)
+    attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
@@ -193,27 +182,15 @@ class TransformerDecoderLayer(Module):
         are those of MultiheadAttention."""
         own = tgt_mask, tgt_key_padding_mask, tgt_is_causal
         other = memory_mask, memory_key_padding_mask, memory_is_causal
+        first, second = self.self_attn, self.multihead_attn
         if self.norm_first:
-            x = tgt + self.dropout1(self._attended(self.self_attn, self.norm1(tgt), None, *own))
-            y = self._attended(self.multihead_attn, self.norm2(x), memory, *other)
-            x = x + self.dropout2(y)
-            return x + self._fed_forward(self.norm3(x))
-        x = self.norm1(tgt + self.dropout1(self._attended(self.self_attn, tgt, None, *own)))
-        y = self._attended(self.multihead_attn, x, memory, *other)
-        x = self.norm2(x + self.dropout2(y))
-        return self.norm3(x + self._fed_forward(x))
-
-    @staticmethod
-    def _attended(
-        attention: Module, x: Tensor, memory: Tensor | None, mask: Any, padding: Any, causal: bool
-    ) -> Tensor:
-        source = x if memory is None else memory
-        options = {"attn_mask": mask, "key_padding_mask": padding, "is_causal": causal}
-        found: Tensor = attention(x, source, source, need_weights=False, **options)[0]
-        return found
-
-    def _fed_forward(self, x: Tensor) -> Tensor:
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+            x = self.norm1(tgt)
+            x = tgt + self.dropout1(self._attended(first, x, x, *own))
+            x = x + self.dropout2(self._attended(second, self.norm2(x), memory, *other))
+            return x + self.dropout3(self._fed_forward(self.norm3(x)))
+        x = self.norm1(tgt + self.dropout1(self._attended(first, tgt, tgt, *own)))
+        x = self.norm2(x + self.dropout2(self._attended(second, x, memory, *other)))
+        return self.norm3(x + self.dropout3(self._fed_forward(x)))
 
 
 class TransformerDecoder(Module):

@@ -1,0 +1,55 @@
+"""What Numba compiles, seen from outside: for profiles, ``warmup`` and benchmarks.
+
+Start reading at ``Compilations``.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from numba.core import event
+
+__all__ = ["Compilation", "Compilations"]
+
+
+class Compilation(NamedTuple):
+    """One signature of a function. start: as of ``time.perf_counter``."""
+
+    name: str
+    start: float
+    seconds: float
+
+
+class Compilations(event.Listener):
+    """Remembers what Numba compiles in the thread that made it; callees count with callers.
+
+    found: in the order in which they ended. seconds: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[Compilation] = []
+        self.seconds = 0.0
+        self._thread = threading.get_ident()
+        self._started: list[float] = []
+
+    def watch(self) -> AbstractContextManager[Any]:
+        """Numba tells this object, while in the block."""
+        return event.install_listener("numba:compile", self)
+
+    def on_start(self, event: Any) -> None:
+        """A compilation begins."""
+        if threading.get_ident() == self._thread:
+            self._started.append(time.perf_counter())
+
+    def on_end(self, event: Any) -> None:
+        """A compilation has ended."""
+        if threading.get_ident() != self._thread or not self._started:
+            return
+        start = self._started.pop()
+        if not self._started:
+            name = event.data["dispatcher"].py_func.__name__
+            self.found.append(Compilation(name, start, time.perf_counter() - start))
+            self.seconds += self.found[-1].seconds
