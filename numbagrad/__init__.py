@@ -5,81 +5,84 @@ from __future__ import annotations
 from math import e, inf, nan, pi
 from typing import Any as _Any
 
-from . import autograd, cuda, errors, kernels
-from . import tape as _tape
-from .autograd import (
-    detect_anomaly,
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from .devices import Device as device
-from .dtypes import (
-    DType as dtype,
-)
-from .dtypes import (
-    bfloat16,
-    finfo,
-    float16,
-    float32,
-    float64,
-    get_default_dtype,
-    iinfo,
-    int8,
-    int16,
-    int32,
-    int64,
-    promote_types,
-    set_default_dtype,
-    uint8,
-)
-from .dtypes import (
-    bool_ as bool,
-)
-from .kernels.machine import kernel
-from .kernels.machine import set_threads as set_num_threads
-from .kernels.machine import threads as get_num_threads
-from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
-from .ops import lapack as linalg
-from .ops.base import launch
-from .ops.brackets import *  # noqa: F403
-from .ops.compositions import *  # noqa: F403
-from .ops.create import *  # noqa: F403
-from .ops.einsum import *  # noqa: F403
-from .ops.elementwise import *  # noqa: F403
-from .ops.extreme import *  # noqa: F403
-from .ops.factorise import vander
-from .ops.index import *  # noqa: F403
-from .ops.linalg import *  # noqa: F403
-from .ops.methods import install as _install
-from .ops.moments import *  # noqa: F403
-from .ops.norm import *  # noqa: F403
-from .ops.part import *  # noqa: F403
-from .ops.random import *  # noqa: F403
-from .ops.recurrent import *  # noqa: F403
-from .ops.reduce import *  # noqa: F403
-from .ops.scan import *  # noqa: F403
-from .ops.scatter_reduce import *  # noqa: F403
-from .ops.search import *  # noqa: F403
-from .ops.shape import *  # noqa: F403
-from .ops.sort import *  # noqa: F403
-from .ops.special import *  # noqa: F403
-from .ops.tensor_types import *  # noqa: F403
-from .ops.view import *  # noqa: F403
-from .printing import set_printoptions
-from .random import (
-    Generator,
-    default_generator,
-    get_rng_state,
-    initial_seed,
-    manual_seed,
-    seed,
-    set_rng_state,
-)
-from .tensor import Size, Tensor, is_tensor
+from .collector import paused as _paused
+
+with _paused():
+    from . import autograd, cuda, errors, kernels
+    from . import tape as _tape
+    from .autograd import (
+        detect_anomaly,
+        enable_grad,
+        inference_mode,
+        is_grad_enabled,
+        is_inference_mode_enabled,
+        no_grad,
+        set_grad_enabled,
+    )
+    from .devices import Device as device
+    from .dtypes import (
+        DType as dtype,
+    )
+    from .dtypes import (
+        bfloat16,
+        finfo,
+        float16,
+        float32,
+        float64,
+        get_default_dtype,
+        iinfo,
+        int8,
+        int16,
+        int32,
+        int64,
+        promote_types,
+        set_default_dtype,
+        uint8,
+    )
+    from .dtypes import (
+        bool_ as bool,
+    )
+    from .kernels.machine import kernel
+    from .kernels.machine import set_threads as set_num_threads
+    from .kernels.machine import threads as get_num_threads
+    from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
+    from .ops import lapack as linalg
+    from .ops.base import launch
+    from .ops.brackets import *  # noqa: F403
+    from .ops.compositions import *  # noqa: F403
+    from .ops.create import *  # noqa: F403
+    from .ops.einsum import *  # noqa: F403
+    from .ops.elementwise import *  # noqa: F403
+    from .ops.extreme import *  # noqa: F403
+    from .ops.factorise import vander
+    from .ops.index import *  # noqa: F403
+    from .ops.linalg import *  # noqa: F403
+    from .ops.methods import install as _install
+    from .ops.moments import *  # noqa: F403
+    from .ops.norm import *  # noqa: F403
+    from .ops.part import *  # noqa: F403
+    from .ops.random import *  # noqa: F403
+    from .ops.recurrent import *  # noqa: F403
+    from .ops.reduce import *  # noqa: F403
+    from .ops.scan import *  # noqa: F403
+    from .ops.scatter_reduce import *  # noqa: F403
+    from .ops.search import *  # noqa: F403
+    from .ops.shape import *  # noqa: F403
+    from .ops.sort import *  # noqa: F403
+    from .ops.special import *  # noqa: F403
+    from .ops.tensor_types import *  # noqa: F403
+    from .ops.view import *  # noqa: F403
+    from .printing import set_printoptions
+    from .random import (
+        Generator,
+        default_generator,
+        get_rng_state,
+        initial_seed,
+        manual_seed,
+        seed,
+        set_rng_state,
+    )
+    from .tensor import Size, Tensor, is_tensor
 
 float = float32
 half = float16
@@ -94,9 +97,10 @@ __version__ = "0.1.0"
 
 _install()
 
-from . import amp, data, io, nn, optim, utils  # noqa: E402  they need the operations installed
-from .amp import autocast, get_autocast_dtype, is_autocast_enabled  # noqa: E402
-from .io import load, save  # noqa: E402
+with _paused():  # these need the operations installed
+    from . import amp, data, io, nn, optim, utils
+    from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .io import load, save
 
 _tape.register_files()
 
@@ -104,7 +108,8 @@ _tape.register_files()
 def __getattr__(name: str) -> _Any:
     """``compile`` and ``profiler``, whose packages are imported when they are first asked for."""
     if name == "compile":
-        from .compiled import compile as found
+        with _paused():
+            from .compiled import compile as found
 
         globals()["compile"] = found
         return found

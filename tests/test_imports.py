@@ -1,0 +1,68 @@
+"""What ``import numbagrad`` does to a process: it is light, and leaves the collector as it was."""
+
+import gc
+import json
+import subprocess
+import sys
+import weakref
+
+import pytest
+
+from numbagrad.collector import paused
+
+
+def test_importing_numbagrad_imports_no_heavy_library():
+    code = "import sys, json, numbagrad; print(json.dumps(sorted(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    heavy = {"torch", "matplotlib", "sklearn", "tqdm", "numba.cuda"}
+    assert heavy & set(json.loads(run.stdout)) == set()
+
+
+@pytest.fixture
+def collector():
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+@pytest.mark.usefixtures("collector")
+class TestPaused:
+    """The block around the imports."""
+
+    def test_the_collector_rests_and_goes_on(self):
+        with paused():
+            assert not gc.isenabled()
+        assert gc.isenabled() and gc.get_freeze_count() == 0
+
+    def test_it_goes_on_after_an_error(self):
+        with pytest.raises(ImportError), paused():
+            raise ImportError("no such thing")
+        assert gc.isenabled()
+
+    def test_who_turned_it_off_finds_it_off(self):
+        gc.disable()
+        with paused():
+            assert not gc.isenabled()
+        assert not gc.isenabled()
+
+    def test_frozen_objects_stay_frozen(self):
+        gc.freeze()
+        count = gc.get_freeze_count()
+        with paused():
+            pass
+        assert gc.get_freeze_count() == count > 0
+
+    def test_what_the_block_made_is_old_and_can_still_be_collected(self):
+        class Knot:
+            pass
+
+        with paused():
+            knot = Knot()
+            knot.self = knot
+            gone = weakref.ref(knot)
+            assert any(knot is o for o in gc.get_objects(generation=0))
+        assert not any(knot is o for o in gc.get_objects(generation=0))
+        del knot
+        gc.collect()
+        assert gone() is None
