@@ -4,11 +4,14 @@ import gc
 import json
 import subprocess
 import sys
+import time
 import weakref
 
 import pytest
+from numba.core import event
 
-from numbagrad.collector import paused
+import numbagrad as ng
+from numbagrad.collector import OBJECTS, paused, seldom
 
 
 def test_importing_numbagrad_imports_no_heavy_library():
@@ -66,3 +69,43 @@ class TestPaused:
         del knot
         gc.collect()
         assert gone() is None
+
+
+def test_compilations_are_disturbed_less_often():
+    before = gc.get_threshold()
+    with seldom(), seldom():
+        assert gc.get_threshold() == (OBJECTS, *before[1:])
+    assert gc.get_threshold() == before
+    with pytest.raises(TypeError), seldom():
+        raise TypeError("a kernel that cannot be compiled")
+    assert gc.get_threshold() == before
+    for chosen in (0, 2 * OBJECTS):
+        try:
+            gc.set_threshold(chosen, *before[1:])
+            with seldom():
+                assert gc.get_threshold() == (chosen, *before[1:])
+        finally:
+            gc.set_threshold(*before)
+
+
+def test_kernels_are_compiled_with_fewer_passes():
+    seen = []
+    never_the_same = time.time_ns()  # else the kernel would come from the cache
+
+    class Passes(event.Listener):
+        def on_start(self, event):
+            seen.append(gc.get_threshold()[0])
+
+        def on_end(self, event):
+            pass
+
+    @ng.kernel
+    def twice(out, x):
+        for i in range(len(x)):
+            out[i] = 2 * x[i] + never_the_same * 0
+
+    out = ng.zeros(3)
+    with event.install_listener("numba:run_pass", Passes()):
+        ng.launch(twice, out, ng.ones(3))
+    assert out.tolist() == [2, 2, 2] and set(seen) == {OBJECTS}
+    assert gc.get_threshold()[0] != OBJECTS

@@ -32,6 +32,8 @@ import numpy as np
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.runtime import rtsys
 
+from ..collector import seldom
+
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
 
@@ -184,6 +186,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
             ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
             source = inspect.getsource(function) if ours else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
+        dispatcher._compiler.compile = seldom()(dispatcher._compiler.compile)
     return dispatcher
 
 
