@@ -138,6 +138,30 @@ def test_cpu_and_cuda_kernels_never_import_each_other():
                 assert not name.startswith(f"numbagrad.kernels.{there}"), where(path, line)
 
 
+def test_what_a_shared_loop_calls_is_compiled_once():
+    """Numba counts ``prange(n)`` by unsigned numbers where it runs in threads, and by signed ones
+    where it finds the types: a function that is given the number would be compiled for both.
+    """
+    for path in (ROOT / "kernels").rglob("*.py"):
+        loops = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(), str(path)))
+            if isinstance(node, ast.For) and "prange(" in ast.unparse(node.iter)
+        ]
+        for loop in loops:
+            calls = [n for n in ast.walk(loop) if isinstance(n, ast.Call)]
+            given = {
+                part.id
+                for call in calls
+                if ast.unparse(call.func) not in ("range", "min", "max")
+                for argument in call.args
+                for part in getattr(getattr(argument, "value", None), "elts", [argument])
+                if isinstance(part, ast.Name)
+            }
+            if ast.unparse(loop.target) in given:
+                assert len(loop.iter.args) == 2, f"{where(path, loop.lineno)}: write prange(0, n)"
+
+
 def test_kernels_know_neither_tensor_nor_tape():
     for path in (ROOT / "kernels").rglob("*.py"):
         for line, name, _ in imports_of(path):

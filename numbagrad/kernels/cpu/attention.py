@@ -250,7 +250,7 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     step = rows_at_once(q, causal)
     tasks = q.shape[0] * q.shape[1] * ((q.shape[2] + step - 1) // step)
     previous = blas_alone(q.size * k.shape[2])
-    for task in prange(tasks):
+    for task in prange(0, tasks):
         attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal)
     blas_restore(previous)
 
@@ -359,14 +359,14 @@ def attention_grad(gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, mask
     chunks = max(1, min(blocks, TASKS // max(heads, 1)))
     rest = np.empty((chunks - 1, *q.shape), q.dtype)
     previous = blas_alone(q.size * k.shape[2])
-    for task in prange(heads * chunks):
+    for task in prange(0, heads * chunks):
         attention_grad_columns(
             *(task, chunks, rest, gq, gk, gv, g, out, lse, q, k, v, mask, state),
             *(scale, p, masked, causal),
         )
     blas_restore(previous)
     if chunks > 1:
-        for task in prange(q.shape[0] * q.shape[1]):
+        for task in prange(0, q.shape[0] * q.shape[1]):
             b, h = task // q.shape[1], task % q.shape[1]
             for c in range(chunks - 1):
                 for i in range(q.shape[2]):
@@ -416,6 +416,6 @@ def attention_mask_grad(gmask, g, out, lse, q, k, v, mask, state, scale, p):
     """
     blocks = 1 if gmask.shape[2] == 1 else (gmask.shape[2] + ROWS - 1) // ROWS
     previous = blas_alone(q.size * k.shape[2])
-    for task in prange(gmask.shape[0] * gmask.shape[1] * blocks):
+    for task in prange(0, gmask.shape[0] * gmask.shape[1] * blocks):
         mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale, p)
     blas_restore(previous)

@@ -50,7 +50,7 @@ def batch_norm(
     to be used, bit 2 if bias. What is not used may be any array of rank 1.
     """
     n, channels, p = x.shape
-    for c in prange(channels):
+    for c in prange(0, channels):
         center = mean_of_channel(x, c)
         variance = variance_of_channel(x, c, center)
         scale = x.dtype.type(1 / sqrt(variance + eps))
@@ -82,7 +82,7 @@ def grad_of_channel(gx, gweight, gbias, g, x, c, center, scale, factor):
 @kernel(outputs=3, grain=32768)
 def batch_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     """Gradients of ``batch_norm``; gweight, gbias (c) are written always."""
-    for c in prange(x.shape[1]):
+    for c in prange(0, x.shape[1]):
         scale = rstd[c]
         factor = scale * weight[c] if affine & 1 else scale
         grad_of_channel(gx, gweight, gbias, g, x, c, mean[c], scale, factor)

@@ -169,7 +169,7 @@ def conv(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, d
     blocks = (lines + step - 1) // step
     plain = needs_no_columns(weight, x, out, form)
     previous = blas_alone(out.size * rows)
-    for task in prange(out.shape[0] * groups * blocks):
+    for task in prange(0, out.shape[0] * groups * blocks):
         conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form)
     blas_restore(previous)
 
@@ -228,7 +228,7 @@ def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw,
     parts = (weight.shape[1] + together - 1) // together
     plain = needs_no_columns(weight, gx, g, form)
     previous = blas_alone(g.size * (weight.size // weight.shape[0]))
-    for task in prange(gx.shape[0] * groups * parts):
+    for task in prange(0, gx.shape[0] * groups * parts):
         input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form)
     blas_restore(previous)
 
@@ -276,7 +276,7 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     clear(pointer(address(rest), gweight.dtype), rest.size)
     clear(pointer(address(gweight), gweight.dtype), size)
     previous = blas_alone(g.size * (size // gweight.shape[0]))
-    for task in prange(chunks * groups * parts):
+    for task in prange(0, chunks * groups * parts):
         chunk = task // (groups * parts)
         to = address(gweight)
         if chunk:

@@ -35,7 +35,7 @@ def unfold(out, x, sh, sw, ph, pw, dh, dw):
 
     out (planes, kh, kw, oh, ow), x (planes, h, w): C. s: strides, p: paddings, d: dilations.
     """
-    for p in prange(x.shape[0]):
+    for p in prange(0, x.shape[0]):
         move_plane(False, p, out, x, (1, sh, sw, 0, ph, pw, 1, dh, dw))
 
 
@@ -45,5 +45,5 @@ def fold(out, x, sh, sw, ph, pw, dh, dw):
 
     out (planes, h, w), x (planes, kh, kw, oh, ow): C.
     """
-    for p in prange(out.shape[0]):
+    for p in prange(0, out.shape[0]):
         move_plane(True, p, x, out, (1, sh, sw, 0, ph, pw, 1, dh, dw))

@@ -116,7 +116,7 @@ def uniform(out, state, low, high):
     n = out.size
     floor, width = _f32(low), _f32(high - low)
     end = _f32(high)
-    for i in prange(n >> 2):
+    for i in prange(0, n >> 2):
         at = _u64(4 * i)
         a, b, c, d = words_of(key, start, i)
         out[at] = floor + width * _single(a)
@@ -137,7 +137,7 @@ def uniform_double(out, state, low, high):
     key, start = _u64(state[0]), _u64(state[1])
     n = out.size
     width = high - low
-    for i in prange(n >> 1):
+    for i in prange(0, n >> 1):
         at = _u64(2 * i)
         a, b, c, d = words_of(key, start, i)
         out[at] = low + width * _double(a, b)
@@ -245,7 +245,7 @@ def normal(out, state, mean, std):
     key, start = _u64(state[0]), _u64(state[1])
     n = out.size
     mu, sigma = _f32(mean), _f32(std)
-    for i in prange(n >> 2):
+    for i in prange(0, n >> 2):
         at = _u64(4 * i)
         a, b, c, d = words_of(key, start, i)
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(a)))
@@ -270,7 +270,7 @@ def normal_double(out, state, mean, std):
     """out (n,) float64, normal by Box and Muller; state (2,). Two words an element."""
     key, start = _u64(state[0]), _u64(state[1])
     n = out.size
-    for i in prange(n >> 1):
+    for i in prange(0, n >> 1):
         at = _u64(2 * i)
         a, b, c, d = words_of(key, start, i)
         radius = std * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
@@ -288,7 +288,7 @@ def exponential(out, state, rate):
     """out (n,) float32 or float64, exponential; state (2,). Two words an element."""
     key, start = _u64(state[0]), _u64(state[1])
     scale = -1.0 / rate
-    for i in prange(out.size):
+    for i in prange(0, out.size):
         out[i] = scale * _log_double(1.0 - _double_at(key, start, i))
 
 
@@ -317,7 +317,7 @@ def integers(out, state, low, span):
     n = out.size
     width = _u64(span)
     if _u64(0) < width <= _u64(0xFFFFFFFF):
-        for i in prange(n >> 1):  # the usual case, short enough to vectorise
+        for i in prange(0, n >> 1):  # the usual case, short enough to vectorise
             at = _u64(2 * i)
             a, b, c, d = words_of(key, start, i)
             left = (_u64(a) * width + ((_u64(b) * width) >> _32)) >> _32
@@ -325,7 +325,7 @@ def integers(out, state, low, span):
             out[at] = low + np.int64(left)
             out[at + _u64(1)] = low + np.int64(right)
     else:
-        for i in prange(n >> 1):
+        for i in prange(0, n >> 1):
             at = _u64(2 * i)
             a, b, c, d = words_of(key, start, i)
             out[at] = low + np.int64(_below(a, b, width))
@@ -342,7 +342,7 @@ def bernoulli(out, state, p):
     n = out.size
     limit = _u64(p * 4294967296.0)
     one, zero = out.dtype.type(1), out.dtype.type(0)
-    for i in prange(n >> 2):
+    for i in prange(0, n >> 2):
         at = _u64(4 * i)
         a, b, c, d = words_of(key, start, i)
         out[at] = one if _u64(a) < limit else zero
@@ -360,7 +360,7 @@ def bernoulli_each(out, bad, p, state):
     key, start = _u64(state[0]), _u64(state[1])
     one, zero = out.dtype.type(1), out.dtype.type(0)
     wrong = 0
-    for i in prange(out.size):
+    for i in prange(0, out.size):
         out[i] = one if _double_at(key, start, i) < p[i] else zero
         wrong += 0 if p[i] >= 0 and p[i] <= 1 else 1
     bad[0] = wrong - 1
@@ -376,7 +376,7 @@ def dropout(out, x, state, p, scale):
     n = out.size
     limit = _u64(p * 4294967296.0)
     keep, drop = x.dtype.type(scale), x.dtype.type(0)
-    for i in prange(n >> 2):
+    for i in prange(0, n >> 2):
         at = _u64(4 * i)
         a, b, c, d = words_of(key, start, i)
         out[at] = x[at] * (keep if _u64(a) >= limit else drop)

@@ -183,14 +183,14 @@ def _over(acc, x, p):
 @kernel(grain=GRAIN)
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _zero, _add, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _zero, _add, _plus, _over, count)
 
 
@@ -207,7 +207,7 @@ def _times(acc, other):
 @kernel(grain=GRAIN)
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _one, _multiply, _times, _same, 0)
 
 
@@ -264,21 +264,21 @@ def _is_set(acc, x, p):
 @kernel(grain=GRAIN)
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _false, _or, _either, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _true, _and, _both, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _none, _count, _plus, _same, 0)
 
 
@@ -335,28 +335,28 @@ def _low(acc, x, p):
 @kernel(grain=GRAIN)
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _lowest, _keep_high, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _lowest, _keep_low, _higher, _low, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _lowest, _keep_far, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _lowest, _keep_near, _higher, _low, 0)
 
 
@@ -388,21 +388,21 @@ def _root(acc, x, p):
 @kernel(grain=GRAIN)
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _zero, _add_size, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _zero, _add_square, _plus, _square_root, 0)
 
 
 @kernel(grain=GRAIN)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold(out, x, part, _zero, _add_power, _plus, _root, p)
 
 
@@ -442,7 +442,7 @@ def squares(out, x, center, divisor):
 
     The sum of (x - center)**2, divided by ``divisor``.
     """
-    for part in prange(_parts(out, x)):
+    for part in prange(0, _parts(out, x)):
         _fold_squares(out, x, center, divisor, part)
 
 
@@ -507,7 +507,7 @@ def argmax(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(_parts(values, x)):
+    for part in prange(0, _parts(values, x)):
         _find(values, indices, x, part, _up)
 
 
@@ -517,5 +517,5 @@ def argmin(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(_parts(values, x)):
+    for part in prange(0, _parts(values, x)):
         _find(values, indices, x, part, _down)

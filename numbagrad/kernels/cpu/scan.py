@@ -75,7 +75,7 @@ def _times(acc, value):
 @kernel(grain=GRAIN)
 def cumsum(out, x, reverse):
     """out, x (outer, n, inner) C; out may be x. From the end if ``reverse``."""
-    for task in prange(x.shape[0] * _tiles(x)):
+    for task in prange(0, x.shape[0] * _tiles(x)):
         if reverse:
             _scan(out, x, task, 0, _plus, True)
         else:
@@ -85,7 +85,7 @@ def cumsum(out, x, reverse):
 @kernel(grain=GRAIN)
 def cumprod(out, x):
     """out, x (outer, n, inner) C; out may be x."""
-    for task in prange(x.shape[0] * _tiles(x)):
+    for task in prange(0, x.shape[0] * _tiles(x)):
         _scan(out, x, task, 1, _times, False)
 
 
@@ -96,7 +96,7 @@ def recurrence(out, a, b, driven, start, reverse):
     b is read only if ``driven``. From the end if ``reverse``.
     """
     outer, n, inner = a.shape
-    for o in prange(outer):
+    for o in prange(0, outer):
         for i in range(inner):
             acc = np.float64(start)
             for j in range(n):
@@ -134,12 +134,12 @@ def _extreme(values, indices, x, o, key):
 @kernel(grain=GRAIN, outputs=2)
 def cummax(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for o in prange(x.shape[0]):
+    for o in prange(0, x.shape[0]):
         _extreme(values, indices, x, o, _up)
 
 
 @kernel(grain=GRAIN, outputs=2)
 def cummin(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for o in prange(x.shape[0]):
+    for o in prange(0, x.shape[0]):
         _extreme(values, indices, x, o, _down)

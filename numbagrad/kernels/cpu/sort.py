@@ -122,7 +122,7 @@ def _sort_rows(values, indices, x, descending, part, parts):
 def sort(values, indices, x, descending):
     """values, indices (m, k) C; x (m, n) C, k <= n: the first k of each sorted row. Stable."""
     parts = _parts(x)
-    for part in prange(parts):
+    for part in prange(0, parts):
         _sort_rows(values, indices, x, descending, part, parts)
 
 
@@ -190,7 +190,7 @@ def _top_rows(values, indices, x, part, parts, key_of):
 def topk(values, indices, x, smallest):
     """values, indices (m, k) C; x (m, n) C, 0 < k <= n: the best k of each row, best first."""
     parts = _parts(x)
-    for part in prange(parts):
+    for part in prange(0, parts):
         if smallest:
             _top_rows(values, indices, x, part, parts, _opposite)
         else:
