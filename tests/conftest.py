@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# pytest's workers fill the processors; test_apart.py asks for helpers where it wants them.
+os.environ.setdefault("NUMBAGRAD_COMPILE_PROCESSES", "0")
+
 
 def pytest_configure(config):
     if getattr(config.option, "dist", "no") == "load":  # a free worker takes what another has left

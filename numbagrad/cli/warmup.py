@@ -70,7 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _in_a_process(part: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "numbagrad", "warmup", "--here", part]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    alone = {**os.environ, "NUMBAGRAD_COMPILE_PROCESSES": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=alone)
     if done.returncode:
         return {"error": (done.stderr.strip() or "no message").splitlines()[-1]}
     return json.loads(done.stdout.splitlines()[-1])

@@ -14,12 +14,13 @@ import numpy as np
 from numba import types
 
 from ..kernels import machine, store
+from ..kernels.apart import helped
 from ..kernels.blas import load_blas
 from ..kernels.intrinsics import FlatType, TableType
 from ..kernels.lists import DATA_FIELD
-from ..kernels.native import native
+from ..kernels.native import dispatcher_of, native
 from ..kernels.product import load_products
-from ..kernels.store import address_of_compiled
+from ..kernels.store import address_of_compiled, entry_of_compiled
 from .counts import Move, words
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
@@ -100,29 +101,31 @@ def _one_number_per_name(varying: dict[int, str], numbers: Sequence[int | float]
 
 
 def _compile(template: Template, varying: dict[int, str]) -> Variant:
-    load_blas()
-    for dtype in template.products:
-        load_products(dtype)
     table = types.Array(types.int64, 1, "C")
-    parts, texts, kept = [], [], []
+    parts, texts = [], []
     for k, part in enumerate(template.parts):
         text, name = template.part_source(k, varying)
-        function = store.compile_source(text, name, parallel=part.threads)
-        kept.append(function)
-        parts.append(address_of_compiled(function, (table, *part.kinds)))
+        dispatcher = store.compile_source(text, name, parallel=part.threads)
+        parts.append((dispatcher, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)
-    dispatcher = store.compile_source(text, name, nogil=template.heavy)
-    whole = "\n\n".join([*texts, text])
-    if numba.config.DISABLE_JIT:
-        return Variant(varying, dispatcher, whole, parts, kept)
+    main = store.compile_source(text, name, nogil=template.heavy)
     signature = [TableType()]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
-    dispatcher.compile(tuple(signature))
-    (result,) = dispatcher.overloads.values()
-    return Variant(varying, result.entry_point, whole, parts, kept)
+    whole = main, tuple(signature)
+    uses = [entry.what for entry in template.table if entry.kind == "kernel"]
+    called = [(dispatcher_of(use.kernel, use.parallel), use.signature) for use in uses]
+    with helped([*parts, whole, *called]):
+        load_blas()
+        for dtype in template.products:
+            load_products(dtype)
+        addresses = [address_of_compiled(*part) for part in parts]
+        run = entry_of_compiled(*whole)
+        for use in uses:
+            native(use.kernel, use.signature, use.parallel)
+    return Variant(varying, run, "\n\n".join([*texts, text]), addresses, [d for d, _ in parts])
 
 
 class Bound:

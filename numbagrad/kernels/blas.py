@@ -51,6 +51,10 @@ _SIGNATURES = {
 }
 
 
+SYMBOLS = tuple(_SIGNATURES)
+"""The names by which compiled code knows the library's functions."""
+
+
 def bundled_openblas() -> Path | None:
     """The OpenBLAS inside SciPy's wheel, or None where SciPy came another way."""
     spec = importlib.util.find_spec("scipy")

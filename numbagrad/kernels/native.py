@@ -11,7 +11,7 @@ from .machine import Kernel
 from .product import GemmKernel, load_products
 from .store import address_of_compiled
 
-__all__ = ["native"]
+__all__ = ["dispatcher_of", "native"]
 
 _known: dict[Any, tuple[int, Any]] = {}
 
@@ -29,12 +29,17 @@ def native(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> int:
     return found[0]
 
 
+def dispatcher_of(kernel: Any, parallel: bool) -> Any:
+    """What compiles ``kernel``: a dispatcher is its own."""
+    if not isinstance(kernel, Kernel):
+        return kernel
+    return kernel.parallel if parallel else kernel.serial
+
+
 def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[int, Any]:
     if isinstance(kernel, GemmKernel):
         load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
-    dispatcher = kernel
-    if isinstance(kernel, Kernel):
-        dispatcher = kernel.parallel if parallel else kernel.serial
+    dispatcher = dispatcher_of(kernel, parallel)
     try:
         return address_of_compiled(dispatcher, signature), dispatcher
     except numba.core.errors.NumbaError as error:

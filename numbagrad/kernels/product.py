@@ -45,7 +45,12 @@ def load_products(real: Any) -> None:
         real = numba.from_dtype(np.dtype(real))
         signature = (types.CPointer(real), *[types.int64] * 13)
         address = store.address_of_compiled(product.serial, signature)
-        llvmlite.binding.add_symbol(f"numbagrad_product_{real}", address)
+        llvmlite.binding.add_symbol(symbol_of(real), address)
+
+
+def symbol_of(real: Any) -> str:
+    """The name by which compiled code knows ``gemm`` of a Numba float type."""
+    return f"numbagrad_product_{real}"
 
 
 def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
@@ -68,7 +73,7 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
 @overload(gemm)
 def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     real = like.dtype
-    name = f"numbagrad_product_{real}"
+    name = symbol_of(real)
 
     def typed(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
         call_named(
@@ -169,8 +174,7 @@ def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callab
         else (types.float64 if isinstance(a, float) else types.intp)
         for a in args
     )
-    dispatcher.compile(signature)
-    return dispatcher.overloads[signature].entry_point
+    return store.entry_of_compiled(dispatcher, signature)
 
 
 def product_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], ProductKernel]:

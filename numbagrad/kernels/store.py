@@ -23,6 +23,7 @@ import tempfile
 import threading
 import types
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +87,12 @@ class OneFilePerSignature:
     def __init__(self, name: str, stamp: str):
         self._name, self._stamp = name, stamp
 
-    def _path(self, folder: Path, key: Any) -> Path:
+    def path(self, folder: Path, key: Any) -> Path:
         text = f"{self._stamp} {key!r}".encode()
         return folder / f"{self._name}-{hashlib.sha256(text).hexdigest()[:24]}.nbc"
 
     def load(self, key: Any) -> Any:
-        path = self._path(cache_folder(), key)
+        path = self.path(cache_folder(), key)
         try:
             content = path.read_bytes()
             if checksum(content[_CHECKSUM:]) != content[:_CHECKSUM]:
@@ -110,7 +111,7 @@ class OneFilePerSignature:
         folder = writable_folder(cache_folder())
         if folder is not None:
             content = numba.core.serialize.dumps(data)
-            write_whole(self._path(folder, key), checksum(content) + content)
+            write_whole(self.path(folder, key), checksum(content) + content)
 
     def flush(self) -> None:
         """Nothing to do: a file whose key no longer occurs is never read."""
@@ -140,8 +141,17 @@ def write_whole(path: Path, content: bytes) -> bool:
         return False
 
 
+elsewhere: list[Callable[[Path], None]] = []
+"""Told which file is about to be looked for: they return once nobody else is making it."""
+
+
 class KernelCache(FunctionCache):
-    """Numba's function cache over ``OneFilePerSignature``."""
+    """Numba's function cache over ``OneFilePerSignature``.
+
+    recipe: what ``jit`` was given.
+    """
+
+    recipe: tuple[types.FunctionType, str | None, dict[str, Any]]
 
     def __init__(self, function: types.FunctionType, source: str):
         self._name = repr(function)
@@ -160,8 +170,15 @@ class KernelCache(FunctionCache):
         there. The first compilation still refreshes.
         """
         rtsys.initialize(target_context)
+        for wait in tuple(elsewhere):
+            wait(self.path(sig, target_context))
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)
+
+    def path(self, sig: Any, target_context: Any) -> Path:
+        """The file of a signature."""
+        key = self._index_key(sig, target_context.codegen())
+        return self._cache_file.path(cache_folder(), key)
 
     def _save_overload(self, sig: Any, data: Any) -> None:
         if self._enabled and not data.lifted and not data.library.has_dynamic_globals:
@@ -174,6 +191,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     source: what the cache key is made from; by default the function's own text. ``library_stamp``
     has the files of our kernels; what a user's kernel calls and reads is added.
     """
+    recipe = function, source, options.copy()
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
     fastmath = {"contract", "nsz"}
     if options.pop("reassoc", False):
@@ -186,6 +204,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
             ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
             source = inspect.getsource(function) if ours else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
+        dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = seldom()(dispatcher._compiler.compile)
     return dispatcher
 
@@ -272,3 +291,11 @@ def address_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> int:
     dispatcher.compile(signature)
     result = dispatcher.overloads[signature]
     return result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
+
+
+def entry_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> Any:
+    """Compile a dispatcher for Numba types; its way in from Python, which looks at no types."""
+    if numba.config.DISABLE_JIT:
+        return dispatcher
+    dispatcher.compile(signature)
+    return dispatcher.overloads[signature].entry_point

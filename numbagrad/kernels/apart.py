@@ -1,0 +1,235 @@
+"""Kernels compiled by helper processes, into the cache, while this one compiles others.
+
+Numba compiles one function at a time, for it holds Python's lock. A program that needs ten kernels
+which are not in the cache therefore asks other processors: each helper is a Python of its own that
+takes kernels from the end of the list, while this process takes them from the front. It changes
+nothing but time: what a helper does not finish is compiled here, as if there were none.
+
+``NUMBAGRAD_COMPILE_PROCESSES`` says how many helpers there may be; 0 for none. Start reading at
+``helped``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numba
+
+from . import store
+
+__all__ = ["helped"]
+
+FEWEST = 3
+"""Kernels that must be missing before a helper pays: it needs 0.7 s until it has compiled one."""
+
+MOST = 4
+"""Helpers at a time: each takes 200 MB."""
+
+LONGEST = 120.0
+"""Seconds after which a kernel is compiled here though a helper has not given it up."""
+
+_HEAD = struct.Struct("<q")
+
+
+@dataclass
+class Task:
+    """One signature of a function. module, text: where it stands, or the generated text of it."""
+
+    module: str
+    text: str | None
+    name: str
+    source: str | None
+    options: dict[str, Any]
+    signature: tuple[Any, ...]
+
+
+def helpers_allowed() -> int:
+    """How many helper processes may run beside this one."""
+    chosen = os.environ.get("NUMBAGRAD_COMPILE_PROCESSES", "")
+    if chosen.isdecimal():
+        return int(chosen)
+    if numba.config.DISABLE_JIT or not sys.executable or getattr(sys, "frozen", False):
+        return 0
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None and multiprocessing.parent_process() is not None:
+        return 0  # one of several workers: its siblings have the other processors
+    here = getattr(os, "sched_getaffinity", None)
+    return min(MOST, (len(here(0)) if here else os.cpu_count() or 1) - 1)
+
+
+@contextmanager
+def helped(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
+    """In the block, compile ``wanted`` in its order: helpers do some of it meanwhile.
+
+    wanted: dispatchers and signatures. Those of users, and those in the cache, are no work for a
+    helper.
+    """
+    count = helpers_allowed()
+    tasks = _missing(wanted) if count > 0 else {}
+    if len(tasks) < FEWEST or store.writable_folder(store.cache_folder()) is None:
+        yield
+        return
+    work = _Work(tasks)
+    threads = [
+        threading.Thread(target=work.help, daemon=True) for _ in range(min(count, len(tasks) // 2))
+    ]
+    store.elsewhere.append(work.wait_for)
+    try:
+        for thread in threads:
+            thread.start()
+        yield
+    finally:
+        store.elsewhere.remove(work.wait_for)
+        work.stop()
+        for thread in threads:
+            thread.join()
+
+
+def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
+    found = {}
+    for dispatcher, signature in wanted:
+        cache = getattr(dispatcher, "_cache", None)
+        if isinstance(cache, store.KernelCache) and signature not in dispatcher.overloads:
+            path = cache.path(signature, dispatcher.targetctx)
+            task = None if path.exists() else _task(cache, signature)
+            if task is not None:
+                found[path] = task
+    return found
+
+
+def _task(cache: store.KernelCache, signature: tuple[Any, ...]) -> Task | None:
+    """What another process needs to know; None of a function that it cannot find."""
+    function, source, options = cache.recipe
+    module = sys.modules.get(function.__module__)
+    if module is None or not module.__name__.startswith("numbagrad"):
+        return None
+    name, text = function.__name__, None
+    if not module.__name__.startswith("numbagrad."):
+        text = "".join(linecache.getlines(function.__code__.co_filename))
+    elif _plain(getattr(module, name, None)) is not function:
+        return None
+    return Task(module.__name__, text, name, source, options, signature)
+
+
+def _plain(found: Any) -> Any:
+    """The Python function of a kernel, of a dispatcher, or the function itself."""
+    return getattr(found, "function", getattr(found, "py_func", found))
+
+
+class _Work:
+    """The tasks that nobody has taken, and those that helpers have."""
+
+    def __init__(self, tasks: dict[Path, Task]):
+        self._left = tasks
+        self._taken: dict[Path, threading.Event] = {}
+        self._lock = threading.Lock()
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def wait_for(self, path: Path) -> None:
+        """This process is about to compile ``path``: unless a helper does, nobody else will."""
+        with self._lock:
+            self._left.pop(path, None)
+            done = self._taken.get(path)
+        if done is not None:
+            done.wait(LONGEST)
+
+    def help(self) -> None:
+        """Let one process compile until nothing is left."""
+        process = _start()
+        with process:
+            with self._lock:
+                self._processes.append(process)
+            while taken := self._take():
+                task, done = taken
+                try:
+                    _send(process.stdin, task)
+                    alive = process.stdout is not None and process.stdout.read(1) == b"."
+                except (OSError, pickle.PicklingError):
+                    alive = False
+                done.set()
+                if not alive:
+                    break
+            process.kill()
+
+    def _take(self) -> tuple[Task, threading.Event] | None:
+        with self._lock:
+            if not self._left:
+                return None
+            path, task = self._left.popitem()
+            done = self._taken[path] = threading.Event()
+        return task, done
+
+    def stop(self) -> None:
+        """Nothing more is wanted: end what still runs."""
+        with self._lock:
+            self._left.clear()
+            for process in self._processes:
+                process.kill()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """A process that runs ``_serve``; it finds numbagrad where this one did."""
+    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _serve; _serve()"
+    environment = {**os.environ, "NUMBAGRAD_COMPILE_PROCESSES": "0"}
+    if numba.config.CACHE_DIR:
+        environment["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+
+
+def _send(pipe: Any, task: Task) -> None:
+    content = pickle.dumps(task)
+    pipe.write(_HEAD.pack(len(content)) + content)
+    pipe.flush()
+
+
+def _serve() -> None:
+    """Compile what comes in, answer each with a dot, until nothing comes."""
+    from .machine import threads
+
+    tasks, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)  # what a module prints is no answer
+    threads()
+    _stand_ins()
+    while len(head := tasks.read(_HEAD.size)) == _HEAD.size:
+        task: Task = pickle.loads(tasks.read(*_HEAD.unpack(head)))
+        _compile(task)
+        answers.write(b".")
+
+
+def _compile(task: Task) -> None:
+    if task.text is None:
+        module: types.ModuleType = importlib.import_module(task.module)
+    else:
+        module = store.load_source(task.text, task.name)
+    function = _plain(getattr(module, task.name))
+    store.jit(function, task.source, **task.options).compile(task.signature)
+
+
+def _stand_ins() -> None:
+    """Addresses for the symbols of matrix products: nothing that is compiled here is run."""
+    from .blas import SYMBOLS
+    from .product import symbol_of
+
+    address = llvmlite.binding.address_of_symbol("malloc")
+    for name in (*SYMBOLS, *map(symbol_of, (numba.float32, numba.float64))):
+        llvmlite.binding.add_symbol(name, address)

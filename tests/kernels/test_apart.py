@@ -1,0 +1,154 @@
+"""Helper processes: they change how long a compilation takes, and nothing else."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from numba import types
+
+from numbagrad.kernels import apart, store
+from numbagrad.kernels.cpu import along, optim, search
+from numbagrad.kernels.machine import Kernel
+
+STEP = """
+import numbagrad as ng
+from numbagrad.kernels.compilations import Compilations
+from numbagrad.kernels.store import cache_folder
+
+ng.manual_seed(0)
+model = ng.nn.Linear(5, 4)
+optimizer = ng.optim.Adam(model.parameters(), lr=0.1)
+
+def step(x, y):
+    optimizer.zero_grad()
+    loss = ng.nn.functional.cross_entropy(ng.nn.functional.layer_norm(model(x), (4,)), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+
+run = ng.compile(step)
+x, y = ng.arange(15.0).reshape(3, 5).cos(), ng.tensor([0, 3, 1])
+before = set(cache_folder().iterdir())
+with Compilations().watch() as seen:
+    losses = [run(x, y).item() for _ in range(3)]
+made = set(cache_folder().iterdir()) - before
+print(*losses)
+print(len(seen.found), len([p for p in made if p.suffix == ".nbc"]))
+"""
+
+
+def test_a_cold_step_is_compiled_by_two(tmp_path):
+    """The helper makes the same files, and the step the same losses."""
+    told = {}
+    for count in "01":
+        folder = tmp_path / count
+        more = {"NUMBA_CACHE_DIR": str(folder), "NUMBAGRAD_COMPILE_PROCESSES": count}
+        run = subprocess.run(
+            [sys.executable, "-c", STEP],
+            capture_output=True, text=True, timeout=300, env={**os.environ, **more},
+        )  # fmt: skip
+        assert run.returncode == 0, run.stderr
+        losses, counts = run.stdout.splitlines()
+        compiled_here, made = map(int, counts.split())
+        files = {path.name for path in (folder / "numbagrad").iterdir()}
+        told[count] = losses, files
+        assert compiled_here == made if count == "0" else compiled_here < made
+    assert told["0"] == told["1"]
+
+
+@pytest.fixture
+def wanted(tmp_path, monkeypatch):
+    """Three signatures that no cache has, and one helper allowed."""
+    monkeypatch.setenv("NUMBAGRAD_COMPILE_PROCESSES", "1")
+    monkeypatch.setattr(store, "cache_folder", lambda: tmp_path)
+    row, cube = (types.Array(types.float32, rank, "C") for rank in (1, 3))
+    which = types.Array(types.int64, 3, "C")
+    return [
+        (store.jit(along.pick.function), (cube, cube, which)),
+        (store.jit(along.place.function), (cube, cube, which)),
+        (store.jit(search.histogram.function), (row, row, types.float64, types.float64)),
+    ]
+
+
+def compile_all(wanted):
+    with apart.helped(wanted):
+        for dispatcher, signature in wanted:
+            assert store.address_of_compiled(dispatcher, signature)
+
+
+@pytest.mark.parametrize("code", ["import os; os._exit(1)", "print(end='?', flush=True)"])
+def test_a_helper_that_dies_costs_nothing_but_time(wanted, monkeypatch, code):
+    monkeypatch.setattr(apart, "_start", lambda: helper(code))
+    compile_all(wanted)
+    assert store.elsewhere == []
+
+
+def test_a_helper_that_hangs_is_not_waited_for(wanted, monkeypatch):
+    started = []
+
+    def hang():
+        started.append(helper("import time; time.sleep(600)"))
+        return started[0]
+
+    monkeypatch.setattr(apart, "_start", hang)
+    monkeypatch.setattr(apart, "LONGEST", 0.1)
+    before = threading.active_count()
+    compile_all(wanted)
+    assert started[0].poll() is not None and threading.active_count() == before
+
+
+def test_helpers_end_with_the_error_of_a_block(wanted, monkeypatch):
+    started = []
+
+    def hang():
+        started.append(helper("import time; time.sleep(600)"))
+        return started[0]
+
+    monkeypatch.setattr(apart, "_start", hang)
+    with pytest.raises(KeyboardInterrupt), apart.helped(wanted):
+        while not started:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert started[0].poll() is not None and store.elsewhere == []
+
+
+def helper(code):
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+
+
+def test_what_is_in_the_cache_asks_for_no_helper(wanted, monkeypatch):
+    monkeypatch.setattr(apart, "_start", lambda: pytest.fail("a process was started"))
+    compile_all(wanted[:2])  # too few
+    assert set(apart._missing(wanted)) == {
+        wanted[2][0]._cache.path(wanted[2][1], wanted[2][0].targetctx)
+    }
+    again = [(store.jit(d.py_func), s) for d, s in wanted[:2]]
+    assert not apart._missing(again)  # on disk
+
+
+def test_kernels_of_users_stay_here():
+    def mine(out):
+        out[0] = 1
+
+    signature = (types.Array(types.float32, 1, "C"),)
+    dispatcher = Kernel(mine).serial
+    assert apart._missing([(dispatcher, signature)]) == {}
+    assert apart._task(dispatcher._cache, signature) is None
+    ours = optim.sgd.serial
+    task = apart._task(ours._cache, signature)
+    assert task is not None and (task.module, task.text) == (optim.__name__, None)
+
+
+def test_how_many_helpers(monkeypatch):
+    monkeypatch.setenv("NUMBAGRAD_COMPILE_PROCESSES", "3")
+    assert apart.helpers_allowed() == 3
+    monkeypatch.delenv("NUMBAGRAD_COMPILE_PROCESSES")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
+    assert apart.helpers_allowed() == apart.MOST
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0})
+    assert apart.helpers_allowed() == 0
