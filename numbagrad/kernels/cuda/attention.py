@@ -1,10 +1,10 @@
 """Attention and its gradients by blocks in shared memory: the matrix of all scores is never made.
 
-A block of threads makes a square of scores at a time, as ``matmul.py`` makes tiles of products,
-with a small square of it in the registers of each thread. For the result and the gradient of
-queries it goes along the keys, for the gradient of keys and values along the queries, which makes
-the scores once more but needs no atomics: the sums have one order (Dao, "FlashAttention-2", 2023).
-Features are cut into tiles too, each made by blocks of its own. Start reading at ``_scores``.
+A block of threads makes a square of scores at a time (``runtime/scores.py``). For the result and
+the gradient of queries it goes along the keys, for the gradient of keys and values along the
+queries, which makes the scores once more but needs no atomics: the sums have one order (Dao,
+"FlashAttention-2", 2023). Features are cut into tiles too, each made by blocks of its own. Start
+reading at ``_attention``.
 """
 
 from __future__ import annotations
@@ -15,108 +15,33 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from .random import words_of
 from .runtime import device
 from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
+from .runtime.scores import (
+    MASK,
+    OUT,
+    G,
+    K,
+    Q,
+    V,
+    base_of,
+    cleared,
+    flag_of,
+    laid,
+    loaded,
+    score_grads,
+    scores,
+    turned,
+)  # fmt: skip
 from .runtime.shape import BLOCK, SQUARE, WIDE_SQUARE
 from .runtime.tiles import multiplied
-from .runtime.warp import inlined, shuffle_xor, split
+from .runtime.warp import shuffle_xor, split
 
 __all__ = ["attention", "attention_grad", "attention_mask_grad"]
 
 ON_THE_HOST = ("state",)
 """Parameters that are read on the host."""
-
-_u64 = np.uint64
-
-# Where strides stand in ``form``, behind the six sizes: batch, head, row; of the mask column too.
-Q, K, V, G, OUT, MASK = 6, 9, 12, 15, 18, 21
-
-
-@inlined
-def _base(form, at, b, h):
-    """Where a head of an array begins."""
-    return b * form[at] + h * form[at + 1]
-
-
-@inlined
-def _flag(seed, first, p, keep, row, columns, j):
-    """What the probability at column ``j`` of a row is multiplied by."""
-    a, b, c, d = words_of(seed, first, row * ((columns + 3) // 4) + j // 4)
-    rest = j % 4
-    word = a if rest == 0 else b if rest == 1 else c if rest == 2 else d
-    return keep if _u64(word) >= _u64(p * 4294967296.0) else keep * 0
-
-
-def _rows_product(real: Any, tile: int, depth: int, each: int) -> Any:
-    """``acc = x y^T`` of ``tile`` rows each, over ``e`` features."""
-    across = tile // each
-    threads = across * across
-    loads, multiply = tile * depth // threads, multiplied(across, depth, each)
-
-    @inlined
-    def product(acc, left, right, column, x, x_at, x_row, n, y, y_at, y_row, m, e, thread):
-        tx, ty = thread % across, thread // across
-        for i in range(each):
-            for j in range(each):
-                acc[i, j] = real(0)
-        begin = 0
-        while begin < e:
-            for s in range(loads):
-                at = thread + s * threads
-                i, f = at // depth, begin + at % depth
-                left[at % depth, i] = x[x_at + i * x_row + f] if i < n and f < e else real(0)
-                right[at % depth, i] = y[y_at + i * y_row + f] if i < m and f < e else real(0)
-            cuda.syncthreads()
-            multiply(acc, left, right, column, tx, ty)
-            cuda.syncthreads()
-            begin += depth
-
-    return product
-
-
-def _scores(real: Any, tile: int, depth: int, each: int) -> Any:
-    """The scores of a square into ``acc``, -inf where hidden or outside."""
-    across = tile // each
-    product = _rows_product(real, tile, depth, each)
-
-    @inlined
-    def scores(
-        acc, left, right, column, q, q_at, k, k_at, mask, mask_at, form, scale, masked, causal,
-        i0, j0, thread,
-    ):  # fmt: skip
-        rows, columns = form[2], form[3]
-        product(
-            acc, left, right, column, q, q_at + i0 * form[Q + 2], form[Q + 2], rows - i0,
-            k, k_at + j0 * form[K + 2], form[K + 2], columns - j0, form[4], thread,
-        )  # fmt: skip
-        for i in range(each):
-            row = i0 + thread // across + i * across
-            for j in range(each):
-                col = j0 + thread % across + j * across
-                value = real(-math.inf)
-                if row < rows and col < columns and (causal == 0 or col <= row):
-                    value = acc[i, j] * real(scale)
-                    if masked:
-                        value += mask[mask_at + row * form[MASK + 2] + col * form[MASK + 3]]
-                acc[i, j] = value
-
-    return scores
-
-
-def _loaded(real: Any, tile: int, threads: int) -> Any:
-    """``tile`` rows of an array, as many features from ``x0`` on, into shared memory."""
-
-    @inlined
-    def loaded(values, y, y_at, y_row, n, x0, width, thread):
-        at = thread
-        while at < tile * tile:
-            i, f = at // tile, x0 + at % tile
-            values[i, at % tile] = y[y_at + i * y_row + f] if i < n and f < width else real(0)
-            at += threads
-
-    return loaded
 
 
 def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
@@ -124,8 +49,9 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
     across, pitch = tile // each, tile + 1
     threads = across * across
     lanes = threads // tile
-    scores = _scores(real, tile, depth, each)
-    load, multiply = _loaded(real, tile, threads), multiplied(across, tile, each)
+    make_scores = scores(real, tile, depth, each)
+    load, multiply = loaded(real, tile, threads), multiplied(across, tile, each)
+    clear, turn = cleared(real, each), turned(across, each)
 
     def attention(
         out, lse, q, k, v, mask, form, seed, first, scale, p, keep, masked, causal, blocks,
@@ -148,23 +74,19 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
         i0, x0 = block * tile, cuda.blockIdx.y * tile
         rows, columns, width = form[2], form[3], form[5]
         end = min(columns, i0 + tile) if causal else columns
-        for i in range(each):
-            for j in range(each):
-                sums[i, j] = real(0)
+        clear(sums)
         if thread < tile:
             peak[thread], total[thread] = real(-math.inf), real(0)
         row, lane = thread // lanes, thread % lanes
         number = (b * form[0] + h) * rows + i0 + row
         j0 = 0
         while j0 < end:
-            scores(
-                acc, left, right, column, q, _base(form, Q, b, h), k, _base(form, K, b, shared),
-                mask, _base(form, MASK, b, h), form, scale, masked, causal, i0, j0, thread,
+            make_scores(
+                acc, left, right, column, q, base_of(form, Q, b, h), k, base_of(form, K, b, shared),
+                mask, base_of(form, MASK, b, h), form, scale, masked, causal, i0, j0, thread,
             )  # fmt: skip
-            for i in range(each):
-                for j in range(each):
-                    weights[tx + j * across, ty + i * across] = acc[i, j]
-            v_at = _base(form, V, b, shared) + j0 * form[V + 2]
+            turn(weights, acc, tx, ty)
+            v_at = base_of(form, V, b, shared) + j0 * form[V + 2]
             load(values, v, v_at, form[V + 2], columns - j0, x0, width, thread)
             cuda.syncthreads()
             before = peak[row]
@@ -183,7 +105,7 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
                 weight = real(math.exp(weights[c, row] - shift))
                 mass += weight
                 if p > 0:
-                    weight *= real(_flag(seed, first, p, keep, number, columns, j0 + c))
+                    weight *= real(flag_of(seed, first, p, keep, number, columns, j0 + c))
                 weights[c, row] = weight
             apart = lanes // 2
             while apart > 0:
@@ -209,7 +131,7 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
                 for j in range(each):
                     x = x0 + tx + j * across
                     if x < width:
-                        at = _base(form, OUT, b, h) + (i0 + row) * form[OUT + 2] + x
+                        at = base_of(form, OUT, b, h) + (i0 + row) * form[OUT + 2] + x
                         out[at] = sums[i, j] / mass if mass != real(0) else real(0)
         if cuda.blockIdx.y == 0 and thread < tile and i0 + thread < rows:
             mass = total[thread]
@@ -221,51 +143,13 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
     return attention
 
 
-def _score_grads(real: Any, tile: int, depth: int, each: int) -> Any:
-    """Of a square: probabilities, as dropped, in ``acc``, gradients of scores in ``grads``."""
-    across = tile // each
-    scores, product = _scores(real, tile, depth, each), _rows_product(real, tile, depth, each)
-
-    @inlined
-    def score_grads(
-        acc, grads, left, right, column, g, lost, lse, q, k, v, mask, form, seed, first,
-        scale, factor, p, keep, masked, causal, b, h, i0, j0, thread,
-    ):  # fmt: skip
-        rows, columns = form[2], form[3]
-        shared = h // (form[0] // form[1])
-        product(
-            grads, left, right, column,
-            g, _base(form, G, b, h) + i0 * form[G + 2], form[G + 2], rows - i0,
-            v, _base(form, V, b, shared) + j0 * form[V + 2], form[V + 2], columns - j0,
-            form[5], thread,
-        )  # fmt: skip
-        scores(
-            acc, left, right, column, q, _base(form, Q, b, h), k, _base(form, K, b, shared),
-            mask, _base(form, MASK, b, h), form, scale, masked, causal, i0, j0, thread,
-        )  # fmt: skip
-        for i in range(each):
-            row = i0 + thread // across + i * across
-            number = (b * form[0] + h) * rows + row
-            shift = lse[number] if row < rows else real(0)
-            less = lost[number] if row < rows else real(0)
-            for j in range(each):
-                col = j0 + thread % across + j * across
-                weight = real(math.exp(acc[i, j] - shift))
-                flag = real(1)
-                if p > 0 and row < rows and col < columns:
-                    flag = real(_flag(seed, first, p, keep, number, columns, col))
-                grads[i, j] = weight * (flag * grads[i, j] - less) * real(factor)
-                acc[i, j] = weight * flag
-
-    return score_grads
-
-
 def _grad_columns(real: Any, tile: int, depth: int, each: int) -> Any:
     """The kernel of the gradients of keys and values: a block makes ``tile`` rows of both."""
     across, pitch = tile // each, tile + 1
     threads = across * across
-    score_grads = _score_grads(real, tile, depth, each)
-    load, multiply = _loaded(real, tile, threads), multiplied(across, tile, each)
+    make_grads = score_grads(real, tile, depth, each)
+    load, multiply = loaded(real, tile, threads), multiplied(across, tile, each)
+    clear, lay = cleared(real, each), laid(across, each)
 
     def grad_columns(
         gk, gv, g, lost, lse, q, k, v, mask, form, to, seed, first, scale, p, keep, masked, causal,
@@ -287,28 +171,23 @@ def _grad_columns(real: Any, tile: int, depth: int, each: int) -> Any:
         b, shared = split(head, form[1])
         group = form[0] // form[1]
         j0, x0 = block * tile, cuda.blockIdx.y * tile
-        for i in range(each):
-            for j in range(each):
-                k_sums[i, j], v_sums[i, j] = real(0), real(0)
+        clear(k_sums)
+        clear(v_sums)
         for h in range(shared * group, (shared + 1) * group):
             i0 = j0 if causal else 0
             while i0 < form[2]:
-                score_grads(
+                make_grads(
                     acc, grads, left, right, column, g, lost, lse, q, k, v, mask, form, seed, first,
                     scale, scale, p, keep, masked, causal, b, h, i0, j0, thread,
                 )  # fmt: skip
-                for i in range(each):
-                    for j in range(each):
-                        weights[ty + i * across, tx + j * across] = acc[i, j]
-                at = _base(form, G, b, h) + i0 * form[G + 2]
+                lay(weights, acc, tx, ty)
+                at = base_of(form, G, b, h) + i0 * form[G + 2]
                 load(values, g, at, form[G + 2], form[2] - i0, x0, form[5], thread)
                 cuda.syncthreads()
                 multiply(v_sums, weights, values, column, tx, ty)
                 cuda.syncthreads()
-                for i in range(each):
-                    for j in range(each):
-                        weights[ty + i * across, tx + j * across] = grads[i, j]
-                at = _base(form, Q, b, h) + i0 * form[Q + 2]
+                lay(weights, grads, tx, ty)
+                at = base_of(form, Q, b, h) + i0 * form[Q + 2]
                 load(values, q, at, form[Q + 2], form[2] - i0, x0, form[4], thread)
                 cuda.syncthreads()
                 multiply(k_sums, weights, values, column, tx, ty)
@@ -320,9 +199,9 @@ def _grad_columns(real: Any, tile: int, depth: int, each: int) -> Any:
                 for j in range(each):
                     x = x0 + tx + j * across
                     if x < form[4]:
-                        gk[_base(to, 0, b, shared) + row * to[2] + x] = k_sums[i, j]
+                        gk[base_of(to, 0, b, shared) + row * to[2] + x] = k_sums[i, j]
                     if x < form[5]:
-                        gv[_base(to, 3, b, shared) + row * to[5] + x] = v_sums[i, j]
+                        gv[base_of(to, 3, b, shared) + row * to[5] + x] = v_sums[i, j]
 
     return grad_columns
 
@@ -331,8 +210,9 @@ def _grad_rows(real: Any, tile: int, depth: int, each: int) -> Any:
     """The kernel of the gradient of queries: a block makes ``tile`` rows of it."""
     across, pitch = tile // each, tile + 1
     threads = across * across
-    score_grads = _score_grads(real, tile, depth, each)
-    load, multiply = _loaded(real, tile, threads), multiplied(across, tile, each)
+    make_grads = score_grads(real, tile, depth, each)
+    load, multiply = loaded(real, tile, threads), multiplied(across, tile, each)
+    clear, turn = cleared(real, each), turned(across, each)
 
     def grad_rows(
         gq, g, lost, lse, q, k, v, mask, form, to, seed, first, scale, p, keep, masked, causal,
@@ -352,20 +232,16 @@ def _grad_rows(real: Any, tile: int, depth: int, each: int) -> Any:
         b, h = split(head, form[0])
         shared = h // (form[0] // form[1])
         i0, x0 = block * tile, cuda.blockIdx.y * tile
-        for i in range(each):
-            for j in range(each):
-                sums[i, j] = real(0)
+        clear(sums)
         end = min(form[3], i0 + tile) if causal else form[3]
         j0 = 0
         while j0 < end:
-            score_grads(
+            make_grads(
                 acc, grads, left, right, column, g, lost, lse, q, k, v, mask, form, seed, first,
                 scale, scale, p, keep, masked, causal, b, h, i0, j0, thread,
             )  # fmt: skip
-            for i in range(each):
-                for j in range(each):
-                    weights[tx + j * across, ty + i * across] = grads[i, j]
-            at = _base(form, K, b, shared) + j0 * form[K + 2]
+            turn(weights, grads, tx, ty)
+            at = base_of(form, K, b, shared) + j0 * form[K + 2]
             load(values, k, at, form[K + 2], form[3] - j0, x0, form[4], thread)
             cuda.syncthreads()
             multiply(sums, weights, values, column, tx, ty)
@@ -377,7 +253,7 @@ def _grad_rows(real: Any, tile: int, depth: int, each: int) -> Any:
                 for j in range(each):
                     x = x0 + tx + j * across
                     if x < form[4]:
-                        gq[_base(to, 0, b, h) + row * to[2] + x] = sums[i, j]
+                        gq[base_of(to, 0, b, h) + row * to[2] + x] = sums[i, j]
 
     return grad_rows
 
@@ -386,7 +262,8 @@ def _mask_grad(real: Any, tile: int, depth: int, each: int) -> Any:
     """The kernel of the gradient of a mask: a block makes a square of it, or the part of a row or
     column of sums."""
     across, pitch = tile // each, tile + 1
-    score_grads = _score_grads(real, tile, depth, each)
+    make_grads = score_grads(real, tile, depth, each)
+    clear, lay = cleared(real, each), laid(across, each)
 
     def mask_grad(
         gmask, g, lost, lse, q, k, v, mask, form, seed, first, scale, p, keep, batch, mb, mh, ml, ms
@@ -408,16 +285,14 @@ def _mask_grad(real: Any, tile: int, depth: int, each: int) -> Any:
         h1 = h0 + 1 if mh > 1 else form[0]
         i1 = ib * tile + 1 if ml > 1 else form[2]
         j1 = jb * tile + 1 if ms > 1 else form[3]
-        for i in range(each):
-            for j in range(each):
-                sums[i, j] = real(0)
+        clear(sums)
         for b in range(b0, b1):
             for h in range(h0, h1):
                 i0 = ib * tile
                 while i0 < i1:
                     j0 = jb * tile
                     while j0 < j1:
-                        score_grads(
+                        make_grads(
                             acc, grads, left, right, column, g, lost, lse, q, k, v, mask, form,
                             seed, first, scale, 1.0, p, keep, 1, 0, b, h, i0, j0, thread,
                         )  # fmt: skip
@@ -426,9 +301,7 @@ def _mask_grad(real: Any, tile: int, depth: int, each: int) -> Any:
                                 sums[i, j] += grads[i, j]
                         j0 += tile
                     i0 += tile
-        for i in range(each):
-            for j in range(each):
-                square[ty + i * across, tx + j * across] = sums[i, j]
+        lay(square, sums, tx, ty)
         cuda.syncthreads()
         if thread < tile:  # a thread for each column, or for each row where columns are summed
             first_row = (b0 * mh + h0) * ml
@@ -467,8 +340,8 @@ def _lost(real: Any) -> Any:
         while at < size:
             head, row = split(at, form[2])
             b, h = split(head, form[0])
-            x = _base(form, G, b, h) + row * form[G + 2]
-            y = _base(form, OUT, b, h) + row * form[OUT + 2]
+            x = base_of(form, G, b, h) + row * form[G + 2]
+            y = base_of(form, OUT, b, h) + row * form[OUT + 2]
             total = real(0)
             for i in range(form[5]):
                 total += g[x + i] * out[y + i]

@@ -15,6 +15,7 @@ from numba import cuda, int64, uint32
 from .shape import SIMULATED, WARP, WARPS
 
 __all__ = [
+    "barrier",
     "block_max",
     "block_sum",
     "called",
@@ -36,6 +37,10 @@ if SIMULATED:
         return function
 
     called = inlined
+
+    def barrier():
+        """All threads of the block wait for each other."""
+        threading.current_thread().syncthreads()
 
     def split(at, size):
         """Quotient and rest of two ints that are not negative."""
@@ -103,6 +108,11 @@ else:
     inlined = cuda.jit(device=True, inline="always")
     # For longer functions: Numba compiles them once, and LLVM inlines them where it pays.
     called = cuda.jit(device=True)
+
+    @inlined
+    def barrier():
+        """All threads of the block wait for each other."""
+        cuda.syncthreads()
 
     @cuda.jit(device=True)
     def split(at, size):
