@@ -128,7 +128,7 @@ class DataLoader:
         return Fetcher(self.dataset, self.collate_fn, self.batch_size, self.drop_last, single)
 
     def _by_workers(self, fetcher: Fetcher, base_seed: int) -> Iterator[Any]:
-        from .worker_pool import WorkerBatches  # with multiprocessing's, which most loaders do without
+        from .worker_pool import WorkerBatches  # with multiprocessing: seldom needed
 
         held = self._batches
         if held is not None and held.alive:
