@@ -611,17 +611,19 @@ class Emitter:
             first = self.ranges(lasting)
             for a in inputs:
                 lines += self.overlap(a, first, len(lasting))
-        for a in inputs:
-            if a.buffer in written and used:
-                lines += self.overlap(a, self.ranges(used), len(used))
-            for b in inputs if a.buffer in written else ():
-                if b is not a:
-                    at = self.places[b.buffer]
-                    size = self.number(b.buffer.nbytes)
-                    place = self.place(Entry("result", None))
-                    self.place(Entry("result", None))
-                    lines += [f"table[{place}] = table[{at}]", f"table[{place + 1}] = {size}"]
-                    lines += self.overlap(a, place, 1)
+        changed = [a for a in inputs if a.buffer in written]
+        if changed and used:
+            first = self.ranges(used)
+            for a in changed:
+                lines += self.overlap(a, first, len(used))
+        if changed and len(inputs) > 1:  # not a line for each pair: there may be thousands
+            self.use("meet")
+            begin = len(self.table)
+            for a in [*changed, *(a for a in inputs if a.buffer not in written)]:
+                self.table.append(Entry("number", self.places[a.buffer]))
+                self.table.append(Entry("number", a.buffer.nbytes))
+            places = ", ".join(self.word(n) for n in (begin, len(inputs), len(changed)))
+            lines += [f"if meet(table, {places}):", f"    return {OVERLAP}"]
         if self.persistent:
             self.use("held")
             begin, held = len(self.table), 2 * len(self.persistent)

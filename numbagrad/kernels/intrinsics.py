@@ -675,6 +675,21 @@ def overlaps(begin, size, table, first, count):
 
 
 @device
+def meet(table, first, count, changed):
+    """Whether one of the first ``changed`` of ``count`` ranges meets another of them all.
+
+    The table holds two words of each: the place of its address, and its bytes.
+    """
+    for k in range(first, first + 2 * changed, 2):
+        begin, size = table[table[k]], table[k + 1]
+        for j in range(k + 2, first + 2 * count, 2):
+            other, length = table[table[j]], table[j + 1]
+            if begin < other + length and other < begin + size:
+                return True
+    return False
+
+
+@device
 def held(table, first, count):
     """Whether a Python object has another number of references than ``table`` says.
 

@@ -554,3 +554,21 @@ def test_hooks_of_an_argument_run_on_its_gradient():
     step = ng.compile(lambda x: (x * x).sum().backward())
     step(x)
     assert seen == [[2.0, 4.0]] and x.grad.tolist() == [2.0, 4.0]
+
+
+def test_many_changed_arguments_are_compared_in_one_loop():
+    """A line for each pair of thirty would be compiled for a minute."""
+
+    def function(*tensors):
+        for x in tensors:
+            x.add_(1.0)
+
+    run = ng.compile(function)
+    apart = [ng.zeros(2) for _ in range(30)]
+    run(*apart)
+    assert run.source.count("meet(table") == 1 and "if overlaps(" not in run.source
+    run(*apart)
+    assert all(x.tolist() == [2.0, 2.0] for x in apart)
+    memory = ng.zeros(31)
+    run(*[memory[k : k + 2] for k in range(30)])
+    assert memory.tolist() == [1.0, *[2.0] * 29, 1.0]
