@@ -84,6 +84,13 @@ with _paused():
     )
     from .tensor import Size, Tensor, is_tensor
 
+    _install()
+
+    # These need the operations installed.
+    from . import amp, data, io, nn, optim, utils
+    from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .io import load, save
+
 float = float32
 half = float16
 double = float64
@@ -94,13 +101,6 @@ short = int16
 newaxis = None
 
 __version__ = "0.1.0"
-
-_install()
-
-with _paused():  # these need the operations installed
-    from . import amp, data, io, nn, optim, utils
-    from .amp import autocast, get_autocast_dtype, is_autocast_enabled
-    from .io import load, save
 
 _tape.register_files()
 

@@ -165,7 +165,8 @@ class Template:
             value = value if kinds[name] is int else f"bits_float64({value})"
             loads += f"    {name} = {value}\n" if name in used else ""
         text = text.replace("    SIZES\n", loads)
-        name = store.content_name(f"compiled_{prefix}", text)  # as `numbagrad cache` counts
+        bare = store.without_comments(text)  # they tell of lines, which move with any edit
+        name = store.content_name(f"compiled_{prefix}", bare)  # as `numbagrad cache` counts
         return text.replace("NAME", name, 1), name
 
 

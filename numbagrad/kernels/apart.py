@@ -12,16 +12,16 @@ nothing but time: what a helper does not finish is compiled here, as if there we
 from __future__ import annotations
 
 import importlib
-import linecache
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
 import threading
 import types
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,18 +111,23 @@ def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
     return found
 
 
+_IMPORTS = re.compile(r"^(?:from|import) (\w+)", re.MULTILINE)
+_HARMLESS = {"numbagrad", "numba", "numpy", "math"}
+
+
 def _task(cache: store.KernelCache, signature: tuple[Any, ...]) -> Task | None:
-    """What another process needs to know; None of a function that it cannot find."""
+    """What another process needs to know; None where it would have to import a user's module."""
     function, source, options = cache.recipe
-    module = sys.modules.get(function.__module__)
-    if module is None or not module.__name__.startswith("numbagrad"):
+    module, name = function.__module__, function.__name__
+    text = store.text_of_module(module)
+    if text is not None:
+        if not set(_IMPORTS.findall(text)) <= _HARMLESS:
+            return None
+    elif not module.startswith("numbagrad."):
         return None
-    name, text = function.__name__, None
-    if not module.__name__.startswith("numbagrad."):
-        text = "".join(linecache.getlines(function.__code__.co_filename))
-    elif _plain(getattr(module, name, None)) is not function:
+    elif _plain(getattr(sys.modules[module], name, None)) is not function:
         return None
-    return Task(module.__name__, text, name, source, options, signature)
+    return Task(module, text, name, source, options, signature)
 
 
 def _plain(found: Any) -> Any:
@@ -148,20 +153,17 @@ class _Work:
             done.wait(LONGEST)
 
     def help(self) -> None:
-        """Let one process compile until nothing is left."""
-        process = _start()
-        with process:
+        """Let one process compile until nothing is left, or until it fails."""
+        with suppress(OSError), _start() as process:
             with self._lock:
                 self._processes.append(process)
             while taken := self._take():
                 task, done = taken
                 try:
-                    _send(process.stdin, task)
-                    alive = process.stdout is not None and process.stdout.read(1) == b"."
-                except (OSError, pickle.PicklingError):
-                    alive = False
-                done.set()
-                if not alive:
+                    answer = _ask(process, task)
+                finally:
+                    done.set()
+                if answer != b".":
                     break
             process.kill()
 
@@ -193,13 +195,17 @@ def _start() -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=environment,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),  # Windows would show one
     )
 
 
-def _send(pipe: Any, task: Task) -> None:
+def _ask(process: subprocess.Popen[bytes], task: Task) -> bytes:
+    """What a process answers; nothing where it has ended."""
+    assert process.stdin is not None and process.stdout is not None
     content = pickle.dumps(task)
-    pipe.write(_HEAD.pack(len(content)) + content)
-    pipe.flush()
+    process.stdin.write(_HEAD.pack(len(content)) + content)
+    process.stdin.flush()
+    return process.stdout.read(1)
 
 
 def _serve() -> None:

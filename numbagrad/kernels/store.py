@@ -18,6 +18,7 @@ import inspect
 import linecache
 import os
 import pickle
+import re
 import sys
 import tempfile
 import threading
@@ -278,8 +279,29 @@ def load_source(text: str, prefix: str) -> types.ModuleType:
     return module
 
 
+def text_of_module(name: str) -> str | None:
+    """The text that ``load_source`` made a module of; None of any other module."""
+    module = sys.modules.get(name)
+    filename = getattr(module, "__file__", None)
+    if filename != f"<{name}>":
+        return None
+    return "".join(linecache.getlines(filename))
+
+
+_COMMENT = re.compile(r"^ *#.*\n", re.MULTILINE)
+
+
+def without_comments(text: str) -> str:
+    """``text`` without the lines that are nothing but a comment."""
+    return _COMMENT.sub("", text)
+
+
 def compile_source(text: str, function: str, **options: Any) -> Any:
-    """The function named ``function`` of generated ``text``, jitted and cached by content."""
+    """The function named ``function`` of generated ``text``, jitted and cached by content.
+
+    Comments are no content: those of a compiled step tell of the user's lines.
+    """
+    text = without_comments(text)
     module = load_source(text, function)
     return jit(getattr(module, function), source=text, **options)
 

@@ -108,6 +108,12 @@ def test_another_process_compiles_nothing(filled):
     assert (found, ours, err) == (values, "ours []", "")
 
 
+def test_a_function_that_has_moved_down_its_file_is_loaded(filled):
+    """The text of a step tells of lines, in comments."""
+    folder, values = filled
+    assert finish(start(folder, f"# one more\n# line or two\n{STEP}")) == (values, "ours []", "")
+
+
 def test_edits_are_noticed(filled):
     folder, values = filled
     text = STEP.replace("lr=0.01", "lr=0.02").replace("SHIFT = 1.0", "SHIFT = 5.0")

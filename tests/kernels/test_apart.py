@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import ModuleType
 
 import pytest
 from numba import types
@@ -79,6 +80,7 @@ def compile_all(wanted):
             assert store.address_of_compiled(dispatcher, signature)
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("code", ["import os; os._exit(1)", "print(end='?', flush=True)"])
 def test_a_helper_that_dies_costs_nothing_but_time(wanted, monkeypatch, code):
     monkeypatch.setattr(apart, "_start", lambda: helper(code))
@@ -86,33 +88,41 @@ def test_a_helper_that_dies_costs_nothing_but_time(wanted, monkeypatch, code):
     assert store.elsewhere == []
 
 
-def test_a_helper_that_hangs_is_not_waited_for(wanted, monkeypatch):
+@pytest.fixture
+def hanging(monkeypatch):
+    """The processes that were started; they take what they are given and never answer."""
     started = []
 
-    def hang():
+    def start():
         started.append(helper("import time; time.sleep(600)"))
-        return started[0]
+        return started[-1]
 
-    monkeypatch.setattr(apart, "_start", hang)
+    monkeypatch.setattr(apart, "_start", start)
+    return started
+
+
+def test_a_helper_that_hangs_is_not_waited_for(wanted, hanging, monkeypatch):
     monkeypatch.setattr(apart, "LONGEST", 0.1)
     before = threading.active_count()
     compile_all(wanted)
-    assert started[0].poll() is not None and threading.active_count() == before
+    assert hanging[0].poll() is not None and threading.active_count() == before
 
 
-def test_helpers_end_with_the_error_of_a_block(wanted, monkeypatch):
-    started = []
-
-    def hang():
-        started.append(helper("import time; time.sleep(600)"))
-        return started[0]
-
-    monkeypatch.setattr(apart, "_start", hang)
+def test_helpers_end_with_the_error_of_a_block(wanted, hanging):
     with pytest.raises(KeyboardInterrupt), apart.helped(wanted):
-        while not started:
+        while not hanging:
             time.sleep(0.01)
         raise KeyboardInterrupt
-    assert started[0].poll() is not None and store.elsewhere == []
+    assert hanging[0].poll() is not None and store.elsewhere == []
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_process_that_cannot_be_started_is_done_without(wanted, monkeypatch):
+    def refused():
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(apart, "_start", refused)
+    compile_all(wanted)
 
 
 def helper(code):
@@ -142,6 +152,28 @@ def test_kernels_of_users_stay_here():
     ours = optim.sgd.serial
     task = apart._task(ours._cache, signature)
     assert task is not None and (task.module, task.text) == (optim.__name__, None)
+
+
+@pytest.mark.parametrize("module", ["theirs", "numbagrad_theirs", "__main__"])
+def test_what_imports_a_module_of_users_stays_here(module, monkeypatch):
+    """It may do anything when it is imported: train, say."""
+    monkeypatch.setitem(sys.modules, module, a_module(module, half=0.5))
+    text = f"from {module} import half\n\n\ndef scaled(out):\n    out[0] = half\n"
+    signature = (types.Array(types.float32, 1, "C"),)
+    made = store.compile_source(text, "scaled")
+    assert apart._task(made._cache, signature) is None
+    text = text.replace(f"from {module} import half", "from math import pi as half")
+    task = apart._task(store.compile_source(text, "scaled")._cache, signature)
+    assert task is not None and task.text == text
+    mine = a_module(module, scaled=lambda out: None).scaled
+    mine.__module__ = module
+    assert apart._task(Kernel(mine).serial._cache, signature) is None
+
+
+def a_module(name, **contents):
+    module = ModuleType(name)
+    vars(module).update(contents)
+    return module
 
 
 def test_how_many_helpers(monkeypatch):

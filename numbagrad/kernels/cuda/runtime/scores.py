@@ -31,7 +31,7 @@ __all__ = [
     "score_grads",
     "scores",
     "turned",
-]  # fmt: skip
+]
 
 _u64 = np.uint64
 
@@ -95,13 +95,12 @@ def _rows_product(real: Any, tile: int, depth: int, each: int) -> Any:
     across = tile // each
     threads = across * across
     loads, multiply = tile * depth // threads, multiplied(across, depth, each)
+    clear = cleared(real, each)
 
     @inlined
     def product(acc, left, right, column, x, x_at, x_row, n, y, y_at, y_row, m, e, thread):
         tx, ty = thread % across, thread // across
-        for i in range(each):
-            for j in range(each):
-                acc[i, j] = real(0)
+        clear(acc)
         begin = 0
         while begin < e:
             for s in range(loads):
