@@ -19,7 +19,7 @@ from ..kernels.blas import load_blas
 from ..kernels.intrinsics import FlatType, TableType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import dispatcher_of, native
-from ..kernels.product import load_products
+from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
 from .counts import Move, words
 from .emit_cpu import KernelUse, Template
@@ -117,14 +117,14 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     whole = main, tuple(signature)
     uses = [entry.what for entry in template.table if entry.kind == "kernel"]
     called = [(dispatcher_of(use.kernel, use.parallel), use.signature) for use in uses]
-    with helped([*parts, whole, *called]):
-        load_blas()
-        for dtype in template.products:
-            load_products(dtype)
+    load_blas()
+    with helped([*parts, whole, *called, *map(what_multiplies, template.products)]):
         addresses = [address_of_compiled(*part) for part in parts]
         run = entry_of_compiled(*whole)
         for use in uses:
             native(use.kernel, use.signature, use.parallel)
+        for dtype in template.products:
+            load_products(dtype)
     return Variant(varying, run, "\n\n".join([*texts, text]), addresses, [d for d, _ in parts])
 
 

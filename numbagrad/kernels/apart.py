@@ -5,12 +5,14 @@ which are not in the cache therefore asks other processors: each helper is a Pyt
 takes kernels from the end of the list, while this process takes them from the front. It changes
 nothing but time: what a helper does not finish is compiled here, as if there were none.
 
-``NUMBAGRAD_COMPILE_PROCESSES`` says how many helpers there may be; 0 for none. Start reading at
-``helped``.
+``helped`` is for a program whose kernels are known; ``begin`` for kernels that will be needed in a
+moment, while this process compiles what makes the parameters. ``NUMBAGRAD_COMPILE_PROCESSES`` says
+how many helpers there may be; 0 for none. Start reading at ``helped``.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import pickle
@@ -31,7 +33,7 @@ import numba
 
 from . import store
 
-__all__ = ["helped"]
+__all__ = ["begin", "helped"]
 
 FEWEST = 3
 """Kernels that must be missing before a helper pays: it needs 0.7 s until it has compiled one."""
@@ -76,31 +78,51 @@ def helped(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
     """In the block, compile ``wanted`` in its order: helpers do some of it meanwhile.
 
     wanted: dispatchers and signatures. Those of users, and those in the cache, are no work for a
-    helper.
+    helper. Of what ``begin`` was told, the rest is not made.
     """
-    count = helpers_allowed()
-    tasks = _missing(wanted) if count > 0 else {}
-    if len(tasks) < FEWEST or store.writable_folder(store.cache_folder()) is None:
-        yield
-        return
-    work = _Work(tasks)
-    threads = [
-        threading.Thread(target=work.help, daemon=True) for _ in range(min(count, len(tasks) // 2))
-    ]
-    store.elsewhere.append(work.wait_for)
+    tasks = _missing(wanted)
+    work = _begun.pop(os.getpid(), None) or _Work()
     try:
-        for thread in threads:
-            thread.start()
+        work.replace(tasks)
+        if len(tasks) >= FEWEST:
+            work.start(min(helpers_allowed(), len(tasks) // 2))
         yield
     finally:
-        store.elsewhere.remove(work.wait_for)
         work.stop()
-        for thread in threads:
-            thread.join()
+
+
+def begin(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+    """Let a helper compile ``wanted`` in its order, from now until this process needs them.
+
+    wanted: as in ``helped``.
+    """
+    if tasks := _missing(wanted):
+        work = _begun.get(os.getpid())
+        if work is None:
+            work = _begun[os.getpid()] = _Work()
+        work.prepend(tasks)
+        work.start(1)
+
+
+_begun: dict[int, _Work] = {}
+"""The work of ``begin``, by process: a fork does not inherit the threads that do it."""
+
+
+@atexit.register
+def _end() -> None:
+    if work := _begun.pop(os.getpid(), None):
+        work.stop()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=store.elsewhere.clear)
 
 
 def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
-    found = {}
+    """The files to be made; none where there is no helper to make them."""
+    found: dict[Path, Task] = {}
+    if not helpers_allowed() or store.writable_folder(store.cache_folder()) is None:
+        return found
     for dispatcher, signature in wanted:
         cache = getattr(dispatcher, "_cache", None)
         if isinstance(cache, store.KernelCache) and signature not in dispatcher.overloads:
@@ -136,13 +158,45 @@ def _plain(found: Any) -> Any:
 
 
 class _Work:
-    """The tasks that nobody has taken, and those that helpers have."""
+    """The tasks that nobody has taken, those that helpers have, and the helpers."""
 
-    def __init__(self, tasks: dict[Path, Task]):
-        self._left = tasks
+    def __init__(self) -> None:
+        self._left: dict[Path, Task] = {}  # helpers take from the end
         self._taken: dict[Path, threading.Event] = {}
         self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._stopped = False
+        store.elsewhere.append(self.wait_for)
+
+    def replace(self, tasks: dict[Path, Task]) -> None:
+        """Nothing is left but ``tasks``; the last is taken first."""
+        with self._lock:
+            self._left = {p: task for p, task in tasks.items() if p not in self._taken}
+
+    def prepend(self, tasks: dict[Path, Task]) -> None:
+        """``tasks`` are done after what is left, the first of them first."""
+        with self._lock:
+            new = {p: tasks[p] for p in reversed(tasks) if p not in self._taken}
+            self._left = {**new, **self._left}
+
+    def start(self, count: int) -> None:
+        """Let there be ``count`` helpers."""
+        running = [thread for thread in self._threads if thread.is_alive()]
+        for _ in range(count - len(running)):
+            self._threads.append(threading.Thread(target=self._help, daemon=True))
+            self._threads[-1].start()
+
+    def stop(self) -> None:
+        """Nothing more is wanted: end what still runs."""
+        store.elsewhere.remove(self.wait_for)
+        with self._lock:
+            self._left.clear()
+            self._stopped = True
+            for process in self._processes:
+                process.kill()
+        for thread in self._threads:
+            thread.join()
 
     def wait_for(self, path: Path) -> None:
         """This process is about to compile ``path``: unless a helper does, nobody else will."""
@@ -152,7 +206,7 @@ class _Work:
         if done is not None:
             done.wait(LONGEST)
 
-    def help(self) -> None:
+    def _help(self) -> None:
         """Let one process compile until nothing is left, or until it fails."""
         with suppress(OSError), _start() as process:
             with self._lock:
@@ -169,18 +223,11 @@ class _Work:
 
     def _take(self) -> tuple[Task, threading.Event] | None:
         with self._lock:
-            if not self._left:
+            if self._stopped or not self._left:
                 return None
             path, task = self._left.popitem()
             done = self._taken[path] = threading.Event()
         return task, done
-
-    def stop(self) -> None:
-        """Nothing more is wanted: end what still runs."""
-        with self._lock:
-            self._left.clear()
-            for process in self._processes:
-                process.kill()
 
 
 def _start() -> subprocess.Popen[bytes]:
@@ -232,10 +279,9 @@ def _compile(task: Task) -> None:
 
 
 def _stand_ins() -> None:
-    """Addresses for the symbols of matrix products: nothing that is compiled here is run."""
+    """Addresses for the symbols of BLAS: nothing that is compiled here is run."""
     from .blas import SYMBOLS
-    from .product import symbol_of
 
     address = llvmlite.binding.address_of_symbol("malloc")
-    for name in (*SYMBOLS, *map(symbol_of, (numba.float32, numba.float64))):
+    for name in SYMBOLS:
         llvmlite.binding.add_symbol(name, address)

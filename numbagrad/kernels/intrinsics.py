@@ -422,16 +422,19 @@ def _call_for(typing, address, arguments):
 
 @intrinsic(prefer_literal=True)
 def _call_named(typing, name, arguments):
-    """``call`` of the function that LLVM knows by ``name``, given to it by ``llvmlite``."""
+    """``call`` of the function whose address stands where LLVM knows ``name`` to be.
+
+    So that what calls it can be compiled, and loaded, before it.
+    """
     given = tuple(types.unliteral(t) for t in arguments)
 
     def generate(context, builder, signature, args):
         values = cgutils.unpack_tuple(builder, args[1])
         convention = context.call_conv
         function_type = convention.get_function_type(types.none, given)
-        callee = cgutils.get_or_insert_function(
-            builder.module, function_type, signature.args[0].literal_value
-        )
+        kind, symbol = function_type.as_pointer(), signature.args[0].literal_value
+        place = builder.module.globals.get(symbol)
+        callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
         status, _ = convention.call_function(builder, callee, types.none, given, values)
         with cgutils.if_unlikely(builder, status.is_error):
             convention.return_status_propagate(builder, status)

@@ -37,14 +37,15 @@ def dispatcher_of(kernel: Any, parallel: bool) -> Any:
 
 
 def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[int, Any]:
-    if isinstance(kernel, GemmKernel):
-        load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
     dispatcher = dispatcher_of(kernel, parallel)
     try:
-        return address_of_compiled(dispatcher, signature), dispatcher
+        address = address_of_compiled(dispatcher, signature)
     except numba.core.errors.NumbaError as error:
         name = getattr(kernel, "__name__", kernel)
         raise RecordingError(
             f"launch: {name} cannot be compiled for {', '.join(map(str, signature))}. The "
             f"arguments are the outputs, then inputs, then numbers.\n{error}"
         ) from error
+    if isinstance(kernel, GemmKernel):
+        load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
+    return address, dispatcher

@@ -27,30 +27,68 @@ __all__ = [
     "GemmKernel",
     "ProductKernel",
     "StridedGemmKernel",
+    "expect_products",
     "gemm",
     "gemm_kernel",
     "load_products",
     "product_kernel",
     "strided_gemm_kernel",
+    "what_multiplies",
 ]
 
 
 @functools.cache
 def load_products(real: Any) -> None:
-    """Let LLVM know ``gemm`` of a float dtype: before code that calls it is compiled or loaded."""
+    """Make ``gemm`` of a float dtype: before code that calls it is run."""
     load_blas()
     if not numba.config.DISABLE_JIT:
-        from .cpu.gemm import product
+        made = store.address_of_compiled(*what_multiplies(real))
+        _places[numba.from_dtype(np.dtype(real))].value = made
 
-        real = numba.from_dtype(np.dtype(real))
-        signature = (types.CPointer(real), *[types.int64] * 13)
-        address = store.address_of_compiled(product.serial, signature)
-        llvmlite.binding.add_symbol(symbol_of(real), address)
+
+def _known_place(real: Any) -> ctypes.c_void_p:
+    """Where the address of ``gemm`` will stand; LLVM knows it by ``symbol_of``."""
+    place = ctypes.c_void_p()
+    llvmlite.binding.add_symbol(symbol_of(real), ctypes.addressof(place))
+    return place
+
+
+def what_multiplies(real: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What ``load_products`` compiles: a dispatcher and a signature."""
+    from .cpu.gemm import product
+
+    like = types.CPointer(numba.from_dtype(np.dtype(real)))
+    return product.serial, (like, *[types.int64] * 13)
+
+
+@functools.cache
+def expect_products(real: Any) -> None:
+    """Matrices of a float dtype have been made: let a helper compile what will multiply them.
+
+    While the first of them is filled this process compiles something else.
+    """
+    from .apart import begin
+    from .cpu.bias import column_sum
+    from .cpu.matmul import mm
+
+    held = numba.from_dtype(np.dtype(real))
+    vector, matrix = types.Array(held, 1, "C"), types.Array(held, 2, "C")
+    any_matrix = matrix.copy(layout="A")
+    begin(
+        [
+            what_multiplies(real),
+            (column_sum.serial, (vector, matrix)),
+            (mm.serial, (*[any_matrix] * 3, *[types.intp] * 3)),
+        ]
+    )
 
 
 def symbol_of(real: Any) -> str:
     """The name by which compiled code knows ``gemm`` of a Numba float type."""
     return f"numbagrad_product_{real}"
+
+
+_places = {real: _known_place(real) for real in (types.float32, types.float64)}
 
 
 def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
@@ -165,7 +203,6 @@ class ProductKernel(StridedGemmKernel):
 
 def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
     refuse(name, args)
-    load_products(args[0].dtype)
     if numba.config.DISABLE_JIT:
         return dispatcher
     signature = tuple(
@@ -174,7 +211,10 @@ def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callab
         else (types.float64 if isinstance(a, float) else types.intp)
         for a in args
     )
-    return store.entry_of_compiled(dispatcher, signature)
+    load_blas()
+    entry = store.entry_of_compiled(dispatcher, signature)
+    load_products(args[0].dtype)
+    return entry
 
 
 def product_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], ProductKernel]:

@@ -125,6 +125,76 @@ def test_a_process_that_cannot_be_started_is_done_without(wanted, monkeypatch):
     compile_all(wanted)
 
 
+@pytest.fixture
+def begun(wanted, hanging):
+    """A helper has taken the first of the three."""
+    apart.begin(wanted)
+    work = apart._begun[os.getpid()]
+    while not work._taken:
+        time.sleep(0.01)
+    yield work
+    apart._end()
+    assert all(process.poll() is not None for process in hanging)
+    assert store.elsewhere == []
+
+
+def test_what_is_begun_is_waited_for_and_no_more(wanted, begun, monkeypatch):
+    apart.begin(wanted)
+    monkeypatch.setattr(apart, "LONGEST", 0.1)
+    for dispatcher, signature in wanted:
+        assert store.address_of_compiled(dispatcher, signature)
+    assert list(begun._taken) == [path_of(wanted[0])] and not begun._left
+
+
+def test_a_program_takes_over_the_helper_that_has_begun(wanted, begun, hanging):
+    """What it does not need is dropped."""
+    with apart.helped(wanted[2:]):
+        assert list(begun._left) == [path_of(wanted[2])]
+        assert not apart._begun and len(hanging) == 1
+    assert store.elsewhere == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_waits_for_no_helper_of_its_parent(begun):
+    child = os.fork()
+    if child == 0:
+        apart._end()
+        os._exit(len(store.elsewhere))
+    assert os.waitpid(child, 0)[1] == 0
+    assert begun._processes[0].poll() is None
+
+
+def test_layers_begin_what_multiplies(tmp_path):
+    """It is made by the helper, and nothing is left running."""
+    code = """if True:
+        import time
+        import numbagrad as ng
+        from numbagrad.kernels import apart, product
+        from numbagrad.kernels.compilations import Compilations
+        with Compilations().watch() as seen:
+            ng.nn.Linear(3, 2)
+            product.load_products(ng.float32.numpy)
+        (work,) = apart._begun.values()
+        print(*sorted(c.name for c in seen.found), work._processes[0].pid)
+    """
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True, text=True, timeout=300,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBAGRAD_COMPILE_PROCESSES": "1"},
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    *compiled, process = run.stdout.split()
+    assert compiled == ["uniform"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)
+
+
+def path_of(wanted):
+    dispatcher, signature = wanted
+    return dispatcher._cache.path(signature, dispatcher.targetctx)
+
+
 def helper(code):
     return subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
