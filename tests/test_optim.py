@@ -112,6 +112,29 @@ def test_fifty_steps_are_torchs(name, dtype, tolerance):
             assert np.all(np.abs(x - y.detach().numpy()) <= tolerance * scale), step
 
 
+ADDED_UP = {"adagrad", "adagrad-options"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [*sorted(ROWS.keys() - ADDED_UP), "lion"])
+def test_the_moments_of_a_dead_unit_become_zero(name, dtype):
+    """A denormal times 0.9 stays one for ever, and takes 20 times as long as another number."""
+    kind, options = ROWS.get(name, ("Lion", {}))
+    (param,) = parameters(dtype, shapes=[(40,)])
+    optimizer = getattr(optim, kind)([param], **options)
+    train(optimizer, [param], 1)
+    kept = optimizer.state[param].items()
+    moments = [s for n, s in kept if s.shape == param.shape and n != "max_exp_avg_sq"]
+    least = np.finfo(dtype).tiny
+    for moment in moments:
+        moment.fill_(least / 8)
+    param.data.zero_()
+    param.grad = ng.zeros_like(param)
+    optimizer.step()
+    for moment in moments:
+        assert not ((moment.numpy() != 0) & (np.abs(moment.numpy()) < least)).any()
+
+
 @pytest.mark.parametrize("name", ["sgd", "dampening", "adam", "amsgrad"])
 def test_results_do_not_depend_on_the_number_of_threads(name):
     kind, options = ROWS[name]

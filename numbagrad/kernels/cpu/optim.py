@@ -45,6 +45,16 @@ def within(start, part, size):
 
 
 @pasted
+def least(like):
+    """What the moments of gradients are cut off below: the least number that is no denormal.
+
+    Those of a dead unit shrink to denormals, which take 20 times as long, and stay denormals, for
+    the smallest of them times 0.9 is rounded up again.
+    """
+    return like.dtype.type(1.2e-38 if like.itemsize == 4 else 2.3e-308)
+
+
+@pasted
 def advance(steps, sizes):
     """Add one to each step counter, a float32 scalar. sizes: any int64 array."""
     for t in range(steps.size):
@@ -78,6 +88,7 @@ def momentum_sgd(
 ):
     """b = momentum * b + (1 - dampening) * g; p -= lr * b, or lr * (g + momentum * b)."""
     one = like.dtype.type
+    tiny = least(like)
     part, tasks = share(sizes)
     for k in prange(tasks):
         start = k * part
@@ -93,6 +104,7 @@ def momentum_sgd(
                 if decay != 0:
                     d += one(decay) * x
                 buffer = one(momentum) * load_at(b, i, like) + one(1 - dampening) * d
+                buffer = one(0) if abs(buffer) < tiny else buffer
                 store_at(b, i, buffer, like)
                 d = d + one(momentum) * buffer if nesterov else buffer
                 store_at(p, i, x - one(lr) * d, like)
@@ -109,7 +121,7 @@ def adam(
     """
     one = like.dtype.type
     b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
-    tiny = one(1.2e-38 if like.itemsize == 4 else 2.3e-308)
+    tiny = least(like)
     kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
     direction = one(sign)
     amsgrad = maxima.size > 0
@@ -137,7 +149,6 @@ def adam(
                     d += added * x
                 first = b1 * load_at(m, i, like) + c1 * d
                 second = b2 * load_at(v, i, like) + c2 * d * d
-                # The moments of a dead unit shrink to denormals, which take 20 times as long.
                 first = one(0) if abs(first) < tiny else first
                 second = one(0) if second < tiny else second
                 store_at(m, i, first, like)
@@ -157,6 +168,7 @@ def rmsprop(
 ):  # fmt: skip
     """RMSprop (Hinton 2012); firsts: empty unless centered; buffers: empty without momentum."""
     one = like.dtype.type
+    tiny = least(like)
     keep, new, rate, epsilon = one(alpha), one(1 - alpha), one(lr), one(eps)
     added, direction, inertia = one(decay), one(sign), one(momentum)
     centered, with_momentum = firsts.size > 0, buffers.size > 0
@@ -178,14 +190,17 @@ def rmsprop(
                 if added != 0:
                     d += added * x
                 second = keep * load_at(v, i, like) + new * d * d
+                second = one(0) if second < tiny else second
                 store_at(v, i, second, like)
                 if centered:
                     first = keep * load_at(m, i, like) + new * d
+                    first = one(0) if abs(first) < tiny else first
                     store_at(m, i, first, like)
                     second -= first * first
                 step = d / (math.sqrt(second) + epsilon)
                 if with_momentum:
                     step += inertia * load_at(b, i, like)
+                    step = one(0) if abs(step) < tiny else step
                     store_at(b, i, step, like)
                 store_at(p, i, x - rate * step, like)
 
@@ -220,6 +235,7 @@ def adagrad(params, steps, sums, grads, sizes, like, lr, lr_decay, eps, decay, s
 def adadelta(params, steps, seconds, deltas, grads, sizes, like, lr, rho, eps, decay, sign):
     """d = g * sqrt(deltas + eps) / sqrt(seconds + eps); p -= lr * d (Zeiler 2012, algorithm 1)."""
     one = like.dtype.type
+    tiny = least(like)
     keep, new, epsilon = one(rho), one(1 - rho), one(eps)
     rate, added, direction = one(lr), one(decay), one(sign)
     advance(steps, sizes)
@@ -239,10 +255,12 @@ def adadelta(params, steps, seconds, deltas, grads, sizes, like, lr, rho, eps, d
                 if added != 0:
                     d += added * x
                 second = keep * load_at(v, i, like) + new * d * d
+                second = one(0) if second < tiny else second
                 store_at(v, i, second, like)
                 moved = load_at(u, i, like)
                 d *= math.sqrt(moved + epsilon) / math.sqrt(second + epsilon)
-                store_at(u, i, keep * moved + new * d * d, like)
+                moved = keep * moved + new * d * d
+                store_at(u, i, one(0) if moved < tiny else moved, like)
                 store_at(p, i, x - rate * d, like)
 
 
@@ -254,6 +272,7 @@ def adamax(
     algorithm 2).
     """
     one = like.dtype.type
+    tiny = least(like)
     b1, b2, c1, epsilon = one(beta1), one(beta2), one(1 - beta1), one(eps)
     added, direction = one(decay), one(sign)
     advance(steps, sizes)
@@ -275,6 +294,7 @@ def adamax(
                 if added != 0:
                     d += added * x
                 first = b1 * load_at(m, i, like) + c1 * d
+                first = one(0) if abs(first) < tiny else first
                 store_at(m, i, first, like)
                 bound = b2 * load_at(u, i, like)
                 size = abs(d) + epsilon
@@ -293,6 +313,7 @@ def nadam(
     products: the product of the momenta of all steps so far, float32 scalars as the steps.
     """
     one = like.dtype.type
+    tiny = least(like)
     b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
     kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
     direction = one(sign)
@@ -326,6 +347,8 @@ def nadam(
                     d += added * x
                 first = b1 * load_at(m, i, like) + c1 * d
                 second = b2 * load_at(v, i, like) + c2 * d * d
+                first = one(0) if abs(first) < tiny else first
+                second = one(0) if second < tiny else second
                 store_at(m, i, first, like)
                 store_at(v, i, second, like)
                 root = math.sqrt(second / correction) + epsilon
@@ -341,6 +364,7 @@ def radam(
     known (Liu et al. 2020, algorithm 2).
     """
     one = like.dtype.type
+    tiny = least(like)
     b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
     kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
     direction = one(sign)
@@ -373,6 +397,8 @@ def radam(
                     d += added * x
                 first = b1 * load_at(m, i, like) + c1 * d
                 second = b2 * load_at(v, i, like) + c2 * d * d
+                first = one(0) if abs(first) < tiny else first
+                second = one(0) if second < tiny else second
                 store_at(m, i, first, like)
                 store_at(v, i, second, like)
                 step = step_size * first
@@ -385,6 +411,7 @@ def radam(
 def lion(params, firsts, grads, sizes, like, lr, beta1, beta2, decay, sign):
     """p -= lr * sign(beta1 * m + (1 - beta1) * g), after decay (Chen et al. 2023, algorithm 2)."""
     one = like.dtype.type
+    tiny = least(like)
     b1, b2, c1, c2 = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2)
     kept, rate, direction = one(1 - lr * decay), one(lr), one(sign)
     part, tasks = share(sizes)
@@ -403,7 +430,8 @@ def lion(params, firsts, grads, sizes, like, lr, beta1, beta2, decay, sign):
                 # 0 stays, and NaN spreads.
                 step = rate if mixed > 0 else (-rate if mixed < 0 else mixed)
                 store_at(p, i, load_at(p, i, like) * kept - step, like)
-                store_at(m, i, b2 * held + c2 * d, like)
+                first = b2 * held + c2 * d
+                store_at(m, i, one(0) if abs(first) < tiny else first, like)
 
 
 @device
