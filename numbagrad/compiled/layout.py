@@ -2,8 +2,9 @@
 
 A product is cheapest where the factor on the right lies by rows, and a result stored by columns
 exchanges the factors: ``out.T = y.T x.T``. A matrix that only loops and products touch may be
-stored either way. Matrices that share a loop are stored alike, since a loop over both layouts
-jumps through one of them. Start reading at ``by_columns``.
+stored either way, and so may those of a kernel that exists for both: cross entropy of few classes
+has its vectors along the batch. Matrices that share a loop or such a kernel are stored alike, since
+a loop over both layouts jumps through one of them. Start reading at ``by_columns``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ..kernels.tile import VECTOR_BYTES
-from .program import Buffer, Gemm, Instruction, Loop, Operand, Program, View
+from .program import Buffer, Call, Gemm, Instruction, Loop, Operand, Program, View
 
 ROWS = 32
 """Least rows of a matrix that may be turned: with smaller batches, which come in many sizes, all
@@ -28,6 +29,10 @@ JUMP = 1.0
 SHORT, SHORT_ROW = 24, 0.5
 """Cycles that a loop loses for each number where rows are so short: LLVM unrolls such an inner loop
 and makes vectors of the outer one, by gathers and scatters."""
+
+FEW, FEW_ROW = 24, 4.0
+"""Cycles that a kernel which takes both layouts loses for each number of rows so short; one that
+has longer rows is left alone."""
 
 TILE = 25.0
 """Cycles to begin and end a tile of the result."""
@@ -57,7 +62,7 @@ def _families(
     """Free matrices that loops bring together, and the instructions that touch each family."""
     family: dict[Buffer, set[Buffer]] = {b: {b} for b in shapes}
     for i in program.instructions:
-        if isinstance(i, Loop):
+        if isinstance(i, (Loop, Call)):
             free = [o.buffer for o in (*i.ins, *i.outs) if o.buffer in shapes]
             for a, b in pairwise(free):
                 if shapes[a] == shapes[b] and family[a] is not family[b]:
@@ -75,10 +80,15 @@ def _families(
 
 def _cost(instructions: Iterable[Instruction], chosen: set[Buffer]) -> float:
     """Estimated cycles that depend on the layout; ``chosen`` are stored by columns."""
-    return sum(
-        _cost_of_product(i, chosen) if isinstance(i, Gemm) else _cost_of_loop(i, chosen)
-        for i in instructions
-    )
+    total = 0.0
+    for i in instructions:
+        if isinstance(i, Gemm):
+            total += _cost_of_product(i, chosen)
+        elif isinstance(i, Call):
+            total += _cost_of_kernel(i, chosen)
+        else:
+            total += _cost_of_loop(i, chosen)
+    return total
 
 
 def _cost_of_product(i: Gemm, chosen: set[Buffer]) -> float:
@@ -107,6 +117,10 @@ def _cost_of_loop(i: Instruction, chosen: set[Buffer]) -> float:
     return JUMP * min(ways.values()) + short
 
 
+def _cost_of_kernel(i: Call, chosen: set[Buffer]) -> float:
+    return sum(FEW_ROW * o.view.size for o in _matrices(i) if o.buffer not in chosen)
+
+
 def _stored_by_columns(o: Operand, chosen: set[Buffer]) -> bool:
     """Whether the rows of an operand would not lie side by side."""
     row, col = o.view.strides
@@ -114,16 +128,40 @@ def _stored_by_columns(o: Operand, chosen: set[Buffer]) -> bool:
 
 
 def _free_matrices(program: Program) -> dict[Buffer, tuple[int, int]]:
-    """Shapes of the work buffers that loops and products alone touch, always as one matrix."""
+    """Shapes of the work buffers that are touched always as one matrix, and by nothing that needs
+    them as they are."""
     shapes: dict[Buffer, tuple[int, int] | None] = {}
     for i in program.instructions:
+        able = isinstance(i, (Loop, Gemm)) or _takes_both(i)
         for o in (*i.ins, *i.outs):
             b = o.buffer
-            shape = _matrix(o.view) if isinstance(i, (Loop, Gemm)) else None
+            shape = _matrix(o.view) if able else None
             if b.kind != "work" or (b in shapes and shapes[b] != shape):
                 shape = None
             shapes[b] = shape
-    return {b: shape for b, shape in shapes.items() if shape is not None and _whole(b, shape)}
+    least = dict.fromkeys(shapes, ROWS)
+    for i in filter(_takes_both, program.instructions):
+        matrices = _matrices(i)
+        free = all(shapes[o.buffer] is not None for o in matrices)
+        for o in matrices:
+            shapes[o.buffer] = shapes[o.buffer] if free else None
+            least[o.buffer] = 1  # the kernel for long batches serves short ones too
+    return {
+        b: shape
+        for b, shape in shapes.items()
+        if shape is not None and _whole(b, shape) and shape[0] >= least[b]
+    }
+
+
+def _takes_both(i: Instruction) -> bool:
+    """Whether the kernel that is called exists for matrices by columns, and their rows are few."""
+    if not isinstance(i, Call) or getattr(i.kernel, "turned", None) is None:
+        return False
+    return all(o.view.shape[1] < FEW for o in _matrices(i))
+
+
+def _matrices(i: Instruction) -> list[Operand]:
+    return [o for o in (*i.ins, *i.outs) if len(o.view.shape) == 2]
 
 
 def _matrix(view: View) -> tuple[int, int] | None:
@@ -137,7 +175,7 @@ def _matrix(view: View) -> tuple[int, int] | None:
 
 
 def _whole(buffer: Buffer, shape: tuple[int, int]) -> bool:
-    return shape[0] * shape[1] == buffer.size and shape[0] >= ROWS and shape[1] > 1
+    return shape[0] * shape[1] == buffer.size and shape[1] > 1
 
 
 def _turned(i: Instruction, chosen: set[Buffer]) -> Instruction:
@@ -146,8 +184,13 @@ def _turned(i: Instruction, chosen: set[Buffer]) -> Instruction:
             return o
         (n, m), (row, col) = o.view.shape, o.view.strides
         strides = (1, n) if (row, col) == (m, 1) else (m, 1)
+        if isinstance(i, Call):  # its kernel takes rows for columns
+            return Operand(o.value, View((m, n), (n, 1)))
         return Operand(o.value, View(o.view.shape, strides))
 
     if not any(o.buffer in chosen for o in (*i.ins, *i.outs)):
         return i
-    return replace(i, ins=tuple(map(turned, i.ins)), outs=tuple(map(turned, i.outs)))
+    ins, outs = tuple(map(turned, i.ins)), tuple(map(turned, i.outs))
+    if isinstance(i, Call):
+        return replace(i, ins=ins, outs=outs, kernel=i.kernel.turned)
+    return replace(i, ins=ins, outs=outs)

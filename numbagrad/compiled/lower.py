@@ -392,6 +392,8 @@ def in_one_mode(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...
     given = dict(zip(inspect.signature(kernel.function).parameters, args, strict=True))
     known = {n: given[n] for n in names if type(given.get(n)) in (int, float, bool)}
     chosen = specialise(kernel, known)
+    if kernel.turned is not None:
+        chosen.turned = specialise(kernel.turned, known)
     return chosen, tuple(given[n] for n in chosen.parameters)
 
 

@@ -32,16 +32,25 @@ def test_loss_and_gradient_in_one_pass(dtype, shape, reduction):
     close = {"rtol": 4 * np.finfo(dtype).eps, "atol": 4 * np.finfo(dtype).eps}
     for a, b in zip(two, one, strict=True):
         np.testing.assert_allclose(b, a, **close)
-    np.testing.assert_allclose(
-        second, first, rtol=1e-5 if dtype == np.float32 else 1e-13, atol=1e-7
-    )
+    same = {"rtol": 1e-5 if dtype == np.float32 else 1e-13, "atol": 1e-7}
+    np.testing.assert_allclose(second, first, **same)
+    turned, by_columns = outputs(), np.empty((c, n), dtype)
+    loss.cross_entropy_with_grad.turned(*turned, by_columns, x.T.copy(), target, two[2], *options)
+    for a, b in zip(two, turned, strict=True):
+        np.testing.assert_allclose(b, a, **close)
+    np.testing.assert_allclose(by_columns.T, first, **same)
 
 
-def test_a_wrong_target_is_reported():
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_wrong_target_is_reported(turned):
     x = np.zeros((3, 2), np.float32)
     out, losses, lse, norm = (np.empty(k, np.float32) for k in (1, 3, 3, 1))
     bad, gx = np.empty(1, np.int64), np.empty_like(x)
     target = np.array([0, 5, 1])
     rest = lse, 0, -100, 0.0, loss.MEAN
-    loss.cross_entropy_with_grad(out, losses, lse, norm, bad, gx, x, target, *rest)
-    assert bad[0] == 1 and np.isnan(out[0]) and gx[1].tolist() == [0, 0]
+    run = loss.cross_entropy_with_grad
+    if turned:
+        run, gx, x = run.turned, gx.T.copy(), x.T.copy()
+    run(out, losses, lse, norm, bad, gx, x, target, *rest)
+    wrong = gx[:, 1] if turned else gx[1]
+    assert bad[0] == 1 and np.isnan(out[0]) and wrong.tolist() == [0, 0]

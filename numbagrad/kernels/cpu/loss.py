@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from ..inner import pasted
-from ..intrinsics import larger, load, plus, store
+from ..intrinsics import larger, load, load_apart, plus, store, store_apart
 from ..machine import kernel
 from ..simd_math import exp, log
 
@@ -18,6 +18,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
     "cross_entropy_with_grad",
+    "cross_entropy_with_grad_by_columns",
     "nll",
     "nll_grad",
     "target_rows",
@@ -132,6 +133,18 @@ BLOCK = 2048
 """Elements of the rows that are worked on together: they stay in the first cache."""
 
 
+@pasted
+def count_targets(target, classes, ignore):
+    """How many targets count, and the position of the first that is no class, or -1."""
+    mass, wrong = 0, -1
+    for i in range(target.size):
+        if target[i] != ignore:
+            mass += 1
+            if wrong < 0 and (target[i] < 0 or target[i] >= classes):
+                wrong = i
+    return mass, wrong
+
+
 @kernel(outputs=6, grain=16384)
 def cross_entropy_with_grad(
     out, losses, lse, norm, bad, gx, x, target, weight, weighted, ignore, smoothing, reduction
@@ -145,12 +158,7 @@ def cross_entropy_with_grad(
     n, c = x.shape
     one = x.dtype.type
     lowest = one(-np.inf)
-    mass, wrong = 0, -1
-    for i in range(n):
-        if target[i] != ignore:
-            mass += 1
-            if wrong < 0 and (target[i] < 0 or target[i] >= c):
-                wrong = i
+    mass, wrong = count_targets(target, c, ignore)
     bad[0] = wrong
     norm[0] = mass if reduction == MEAN and mass > 0 else 1
     share = one(1) / norm[0]
@@ -189,6 +197,63 @@ def cross_entropy_with_grad(
     for i in range(n):
         total += losses[i]
     out[0] = total / mass if reduction == MEAN else total
+
+
+@kernel(outputs=6, grain=16384)
+def cross_entropy_with_grad_by_columns(
+    out, losses, lse, norm, bad, gx, x, target, weight, weighted, ignore, smoothing, reduction
+):
+    """``cross_entropy_with_grad`` of logits stored by columns: vectors along the batch, so that a
+    few classes cost no more than many. gx, x (c, n) C.
+    """
+    c, n = x.shape
+    one = x.dtype.type
+    lowest = one(-np.inf)
+    mass, wrong = count_targets(target, c, ignore)
+    bad[0] = wrong
+    norm[0] = mass if reduction == MEAN and mass > 0 else 1
+    share = one(1) / norm[0]
+    rows = max(BLOCK // max(c, 1) // 32 * 32, 32)
+    for b in prange((n + rows - 1) // rows):
+        first, end = b * rows, min((b + 1) * rows, n)
+        for i in range(first, end):
+            store(lse, i, lowest)
+            store(losses, i, one(0))
+        for j in range(c):
+            for i in range(first, end):
+                peak = load_apart(lse, i, "0.1.2")
+                store_apart(lse, i, larger(peak, load_apart(x, j * n + i, "0.0.2")), "0.1.2")
+        for i in range(first, end):
+            store(lse, i, one(0) if load(lse, i) == lowest else load(lse, i))
+        for j in range(c):
+            for i in range(first, end):
+                power = exp(load_apart(x, j * n + i, "1.0.4") - load_apart(lse, i, "1.1.4"))
+                store_apart(gx, j * n + i, power, "1.2.4")
+                store_apart(losses, i, load_apart(losses, i, "1.3.4") + power, "1.3.4")
+        for j in range(c):
+            for i in range(first, end):
+                scale = share / load_apart(losses, i, "2.1.2")
+                store_apart(gx, j * n + i, load_apart(gx, j * n + i, "2.0.2") * scale, "2.0.2")
+        for i in range(first, end):
+            store(losses, i, log(load(losses, i)))
+        for i in range(first, end):
+            t, high, peak = target[i], losses[i], lse[i]
+            inside = t >= 0 and t < c
+            own = load(x, t * n + i) - peak if inside else one(np.nan)
+            losses[i] = one(0) if t == ignore else high - own
+            lse[i] = peak + high
+            if t != ignore and inside:
+                store(gx, t * n + i, load(gx, t * n + i) - share)
+            else:
+                for j in range(c):
+                    store(gx, j * n + i, one(0))
+    total = 0.0
+    for i in range(n):
+        total += losses[i]
+    out[0] = total / mass if reduction == MEAN else total
+
+
+cross_entropy_with_grad.turned = cross_entropy_with_grad_by_columns
 
 
 @kernel
