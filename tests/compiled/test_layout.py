@@ -1,4 +1,4 @@
-"""Matrices stored by columns, and kernels that exist for both layouts: the numbers of eager steps."""
+"""Matrices stored by columns, and kernels for both layouts: the numbers of eager steps."""
 
 from __future__ import annotations
 
