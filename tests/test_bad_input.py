@@ -442,3 +442,14 @@ def test_data_checks_its_arguments(call, match):
 
     with pytest.raises(ValueError, match=match):
         call(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "mse_loss l1_loss smooth_l1_loss huber_loss kl_div poisson_nll_loss soft_margin_loss "
+    "hinge_embedding_loss binary_cross_entropy binary_cross_entropy_with_logits "
+    "multilabel_soft_margin_loss".split(),
+)
+def test_a_loss_of_shapes_that_do_not_fit_names_itself(name):
+    with pytest.raises(ShapeError, match=rf"^{name}: .*\[3\].*\[4\]|^{name}: .*\[4\].*\[3\]"):
+        getattr(ng.nn.functional, name)(ng.ones(3), ng.ones(4))

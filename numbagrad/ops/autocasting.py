@@ -23,7 +23,7 @@ __all__: list[str] = []  # what operations call, none themselves
 
 RAISED = frozenset(
     "acos asin cosh exp expm1 log log10 log1p log2 pow reciprocal rsqrt sinh softplus tan "
-    "squared_error smooth_error huber_error binary_cross_entropy_with_logits divergence".split()
+    "mse_loss smooth_l1_loss huber_loss binary_cross_entropy_with_logits kl_div".split()
 )
 """Elementwise operations that compute in float32."""
 

@@ -8,7 +8,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import raised
-from .base import as_operand
+from .base import as_operand, broadcast_shape
 from .elementwise import clamp, minimum, sqrt, where
 from .loss import _reduced, _reduction
 from .moments import norm
@@ -28,6 +28,7 @@ def pairwise_distance(
         x1, x2 = raised(x1, x2)
     as_operand("pairwise_distance", x1)
     as_operand("pairwise_distance", x2, 1)
+    broadcast_shape("pairwise_distance", x1._array.shape, x2._array.shape)
     return norm(x1 - x2 + eps, p, -1, keepdim)
 
 

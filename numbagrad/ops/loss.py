@@ -18,7 +18,7 @@ from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .autocasting import raised
-from .base import Op, as_operand, contiguous, new_empty
+from .base import Op, as_operand, broadcast_shape, contiguous, new_empty
 from .elementwise import cast
 from .norm import log_softmax, softmax
 from .pointwise import Elementwise
@@ -280,7 +280,7 @@ def _soft_cross_entropy(
 # -- pairs of numbers ------------------------------------------------------------------------------
 
 
-class SquaredError(Elementwise):
+class MseLoss(Elementwise):
     """(x - y) ** 2."""
 
     def formula(x, y):
@@ -293,7 +293,7 @@ class SquaredError(Elementwise):
         return 2 * g * (y - x)
 
 
-class SmoothError(Elementwise):
+class SmoothL1Loss(Elementwise):
     """Half the square over beta where x and y are nearer than beta, else linear."""
 
     def formula(x, y, beta):
@@ -301,7 +301,7 @@ class SmoothError(Elementwise):
         return 0.5 * d * d / beta if d < beta else d - 0.5 * beta
 
 
-class HuberError(Elementwise):
+class HuberLoss(Elementwise):
     """Half the square where x and y are nearer than delta, else linear with slope delta."""
 
     def formula(x, y, delta):
@@ -330,7 +330,7 @@ class BinaryCrossEntropyWithLogits(Elementwise):
         return g * ((1 - y) - (1 + (p - 1) * y) * scalar.sigmoid(-x))
 
 
-class Divergence(Elementwise):
+class KlDiv(Elementwise):
     """y (log(y) - x), 0 where y is 0."""
 
     def formula(x, y):
@@ -343,7 +343,7 @@ class Divergence(Elementwise):
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
     """The squares of ``input - target``, which broadcast; reduction "mean", "sum" or "none"."""
     _reduction("mse_loss", reduction)
-    return _reduced(SquaredError.op(input, target), reduction)
+    return _reduced(MseLoss.op(input, target), reduction)
 
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -351,6 +351,8 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
     if machine.autocasting:
         input, target = raised(input, target)
     _reduction("l1_loss", reduction)
+    first, second = as_operand("l1_loss", input), as_operand("l1_loss", target, 1)
+    broadcast_shape("l1_loss", first._array.shape, second._array.shape)
     return _reduced((input - target).abs(), reduction)
 
 
@@ -363,7 +365,7 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}.")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
-    return _reduced(SmoothError.op(input, target, beta), reduction)
+    return _reduced(SmoothL1Loss.op(input, target, beta), reduction)
 
 
 def huber_loss(
@@ -373,7 +375,7 @@ def huber_loss(
     _reduction("huber_loss", reduction)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be positive, got {delta}.")
-    return _reduced(HuberError.op(input, target, delta), reduction)
+    return _reduced(HuberLoss.op(input, target, delta), reduction)
 
 
 def binary_cross_entropy(
@@ -432,7 +434,7 @@ def kl_div(
         input, target = raised(input, target)
     if reduction != "batchmean":
         _reduction("kl_div", reduction)
-    losses = target.exp() * (target - input) if log_target else Divergence.op(input, target)
+    losses = target.exp() * (target - input) if log_target else KlDiv.op(input, target)
     if reduction == "batchmean":
         return losses.sum() / input._array.shape[0]
     return _reduced(losses, reduction)

@@ -13,7 +13,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import raised
-from .base import as_operand
+from .base import as_operand, broadcast_shape
 from .create import arange
 from .distance import pairwise_distance
 from .elementwise import clamp, exp, log, logsigmoid, minimum, softplus, where
@@ -33,9 +33,10 @@ __all__ = [
 
 
 def _operands(name: str, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors, checked, in the width that losses are computed in."""
+    """The tensors, which broadcast, in the width that losses are computed in."""
     for position, tensor in enumerate(tensors):
         as_operand(name, tensor, position)
+    broadcast_shape(name, *(t._array.shape for t in tensors))
     return raised(*tensors) if machine.autocasting else tensors
 
 
@@ -117,7 +118,8 @@ def gaussian_nll_loss(
     """
     _reduction("gaussian_nll_loss", reduction)
     given = var if isinstance(var, Tensor) else input.detach() * 0 + float(var)
-    input, target, given = _operands("gaussian_nll_loss", input, target, given)
+    input, target = _operands("gaussian_nll_loss", input, target)
+    (given,) = _operands("gaussian_nll_loss", given)
     shape, other = tuple(input.shape), tuple(given.shape)
     if other != shape:
         if other == shape[:-1]:
