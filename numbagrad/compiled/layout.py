@@ -192,5 +192,5 @@ def _turned(i: Instruction, chosen: set[Buffer]) -> Instruction:
         return i
     ins, outs = tuple(map(turned, i.ins)), tuple(map(turned, i.outs))
     if isinstance(i, Call):
-        return replace(i, ins=ins, outs=outs, kernel=i.kernel.turned)
+        return replace(i, ins=ins, outs=outs, kernel=i.kernel.turned())
     return replace(i, ins=ins, outs=outs)

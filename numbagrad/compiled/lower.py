@@ -9,6 +9,7 @@ import inspect
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -393,7 +394,7 @@ def in_one_mode(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...
     known = {n: given[n] for n in names if type(given.get(n)) in (int, float, bool)}
     chosen = specialise(kernel, known)
     if kernel.turned is not None:
-        chosen.turned = specialise(kernel.turned, known)
+        chosen.turned = partial(specialise, kernel.turned(), known)
     return chosen, tuple(given[n] for n in chosen.parameters)
 
 

@@ -125,11 +125,10 @@ def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
         return found
     for dispatcher, signature in wanted:
         cache = getattr(dispatcher, "_cache", None)
-        if isinstance(cache, store.KernelCache) and signature not in dispatcher.overloads:
-            path = cache.path(signature, dispatcher.targetctx)
-            task = None if path.exists() else _task(cache, signature)
+        if isinstance(cache, store.KernelCache) and not store.made(dispatcher, signature):
+            task = _task(cache, signature)
             if task is not None:
-                found[path] = task
+                found[cache.path(signature, dispatcher.targetctx)] = task
     return found
 
 

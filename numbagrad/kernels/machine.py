@@ -243,8 +243,8 @@ class Kernel:
     grain: least number of elements of the largest array argument for which a second compilation
     with threads is used; None where threads never pay.
 
-    turned: the same kernel for matrices that are stored by columns, where there is one; compiled
-    steps choose.
+    turned: gives the same kernel for matrices that are stored by columns, where there is one;
+    compiled steps choose.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ class Kernel:
         self.__name__ = function.__name__
         self._options = options
         self.twin: Any = None
-        self.turned: Any = None
+        self.turned: Callable[[], Kernel] | None = None
         self._serial: Any = None
         self._parallel: Any = None
 

@@ -9,6 +9,7 @@ its own, with the same results bit for bit. Start reading at ``specialise``.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 import textwrap
@@ -76,12 +77,17 @@ def _specialised(kernel: Any, constants: Mapping[str, Any]) -> Any:
 def _definition(function: Any) -> ast.FunctionDef:
     """The parsed ``def`` of a function."""
     try:
-        node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        node = ast.parse(_text(function)).body[0]
     except (OSError, SyntaxError) as error:
         raise ValueError(f"specialise: there is no source of {function.__name__}") from error
     if not isinstance(node, ast.FunctionDef) or function.__code__.co_freevars:
         raise ValueError(f"specialise: {function.__name__} is no function of a module")
     return node
+
+
+@functools.cache
+def _text(function: Any) -> str:
+    return textwrap.dedent(inspect.getsource(function))
 
 
 def _parameters(definition: ast.FunctionDef) -> tuple[str, ...]:

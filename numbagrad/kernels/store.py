@@ -189,8 +189,8 @@ class KernelCache(FunctionCache):
 def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
     """``numba.njit`` with numbagrad's options and cache.
 
-    source: what the cache key is made from; by default the function's own text. ``library_stamp``
-    has the files of our kernels; what a user's kernel calls and reads is added.
+    source: what the cache key is made from; by default the text of a user's function, of what it
+    calls and of what it reads. ``library_stamp`` has the files of our own.
     """
     recipe = function, source, options.copy()
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
@@ -203,11 +203,17 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     if not numba.config.DISABLE_JIT:
         if source is None:
             ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
-            source = inspect.getsource(function) if ours else source_with_globals(function)
+            source = _place(function) if ours else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = seldom()(dispatcher._compiler.compile)
     return dispatcher
+
+
+def _place(function: types.FunctionType) -> str:
+    """What tells a function from the others of our kernels, whose text ``library_stamp`` has."""
+    line = function.__code__.co_firstlineno
+    return f"{function.__module__}.{function.__qualname__} {line}"
 
 
 def source_with_globals(function: types.FunctionType) -> str:
@@ -304,6 +310,13 @@ def compile_source(text: str, function: str, **options: Any) -> Any:
     text = without_comments(text)
     module = load_source(text, function)
     return jit(getattr(module, function), source=text, **options)
+
+
+def made(dispatcher: Any, signature: tuple[Any, ...]) -> bool:
+    """Whether a dispatcher of ``jit`` has code for Numba types, here or on disk."""
+    if numba.config.DISABLE_JIT or signature in dispatcher.overloads:
+        return True
+    return dispatcher._cache.path(signature, dispatcher.targetctx).exists()
 
 
 def address_of_compiled(dispatcher: Any, signature: tuple[Any, ...]) -> int:

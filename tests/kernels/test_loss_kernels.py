@@ -35,7 +35,7 @@ def test_loss_and_gradient_in_one_pass(dtype, shape, reduction):
     same = {"rtol": 1e-5 if dtype == np.float32 else 1e-13, "atol": 1e-7}
     np.testing.assert_allclose(second, first, **same)
     turned, by_columns = outputs(), np.empty((c, n), dtype)
-    loss.cross_entropy_with_grad.turned(*turned, by_columns, x.T.copy(), target, two[2], *options)
+    loss.cross_entropy_with_grad.turned()(*turned, by_columns, x.T.copy(), target, two[2], *options)
     for a, b in zip(two, turned, strict=True):
         np.testing.assert_allclose(b, a, **close)
     np.testing.assert_allclose(by_columns.T, first, **same)
@@ -50,7 +50,7 @@ def test_a_wrong_target_is_reported(turned):
     rest = lse, 0, -100, 0.0, loss.MEAN
     run = loss.cross_entropy_with_grad
     if turned:
-        run, gx, x = run.turned, gx.T.copy(), x.T.copy()
+        run, gx, x = run.turned(), gx.T.copy(), x.T.copy()
     run(out, losses, lse, norm, bad, gx, x, target, *rest)
     wrong = gx[:, 1] if turned else gx[1]
     assert bad[0] == 1 and np.isnan(out[0]) and wrong.tolist() == [0, 0]
