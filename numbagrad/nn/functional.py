@@ -23,6 +23,7 @@ from ..ops.conv import (
     conv_transpose3d,
 )
 from ..ops.create import ones
+from ..ops.ctc import ctc_loss
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
 from ..ops.elementwise import (
     gelu,
@@ -104,6 +105,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
