@@ -45,7 +45,7 @@ FUNCTIONAL = """
     rrelu softplus softsign hardswish hardsigmoid hardtanh relu6 mish glu softmin log_softmax
     group_norm instance_norm rms_norm pixel_shuffle unfold fold bilinear cosine_similarity
     pairwise_distance embedding_bag scaled_dot_product_attention pad normalize interpolate one_hot
-    grid_sample ctc_loss
+    grid_sample ctc_loss alpha_dropout feature_alpha_dropout local_response_norm
 """.split()
 
 MODULES = """
@@ -60,6 +60,7 @@ MODULES = """
     Softmin LogSoftmax Flatten Unflatten GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm
     BatchNorm3d Upsample PixelShuffle Unfold Fold ZeroPad2d ReflectionPad2d ParameterList
     ParameterDict Bilinear CosineSimilarity PairwiseDistance EmbeddingBag CTCLoss
+    AlphaDropout FeatureAlphaDropout LocalResponseNorm
 """.split()
 
 INIT = """
