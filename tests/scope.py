@@ -60,7 +60,8 @@ MODULES = """
     Softmin LogSoftmax Flatten Unflatten GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm
     BatchNorm3d Upsample PixelShuffle Unfold Fold ZeroPad2d ReflectionPad2d ParameterList
     ParameterDict Bilinear CosineSimilarity PairwiseDistance EmbeddingBag CTCLoss
-    AlphaDropout FeatureAlphaDropout LocalResponseNorm
+    AlphaDropout FeatureAlphaDropout LocalResponseNorm LazyLinear LazyConv1d LazyConv2d LazyConv3d
+    LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d UninitializedParameter
 """.split()
 
 INIT = """
