@@ -285,6 +285,8 @@ def optimisers(kind: Any) -> None:
         ng.optim.NAdam,
         ng.optim.RAdam,
         ng.optim.Lion,
+        ng.optim.ASGD,
+        ng.optim.Rprop,
     ):
         p = full(64, 48, kind=kind, grad=True)
         p.grad = full(64, 48, kind=kind)

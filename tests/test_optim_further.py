@@ -142,9 +142,41 @@ def test_muon_and_the_others_refuse():
             kind([vector], betas=(1.0, 0.9))
     with pytest.raises(ValueError, match="Invalid rho"):
         optim.Adadelta([vector], rho=1.5)
+    with pytest.raises(ValueError, match=r"Rprop: Invalid eta values: 0.5, 0.9"):
+        optim.Rprop([vector], etas=(0.5, 0.9))
+    with pytest.raises(ValueError, match="ASGD: Invalid learning rate"):
+        optim.ASGD([vector], lr=-1)
+
+
+@pytest.mark.peer
+def test_asgd_keeps_torchs_average():
+    torch = pytest.importorskip("torch")
+    found = []
+    for library, make in ((optim, ng.tensor), (torch.optim, torch.tensor)):
+        x = make(np.ones(3)).requires_grad_()
+        optimizer = library.ASGD([x], lr=0.1, t0=2)
+        for step in range(6):
+            x.grad = make(np.array([1.0, -0.5, 0.1 * step]))
+            optimizer.step()
+        state = optimizer.state[x]
+        assert list(state) == ["step", "eta", "mu", "ax"]
+        found.append([np.asarray(state[name]).tolist() for name in state])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_rprop_passes_nan_on():
+    (x,) = parameters(shapes=[(2,)])
+    optimizer = optim.Rprop([x])
+    for _ in range(2):
+        x.grad = ng.tensor([float("nan"), 1.0])
+        optimizer.step()
+    assert x.isnan().tolist() == [True, False]
 
 
 COMPILED = {
+    "ASGD": {"lr": 0.01, "t0": 3},
+    "Rprop": {"lr": 0.01},
     "Adadelta": {},
     "Adamax": {},
     "NAdam": {},
