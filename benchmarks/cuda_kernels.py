@@ -286,6 +286,7 @@ def optimisers(kind: Any) -> None:
         ng.optim.RAdam,
         ng.optim.Lion,
         ng.optim.ASGD,
+        ng.optim.Adafactor,
         ng.optim.Rprop,
     ):
         p = full(64, 48, kind=kind, grad=True)
@@ -293,6 +294,9 @@ def optimisers(kind: Any) -> None:
         clip.clip_grad_norm_([p], 1.0)
         clip.clip_grad_value_([p], 1.0)
         make([p]).step()
+    v = full(64, kind=kind, grad=True)
+    v.grad = full(64, kind=kind)
+    ng.optim.Adafactor([v]).step()
 
 
 def compiled_steps(kind: Any) -> None:

@@ -84,7 +84,7 @@ NN_UTILS = """
 """.split()
 
 OPTIM = """
-    SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS Lion Muon ASGD Rprop
+    SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS Lion Muon ASGD Rprop Adafactor
 """.split()
 
 SCHEDULERS = """

@@ -242,6 +242,7 @@ OPTIMIZERS = {
     "radam short": lambda p: ng.optim.RAdam(p, 0.01, decoupled_weight_decay=True),
     "asgd": lambda p: ng.optim.ASGD(p, 0.1, t0=1, weight_decay=0.01),
     "rprop": lambda p: ng.optim.Rprop(p, 0.01),
+    "adafactor": lambda p: ng.optim.Adafactor(p, 0.1, weight_decay=0.01),
     "lion": lambda p: ng.optim.Lion(p, 0.01, weight_decay=0.01),
 }
 
