@@ -200,6 +200,8 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target, label_smoothing=0.1).backward()
         F.nll_loss(x, target).backward()
         F.cross_entropy(x, target).backward(create_graph=True)
+    classes = full(8, 4, 48, kind=kind, grad=True)
+    F.ctc_loss(classes, full(4, 3, kind=ng.int64), (8,) * 4, (3,) * 4).backward()
 
 
 def attention(kind: Any) -> None:
@@ -283,12 +285,18 @@ def optimisers(kind: Any) -> None:
         ng.optim.NAdam,
         ng.optim.RAdam,
         ng.optim.Lion,
+        ng.optim.ASGD,
+        ng.optim.Adafactor,
+        ng.optim.Rprop,
     ):
         p = full(64, 48, kind=kind, grad=True)
         p.grad = full(64, 48, kind=kind)
         clip.clip_grad_norm_([p], 1.0)
         clip.clip_grad_value_([p], 1.0)
         make([p]).step()
+    v = full(64, kind=kind, grad=True)
+    v.grad = full(64, kind=kind)
+    ng.optim.Adafactor([v]).step()
 
 
 def compiled_steps(kind: Any) -> None:

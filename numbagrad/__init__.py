@@ -55,8 +55,10 @@ with _paused():
     from .ops.elementwise import *  # noqa: F403
     from .ops.extreme import *  # noqa: F403
     from .ops.factorise import vander
+    from .ops.gamma import *  # noqa: F403
     from .ops.index import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
+    from .ops.matrices import *  # noqa: F403
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403
     from .ops.norm import *  # noqa: F403

@@ -18,6 +18,7 @@ __all__ = [
     "NotScalarError",
     "ShapeError",
     "StateDictError",
+    "UninitializedError",
     "VersionError",
 ]
 
@@ -84,6 +85,10 @@ class WorkerError(RuntimeError):
 
 class StateDictError(RuntimeError):
     """Names or shapes in a state dict do not match the module."""
+
+
+class UninitializedError(ValueError, AttributeError):
+    """A parameter of a lazy module has no shape yet. Call the module once, or load its state."""
 
 
 class FormatError(ValueError):

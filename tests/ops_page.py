@@ -57,8 +57,11 @@ WITHOUT_LAPACK = {
     "linalg.vector_norm": "yes",
     "linalg.norm": "partly",
     "linalg.matrix_norm": "partly",
+    "linalg.matrix_power": "partly",
+    "linalg.multi_dot": "yes",
+    "matrix_power": "partly",
 }
-"""Of ``linalg``, what runs on a GPU: norms that need no singular values."""
+"""Of ``linalg``, what runs on a GPU: products, and norms that need no singular values."""
 
 HEAD = """\
 # Operations
@@ -191,7 +194,7 @@ def gpu(entry: Entry) -> str:
         return "host"
     if entry.name in WITHOUT_LAPACK:
         return WITHOUT_LAPACK[entry.name]
-    return "no" if entry.name.startswith(LAPACK) else "yes"
+    return "no" if entry.cases[0].name.startswith(LAPACK) else "yes"
 
 
 def compiled(entry: Entry) -> str:

@@ -45,7 +45,7 @@ FUNCTIONAL = """
     rrelu softplus softsign hardswish hardsigmoid hardtanh relu6 mish glu softmin log_softmax
     group_norm instance_norm rms_norm pixel_shuffle unfold fold bilinear cosine_similarity
     pairwise_distance embedding_bag scaled_dot_product_attention pad normalize interpolate one_hot
-    grid_sample
+    grid_sample ctc_loss alpha_dropout feature_alpha_dropout local_response_norm
 """.split()
 
 MODULES = """
@@ -59,7 +59,9 @@ MODULES = """
     ELU SELU CELU PReLU RReLU Softplus Softsign Hardswish Hardsigmoid Hardtanh ReLU6 Mish GLU
     Softmin LogSoftmax Flatten Unflatten GroupNorm InstanceNorm1d InstanceNorm2d RMSNorm
     BatchNorm3d Upsample PixelShuffle Unfold Fold ZeroPad2d ReflectionPad2d ParameterList
-    ParameterDict Bilinear CosineSimilarity PairwiseDistance EmbeddingBag
+    ParameterDict Bilinear CosineSimilarity PairwiseDistance EmbeddingBag CTCLoss
+    AlphaDropout FeatureAlphaDropout LocalResponseNorm LazyLinear LazyConv1d LazyConv2d LazyConv3d
+    LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d UninitializedParameter
 """.split()
 
 INIT = """
@@ -74,10 +76,15 @@ MODULE_METHODS = """
     register_forward_hook register_forward_pre_hook register_full_backward_hook extra_repr
 """.split()
 
-NN_UTILS = "clip_grad_norm_ clip_grad_value_ parameters_to_vector vector_to_parameters".split()
+NN_UTILS = """
+    clip_grad_norm_ clip_grad_value_ parameters_to_vector vector_to_parameters
+    weight_norm remove_weight_norm parametrizations.weight_norm parametrizations.spectral_norm
+    parametrize.register_parametrization parametrize.is_parametrized
+    parametrize.remove_parametrizations
+""".split()
 
 OPTIM = """
-    SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS Lion Muon
+    SGD Adam AdamW RMSprop Adagrad Adadelta Adamax NAdam RAdam LBFGS Lion Muon ASGD Rprop Adafactor
 """.split()
 
 SCHEDULERS = """

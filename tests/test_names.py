@@ -53,6 +53,12 @@ LINES = """
     L.can_cast(L.int8, L.uint8)
     L.is_floating_point(x)
     L.isin(x, 2.0)
+    L.slogdet(x[:, :2]).logabsdet
+    L.matrix_power(input=x[:, :2], n=-1)
+    L.linalg.matrix_power(input=x[:, :2], n=2)
+    L.det(input=x[:, :2])
+    L.copysign(input=x, other=-1)
+    x.clone().fill_diagonal_(fill_value=7)
 """.strip().split("\n")
 
 

@@ -10,6 +10,7 @@ from test_optim import arrays, give_gradients, parameters, train, values
 
 import numbagrad as ng
 from numbagrad import optim
+from numbagrad.kernels import machine
 
 
 def minimise(library, optimizer, x, y, steps):
@@ -142,9 +143,106 @@ def test_muon_and_the_others_refuse():
             kind([vector], betas=(1.0, 0.9))
     with pytest.raises(ValueError, match="Invalid rho"):
         optim.Adadelta([vector], rho=1.5)
+    with pytest.raises(ValueError, match=r"Rprop: Invalid eta values: 0.5, 0.9"):
+        optim.Rprop([vector], etas=(0.5, 0.9))
+    with pytest.raises(ValueError, match="ASGD: Invalid learning rate"):
+        optim.ASGD([vector], lr=-1)
+
+
+@pytest.mark.peer
+def test_asgd_keeps_torchs_average():
+    torch = pytest.importorskip("torch")
+    found = []
+    for library, make in ((optim, ng.tensor), (torch.optim, torch.tensor)):
+        x = make(np.ones(3)).requires_grad_()
+        optimizer = library.ASGD([x], lr=0.1, t0=2)
+        for step in range(6):
+            x.grad = make(np.array([1.0, -0.5, 0.1 * step]))
+            optimizer.step()
+        state = optimizer.state[x]
+        assert list(state) == ["step", "eta", "mu", "ax"]
+        found.append([np.asarray(state[name]).tolist() for name in state])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_rprop_passes_nan_on():
+    (x,) = parameters(shapes=[(2,)])
+    optimizer = optim.Rprop([x])
+    for _ in range(2):
+        x.grad = ng.tensor([float("nan"), 1.0])
+        optimizer.step()
+    assert x.isnan().tolist() == [True, False]
+
+
+ADAFACTOR = {
+    "plain": {},
+    "options": {"lr": 0.3, "beta2_decay": -0.5, "eps": (1e-5, 0.1), "weight_decay": 0.1},
+    "maximize": {"lr": 0.1, "d": 2.0, "maximize": True},
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-6)])
+@pytest.mark.parametrize("name", ADAFACTOR)
+def test_adafactor_is_torchs(name, dtype, tolerance):
+    torch = pytest.importorskip("torch")
+    shapes = [(3, 4), (4,), (), (2, 3, 5), (3, 4), (1, 6), (50, 70), (5000,)]
+    ours = parameters(dtype, shapes=shapes)
+    theirs = [torch.tensor(a, requires_grad=True) for a in arrays(dtype, shapes=shapes)]
+    optimizer = optim.Adafactor(ours, **ADAFACTOR[name])
+    peer = torch.optim.Adafactor(theirs, foreach=False, **ADAFACTOR[name])
+    for step in range(1, 51):
+        give_gradients(ours, step)
+        for x, y in zip(ours, theirs, strict=True):
+            y.grad = torch.tensor(x.grad.numpy())
+        optimizer.step()
+        peer.step()
+    for x, y in zip(values(ours), theirs, strict=True):
+        np.testing.assert_allclose(x, y.detach().numpy(), rtol=tolerance, atol=tolerance)
+    for x, y in zip(ours, theirs, strict=True):
+        state = peer.state[y]
+        assert list(optimizer.state[x]) == list(state)
+        for key, value in state.items():
+            assert optimizer.state[x][key].shape == value.shape
+
+
+def test_adafactor_resumes_on_any_number_of_threads():
+    shapes, results = [(300, 300), (0, 3), (7,), (0,), (50, 1000)], []
+    most = machine.threads()
+    for count in (1, most):
+        machine.set_threads(count)
+        try:
+            params = parameters(shapes=shapes)
+            optimizer = optim.Adafactor(params, lr=0.1)
+            train(optimizer, params, 2)
+            twins = [p.detach().clone().requires_grad_() for p in params]
+            second = optim.Adafactor(twins, lr=0.1)
+            second.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+            results += [train(optimizer, params, 2, 3), train(second, twins, 2, 3)]
+        finally:
+            machine.set_threads(most)
+    for other in results[1:]:
+        for x, y in zip(results[0], other, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+def test_adafactor_refuses():
+    (vector,) = parameters(shapes=[(2,)])
+    for options, words in (
+        ({"beta2_decay": 0.1}, "beta2_decay should be <= 0"),
+        ({"eps": (None, -1.0)}, "epsilon2 should be >= 0"),
+        ({"d": 0.5}, "d should be >= 1"),
+        ({"lr": -1.0}, "Invalid learning rate"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            optim.Adafactor([vector], **options)
 
 
 COMPILED = {
+    "Adafactor": {"lr": 0.1},
+    "ASGD": {"lr": 0.01, "t0": 3},
+    "Rprop": {"lr": 0.01},
     "Adadelta": {},
     "Adamax": {},
     "NAdam": {},

@@ -2,6 +2,15 @@
 
 from . import functional, init, modules, utils
 from .modules import *  # noqa: F403
-from .parameter import Parameter
+from .parameter import Parameter, UninitializedBuffer, UninitializedParameter
 
-__all__ = ["Parameter", "functional", "init", "modules", "utils", *modules.__all__]
+__all__ = [
+    "Parameter",
+    "UninitializedBuffer",
+    "UninitializedParameter",
+    "functional",
+    "init",
+    "modules",
+    "utils",
+    *modules.__all__,
+]

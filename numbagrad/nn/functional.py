@@ -23,6 +23,7 @@ from ..ops.conv import (
     conv_transpose3d,
 )
 from ..ops.create import ones
+from ..ops.ctc import ctc_loss
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
 from ..ops.elementwise import (
     gelu,
@@ -85,6 +86,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "affine_grid",
+    "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
     "avg_pool3d",
@@ -104,6 +106,7 @@ __all__ = [
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
+    "ctc_loss",
     "dropout",
     "dropout1d",
     "dropout2d",
@@ -112,6 +115,7 @@ __all__ = [
     "elu_",
     "embedding",
     "embedding_bag",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
@@ -134,6 +138,7 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
     "margin_ranking_loss",
@@ -237,6 +242,68 @@ def dropout3d(
 ) -> Tensor:
     """``dropout`` of whole channels of ``input``, (n, c, d, h, w) or (c, d, h, w)."""
     return _channel_dropout("dropout3d", input, p, training, inplace, (4, 5))
+
+
+_SATURATED = 1.7580993408473766
+"""What SELU comes to far below 0, its alpha times its scale."""
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``dropout`` for SELU: elements take its lowest value, and mean and variance stay.
+
+    With chance p; then all are scaled and shifted (Klambauer et al., 2017, appendix L).
+    """
+    return _saturated("alpha_dropout", input, p, training, inplace, tuple(input.shape))
+
+
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """``alpha_dropout`` of whole channels of ``input``, (n, c, ...)."""
+    if input.dim() < 2:
+        raise ValueError(
+            f"feature_alpha_dropout: Feature dropout requires at least 2 dimensions in the input, "
+            f"got {list(input.shape)}."
+        )
+    shape = (*input.shape[:2], *(1,) * (input.dim() - 2))
+    return _saturated("feature_alpha_dropout", input, p, training, inplace, shape)
+
+
+def _saturated(
+    name: str, input: Tensor, p: float, training: bool, inplace: bool, shape: tuple[int, ...]
+) -> Tensor:
+    if not 0 <= p <= 1:
+        raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}.")
+    if not training or p == 0 or not input.numel():
+        return input
+    kept = dropout(ones(shape, dtype=input.dtype, device=input.device), p).ne(0)
+    scale = 0.0 if p == 1 else ((_SATURATED**2 * p + 1) * (1 - p)) ** -0.5
+    shift = _SATURATED * scale * p
+    out = where(kept, input * scale + shift, input * 0 + (shift - _SATURATED * scale))
+    return input.copy_(out) if inplace else out
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """``input / (k + alpha mean) ** beta``: the mean of the squares of ``size`` channels around.
+
+    input (n, c, ...) of three or more dimensions; channels beyond the first and last count as 0
+    (Krizhevsky et al., 2012).
+    """
+    if input.dim() < 3:
+        raise ValueError(
+            f"local_response_norm: Expected 3D or higher dimensionality input (got {input.dim()} "
+            f"dimensions)."
+        )
+    if not input.numel():
+        return input
+    squares = (input * input).reshape(input.size(0), 1, input.size(1), -1)
+    squares = pad(squares, (0, 0, size // 2, (size - 1) // 2))
+    means = avg_pool2d(squares, (size, 1), stride=1).reshape(input.shape)
+    return input / (means * alpha + k) ** beta
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:

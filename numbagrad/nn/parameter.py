@@ -1,14 +1,18 @@
-"""``Parameter``: a tensor that a module lists as its own."""
+"""``Parameter``: a tensor that a module lists as its own, and the kind that has no shape yet."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..dtypes import get_default_dtype
+from ..devices import cpu, to_device
+from ..dtypes import get_default_dtype, to_dtype
+from ..errors import UninitializedError
+from ..kernels import machine
 from ..ops.base import new_empty
 from ..tensor import Tensor
 
-__all__ = ["Parameter"]
+__all__ = ["Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]
 
 
 class Parameter(Tensor):
@@ -39,3 +43,83 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+class Uninitialized(Tensor):
+    """A tensor with a dtype and a device, to which ``materialize`` will give a shape.
+
+    Whatever needs its shape or elements raises UninitializedError. The object stays the same, so
+    an optimiser may be given it before.
+    """
+
+    _initialized: type[Tensor] = Tensor
+    _stand_in: Tensor
+
+    def _stand(self, stand_in: Tensor) -> None:
+        self._stand_in, self._dtype, self._device = stand_in, stand_in._dtype, stand_in._device
+
+    def _convert(self, convert: Callable[[Tensor], Tensor]) -> None:
+        """Change dtype and device as ``convert`` changes those of a tensor."""
+        self._stand(convert(self._stand_in))
+
+    @property
+    def _array(self) -> Any:
+        raise UninitializedError(
+            f"{type(self).__name__}: an uninitialized parameter or buffer has no shape and no "
+            f"elements. Call its module once, which makes them, or load a state dict into it."
+        )
+
+    @_array.setter
+    def _array(self, array: Any) -> None:
+        raise AssertionError("an uninitialized tensor takes elements by materialize alone")
+
+    def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
+        """Become a tensor of ``shape``, its elements not set; other options as they are."""
+        kind = self._dtype if dtype is None else to_dtype(dtype)
+        made = new_empty(tuple(shape), kind, self._device if device is None else to_device(device))
+        del self._stand_in
+        self.__class__ = self._initialized  # type: ignore[assignment]
+        self._share(made)
+        machine.changed()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = object.__new__(type(self))
+        copied._stand(self._stand_in)
+        if self.requires_grad:
+            copied.requires_grad_()
+        memo[id(self)] = copied
+        return copied
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class UninitializedParameter(Uninitialized, Parameter):
+    """A Parameter that gets its shape in the first call of its lazy module.
+
+    >>> UninitializedParameter()
+    <UninitializedParameter>
+    """
+
+    _initialized = Parameter
+
+    def __new__(
+        cls, requires_grad: bool = True, device: Any = None, dtype: Any = None
+    ) -> UninitializedParameter:
+        return object.__new__(cls)
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
+        kind = get_default_dtype() if dtype is None else to_dtype(dtype)
+        self._stand(new_empty((0,), kind, cpu if device is None else to_device(device)))
+        self.requires_grad_(requires_grad)
+
+
+class UninitializedBuffer(Uninitialized):
+    """A buffer that gets its shape in the first call of its lazy module."""
+
+    def __new__(cls, device: Any = None, dtype: Any = None) -> UninitializedBuffer:
+        return object.__new__(cls)
+
+    def __init__(self, device: Any = None, dtype: Any = None):
+        kind = get_default_dtype() if dtype is None else to_dtype(dtype)
+        self._stand(new_empty((0,), kind, cpu if device is None else to_device(device)))

@@ -1,16 +1,19 @@
-"""``embedding_bag``: sums, means or maxima of groups of rows; exported by ``nn.functional``."""
+"""Rows of tables beyond ``embedding``: sums, means or maxima of groups, and limits of length."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ..autograd.modes import no_grad
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .base import as_operand, full
+from .brackets import setitem
 from .create import arange
 from .elementwise import cast, where
 from .index import _INTS, embedding, index_add, index_tensor
+from .moments import norm
 from .search import searchsorted
 
 __all__ = ["embedding_bag"]
@@ -122,3 +125,16 @@ def _check_offsets(starts: list[int], count: int) -> None:
             f"embedding_bag: offsets have to increase and must not be greater than input's length "
             f"{count}, got {starts}."
         )
+
+
+def limit_rows_(weight: Tensor, index: Tensor, longest: float, order: float) -> None:
+    """Scale the rows at ``index`` whose norm of ``order`` is above ``longest`` to it, in place.
+
+    weight (v, d); index: integers of any shape.
+    """
+    with no_grad():
+        at = index.reshape((-1,))
+        rows = embedding(at, weight)
+        lengths = norm(rows, order, 1, keepdim=True)
+        scaled = rows * (longest / (lengths + 1e-7))
+        setitem(weight, at, where(lengths > longest, scaled, rows))

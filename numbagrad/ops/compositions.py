@@ -7,10 +7,12 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType
-from ..errors import DTypeError
+from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
+from .create import fill_
 from .elementwise import cast, clamp, isnan, lerp, log, where
+from .inplace import ViewRegion
 from .reduce import any as any_
 from .sort import sort
 
@@ -147,6 +149,32 @@ def quantile(
     return found[0] if single or q.dim() == 0 else found
 
 
+def fill_diagonal_(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """The diagonal set to ``fill_value``, in place: the elements whose indices are all equal.
+
+    Of two or more dimensions, of equal length if there are more than two. wrap: in a matrix of
+    more rows than columns a further diagonal begins after each, one row left out.
+
+    >>> tensor([[1.0, 2.0], [3.0, 4.0]]).fill_diagonal_(0.0).tolist()
+    [[0.0, 2.0], [3.0, 0.0]]
+    """
+    shape, strides = x._array.shape, x.stride()
+    if len(shape) < 2:
+        raise ShapeError(
+            f"fill_diagonal_: dimensions must larger than 1, but got shape {list(shape)}."
+        )
+    if len(shape) > 2 and len(set(shape)) > 1:
+        raise ShapeError(
+            f"fill_diagonal_: all dimensions of input must be of equal length, got {list(shape)}."
+        )
+    again = shape[0] if len(shape) == 2 and wrap else 1
+    for first in range(0, again, shape[1] + 1):
+        length = min(shape[0] - first, *shape[1:])
+        place = first * strides[0] + x.storage_offset()
+        fill_(ViewRegion.apply(x, (length,), (sum(strides),), place), fill_value)
+    return x
+
+
 def is_floating_point(x: Tensor) -> bool:
     """Whether the dtype is float32 or float64.
 
@@ -193,6 +221,7 @@ METHODS: dict[str, Any] = {
     "clamp_max": clamp_max,
     "clamp_min": clamp_min,
     "deg2rad": deg2rad,
+    "fill_diagonal_": fill_diagonal_,
     "logit": logit,
     "quantile": quantile,
     "rad2deg": rad2deg,

@@ -631,11 +631,18 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+) -> Tensor:
     """The rows of ``weight`` (v, d) at the integers ``input``, of any shape: (*, d).
 
-    Gradient: the rows of g added at their indices, in order; none for row ``padding_idx``.
-    Raises IndexError if an index is not in [0, v).
+    max_norm: rows that are looked up and whose ``norm_type``-norm is larger are scaled to it first,
+    in ``weight`` itself. Gradient: the rows of g added at their indices, in order; none for row
+    ``padding_idx``. Raises IndexError if an index is not in [0, v).
 
     >>> embedding(tensor([1, 0]), tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 4.0], [1.0, 2.0]]
@@ -643,6 +650,10 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
     index = index_tensor("embedding", input, _INTS)
     if as_operand("embedding", weight, 1)._array.ndim != 2:
         raise ShapeError(f"embedding: 'weight' must be 2-D, got {weight._array.ndim} dims.")
+    if max_norm is not None:
+        from .bag import limit_rows_
+
+        limit_rows_(weight, index, max_norm, norm_type)
     return Embedding.apply(weight, index, _padding(padding_idx, weight._array.shape[0]))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty
+from .chains import matrix_power, multi_dot
 from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
 from .linalg import matmul
 from .moments import norm as _norm
@@ -30,6 +31,8 @@ __all__ = [
     "inv",
     "lstsq",
     "matrix_norm",
+    "matrix_power",
+    "multi_dot",
     "norm",
     "pinv",
     "qr",
@@ -39,6 +42,13 @@ __all__ = [
     "svdvals",
     "vector_norm",
 ]
+
+
+class SlogdetResult(NamedTuple):
+    """What ``slogdet`` returns."""
+
+    sign: Tensor
+    logabsdet: Tensor
 
 
 class LinAlgError(np.linalg.LinAlgError, RuntimeError):
@@ -183,9 +193,9 @@ def det(x: Tensor) -> Tensor:
     return Det.apply(_square("det", x))
 
 
-def slogdet(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The signs of determinants and the logarithms of their absolute values."""
-    return Slogdet.apply(_square("slogdet", x))
+def slogdet(x: Tensor) -> SlogdetResult:
+    """The signs of determinants and the logarithms of their absolute values, sign and logabsdet."""
+    return SlogdetResult(*Slogdet.apply(_square("slogdet", x)))
 
 
 def solve(x: Tensor, y: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from .argument_names import LINALG, rename
 from .inplace import in_place
 
 FAMILIES = (
-    "elementwise special transfer create random view part shape scan reduce extreme moments index "
-    "scatter_reduce brackets linalg einsum norm loss sort search compositions"
+    "elementwise special gamma transfer create random view part shape scan reduce extreme moments "
+    "index scatter_reduce brackets linalg matrices einsum norm loss sort search compositions"
 ).split()
 
 

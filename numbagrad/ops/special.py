@@ -23,8 +23,11 @@ __all__ = [
     "arctanh",
     "asinh",
     "atanh",
+    "copysign",
     "erfc",
     "exp2",
+    "fmax",
+    "fmin",
     "fmod",
     "frac",
     "heaviside",
@@ -171,11 +174,49 @@ class Heaviside(Elementwise):
         return values if x == 0 else (1 if x > 0 else 0)
 
 
+class Copysign(Elementwise):
+    """The absolute value of x with the sign of y, -0.0 being negative; flat in y."""
+
+    result = "float"
+
+    def formula(x, y):
+        return math.copysign(x, y)
+
+
+class Fmax(Elementwise):
+    """The larger one, or the one that is not NaN; of ties x gets the gradient."""
+
+    def formula(x, y):
+        return x if x >= y or y != y else y
+
+    def grad_x(g, x, y):
+        return g if x >= y or y != y else 0
+
+    def grad_y(g, x, y):
+        return 0 if x >= y or y != y else g
+
+
+class Fmin(Elementwise):
+    """The smaller one, or the one that is not NaN; of ties x gets the gradient."""
+
+    def formula(x, y):
+        return x if x <= y or y != y else y
+
+    def grad_x(g, x, y):
+        return g if x <= y or y != y else 0
+
+    def grad_y(g, x, y):
+        return 0 if x <= y or y != y else g
+
+
 exp2 = Exp2.function
 erfc = Erfc.function
 asinh = arcsinh = Asinh.function
 acosh = arccosh = Acosh.function
 atanh = arctanh = Atanh.function
+copysign = Copysign.function
+fmax = Fmax.function
+fmin = Fmin.function
 xlogy = Xlogy.function
 sinc = Sinc.function
 sgn = f.Sign.function
@@ -239,6 +280,7 @@ def heaviside(x: Tensor, values: Tensor) -> Tensor:
 METHODS: dict[str, Any] = {name: globals()[name] for name in __all__}
 
 _IN_PLACE = """
-    acosh arccosh arcsinh arctanh asinh atanh erfc exp2 fmod frac heaviside hypot sgn sinc xlogy
+    acosh arccosh arcsinh arctanh asinh atanh copysign erfc exp2 fmod frac heaviside hypot sgn sinc
+    xlogy
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}

@@ -324,7 +324,7 @@ def run(update: Update) -> None:
 
 def _taken_over(name: str, value: Any, param: Tensor) -> Any:
     """A copy of a loaded state entry in the dtype of its parameter; counters are float32."""
-    if name in ("step", "mu_product"):
+    if name in ("step", "mu_product", "eta", "mu"):
         count = new_empty((), float32, param._device)
         count.fill_(float(value))
         return count

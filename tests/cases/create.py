@@ -47,6 +47,12 @@ def _sizes(function: Any) -> Any:
     return oracle
 
 
+def _diagonal_filled(x: Any, value: Any, wrap: bool = False) -> Any:
+    out = x.copy()
+    np.fill_diagonal(out, value, wrap)
+    return out
+
+
 _shapes = (sample(2, 3), sample((2, 3)), sample(0, 3, kind="empty"), sample(()))
 _negative = wrong(2, -1, raises=RuntimeError, words="negative")
 _double = sample(2, dtype=DTypeName("float64"))
@@ -264,6 +270,23 @@ CASES = [
     ),
     filled("zero_", np.zeros_like),
     filled("fill_", np.full_like, 2),
+    Case(
+        "fill_diagonal_",
+        lambda d: [
+            sample(d(2, 3), 2),
+            sample(d(7, 2), 1.5, True),
+            sample(d(7, 2), 1.5),
+            sample(d(2, 2, 2), 3),
+            sample(d(0, 2), 1, kind="empty"),
+        ],
+        _diagonal_filled,
+        call=lambda x, *args: x.clone().fill_diagonal_(*args),
+        dtypes=NUMBERS,
+        errors=(
+            wrong(np.ones(3, "float32"), 1, raises=RuntimeError, words="larger than 1"),
+            wrong(np.ones((2, 3, 2), "float32"), 1, raises=RuntimeError, words="equal length"),
+        ),
+    ),
     Case(
         "copy_",
         lambda d: [

@@ -413,3 +413,95 @@ CASES = [
         peer=False,
     ),
 ]
+
+
+def _logdet(x: Any) -> Any:
+    sign, logabsdet = np.linalg.slogdet(x)
+    return np.where(sign < 0, np.nan, logabsdet)
+
+
+_oblong = wrong(_of(2, 3), raises=RuntimeError, words="square matrices")
+
+
+def _short(name: str, oracle: Any, **options: Any) -> Case:
+    """A row of a function of square matrices that stands beside its form in linalg."""
+    return Case(
+        f"linalg.{name}-short",
+        lambda d: [
+            sample(_square(d)),
+            sample(np.stack([_square(d), 2 * _square(d)])),
+            sample(np.stack([_square(d), -_square(d)]), kind="special"),
+        ],
+        oracle,
+        function=name,
+        rtol64=1e-10,
+        rtol32=1e-4,
+        repeats=False,
+        errors=(_oblong, wrong(_of(2), raises=RuntimeError, words="square matrices|2 dimensions")),
+        **options,
+    )
+
+
+def _power(name: str, function: str, **options: Any) -> Case:
+    return Case(
+        name,
+        lambda d: [
+            sample(_square(d), 3),
+            sample(np.stack([_square(d)] * 2), 1),
+            *([sample(_square(d), -2)] if d.floating else []),
+        ],
+        np.linalg.matrix_power,
+        function=function,
+        rtol64=1e-9,
+        rtol32=1e-3,
+        repeats=False,
+        errors=(
+            wrong(_of(2, 3), 2, raises=RuntimeError, words="square matrices"),
+            wrong(_of(2, 2), 1.5, raises=TypeError, words="must be int"),
+        ),
+        **options,
+    )
+
+
+_pair = [_of(2, 3), _of(3, 2)]
+
+CASES += [
+    _short("det", np.linalg.det),
+    _short("inverse", np.linalg.inv),
+    _short("slogdet", np.linalg.slogdet, orders=1),
+    _short("logdet", _logdet),
+    _power("linalg.matrix_power", "linalg.matrix_power", method=NO_METHOD),
+    _power("linalg.matrix_power-short", "matrix_power", dtypes=(*FLOATS, "int64")),
+    Case(
+        "linalg.matrix_power-zero",
+        lambda d: [sample(_square(d), 0), sample(np.stack([_square(d)] * 2), 0)],
+        np.linalg.matrix_power,
+        function="matrix_power",
+        orders=0,
+    ),
+    Case(
+        "linalg.multi_dot",
+        lambda d: [
+            sample([d(2, 3), d(3, 1)]),
+            sample([d(2, 3), d(3, 4), d(4, 1), d(1, 5)]),
+            sample([d(3), d(3, 2), d(2)]),
+            sample([d(3), d(3, 2)]),
+            sample([d(0, 3), d(3, 2)], kind="empty"),
+        ],
+        np.linalg.multi_dot,
+        method=NO_METHOD,
+        errors=(
+            wrong([_of(2, 3)], raises=RuntimeError, words="at least 2 tensors but got 1"),
+            wrong([_of(2, 3), _of(2)], raises=RuntimeError, words="cannot be multiplied"),
+            wrong([_of(2, 3), _of(3, 2, 2)], raises=RuntimeError, words="1D or 2D but got 3D"),
+            wrong([*_pair, _of(2, 2).astype("float64")], raises=RuntimeError, words="same dtype"),
+        ),
+    ),
+    Case(
+        "chain_matmul",
+        lambda d: [sample(d(2, 3), d(3, 4), d(4, 2)), sample(d(2, 3), d(3, 2)), sample(d(2, 3))],
+        lambda *m: np.linalg.multi_dot(m) if len(m) > 1 else m[0],
+        method=NO_METHOD,
+        errors=(wrong(*_pair[::-1], _of(2, 2), raises=RuntimeError, words="cannot be multi"),),
+    ),
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -349,3 +350,90 @@ MARGINS = [
     ),
 ]  # fmt: skip
 CASES += MARGINS
+
+
+def ctc(
+    logs: Any,
+    targets: Any,
+    steps: Any,
+    sizes: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Any:
+    """Every path through the classes, those that spell the target added up."""
+    single = logs.ndim == 2
+    logs = logs[:, None] if single else logs
+    steps, sizes = np.reshape(steps, -1), np.reshape(sizes, -1)
+    starts = np.cumsum(sizes) - sizes
+    losses = []
+    for b in range(logs.shape[1]):
+        of_sample = targets[b] if targets.ndim == 2 else targets[starts[b] :]
+        chances = np.exp(logs[: steps[b], b])
+        found = 0.0
+        for path in itertools.product(range(logs.shape[2]), repeat=int(steps[b])):
+            spelt = [c for c, _ in itertools.groupby(path) if c != blank]
+            if spelt == of_sample[: sizes[b]].tolist():
+                found += np.prod([row[c] for row, c in zip(chances, path, strict=True)])
+        losses.append(0.0 if zero_infinity and found == 0 else -np.log(found))
+    values = np.array(losses)
+    if reduction == "mean":
+        return (values / np.maximum(sizes, 1)).mean()
+    if reduction == "sum":
+        return values.sum()
+    return values[0] if single else values
+
+
+def _ctc_samples(d: Draw) -> list[Sample]:
+    padded, five = np.array([[1, 2], [2, 2], [1, 0]]), np.array([1, 2, 2, 2, 1])
+    return [
+        sample(d(4, 3, 3), padded, (4, 3, 2), (2, 2, 1)),
+        sample(d(4, 3, 3), five, np.array([4, 3, 4]), np.array([2, 2, 1]), reduction="none"),
+        sample(d(3, 2, 4), padded[:2] - 1, (3, 3), (1, 2), 3, reduction="sum"),
+        sample(d(4, 3), np.array([1, 1, 2], "int32"), (4,), (3,), reduction="none"),
+        sample(d(3, 3, 3), padded, (2, 2, 0), (2, 2, 0), reduction="none", zero_infinity=True),
+        sample(d(2, 2, 3), np.zeros((2, 0), "int64"), (2, 1), (0, 0)),
+    ]
+
+
+_steps, _pair_of = np.full((3, 2, 3), -1, "float32"), np.array([[1, 2], [2, 1]])
+
+CASES.append(
+    Case(
+        "ctc_loss",
+        _ctc_samples,
+        ctc,
+        function=_functional + "ctc_loss",
+        method=NO_METHOD,
+        orders=1,
+        domain=(-2.0, 0.0),
+        rtol32=2e-5,
+        errors=(
+            wrong(
+                *(_steps, _pair_of, (3, 4), (2, 2)),
+                raises=RuntimeError, words="input_lengths to have value",
+            ),
+            wrong(*(_steps, _pair_of, (3, 3), (2, 3)), raises=RuntimeError, words="Expected"),
+            wrong(*(_steps, _pair_of, (3,), (2, 2)), raises=RuntimeError, words="batch_size"),
+            wrong(
+                *(_steps, _pair_of, np.ones(2, "float32"), (2, 2)),
+                raises=RuntimeError, words="must be integral",
+            ),
+            wrong(
+                *(_steps, _pair_of.reshape(-1), (3, 3), (2, 1)),
+                raises=RuntimeError, words="to have size",
+            ),
+            wrong(
+                *(_steps, _pair_of, (3, 3), (2, 2)), blank=3,
+                raises=RuntimeError, words="in label range",
+            ),
+            wrong(
+                *(_steps[:, 0, 0], _pair_of, (3,), (2,)), raises=RuntimeError, words="3-dimension",
+            ),
+            wrong(
+                *(_steps, _pair_of, (3, 3), (2, 2)), reduction="middle",
+                raises=ValueError, words="reduction|valid",
+            ),
+        ),
+    )
+)  # fmt: skip

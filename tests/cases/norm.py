@@ -143,3 +143,28 @@ CASES = [
         orders=0,
     ),
 ]
+
+
+def _local_response(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+    squares = np.zeros_like(x)
+    for c in range(x.shape[1]):
+        near = x[:, max(0, c - size // 2) : c + (size - 1) // 2 + 1]
+        squares[:, c] = (near * near).sum(1) / size
+    return x / (k + alpha * squares) ** beta
+
+
+CASES.append(
+    Case(
+        "local_response_norm",
+        lambda d: [
+            sample(d(2, 4, 3), 2),
+            sample(d(2, 5, 2, 3), 3, 0.5, 0.6, 2.0),
+            sample(d(1, 3, 2, 1, 2), 5, alpha=2.0),
+            sample(d(2, 3, 0), 2, kind="empty"),
+        ],
+        _local_response,
+        function=_functional + "local_response_norm",
+        method=NO_METHOD,
+        errors=(wrong(_ones, 2, raises=ValueError, words="Expected 3D or higher"),),
+    )
+)

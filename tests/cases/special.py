@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 from op_table import (
+    ANY,
     FLOATS,
     NUMBERS,
     Case,
@@ -24,6 +25,10 @@ from op_table import (
 
 def _fmod(x: Any, y: Any) -> Any:
     return np.fmod(x, y)
+
+
+def _lgamma(x: Any) -> Any:
+    return np.where(np.isneginf(x), np.inf, scipy.special.gammaln(x))  # as in C, and PyTorch
 
 
 def _heaviside(draw: Draw) -> list[Sample]:
@@ -63,6 +68,8 @@ IN_PLACE = [
     ),
 ]
 
+POLES = (-2.0, -1.0, 0.0)
+
 CASES = [
     *IN_PLACE,
     unary("exp2", np.exp2, inplace=True),
@@ -82,6 +89,19 @@ CASES = [
     ),
     unary("sgn", np.sign, result=same, special=False, orders=0, inplace=True),
     unary("signbit", np.signbit, result=boolean, orders=0),
+    unary("lgamma", _lgamma, domain=(-2.8, 4), avoid=POLES, inplace=True),
+    unary(
+        "digamma", scipy.special.digamma, domain=(-2.8, 4), avoid=POLES, inplace=True, rtol32=1e-4
+    ),
+    binary("copysign", np.copysign, result=floating, avoid=(0.0,), inplace="copysign_"),
+    Case(
+        "copysign-zero",
+        lambda d: [sample(d(4), np.array([0.0, -0.0, -np.inf, np.inf], d.dtype))],
+        np.copysign,
+        orders=0,
+    ),
+    binary("fmax", np.fmax, dtypes=ANY, numbers=False),
+    binary("fmin", np.fmin, dtypes=ANY, numbers=False),
     binary("fmod", _fmod, second=(1, 3), special=False, inplace="fmod_"),
     Case(
         "fmod-negative",

@@ -240,6 +240,9 @@ OPTIMIZERS = {
     "nadam": lambda p: ng.optim.NAdam(p, 0.01, weight_decay=0.01),
     "radam": lambda p: ng.optim.RAdam(p, 0.01, betas=(0.5, 0.9), weight_decay=0.01),
     "radam short": lambda p: ng.optim.RAdam(p, 0.01, decoupled_weight_decay=True),
+    "asgd": lambda p: ng.optim.ASGD(p, 0.1, t0=1, weight_decay=0.01),
+    "rprop": lambda p: ng.optim.Rprop(p, 0.01),
+    "adafactor": lambda p: ng.optim.Adafactor(p, 0.1, weight_decay=0.01),
     "lion": lambda p: ng.optim.Lion(p, 0.01, weight_decay=0.01),
 }
 

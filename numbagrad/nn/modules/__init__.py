@@ -11,6 +11,7 @@ from . import (
     dropout,
     fold,
     image,
+    lazy,
     linear,
     loss,
     normalization,
@@ -30,6 +31,7 @@ from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .fold import *  # noqa: F403
 from .image import *  # noqa: F403
+from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
@@ -52,6 +54,7 @@ __all__ = [
     *dropout.__all__,
     *fold.__all__,
     *image.__all__,
+    *lazy.__all__,
     *linear.__all__,
     *loss.__all__,
     *normalization.__all__,

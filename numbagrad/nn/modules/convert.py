@@ -10,6 +10,7 @@ from ...devices import Device, to_device
 from ...dtypes import DType, bfloat16, float16, float32, float64, to_dtype
 from ...errors import DTypeError
 from ...tensor import Tensor
+from ..parameter import Uninitialized
 
 __all__ = ["Convertible"]
 
@@ -24,12 +25,17 @@ class Convertible:
                 for parameter in module._parameters.values():
                     if parameter is None:
                         continue
+                    if isinstance(parameter, Uninitialized):
+                        parameter._convert(convert)
+                        continue
                     grad, parameter.grad = parameter.grad, None
                     parameter.data = convert(parameter.data)
                     if grad is not None:
                         parameter.grad = convert(grad)
                 for name, buffer in module._buffers.items():
-                    if buffer is not None:
+                    if isinstance(buffer, Uninitialized):
+                        buffer._convert(convert)
+                    elif buffer is not None:
                         module._put("_buffers", name, convert(buffer))
         return self
 

@@ -1,4 +1,4 @@
-"""``Dropout Dropout1d Dropout2d Dropout3d``: random zeros while training."""
+"""``Dropout``, of channels and for SELU: random zeros, or lowest values, while training."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from ...tensor import Tensor
 from .. import functional
 from .module import Module
 
-__all__ = ["Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
+__all__ = [
+    "AlphaDropout",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
+    "FeatureAlphaDropout",
+]
 
 
 class Dropout(Module):
@@ -60,3 +67,27 @@ class Dropout3d(Dropout):
     def forward(self, input: Tensor) -> Tensor:
         """``input`` with random channels zeroed."""
         return functional.dropout3d(input, self.p, self.training, self.inplace)
+
+
+class AlphaDropout(Dropout):
+    """Dropout for nets of SELU, which keeps mean and variance (Klambauer et al., 2017).
+
+    >>> AlphaDropout(0.2)
+    AlphaDropout(p=0.2, inplace=False)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random elements at SELU's lowest value, scaled and shifted."""
+        return functional.alpha_dropout(input, self.p, self.training, self.inplace)
+
+
+class FeatureAlphaDropout(Dropout):
+    """AlphaDropout of whole channels of (n, c, ...).
+
+    >>> FeatureAlphaDropout(0.2)
+    FeatureAlphaDropout(p=0.2, inplace=False)
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random channels at SELU's lowest value, scaled and shifted."""
+        return functional.feature_alpha_dropout(input, self.p, self.training, self.inplace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...tensor import Tensor
 from .. import functional as F
 from .configured import Configured
@@ -9,6 +11,7 @@ from .configured import Configured
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CrossEntropyLoss",
     "GaussianNLLLoss",
     "HingeEmbeddingLoss",
@@ -144,3 +147,17 @@ class GaussianNLLLoss(Loss):
         """The loss of ``input`` against ``target``."""
         options = {n: getattr(self, n) for n in self.options}
         return F.gaussian_nll_loss(input, target, var, **options)
+
+
+class CTCLoss(Loss):
+    """Connectionist temporal classification: log-chances (t, n, classes), targets and lengths."""
+
+    function = staticmethod(F.ctc_loss)
+    options = {"blank": 0, "reduction": "mean", "zero_infinity": False}
+
+    def forward(  # type: ignore[override]
+        self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
+    ) -> Tensor:
+        """The loss of ``log_probs`` against ``targets``: see ``functional.ctc_loss``."""
+        options = {n: getattr(self, n) for n in self.options}
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, **options)

@@ -1,4 +1,4 @@
-"""Normalisation over the last dimensions: ``LayerNorm RMSNorm``."""
+"""Normalisation over the last dimensions or near channels: ``LayerNorm RMSNorm`` and one more."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..parameter import Parameter
 from .made import new_parameter
 from .module import Module
 
-__all__ = ["LayerNorm", "RMSNorm"]
+__all__ = ["LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 class LayerNorm(Module):
@@ -101,3 +101,27 @@ class RMSNorm(Module):
 
 def _as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+class LocalResponseNorm(Module):
+    """Divides by a power of the mean square of ``size`` channels around (Krizhevsky et al., 2012).
+
+    See ``functional.local_response_norm``.
+
+    >>> LocalResponseNorm(2)
+    LocalResponseNorm(2, alpha=0.0001, beta=0.75, k=1.0)
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0):
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` (n, c, ...) normalised."""
+        return functional.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

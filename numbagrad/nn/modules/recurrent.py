@@ -61,6 +61,7 @@ class RNNBase(Module):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = bidirectional
+        self._names: list[str] = []
         rows, made = self.gates * hidden_size, {"device": device, "dtype": dtype}
         for k in range(num_layers):
             features = hidden_size * self._directions if k else input_size
@@ -70,7 +71,8 @@ class RNNBase(Module):
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
                 for kind, shape in shapes.items():
-                    setattr(self, f"{kind}_l{k}{suffix}", new_parameter(*shape, **made))
+                    self._names.append(f"{kind}_l{k}{suffix}")
+                    setattr(self, self._names[-1], new_parameter(*shape, **made))
         self.reset_parameters()
 
     @property
@@ -80,8 +82,12 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters, a list for each layer and direction."""
-        weights, each = list(self._parameters.values()), 4 if self.bias else 2
-        return [weights[i : i + each] for i in range(0, len(weights), each)]  # type: ignore[misc]
+        weights, each = self._weights(), 4 if self.bias else 2
+        return [weights[i : i + each] for i in range(0, len(weights), each)]
+
+    def _weights(self) -> list[Any]:
+        """Weights and biases in the order of the layers; a parametrized one is computed."""
+        return [getattr(self, name) for name in self._names]
 
     def flatten_parameters(self) -> None:
         """Nothing: kernels read the parameters where they are."""
@@ -116,7 +122,7 @@ class RNNBase(Module):
         out, *last = getattr(recurrent, self.mode.lower())(
             x,
             hx if self.states > 1 else hx[0],
-            list(self._parameters.values()),
+            self._weights(),
             self.bias,
             self.num_layers,
             self.dropout,

@@ -18,6 +18,8 @@ class Embedding(Module):
     """Rows of weight (num_embeddings, embedding_dim): indices (...) to (..., embedding_dim).
 
     weight starts standard normal. padding_idx: a row that starts at zero and gets no gradient.
+    max_norm: rows that are looked up are scaled down to it first, in the weight, where their
+    ``norm_type``-norm is larger.
     """
 
     def __init__(
@@ -25,6 +27,8 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
         device: Any = None,
         dtype: Any = None,
     ):
@@ -39,6 +43,8 @@ class Embedding(Module):
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = padding_idx
+        self.max_norm = max_norm
+        self.norm_type = norm_type
         self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
         self.reset_parameters()
 
@@ -51,7 +57,12 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
     ) -> Embedding:
         """A table that shares the memory of ``embeddings`` (rows, dim); frozen unless told."""
         if embeddings.dim() != 2:
@@ -60,17 +71,21 @@ class Embedding(Module):
                 f"{embeddings.shape}."
             )
         rows, size = embeddings.shape
-        made = cls(rows, size, padding_idx)
+        made = cls(rows, size, padding_idx, max_norm, norm_type)
         made.weight = Parameter(embeddings, requires_grad=not freeze)
         return made
 
     def forward(self, input: Tensor) -> Tensor:
         """The rows at ``input``."""
-        return functional.embedding(input, self.weight, self.padding_idx)
+        options = self.padding_idx, self.max_norm, self.norm_type
+        return functional.embedding(input, self.weight, *options)
 
     def extra_repr(self) -> str:
         shown = f"{self.num_embeddings}, {self.embedding_dim}"
-        return shown if self.padding_idx is None else f"{shown}, padding_idx={self.padding_idx}"
+        for name, usual in (("padding_idx", None), ("max_norm", None), ("norm_type", 2.0)):
+            if getattr(self, name) != usual:
+                shown += f", {name}={getattr(self, name)}"
+        return shown
 
 
 class EmbeddingBag(Module):

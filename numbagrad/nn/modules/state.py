@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...autograd.modes import no_grad
 from ...errors import StateDictError
 from ...tensor import Tensor
+from ..parameter import Uninitialized
 
 __all__ = ["IncompatibleKeys", "Stateful"]
 
@@ -57,7 +58,8 @@ class Stateful:
         """
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, tensor in self._state_entries(prefix):
-            found[name] = tensor if keep_vars else tensor.detach()
+            kept = keep_vars or isinstance(tensor, Uninitialized)
+            found[name] = tensor if kept else tensor.detach()
         return found
 
     def load_state_dict(
@@ -81,6 +83,7 @@ class Stateful:
             if strict and names:
                 listed = ", ".join(f'"{name}"' for name in names)
                 errors.append(f"{words} key(s) in state_dict: {listed}.")
+        same: set[str] = set()
         matched = [(n, t, state_dict[n]) for n, t in entries.items() if n in state_dict]
         for name, tensor, value in matched:
             if not isinstance(value, Tensor):
@@ -88,6 +91,10 @@ class Stateful:
                     f"While copying the parameter named {name!r}, expected a Tensor but received "
                     f"{type(value).__name__}."
                 )
+            elif isinstance(tensor, Uninitialized) and isinstance(value, Uninitialized):
+                same.add(name)
+            elif isinstance(tensor, Uninitialized):
+                continue  # it takes the shape that it is given
             elif value.shape != tensor.shape:
                 errors.append(
                     f"size mismatch for {name}: copying a param with shape {value.shape} from "
@@ -99,6 +106,10 @@ class Stateful:
                 f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}"
             )
         with no_grad():
-            for _, tensor, value in matched:
+            for name, tensor, value in matched:
+                if name in same:
+                    continue
+                if isinstance(tensor, Uninitialized):
+                    tensor.materialize(value.shape)
                 tensor.copy_(value)
         return IncompatibleKeys(missing, unexpected)

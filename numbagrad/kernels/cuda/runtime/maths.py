@@ -20,8 +20,11 @@ __all__ = ["math"]
 math: Any = python_math
 
 
-def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with a GPU's answers where Python raises; float32 stays float32."""
+def _quiet(function: Callable[..., Any], where_none: float = np.nan) -> Callable[..., Any]:
+    """``function`` with a GPU's answers where Python raises; float32 stays float32.
+
+    where_none: the answer outside of the function's domain.
+    """
 
     def quiet(*args: Any) -> Any:
         floats: list[Any] = [a for a in args if isinstance(a, np.floating)]
@@ -29,7 +32,7 @@ def _quiet(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return dtype.type(function(*args))
         except ValueError:
-            return dtype.type(np.nan)
+            return dtype.type(where_none)
         except OverflowError:
             return dtype.type(np.inf)
 
@@ -63,7 +66,7 @@ if SIMULATED:
         nan=python_math.nan,
         erf=_quiet(python_math.erf),
         erfc=_quiet(python_math.erfc),
-        lgamma=_quiet(python_math.lgamma),
+        lgamma=_quiet(python_math.lgamma, np.inf),
         **{name: _numpy(function) for name, function in _named.items()},
     )
 else:

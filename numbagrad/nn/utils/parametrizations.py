@@ -1,0 +1,138 @@
+"""Parametrizations to use: ``weight_norm spectral_norm``."""
+
+from __future__ import annotations
+
+from ...autograd.modes import no_grad
+from ...errors import ShapeError
+from ...ops.base import new_empty
+from ...tensor import Tensor
+from .. import functional
+from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from ..modules.module import Module
+from .parametrize import register_parametrization
+
+__all__ = ["norm_except_dim", "spectral_norm", "weight_norm"]
+
+
+def norm_except_dim(v: Tensor, dim: int) -> Tensor:
+    """The 2-norms over all dims but ``dim``, which are kept with size 1; -1: one norm, 0-d."""
+    if dim == -1:
+        return v.norm()
+    rest = tuple(d for d in range(v.dim()) if d != dim % v.dim())
+    return v.norm(2, rest, keepdim=True) if rest else v.abs()
+
+
+class WeightNorm(Module):
+    """``g v / norm(v)``, of the length g and the direction v."""
+
+    def __init__(self, dim: int | None = 0):
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, g: Tensor, v: Tensor) -> Tensor:
+        """The weight."""
+        return v * (g / norm_except_dim(v, self.dim))
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Length and direction of ``weight``."""
+        return norm_except_dim(weight, self.dim), weight
+
+
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
+    """Learn the length and the direction of a weight apart (Salimans and Kingma, 2016).
+
+    dim: the dimension of the outputs, each of which has its own length; None for one length. The
+    parameters are ``parametrizations.<name>.original0`` (lengths) and ``original1``. Returns the
+    module.
+
+    >>> layer = weight_norm(ng.nn.Linear(3, 2))
+    >>> [tuple(p.shape) for p in layer.parameters()]
+    [(2,), (2, 1), (2, 3)]
+    """
+    return register_parametrization(module, name, WeightNorm(dim), unsafe=True)
+
+
+class SpectralNorm(Module):
+    """``weight`` over its largest singular value, found by power iterations while training."""
+
+    _u: Tensor
+    _v: Tensor
+
+    def __init__(
+        self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+    ):
+        super().__init__()
+        rank = weight.dim()
+        if not -rank <= dim < rank:
+            raise IndexError(
+                f"spectral_norm: Dimension out of range (expected to be in range of [-{rank}, "
+                f"{rank - 1}] but got {dim})."
+            )
+        if n_power_iterations <= 0:
+            raise ValueError(
+                f"spectral_norm: Expected n_power_iterations to be positive, but got "
+                f"n_power_iterations={n_power_iterations}."
+            )
+        self.dim, self.eps = dim % rank, eps
+        self.n_power_iterations = n_power_iterations
+        if rank > 1:
+            with no_grad():
+                matrix = self._matrix(weight.detach())
+                for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
+                    start = new_empty((size,), weight.dtype, weight.device).normal_(0, 1)
+                    self.register_buffer(name, functional.normalize(start, dim=0, eps=eps))
+                self._iterate(matrix, 15)
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        """``weight`` with its dim first, the others flattened."""
+        return weight.movedim(self.dim, 0).flatten(1)
+
+    def _iterate(self, matrix: Tensor, times: int) -> None:
+        for _ in range(times):
+            for held, factor, other in (
+                (self._u, matrix, self._v),
+                (self._v, matrix.t(), self._u),
+            ):
+                held.copy_(functional.normalize(factor.mv(other), dim=0, eps=self.eps))
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """The weight, scaled."""
+        if weight.dim() == 1:
+            return functional.normalize(weight, dim=0, eps=self.eps)
+        matrix = self._matrix(weight)
+        if self.training:
+            with no_grad():
+                self._iterate(matrix.detach(), self.n_power_iterations)
+        u, v = self._u.clone(), self._v.clone()  # a second forward changes them before backward
+        return weight / u.dot(matrix.mv(v))
+
+    def right_inverse(self, value: Tensor) -> Tensor:
+        """``value``: it is taken to be of norm 1."""
+        return value
+
+
+def spectral_norm(
+    module: Module,
+    name: str = "weight",
+    n_power_iterations: int = 1,
+    eps: float = 1e-12,
+    dim: int | None = None,
+) -> Module:
+    """Divide a weight by its spectral norm (Miyato et al., 2018); returns the module.
+
+    dim: the dimension of the outputs; by default 0, and 1 in transposed convolutions. The norm is
+    that of the weight as a matrix, from the vectors ``parametrizations.<name>.0._u`` and ``_v``,
+    which each reading of the weight while training moves by n_power_iterations.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, Tensor):
+        raise ValueError(
+            f"spectral_norm: Module '{module}' has no parameter or buffer with name '{name}'."
+        )
+    if not weight.numel():
+        raise ShapeError(f"spectral_norm: {name} is empty, of shape {list(weight.shape)}.")
+    if dim is None:
+        turned = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+        dim = 1 if isinstance(module, turned) else 0
+    made = SpectralNorm(weight, n_power_iterations, dim, eps)
+    return register_parametrization(module, name, made)
