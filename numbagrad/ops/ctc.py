@@ -9,7 +9,6 @@ from typing import Any
 from .. import dtypes
 from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..kernels.cpu import ctc as kernels
 from ..tensor import Tensor
 from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
@@ -18,6 +17,13 @@ from .elementwise import cast, clamp
 from .loss import _reduced, _reduction
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
+
+
+def _kernels() -> Any:
+    """The kernels, which are imported when they are first needed."""
+    from ..kernels.cpu import ctc
+
+    return ctc
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Targets:
         width = self.width  # fail outlives a recording: it holds no tensor of it
 
         def fail(code: int) -> None:
+            kernels = _kernels()
             place, kind = divmod(code, 4)
             if kind == kernels.TOTAL:
                 raise ShapeError(
@@ -83,7 +90,7 @@ class CtcLoss(Op):
         starts = machine.empty((n,), dtypes.int64.numpy, device)
         bad = machine.flag(losses._array)
         results = losses._array, chance, alpha, starts, bad
-        machine.launch(kernels.ctc, *results, contiguous(x)._array, *targets.arguments())
+        machine.launch(_kernels().ctc, *results, contiguous(x)._array, *targets.arguments())
         targets.check(bad, x._array.shape)
         ctx.rows, ctx.targets = (chance, alpha, starts, bad), targets
         ctx.save(x, targets.labels, targets.steps, targets.sizes)
@@ -103,7 +110,7 @@ class CtcGrad(Op):
         gx = new_empty(x._array.shape, x._dtype, x._device)
         beta = machine.empty((2 * (2 * size + n),), x._dtype.numpy, x._device)
         sources = contiguous(g)._array, *rows, contiguous(x)._array
-        machine.launch(kernels.ctc_grad, gx._array, beta, *sources, *targets.arguments())
+        machine.launch(_kernels().ctc_grad, gx._array, beta, *sources, *targets.arguments())
         return gx
 
     @staticmethod

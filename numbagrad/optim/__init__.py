@@ -1,18 +1,23 @@
 """Optimisers and learning rate schedulers."""
 
+from typing import TYPE_CHECKING
+
+from ..later import asked_for
 from . import lr_scheduler
-from .adadelta import Adadelta
-from .adafactor import Adafactor
-from .adagrad import Adagrad
 from .adam import Adam, AdamW
-from .asgd import ASGD
-from .betas import Adamax, Lion, NAdam, RAdam
-from .lbfgs import LBFGS
-from .muon import Muon
 from .optimizer import Optimizer
-from .rmsprop import RMSprop
-from .rprop import Rprop
 from .sgd import SGD
+
+if TYPE_CHECKING:
+    from .adadelta import Adadelta
+    from .adafactor import Adafactor
+    from .adagrad import Adagrad
+    from .asgd import ASGD
+    from .betas import Adamax, Lion, NAdam, RAdam
+    from .lbfgs import LBFGS
+    from .muon import Muon
+    from .rmsprop import RMSprop
+    from .rprop import Rprop
 
 __all__ = [
     "ASGD",
@@ -33,3 +38,25 @@ __all__ = [
     "Rprop",
     "lr_scheduler",
 ]
+
+__getattr__ = asked_for(
+    __name__,
+    {
+        "ASGD": "asgd",
+        "Adadelta": "adadelta",
+        "Adafactor": "adafactor",
+        "Adagrad": "adagrad",
+        "Adamax": "betas",
+        "LBFGS": "lbfgs",
+        "Lion": "betas",
+        "Muon": "muon",
+        "NAdam": "betas",
+        "RAdam": "betas",
+        "RMSprop": "rmsprop",
+        "Rprop": "rprop",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,9 +1,15 @@
 """Work on the parameters of modules: clipping, conversion to one vector, parametrizations."""
 
-from . import parametrizations, parametrize, stateless
+from typing import TYPE_CHECKING
+
+from ...later import asked_for
+from . import stateless
 from .clip_grad import clip_grad_norm_, clip_grad_value_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
-from .weight_norm import remove_weight_norm, weight_norm
+
+if TYPE_CHECKING:
+    from . import parametrizations, parametrize
+    from .length_direction import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_",
@@ -17,3 +23,17 @@ __all__ = [
     "vector_to_parameters",
     "weight_norm",
 ]
+
+__getattr__ = asked_for(
+    __name__,
+    {
+        "parametrizations": "parametrizations",
+        "parametrize": "parametrize",
+        "remove_weight_norm": "length_direction",
+        "weight_norm": "length_direction",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

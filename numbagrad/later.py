@@ -1,0 +1,30 @@
+"""Parts of a package that are imported when they are first asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from .collector import paused
+
+__all__ = ["asked_for"]
+
+
+def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
+    """The ``__getattr__`` of ``package``. places: of each name the module in it that has it.
+
+    A name that is its own module stands for the module.
+    """
+
+    def find(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        with paused():
+            module = import_module(f"{package}.{places[name]}")
+        found = module if name == places[name] else getattr(module, name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return find
