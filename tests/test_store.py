@@ -305,3 +305,14 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     with pytest.warns(RuntimeWarning, match="could not write"):
         assert not store.write_whole(tmp_path / "folder", b"x")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.nbc", "folder"]
+
+
+@pytest.mark.parametrize("name", [None, "no_such_module"])
+def test_what_exec_made_is_not_kept(name, tmp_path, monkeypatch):
+    """Its code could not be loaded again."""
+    monkeypatch.setattr(store, "cache_folder", lambda: tmp_path)
+    space = {"__name__": name} if name else {"__builtins__": __builtins__}
+    exec("def halved(out, x):\n    out[0] = x[0] / 2\n", space)
+    out = np.empty(1, np.float32)
+    store.jit(space["halved"])(out, np.ones(1, np.float32))
+    assert out[0] == 0.5 and not list(tmp_path.iterdir())

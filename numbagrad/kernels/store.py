@@ -200,7 +200,8 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     # Nothing enters a kernel as a C function: 15 ms less for each signature.
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
     dispatcher = numba.njit(fastmath=fastmath, **options)(function)
-    if not numba.config.DISABLE_JIT:
+    # Code of a function whose module nobody can import, as after ``exec``, cannot be loaded.
+    if not numba.config.DISABLE_JIT and function.__module__ in sys.modules:
         if source is None:
             ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
             source = _place(function) if ours else source_with_globals(function)
