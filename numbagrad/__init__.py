@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from typing import Any as _Any
 
 from .collector import paused as _paused
+from .later import asked_for as _asked_for
 
 with _paused():
     from . import autograd, cuda, errors, kernels
@@ -107,16 +107,4 @@ __version__ = "0.1.0"
 _tape.register_files()
 
 
-def __getattr__(name: str) -> _Any:
-    """``compile`` and ``profiler``, whose packages are imported when they are first asked for."""
-    if name == "compile":
-        with _paused():
-            from .compiled import compile as found
-
-        globals()["compile"] = found
-        return found
-    if name == "profiler":
-        from importlib import import_module
-
-        return import_module(".profiler", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = _asked_for(__name__, {"compile": "compiled", "profiler": "profiler"})

@@ -140,12 +140,13 @@ def _free_matrices(program: Program) -> dict[Buffer, tuple[int, int]]:
                 shape = None
             shapes[b] = shape
     least = dict.fromkeys(shapes, ROWS)
-    for i in filter(_takes_both, program.instructions):
-        matrices = _matrices(i)
-        free = all(shapes[o.buffer] is not None for o in matrices)
-        for o in matrices:
-            shapes[o.buffer] = shapes[o.buffer] if free else None
-            least[o.buffer] = 1  # the kernel for long batches serves short ones too
+    kernels = [{o.buffer for o in _matrices(i)} for i in program.instructions if _takes_both(i)]
+    for _ in kernels:  # one that is not free binds those of its kernel, and they others
+        for together in kernels:
+            if any(shapes[b] is None for b in together):
+                shapes.update(dict.fromkeys(together))
+    for together in kernels:
+        least.update(dict.fromkeys(together, 1))  # the kernel for long batches serves short ones
     return {
         b: shape
         for b, shape in shapes.items()

@@ -251,6 +251,8 @@ def normalize_dims(name: str, dims: Any, ndim: int) -> tuple[int, ...]:
 
 def broadcast_shape(name: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all broadcast to."""
+    if shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
     rank = max(map(len, shapes))
     result = [1] * rank
     for shape in shapes:

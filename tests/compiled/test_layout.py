@@ -94,3 +94,25 @@ def test_the_first_bad_logit_is_named_by_row_and_class():
     x[2, 0] = float("inf")
     with pytest.raises(RuntimeError, match=r"\[2, "):
         run(x, y)
+
+
+@pytest.mark.parametrize("kept", [(), (0,), (1,)])
+def test_kernels_that_share_logits_are_stored_alike(kept):
+    """Where the gradient of one of them is needed by rows, that of the other stays by rows too."""
+    eager, run = [], []
+    for found, wrap in ((eager, lambda f: f), (run, ng.compile)):
+        model = Classifier(10)
+        weights = list(model.net.parameters())
+
+        @wrap
+        def step(x, y, z, model=model, weights=weights):
+            logits = model.net(x)
+            losses = [nn.functional.cross_entropy(logits, t) for t in (y, z)]
+            first = [ng.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
+            grads = ng.autograd.grad(logits, weights, first[0] + first[1])
+            return [*losses, *[first[k] for k in kept], *grads]
+
+        x, y = batch(40, 10)
+        found += [t.detach().numpy() for t in step(x, y, batch(40, 10, 1)[1])]
+    for a, b in zip(eager, run, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-11, atol=1e-13)

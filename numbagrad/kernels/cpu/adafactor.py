@@ -14,15 +14,13 @@ from numba import prange
 from ..inner import device
 from ..intrinsics import larger, load_at, plus, store_at
 from ..lists import DATA_FIELD, list_kernel
-from .optim import advance
+from .optim import COUNTER, advance
 
 __all__ = ["adafactor", "adafactor_vectors"]
 
 GRAIN = 32768
 ROW = 4096
 """Elements of a vector that are summed up at once."""
-
-_COUNTER = np.empty(0, np.float32)
 
 
 @device
@@ -107,7 +105,7 @@ def adafactor(
             r = load_at(rows[t] + DATA_FIELD, 0, sizes)
             c = load_at(columns[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
             batches = size // (n * m)
             alpha = _rate(p, size, m, like, count, lr, eps2)
             _factors(r, c, g, batches, n, m, count**beta2_decay, like)
@@ -138,7 +136,7 @@ def adafactor_vectors(
             p = load_at(params[t] + DATA_FIELD, 0, sizes)
             v = load_at(variances[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
             alpha = _rate(p, size, ROW, like, count, lr, eps2)
             weight, total = count**beta2_decay, 0.0
             new, old, floor = one(weight), one(1 - weight), one(eps1 * eps1)

@@ -103,8 +103,7 @@ def ctc(losses, chance, alpha, starts, bad, x, targets, steps, sizes, width, bla
 
     losses (n), chance (n): the logarithm; alpha (t (2 targets.size + n)); starts (n) int64: where
     the targets of a sample begin; bad (1) int64: what is wrong, or -1; x (t, n, c) C: logarithms
-    of chances; targets
-    (n width), or (size) without padding where width is -1; steps, sizes (n): of
+    of chances; targets (n width), or (size) without padding where width is -1; steps, sizes (n): of
     each sample; all int64. zero_infinity: the loss of a target without an alignment is 0.
     """
     limit, n, c = x.shape

@@ -23,7 +23,8 @@ TASKS = 64
 """Most tasks of an update: each walks the list of sizes to find its elements."""
 GRAIN = 65536
 
-_COUNTER = np.empty(0, np.float32)
+COUNTER = np.empty(0, np.float32)
+"""For ``load_at``: step counters and their like are float32 scalars."""
 
 
 @pasted
@@ -59,7 +60,7 @@ def advance(steps, sizes):
     """Add one to each step counter, a float32 scalar. sizes: any int64 array."""
     for t in range(steps.size):
         counter = load_at(steps[t] + DATA_FIELD, 0, sizes)
-        store_at(counter, 0, load_at(counter, 0, _COUNTER) + np.float32(1), _COUNTER)
+        store_at(counter, 0, load_at(counter, 0, COUNTER) + np.float32(1), COUNTER)
 
 
 @list_kernel(grain=GRAIN, by_element=True)
@@ -139,7 +140,7 @@ def adam(
             v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
             w = load_at((maxima if amsgrad else seconds)[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
+            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER)
             step_size = one(lr / (1 - beta1 ** np.float64(count)))
             root_scale = one(1 / math.sqrt(1 - beta2 ** np.float64(count)))  # a division less
             for i in range(begin, end):
@@ -219,7 +220,7 @@ def adagrad(params, steps, sums, grads, sizes, like, lr, lr_decay, eps, decay, s
             p = load_at(params[t] + DATA_FIELD, 0, sizes)
             s = load_at(sums[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
+            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER)
             rate = one(lr / (1 + (np.float64(count) - 1) * lr_decay))
             for i in range(begin, end):
                 x = load_at(p, i, like)
@@ -286,7 +287,7 @@ def adamax(
             m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
             u = load_at(largest[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
+            count = load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER)
             rate = one(lr / (1 - beta1 ** np.float64(count)))
             for i in range(begin, end):
                 x = load_at(p, i, like)
@@ -319,10 +320,10 @@ def nadam(
     direction = one(sign)
     advance(steps, sizes)
     for t in range(sizes.size):
-        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
         now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
         product = load_at(products[t] + DATA_FIELD, 0, sizes)
-        store_at(product, 0, load_at(product, 0, _COUNTER) * np.float32(now), _COUNTER)
+        store_at(product, 0, load_at(product, 0, COUNTER) * np.float32(now), COUNTER)
     part, tasks = share(sizes)
     for k in prange(tasks):
         start = k * part
@@ -333,8 +334,8 @@ def nadam(
             m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
             v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
-            product = np.float64(load_at(load_at(products[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
+            product = np.float64(load_at(load_at(products[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
             now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
             later = beta1 * (1 - 0.5 * 0.96 ** ((count + 1) * momentum_decay))
             by_grad = one(lr * (1 - now) / (1 - product))
@@ -380,7 +381,7 @@ def radam(
             m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
             v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
             correction = 1 - beta2**count
             length = longest - 2 * count * beta2**count / correction
             rectified = length > 5

@@ -10,13 +10,9 @@ from numba import prange
 
 from ..intrinsics import load_at, store_at
 from ..lists import DATA_FIELD, list_kernel
-from .optim import advance, share, within
+from .optim import COUNTER, GRAIN, advance, share, within
 
 __all__ = ["asgd", "rprop"]
-
-GRAIN = 65536
-
-_COUNTER = np.empty(0, np.float32)
 
 
 @list_kernel(outputs=5, grain=GRAIN)
@@ -40,8 +36,8 @@ def asgd(
             p = load_at(params[t] + DATA_FIELD, 0, sizes)
             a = load_at(averages[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
-            eta = np.float64(load_at(load_at(etas[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
-            mu = load_at(load_at(mus[t] + DATA_FIELD, 0, sizes), 0, _COUNTER)
+            eta = np.float64(load_at(load_at(etas[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
+            mu = load_at(load_at(mus[t] + DATA_FIELD, 0, sizes), 0, COUNTER)
             kept, rate, weight, copied = one(1 - lambd * eta), one(eta), one(mu), mu == 1
             for i in range(begin, end):
                 x = load_at(p, i, like)
@@ -53,11 +49,11 @@ def asgd(
                 mean = load_at(a, i, like)
                 store_at(a, i, x if copied else mean + (x - mean) * weight, like)
     for t in range(steps.size):
-        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, _COUNTER))
+        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
         eta = lr / (1 + lambd * lr * count) ** alpha
         mu = 1 / max(1.0, count - t0)
-        store_at(load_at(etas[t] + DATA_FIELD, 0, sizes), 0, np.float32(eta), _COUNTER)
-        store_at(load_at(mus[t] + DATA_FIELD, 0, sizes), 0, np.float32(mu), _COUNTER)
+        store_at(load_at(etas[t] + DATA_FIELD, 0, sizes), 0, np.float32(eta), COUNTER)
+        store_at(load_at(mus[t] + DATA_FIELD, 0, sizes), 0, np.float32(mu), COUNTER)
 
 
 @list_kernel(outputs=4, grain=GRAIN)
