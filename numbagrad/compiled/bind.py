@@ -118,7 +118,9 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     uses = [entry.what for entry in template.table if entry.kind == "kernel"]
     called = [(dispatcher_of(use.kernel, use.parallel), use.signature) for use in uses]
     load_blas()
-    with helped([*parts, whole, *called, *map(what_multiplies, template.products)]):
+    with helped([*parts, whole, *called, *map(what_multiplies, template.products)]) as ours:
+        for dispatcher, types_of_it in ours:
+            dispatcher.compile(types_of_it)
         addresses = [address_of_compiled(*part) for part in parts]
         run = entry_of_compiled(*whole)
         for use in uses:

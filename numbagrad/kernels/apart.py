@@ -2,8 +2,8 @@
 
 Numba compiles one function at a time, for it holds Python's lock. A program that needs ten kernels
 which are not in the cache therefore asks other processors: each helper is a Python of its own that
-takes kernels from the end of the list, while this process takes them from the front. It changes
-nothing but time: what a helper does not finish is compiled here, as if there were none.
+takes the longest kernel left, while this process takes them in its order. It changes nothing but
+time: what a helper does not finish is compiled here, as if there were none.
 
 ``helped`` is for a program whose kernels are known; ``begin`` for kernels that will be needed in a
 moment, while this process compiles what makes the parameters. ``NUMBAGRAD_COMPILE_PROCESSES`` says
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import threading
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,12 +44,18 @@ MOST = 4
 LONGEST = 120.0
 """Seconds after which a kernel is compiled here though a helper has not given it up."""
 
+Wanted = tuple[Any, tuple[Any, ...]]
+"""A dispatcher, and Numba types of its arguments."""
+
 _HEAD = struct.Struct("<q")
 
 
 @dataclass
 class Task:
-    """One signature of a function. module, text: where it stands, or the generated text of it."""
+    """One signature of a function. module, text: where it stands, or the generated text of it.
+
+    length: bytes of Python's code for it, to which the time that Numba takes is in proportion.
+    """
 
     module: str
     text: str | None
@@ -57,6 +63,7 @@ class Task:
     source: str | None
     options: dict[str, Any]
     signature: tuple[Any, ...]
+    length: int
 
 
 def helpers_allowed() -> int:
@@ -74,29 +81,33 @@ def helpers_allowed() -> int:
 
 
 @contextmanager
-def helped(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterator[None]:
-    """In the block, compile ``wanted`` in its order: helpers do some of it meanwhile.
+def helped(wanted: Sequence[Wanted]) -> Iterator[Iterator[Wanted]]:
+    """For a block that compiles ``wanted``: helpers compile the longest of it meanwhile.
 
     wanted: dispatchers and signatures. Those of users, and those in the cache, are no work for a
     helper. Of what ``begin`` was told, the rest is not made.
+
+    Gives what of ``wanted`` is work for helpers, in its order, but last what a helper has begun:
+    a block that compiles in this order waits for nobody while there is something to do.
     """
-    tasks = _missing(wanted)
+    missing = _missing(wanted)
+    tasks = {path: task for path, (task, _) in missing.items()}
     work = _begun.pop(os.getpid(), None) or _Work()
     try:
-        work.replace(tasks)
+        work.replace(dict(sorted(tasks.items(), key=lambda item: item[1].length)))
         if len(tasks) >= FEWEST:
             work.start(min(helpers_allowed(), len(tasks) // 2))
-        yield
+        yield (missing[path][1] for path in work.free_first(list(tasks)))
     finally:
         work.stop()
 
 
-def begin(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> None:
+def begin(wanted: Sequence[Wanted]) -> None:
     """Let a helper compile ``wanted`` in its order, from now until this process needs them.
 
     wanted: as in ``helped``.
     """
-    if tasks := _missing(wanted):
+    if tasks := {path: task for path, (task, _) in _missing(wanted).items()}:
         work = _begun.get(os.getpid())
         if work is None:
             work = _begun[os.getpid()] = _Work()
@@ -118,9 +129,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=store.elsewhere.clear)
 
 
-def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
+def _missing(wanted: Sequence[Wanted]) -> dict[Path, tuple[Task, Wanted]]:
     """The files to be made; none where there is no helper to make them."""
-    found: dict[Path, Task] = {}
+    found: dict[Path, tuple[Task, Wanted]] = {}
     if not helpers_allowed() or store.writable_folder(store.cache_folder()) is None:
         return found
     for dispatcher, signature in wanted:
@@ -128,7 +139,7 @@ def _missing(wanted: Sequence[tuple[Any, tuple[Any, ...]]]) -> dict[Path, Task]:
         if isinstance(cache, store.KernelCache) and not store.made(dispatcher, signature):
             task = _task(cache, signature)
             if task is not None:
-                found[cache.path(signature, dispatcher.targetctx)] = task
+                found[cache.path(signature, dispatcher.targetctx)] = task, (dispatcher, signature)
     return found
 
 
@@ -148,7 +159,7 @@ def _task(cache: store.KernelCache, signature: tuple[Any, ...]) -> Task | None:
         return None
     elif _plain(getattr(sys.modules[module], name, None)) is not function:
         return None
-    return Task(module, text, name, source, options, signature)
+    return Task(module, text, name, source, options, signature, len(function.__code__.co_code))
 
 
 def _plain(found: Any) -> Any:
@@ -196,6 +207,18 @@ class _Work:
                 process.kill()
         for thread in self._threads:
             thread.join()
+
+    def free_first(self, paths: Iterable[Path]) -> Iterator[Path]:
+        """``paths``, and last those of them that a helper has taken before their turn."""
+        taken = []
+        for path in paths:
+            with self._lock:
+                free = path not in self._taken
+            if free:
+                yield path
+            else:
+                taken.append(path)
+        yield from taken
 
     def wait_for(self, path: Path) -> None:
         """This process is about to compile ``path``: unless a helper does, nobody else will."""

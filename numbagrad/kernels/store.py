@@ -24,7 +24,8 @@ import tempfile
 import threading
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -207,8 +208,37 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
             source = _place(function) if ours else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
         dispatcher._cache.recipe = recipe
-        dispatcher._compiler.compile = seldom()(dispatcher._compiler.compile)
+        dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
     return dispatcher
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """What is spared Numba while it compiles: passes of the collector, and an import."""
+    _believe_in_blas()
+    with seldom():
+        yield
+
+
+@functools.cache
+def _believe_in_blas() -> None:
+    """Tell Numba, before its first compilation, that SciPy has a BLAS, which we depend on.
+
+    To see for itself it imports ``scipy.linalg``: 0.2 s. It looks again where a user's kernel
+    multiplies with ``@``; ours have ``blas.py``.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    linalg: Any = importlib.import_module("numba.np.linalg")
+    sees = getattr(linalg, "ensure_blas", None)
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        if sees is None:  # a Numba that names it otherwise
+            del linalg.ensure_blas
+        else:
+            linalg.ensure_blas = sees
 
 
 def _place(function: types.FunctionType) -> str:

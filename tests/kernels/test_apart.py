@@ -75,7 +75,9 @@ def wanted(tmp_path, monkeypatch):
 
 
 def compile_all(wanted):
-    with apart.helped(wanted):
+    with apart.helped(wanted) as ours:
+        for dispatcher, signature in ours:
+            dispatcher.compile(signature)
         for dispatcher, signature in wanted:
             assert store.address_of_compiled(dispatcher, signature)
 
@@ -152,6 +154,22 @@ def test_a_program_takes_over_the_helper_that_has_begun(wanted, begun, hanging):
         assert list(begun._left) == [path_of(wanted[2])]
         assert not apart._begun and len(hanging) == 1
     assert store.elsewhere == []
+
+
+def test_a_helper_takes_the_longest_and_nobody_waits_for_it_early(wanted, hanging):
+    """What it has is compiled here when all else has been."""
+    length = {path_of(w): len(w[0].py_func.__code__.co_code) for w in wanted}
+    longest = max(length, key=length.get)
+    with apart.helped(wanted) as ours:
+        while not hanging:
+            time.sleep(0.01)
+        (work,) = (waits.__self__ for waits in store.elsewhere)
+        while not work._taken:
+            time.sleep(0.01)
+        assert list(work._taken) == [longest]
+        order = [path_of(w) for w in ours]
+        assert order[-1] == longest and set(order) == set(length)
+        assert order[:-1] == [path_of(w) for w in wanted if path_of(w) != longest]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
