@@ -39,8 +39,8 @@ def measure() -> list[Row]:
             if load_peer() is not None:
                 peer.append(_process("torch", folder))
     return [
-        *_rows("empty cache", empty, [], 12.0),
-        *_rows("warm cache", warm, peer, 1.5),
+        *_rows("empty cache", empty, [], 6.0),
+        *_rows("warm cache", warm, peer, 1.0),
         _compiled_row("first compiled step, empty cache", "first step", compiled_empty, 2.5),
         _compiled_row("first compiled step, warm cache", "after import", compiled_warm, 0.3),
     ]

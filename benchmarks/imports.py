@@ -33,7 +33,7 @@ def measure() -> list[Row]:
             "import numbagrad / import numba",
             ours,
             peer,
-            asked=1.4,
+            asked=1.3,
             note="imports none of torch, matplotlib, scikit-learn",
         )
     ]

@@ -16,11 +16,12 @@ from numba import types
 from ..kernels import machine, store
 from ..kernels.apart import helped
 from ..kernels.blas import load_blas
-from ..kernels.intrinsics import FlatType, TableType
+from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import dispatcher_of, native
 from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
+from ..kernels.table import TableType
 from .counts import Move, words
 from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand

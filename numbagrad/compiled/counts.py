@@ -1,7 +1,7 @@
 """Version counters that native code moves: those of all memory that a call writes, in one pass.
 
 In Python ``counter.value += 1; counter.where = line`` takes 80 ns, and a step has one for each
-parameter; ``intrinsics.move_counts`` takes 10. The slots of a counter lie at fixed distances from
+parameter; ``table.move_counts`` takes 10. The slots of a counter lie at fixed distances from
 its start, which are found by looking for a mark in a living one. Start reading at ``words``.
 """
 

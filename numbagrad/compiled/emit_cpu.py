@@ -20,6 +20,7 @@ import numpy as np
 from numba import types
 
 from ..kernels import intrinsics, store
+from ..kernels import table as table_functions
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.lists import ListKernel
 from ..kernels.loops import helper_lines, numba_name
@@ -220,10 +221,6 @@ class Emitter:
         self.numbers.append(value)
         return f"⟦{len(self.numbers) - 1}⟧"
 
-    def word(self, value: int | str) -> str:
-        """A whole number for a compiled function: for a bare one Numba would compile it anew."""
-        return f"{self.type('int64')}({value})"
-
     def type(self, dtype: Any) -> str:
         """The name of a dtype, imported."""
         name = dtype if isinstance(dtype, str) else numba_name(dtype)
@@ -231,7 +228,7 @@ class Emitter:
         return name
 
     def use(self, name: str) -> str:
-        """The name of an intrinsic, imported."""
+        """The name of an intrinsic, or of a function of ``table.py``, imported."""
         self.intrinsics[name] = None
         return name
 
@@ -623,7 +620,7 @@ class Emitter:
             for a in [*changed, *(a for a in inputs if a.buffer not in written)]:
                 self.table.append(Entry("number", self.places[a.buffer]))
                 self.table.append(Entry("number", a.buffer.nbytes))
-            places = ", ".join(self.word(n) for n in (begin, len(inputs), len(changed)))
+            places = f"{begin}, {len(inputs)}, {len(changed)}"
             lines += [f"if meet(table, {places}):", f"    return {OVERLAP}"]
         if self.persistent:
             self.use("held")
@@ -631,7 +628,7 @@ class Emitter:
             for k, _ in enumerate(self.persistent):
                 for kind in ("tensor id", "tensor references", "array id", "array references"):
                     self.table.append(Entry(kind, k))
-            places = f"{self.word(begin)}, {self.word(held)}"
+            places = f"{begin}, {held}"
             lines += [f"if held(table, {places}):", f"    return {HELD}"]
         return lines
 
@@ -645,10 +642,10 @@ class Emitter:
     def overlap(self, a: Argument, first: int, count: int) -> list[str]:
         """Return if the memory of ``a`` meets one of the ranges."""
         self.use("overlaps")
-        size = self.word(self.number(a.buffer.nbytes))
+        size = self.number(a.buffer.nbytes)
         name = self.pointers[a.buffer]
         return [
-            f"if overlaps({name}_at, {size}, table, {self.word(first)}, {self.word(count)}):",
+            f"if overlaps({name}_at, {size}, table, {first}, {count}):",
             f"    return {OVERLAP}",
         ]
 
@@ -668,15 +665,17 @@ class Emitter:
         if blas:
             heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
         self.use("bits_float64")
-        heads.append(
-            f"from numbagrad.kernels.intrinsics import {', '.join(sorted(self.intrinsics))}"
-        )
+        whole = self.intrinsics.keys() & set(table_functions.__all__)
+        used = sorted(self.intrinsics.keys() - whole)
+        heads.append(f"from numbagrad.kernels.intrinsics import {', '.join(used)}")
         if "clock:ticks" in self.simd:
             heads.append("from numbagrad.kernels.clock import ticks")
         if "product:gemm" in self.simd:
             heads.append("from numbagrad.kernels.product import gemm")
         if maths:
             heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
+        if whole:
+            heads.append(f"from numbagrad.kernels.table import {', '.join(sorted(whole))}")
         for op, t in self.helpers:
             heads += ["", "", *helper_lines(op, t)]
         signature = f"def NAME({', '.join(params)}):"
@@ -706,7 +705,7 @@ class Emitter:
         body = [*guard, "work = table[0]", *self.declared, *self.memory_guard()]
         if self.alone:
             self.simd["blas:blas_alone"] = self.simd["blas:blas_restore"] = None
-            body.append(f"before = blas_alone({self.word(1 << 20)})")
+            body.append(f"before = blas_alone({1 << 20})")
             for line in self.lines:
                 if line.lstrip().startswith("return "):
                     body.append(f"{line[: -len(line.lstrip())]}blas_restore(before)")
@@ -717,8 +716,7 @@ class Emitter:
         heavy = self.effort > HEAVY or any(e.kind == "python" for e in self.table)
         if self.counts and not heavy:
             self.use("move_counts")
-            places = f"{self.word(len(self.table))}, {self.word(self.counts)}"
-            body.append(f"move_counts(table, {places})")
+            body.append(f"move_counts(table, {len(self.table)}, {self.counts})")
             self.table += [Entry("count", k) for k in range(WORDS * self.counts)]
         body.append(f"return {DONE}")
         text = self.function(["table", *params], body)
@@ -745,6 +743,7 @@ _TAKEN = (
         "float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
     )
     | frozenset(vars(intrinsics))
+    | frozenset(vars(table_functions))
     | frozenset(dir(builtins))
     | _EXPR_FUNCTIONS
 )

@@ -17,13 +17,17 @@ from typing import Any
 import llvmlite.binding
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
-
-from .inner import device
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 __all__ = ["blas_alone", "blas_restore", "blas_threads_now", "dgemm", "load_blas", "sgemm"]
 
 ROW_MAJOR, NO_TRANS, TRANS = 101, 111, 112
+
+SHARED = 1 << 17
+"""Multiplications from which a BLAS may use several threads for one product."""
 
 _int, _address = types.int32, types.intp
 _C_TYPES: dict[Any, Any] = {
@@ -173,23 +177,68 @@ def blas_threads_now() -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int32)(addresses["numbagrad_blas_threads"])()
 
 
-@device
 def blas_alone(work):
     """Put BLAS on one thread if ``work`` (multiplications) is what it would share out by itself.
 
     Our own loops do the sharing: two pools in one process wait for each other, and the pieces
     that OpenBLAS makes depend on the number of threads. Returns what ``blas_restore`` needs.
     """
-    if work < 1 << 17:
-        return np.int32(1)
-    previous = blas_threads()
-    if previous > 1:
-        set_blas_threads(np.int32(1))
+    previous = 1
+    if work >= SHARED:
+        previous = blas_threads()
+        if previous > 1:
+            set_blas_threads(1)
     return previous
 
 
-@device
 def blas_restore(previous):
     """Give back the threads that ``blas_alone`` took, for the sake of SciPy's other users."""
     if previous > 1:
         set_blas_threads(previous)
+
+
+# The same two in LLVM's own instructions: a function that Numba compiles takes it 30 ms.
+
+_INT = ir.IntType(32)
+
+
+def _get_threads(builder):
+    kind = ir.FunctionType(_INT, [])
+    name = "numbagrad_blas_threads"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [])
+
+
+def _set_threads(builder, count):
+    kind = ir.FunctionType(ir.VoidType(), [_INT])
+    name = "numbagrad_set_blas_threads"
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [count])
+
+
+@intrinsic
+def _blas_alone(typing, work):
+    def generate(context, builder, signature, args):
+        one = ir.Constant(_INT, 1)
+        previous = cgutils.alloca_once_value(builder, one)
+        enough = builder.icmp_signed(">=", args[0], ir.Constant(args[0].type, SHARED))
+        with builder.if_then(enough):
+            now = _get_threads(builder)
+            builder.store(now, previous)
+            with builder.if_then(builder.icmp_signed(">", now, one)):
+                _set_threads(builder, one)
+        return builder.load(previous)
+
+    return types.int32(types.int64), generate
+
+
+@intrinsic
+def _blas_restore(typing, previous):
+    def generate(context, builder, signature, args):
+        with builder.if_then(builder.icmp_signed(">", args[0], ir.Constant(_INT, 1))):
+            _set_threads(builder, args[0])
+        return context.get_dummy_value()
+
+    return types.void(types.int32), generate
+
+
+if not numba.config.DISABLE_JIT:
+    blas_alone, blas_restore = _blas_alone, _blas_restore

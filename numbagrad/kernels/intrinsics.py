@@ -1,4 +1,4 @@
-"""Every llvmlite intrinsic of the project: typed loads and stores, addresses, bit casts.
+"""The intrinsics of all kernels: typed loads and stores, addresses, bit casts.
 
 ``FlatType`` is how elementwise kernels take arrays: only the data pointer and the number of
 elements, read straight from NumPy's array struct. One compiled signature then serves every rank,
@@ -20,7 +20,6 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 
 from .half_type import computed
 from .halves import BFLOAT16, FLOAT16, FLOAT32, decoded, encoded
-from .inner import device
 
 
 class FlatType(types.Type):
@@ -47,7 +46,7 @@ class _FlatModel(models.StructModel):
 # PyArrayObject_fields, part of NumPy's ABI: after the object header come data, nd (an int),
 # dimensions, strides, base, descr, flags (an int).
 _HEADER = object.__basicsize__
-_DATA, _RANK, _SIZES, _FLAGS = _HEADER, _HEADER + 8, _HEADER + 16, _HEADER + 48
+DATA, _RANK, SIZES, _FLAGS = _HEADER, _HEADER + 8, _HEADER + 16, _HEADER + 48
 _C_CONTIGUOUS = 1
 
 
@@ -62,45 +61,17 @@ def _unbox_flat(flat, obj, c):
         return builder.load(builder.bitcast(place, kind.as_pointer()))
 
     rank = field(_RANK, ir.IntType(32))
-    sizes = field(_SIZES, word.as_pointer())
+    sizes = field(SIZES, word.as_pointer())
     total = cgutils.alloca_once_value(builder, ir.Constant(word, 1))
     with cgutils.for_range(builder, builder.sext(rank, word)) as loop:
         size = builder.load(builder.gep(sizes, [loop.index]))
         builder.store(builder.mul(builder.load(total), size), total)
     struct = cgutils.create_struct_proxy(flat)(c.context, builder)
-    struct.data = field(_DATA, c.context.get_data_type(flat.dtype).as_pointer())
+    struct.data = field(DATA, c.context.get_data_type(flat.dtype).as_pointer())
     struct.nitems = builder.load(total)
     struct.rank, struct.sizes = rank, sizes
     struct.flags = field(_FLAGS, ir.IntType(32))
     return NativeValue(struct._getvalue())
-
-
-class TableType(types.Array):
-    """A one-dimensional C-contiguous int64 array that its caller keeps alive.
-
-    Inside it is as any array; to enter with it costs 5 ns instead of 60, for no record of a
-    reference is made.
-    """
-
-    def __init__(self):
-        super().__init__(types.int64, 1, "C", name="table")
-
-
-register_model(TableType)(models.ArrayModel)
-
-
-@unbox(TableType)
-def _unbox_table(kind, obj, c):
-    builder, word = c.builder, ir.IntType(64)
-    fields = builder.bitcast(obj, word.as_pointer())
-
-    def pointer(offset):
-        found = builder.load(builder.gep(fields, [ir.Constant(word, offset // 8)]))
-        return builder.inttoptr(found, word.as_pointer())
-
-    size = builder.load(pointer(_SIZES))
-    one = ir.Constant(word, 1)
-    return NativeValue(_array_from(c.context, builder, kind, pointer(_DATA), [size], [one]))
 
 
 class _Pointed:
@@ -337,7 +308,8 @@ def _itemsize(typing, like):
     return types.intp(like), generate
 
 
-def _array_from(context, builder, kind, data, shape, strides):
+def array_from(context, builder, kind, data, shape, strides):
+    """The value of an array type, for code that generates code. strides: in elements."""
     from numba.np import arrayobj  # 30 ms that only a compilation needs
 
     array = context.make_array(kind)(context, builder)
@@ -366,7 +338,7 @@ def _dense(typing, pointer, shape):
         for size in reversed(sizes):
             strides.insert(0, step)
             step = builder.mul(step, size)
-        return _array_from(context, builder, kind, args[0], sizes, strides)
+        return array_from(context, builder, kind, args[0], sizes, strides)
 
     return kind(pointer, shape), generate
 
@@ -379,7 +351,7 @@ def _strided(typing, pointer, shape, strides):
     def generate(context, builder, signature, args):
         sizes = cgutils.unpack_tuple(builder, args[1])
         steps = cgutils.unpack_tuple(builder, args[2])
-        return _array_from(context, builder, kind, args[0], sizes, steps)
+        return array_from(context, builder, kind, args[0], sizes, steps)
 
     return kind(pointer, shape, strides), generate
 
@@ -418,29 +390,6 @@ def _call_for(typing, address, arguments):
         return found
 
     return types.int64(types.intp, types.Tuple(given)), generate
-
-
-@intrinsic(prefer_literal=True)
-def _call_named(typing, name, arguments):
-    """``call`` of the function whose address stands where LLVM knows ``name`` to be.
-
-    So that what calls it can be compiled, and loaded, before it.
-    """
-    given = tuple(types.unliteral(t) for t in arguments)
-
-    def generate(context, builder, signature, args):
-        values = cgutils.unpack_tuple(builder, args[1])
-        convention = context.call_conv
-        function_type = convention.get_function_type(types.none, given)
-        kind, symbol = function_type.as_pointer(), signature.args[0].literal_value
-        place = builder.module.globals.get(symbol)
-        callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
-        status, _ = convention.call_function(builder, callee, types.none, given, values)
-        with cgutils.if_unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return context.get_dummy_value()
-
-    return types.void(name, types.Tuple(given)), generate
 
 
 @intrinsic
@@ -491,49 +440,6 @@ def _larger(typing, x, y):
         return builder.call(function, args)
 
     return x(x, x), generate
-
-
-_OBJECT, _LONG = ir.IntType(8).as_pointer(), ir.IntType(64)
-
-
-def _python(builder, name, result, *args):
-    """Call a function of Python's C interface."""
-    kind = ir.FunctionType(result, [a.type for a in args])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), args)
-
-
-def _swap(builder, slot, new):
-    """Let the slot of an object at the address ``slot`` own ``new``, and drop what it held."""
-    place = builder.inttoptr(slot, _OBJECT.as_pointer())
-    old = builder.load(place)
-    builder.store(new, place)
-    _python(builder, "Py_DecRef", ir.VoidType(), old)
-
-
-@intrinsic
-def _add_to_int(typing, slot, amount):
-    """Add to the Python int in the slot at an address. The caller holds the interpreter lock."""
-
-    def generate(context, builder, signature, args):
-        old = builder.load(builder.inttoptr(args[0], _OBJECT.as_pointer()))
-        number = builder.add(_python(builder, "PyLong_AsLongLong", _LONG, old), args[1])
-        _swap(builder, args[0], _python(builder, "PyLong_FromLongLong", _OBJECT, number))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
-@intrinsic
-def _put_object(typing, slot, number):
-    """Let the slot at an address hold the object with this id; under the interpreter lock."""
-
-    def generate(context, builder, signature, args):
-        new = builder.inttoptr(args[1], _OBJECT)
-        _python(builder, "Py_IncRef", ir.VoidType(), new)
-        _swap(builder, args[0], new)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
 
 
 if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debugging kernels
@@ -632,10 +538,6 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """``call`` of a function that returns a number."""
         return ctypes.cast(int(function), ctypes.py_object).value(*arguments)
 
-    def call_named(name, arguments):
-        """Not for plain Python, which has the functions themselves."""
-        raise AssertionError(f"{name} is called by its name only in compiled code")
-
     def call_python(function, number):
         """Call the C function at an address."""
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(int(function))(number)
@@ -660,59 +562,5 @@ else:
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     itemsize = _itemsize
-    call, call_for, call_named, call_python = _call, _call_for, _call_named, _call_python
+    call, call_for, call_python = _call, _call_for, _call_python
     plus, larger, unknown, wide = _plus, _larger, _unknown, _wide
-
-
-_WORD = np.empty(0, np.int64)
-
-
-@device
-def overlaps(begin, size, table, first, count):
-    """Whether ``size`` bytes from ``begin`` meet one of ``count`` ranges, pairs in ``table``."""
-    for k in range(count):
-        other, length = table[first + 2 * k], table[first + 2 * k + 1]
-        if begin < other + length and other < begin + size:
-            return True
-    return False
-
-
-@device
-def meet(table, first, count, changed):
-    """Whether one of the first ``changed`` of ``count`` ranges meets another of them all.
-
-    The table holds two words of each: the place of its address, and its bytes.
-    """
-    for k in range(first, first + 2 * changed, 2):
-        begin, size = table[table[k]], table[k + 1]
-        for j in range(k + 2, first + 2 * count, 2):
-            other, length = table[table[j]], table[j + 1]
-            if begin < other + length and other < begin + size:
-                return True
-    return False
-
-
-@device
-def held(table, first, count):
-    """Whether a Python object has another number of references than ``table`` says.
-
-    The table holds pairs of an object's id and that number. A reference count is the first field
-    of every object; since Python 3.12 it has 32 bits.
-    """
-    for k in range(count):
-        references = load_at(table[first + 2 * k], 0, _WORD) & 0xFFFFFFFF
-        if references != table[first + 2 * k + 1]:
-            return True
-    return False
-
-
-@device
-def move_counts(table, first, count):
-    """Move ``count`` version counters: the table holds four words of each, see ``counts.words``.
-
-    Only from code that holds the interpreter lock, and only compiled.
-    """
-    for k in range(first, first + 4 * count, 4):
-        _add_to_int(table[k], table[k + 1])
-        if load_at(table[k + 2], 0, _WORD) != table[k + 3]:
-            _put_object(table[k + 2], table[k + 3])

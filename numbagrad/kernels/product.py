@@ -14,13 +14,14 @@ from typing import Any
 import llvmlite.binding
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.extending import overload
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from . import store
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .halves import refuse
-from .intrinsics import call_named, pointer
 from .machine import Kernel, threads
 
 __all__ = [
@@ -111,22 +112,31 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     multiply(ROW_MAJOR, x_op, y_op, n, m, k, 1.0, x, ldx, y, ldy, beta, out, ldout)
 
 
-@overload(gemm)
-def _gemm_overload(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+@intrinsic
+def _gemm(typing, like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """Call ``product`` through the place where LLVM knows its address to be, so that what calls it
+    can be compiled, and loaded, before it."""
     real = like.dtype
-    name = symbol_of(real)
+    given = types.CPointer(real), *[types.int64] * 13
 
-    def typed(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
-        call_named(
-            name,
-            (
-                pointer(out, real), np.int64(transx), np.int64(transy), np.int64(n), np.int64(m),
-                np.int64(k), np.int64(x), np.int64(ldx), np.int64(y), np.int64(ldy),
-                np.int64(start), np.int64(ldstart), np.int64(out), np.int64(ldout),
-            ),
-        )  # fmt: skip
+    def generate(context, builder, signature, args):
+        convention = context.call_conv
+        kind = convention.get_function_type(types.none, given).as_pointer()
+        symbol = symbol_of(real)
+        place = builder.module.globals.get(symbol)
+        callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
+        pointer = builder.inttoptr(args[-2], context.get_value_type(given[0]))
+        values = [pointer, *args[1:]]
+        status, _ = convention.call_function(builder, callee, types.none, given, values)
+        with cgutils.if_unlikely(builder, status.is_error):
+            convention.return_status_propagate(builder, status)
+        return context.get_dummy_value()
 
-    return typed
+    return types.void(like, *given[1:]), generate
+
+
+if not numba.config.DISABLE_JIT:
+    gemm = _gemm
 
 
 class GemmKernel(Kernel):

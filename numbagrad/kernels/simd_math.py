@@ -30,6 +30,8 @@ _OPTIONS: dict[str, Any] = {
     "forceinline": True,
     "fastmath": {"contract", "nsz"},
     "nogil": True,
+    "no_cpython_wrapper": True,  # only compiled code calls these: see ``inner.py``
+    "no_cfunc_wrapper": True,
 }
 formula = numba.njit(**_OPTIONS)
 piece = numba.njit(inline="always", **_OPTIONS)  # of a formula: it compiles in 5 ms, not in 50
@@ -353,9 +355,7 @@ def _typed(name: str, plain: Callable[[float], float]) -> Callable[[float], floa
     def function(x: float) -> float:
         return plain(x)
 
-    options = {**_OPTIONS, "no_cfunc_wrapper": True}
-
-    @overload(function, strict=False, jit_options=options)
+    @overload(function, strict=False, jit_options=_OPTIONS)
     def choose(x: Any) -> Any:
         # The Python function: Numba compiles it once here, where a call of the compiled one would
         # compile that, with its wrappers, and a caller of it. 60 ms instead of 120.

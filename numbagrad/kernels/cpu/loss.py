@@ -162,9 +162,10 @@ def cross_entropy_with_grad(
     bad[0] = wrong
     norm[0] = mass if reduction == MEAN and mass > 0 else 1
     share = one(1) / norm[0]
-    rows = max(BLOCK // max(c, 1), 1)
+    rows = BLOCK // c if 0 < c < BLOCK else 1
     for b in prange((n + rows - 1) // rows):
-        first, end = b * rows, min((b + 1) * rows, n)
+        first = b * rows
+        end = first + rows if first + rows < n else n  # min would be compiled as a function
         for i in range(first, end):
             row, peak = i * c, lowest
             for j in range(c):
@@ -213,9 +214,10 @@ def cross_entropy_with_grad_by_columns(
     bad[0] = wrong
     norm[0] = mass if reduction == MEAN and mass > 0 else 1
     share = one(1) / norm[0]
-    rows = max(BLOCK // max(c, 1) // 32 * 32, 32)
+    rows = BLOCK // c // 32 * 32 if 0 < c < BLOCK // 32 else 32
     for b in prange((n + rows - 1) // rows):
-        first, end = b * rows, min((b + 1) * rows, n)
+        first = b * rows
+        end = first + rows if first + rows < n else n  # min would be compiled as a function
         for i in range(first, end):
             store(lse, i, lowest)
             store(losses, i, one(0))
