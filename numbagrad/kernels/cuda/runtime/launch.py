@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, float64, types
 
+from ....collector import seldom
 from ....errors import DeviceError
 from . import device, intrinsics, kept, simulator
 from .array import DeviceArray
@@ -119,7 +120,8 @@ def _launcher(
     signature = types_of(args)
     found = _compiled.get((kernel, signature))
     if found is None:
-        found = kept.specialised(kernel, signature, device.driver().capability)
+        with seldom():
+            found = kept.specialised(kernel, signature, device.driver().capability)
         _compiled[kernel, signature] = found
     with warnings.catch_warnings():  # small grids are what small tensors need
         warnings.simplefilter("ignore")
