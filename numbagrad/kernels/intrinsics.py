@@ -81,6 +81,10 @@ class _Pointed:
         self.data = data
 
 
+def _word(number):
+    return ir.Constant(ir.IntType(64), number)
+
+
 def _struct(context, builder, kind, value):
     if isinstance(kind, FlatType):
         return cgutils.create_struct_proxy(kind)(context, builder, value=value)
@@ -420,6 +424,43 @@ def _unknown(typing, number):
 
 
 @intrinsic
+def _widened(typing, number):
+    """A float as float64, any other number as int64: what sums are added up in."""
+    wide = types.float64 if isinstance(number, types.Float) else types.int64
+
+    def generate(context, builder, signature, args):
+        return context.cast(builder, args[0], signature.args[0], wide)
+
+    return wide(number), generate
+
+
+@intrinsic(prefer_literal=True)
+def _stack(typing, count, like):
+    """Memory for ``count`` values, a constant, of the type of ``like``, on the stack of the calling
+    function; what stands there is undefined. ``np.empty`` takes Numba 0.2 s to compile."""
+    pointer, size = types.CPointer(types.unliteral(like)), count.literal_value
+
+    def generate(context, builder, signature, args):
+        with builder.goto_entry_block():  # not cgutils.alloca_once: it would write zeros
+            room = builder.alloca(context.get_data_type(pointer.dtype), size=_word(size))
+        room.align = 64
+        return room
+
+    return pointer(count, like), generate
+
+
+@intrinsic
+def _parted(typing, number, size):
+    """Quotient and rest of int64 without sign, for which Numba would make a dozen branches."""
+    pair = types.UniTuple(types.int64, 2)
+
+    def generate(context, builder, signature, args):
+        return context.make_tuple(builder, pair, [builder.udiv(*args), builder.urem(*args)])
+
+    return pair(types.int64, types.int64), generate
+
+
+@intrinsic
 def _plus(typing, total, x):
     """``total + x``; sums made of it may be reordered, which is what vectorises them."""
 
@@ -550,6 +591,18 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """The number."""
         return number
 
+    def widened(number):
+        """A float as float64, any other number as int64."""
+        return np.float64(number) if isinstance(number, np.floating) else np.int64(number)
+
+    def stack(count, like):
+        """Memory for so many values of a type."""
+        return np.empty(count, np.asarray(like).dtype)
+
+    def parted(number, size):
+        """Quotient and rest."""
+        return divmod(number, size)
+
     def plus(total, x):
         """The sum."""
         return total + x
@@ -563,4 +616,5 @@ else:
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     itemsize = _itemsize
     call, call_for, call_python = _call, _call_for, _call_python
-    plus, larger, unknown, wide = _plus, _larger, _unknown, _wide
+    stack, widened = _stack, _widened
+    parted, plus, larger, unknown, wide = _parted, _plus, _larger, _unknown, _wide

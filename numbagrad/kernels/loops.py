@@ -32,6 +32,7 @@ from .half_type import half_type
 from .halves import arithmetic
 from .intrinsics import FlatType
 from .simd_math import FUNCTIONS
+from .table import TableType
 
 CHEAP_GRAIN = 1 << 17
 """Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
@@ -253,7 +254,8 @@ def emit(
         f"from numba import {_imports(compute, outs)}",
     ]
     costly = is_costly(bodies)
-    used = "agree, count, load_apart, store_apart" + (", wide" if costly else "")
+    used = "agree, count" if pattern is None else "load, parted"
+    used += ", load_apart, store_apart" + (", wide" if costly else "")
     lines += ["", f"from numbagrad.kernels.intrinsics import {used}", ""]
     if writer.simd:
         lines[-1:] = [
@@ -298,9 +300,9 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree out plan row rows rest i j d at n dims T math np load store count prange njit abs "
-    "exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 int32 "
-    "int16 int8 uint8 wide".split()
+    "agree out plan row rows rest i j d at n dims T math np load store count parted prange njit "
+    "abs exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 "
+    "int32 int16 int8 uint8 wide".split()
 )
 
 
@@ -328,8 +330,9 @@ def _strided_header(
     lines += ["        for d in range(dims):"]
     base = 3 + len(arrays)
     lines += [f"            at = {base} + d * {1 + len(arrays)}"]
-    lines += ["            j = rest % plan[at]", "            rest = rest // plan[at]"]
-    lines += [f"            {name}_at += j * plan[at + {1 + k}]" for k, name in enumerate(arrays)]
+    lines += ["            rest, j = parted(rest, load(plan, at))"]
+    for k, name in enumerate(arrays, 1):
+        lines += [f"            {name}_at += j * load(plan, at + {k})"]
     lines += ["        for i in range(n):"]
     texts = {"0": "{0}_at", "1": "{0}_at + i", "s": "{0}_at + i * {0}_step"}
     index = {name: texts[pattern[k]].format(name) for k, name in enumerate(arrays)}
@@ -440,7 +443,9 @@ class ElementwiseKernel:
         if numba.config.DISABLE_JIT:
             return dispatcher
         numbers = {float: types.float64, int: types.int64, bool: types.boolean}
-        arguments = [] if pattern is None else [types.Array(types.int64, 1, "C")]
+        arguments: list[Any] = []
+        if pattern is not None:
+            arguments = [types.Array(types.int64, 1, "C") if parallel else TableType()]
         for d in dtypes:
             if isinstance(d, type):
                 arguments.append(numbers[d])

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import prange, types
-from numba.extending import overload
+from numba import prange
 
-from ..inner import inner
-from ..intrinsics import load, store
+from ..inner import inner, pasted
+from ..intrinsics import load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import falling, from_falling, from_rising, lowest, rising
 
@@ -75,18 +74,7 @@ def pieces(outer: int, n: int, inner: int) -> int:
     return max(1, min(n, n * min(inner, LANES) // PIECE))
 
 
-def _wide(value):
-    return np.float64(value) if isinstance(value, np.floating) else np.int64(value)
-
-
-@overload(_wide)
-def _wide_overload(value):
-    if isinstance(value, types.Float):
-        return lambda value: np.float64(value)
-    return lambda value: np.int64(value)
-
-
-@inlined
+@pasted
 def _rows(piece, n, k):
     """First and last row of ``piece``, counted over all of x (outer, n, inner)."""
     if k == 1:
@@ -95,13 +83,16 @@ def _rows(piece, n, k):
     return o * n + c * n // k, o * n + (c + 1) * n // k
 
 
-@inlined
+@pasted
 def _parts(out, x):
     outer, k, inner = out.shape
-    return min(outer * k * -(-inner // LANES), 1 + x.size // SHARE, PARTS)
+    parts = 1 + x.size // SHARE  # no min and max here: Numba compiles a function for each
+    parts = PARTS if parts > PARTS else parts
+    tasks = outer * k * -(-inner // LANES)
+    return tasks if tasks < parts else parts
 
 
-@inlined
+@pasted
 def _fold(out, x, part, start, step, merge, finish, p):
     """Do one of ``_parts(out, x)`` shares of the reduction.
 
@@ -122,17 +113,17 @@ def _fold(out, x, part, start, step, merge, finish, p):
             store(out, task, finish(acc, x, p))
         return
     # A narrow row is taken several rows at a time: the accumulators repeat it ``group`` times.
-    group = max(1, GROUP // inner)
-    lanes = np.full(min(LANES, group * inner), start(x))
+    group = GROUP // inner if 0 < inner < GROUP else 1
+    lanes = stack(LANES, start(x))
     for task in todo:
         first, last, piece = 0, inner, task
         if tiles > 1:
             tile, piece = task % tiles, task // tiles
             first, last = inner * tile // tiles, inner * (tile + 1) // tiles
         row, end = _rows(piece, n, k)
-        used = min(group, end - row)
+        used = group if group < end - row else end - row
         width = (last - first) * used
-        for lane in range(width):
+        for lane in range(width if used > 0 else last - first):
             lanes[lane] = start(x)
         while row + used <= end and used > 0:
             base = row * inner + first
@@ -157,17 +148,17 @@ def _same(acc, x, p):
 
 @inlined
 def _zero(x):
-    return _wide(x.dtype.type(0))
+    return widened(x.dtype.type(0))
 
 
 @inlined
 def _one(x):
-    return _wide(x.dtype.type(1))
+    return widened(x.dtype.type(1))
 
 
 @inlined
 def _add(acc, value, p):
-    return acc + _wide(value)
+    return acc + widened(value)
 
 
 @inlined
@@ -196,7 +187,7 @@ def mean(out, x, count):
 
 @inlined
 def _multiply(acc, value, p):
-    return acc * _wide(value)
+    return acc * widened(value)
 
 
 @inlined
@@ -362,17 +353,17 @@ def abs_amin(out, x):
 
 @inlined
 def _add_size(acc, value, p):
-    return acc + abs(_wide(value))
+    return acc + abs(widened(value))
 
 
 @inlined
 def _add_square(acc, value, p):
-    return acc + _wide(value) * _wide(value)
+    return acc + widened(value) * widened(value)
 
 
 @inlined
 def _add_power(acc, value, p):
-    return acc + abs(_wide(value)) ** p
+    return acc + abs(widened(value)) ** p
 
 
 @inlined
@@ -406,13 +397,13 @@ def norm(out, x, p):
         _fold(out, x, part, _zero, _add_power, _plus, _root, p)
 
 
-@inlined
+@pasted
 def _fold_squares(out, x, center, divisor, part):
     outer, k, inner = out.shape
     n = x.shape[1]
     tiles = -(-inner // LANES)
     tasks, parts = outer * k * tiles, _parts(out, x)
-    lanes = np.empty(min(LANES, inner), np.float64)
+    lanes = stack(LANES, 0.0)
     for task in range(tasks * part // parts, tasks * (part + 1) // parts):
         tile, piece = task % tiles, task // tiles
         first, last = inner * tile // tiles, inner * (tile + 1) // tiles
@@ -422,10 +413,11 @@ def _fold_squares(out, x, center, divisor, part):
             acc, c = 0.0, load(center, middle)
             for i in range(row, end):
                 d = np.float64(load(x, i)) - c
-                acc += d * d
+                acc = plus(acc, d * d)
             store(out, piece, acc / divisor)
             continue
-        lanes[: last - first] = 0.0
+        for lane in range(last - first):
+            lanes[lane] = 0.0
         for j in range(row, end):
             base = j * inner + first
             for lane in range(last - first):
@@ -446,15 +438,14 @@ def squares(out, x, center, divisor):
         _fold_squares(out, x, center, divisor, part)
 
 
-@inlined
+@pasted
 def _find(values, indices, x, part, key):
     """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
     outer, k, inner = values.shape
     n = x.shape[1]
     tiles = -(-inner // LANES)
     tasks, parts = outer * k * tiles, _parts(values, x)
-    lanes = np.full(min(LANES, inner), lowest(x))
-    places = np.empty(min(LANES, inner), np.int64)
+    lanes, places = stack(LANES, lowest(x)), stack(LANES, 0)
     for task in range(tasks * part // parts, tasks * (part + 1) // parts):
         tile, piece = task % tiles, task // tiles
         first, last = inner * tile // tiles, inner * (tile + 1) // tiles
@@ -492,7 +483,7 @@ def _find_in_row(x, begin, end, key):
         return at
     for block in range(begin, end, GROUP):
         high = lowest(x)
-        for i in range(block, min(block + GROUP, end)):
+        for i in range(block, block + GROUP if block + GROUP < end else end):
             high = _higher(high, key(load(x, i)))
         if high > best:
             best, at = high, block

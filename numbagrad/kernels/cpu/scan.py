@@ -7,11 +7,10 @@ running sum, so the bits do not depend on their number.
 from __future__ import annotations
 
 import numpy as np
-from numba import prange, types
-from numba.extending import overload
+from numba import prange
 
-from ..inner import inner
-from ..intrinsics import load, store
+from ..inner import inner, pasted
+from ..intrinsics import load, stack, store, widened
 from ..machine import kernel
 from ..order import falling, rising
 
@@ -24,41 +23,32 @@ LANES = 512
 inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
 
-def _wide(value):
-    return np.float64(value) if isinstance(value, np.floating) else np.int64(value)
-
-
-@overload(_wide)
-def _wide_overload(value):
-    if isinstance(value, types.Float):
-        return lambda value: np.float64(value)
-    return lambda value: np.int64(value)
-
-
-@inlined
+@pasted
 def _tiles(x):
     return -(-x.shape[2] // LANES)
 
 
-@inlined
+@pasted
 def _scan(out, x, task, first, step, reverse):
     """Do one of ``outer * _tiles(x)`` tasks: some columns of one outer index."""
     _, n, inner = x.shape
     tiles = _tiles(x)
     o, tile = task // tiles, task % tiles
     if inner == 1:
-        acc = _wide(x.dtype.type(first))
+        acc = widened(x.dtype.type(first))
         for j in range(n):
             i = o * n + (n - 1 - j if reverse else j)
-            acc = step(acc, _wide(load(x, i)))
+            acc = step(acc, widened(load(x, i)))
             store(out, i, acc)
         return
     begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
-    lanes = np.full(end - begin, _wide(x.dtype.type(first)))
+    lanes = stack(LANES, widened(x.dtype.type(first)))
+    for lane in range(end - begin):
+        lanes[lane] = widened(x.dtype.type(first))
     for j in range(n):
         base = (o * n + (n - 1 - j if reverse else j)) * inner + begin
         for lane in range(end - begin):
-            lanes[lane] = step(lanes[lane], _wide(load(x, base + lane)))
+            lanes[lane] = step(lanes[lane], widened(load(x, base + lane)))
             store(out, base + lane, lanes[lane])
 
 
