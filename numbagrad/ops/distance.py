@@ -77,6 +77,10 @@ def triplet_margin_loss(
     _reduction("triplet_margin_loss", reduction)
     if not margin > 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}.")
+    shape = tuple(as_operand("triplet_margin_loss", anchor).shape)
+    for place, other in enumerate((positive, negative), 1):
+        found = tuple(as_operand("triplet_margin_loss", other, place).shape)
+        shape = broadcast_shape("triplet_margin_loss", shape, found)
     near: Any = pairwise_distance(anchor, positive, p, eps)
     far: Any = pairwise_distance(anchor, negative, p, eps)
     if swap:

@@ -403,9 +403,13 @@ CASES = [
             errors=(
                 wrong(*[_of(2)] * 3, reduction="max", raises=ValueError, words="valid value"),
                 wrong(*[_of(2)] * 3, margin=0.0, raises=ValueError, words="greater than 0"),
+                wrong(_of(2, 3), _of(2, 3), _of(2, 4), raises=RuntimeError, words=blamed),
             ),
         )
-        for name in ("triplet_margin_loss", "triplet_margin_with_distance_loss")
+        for name, blamed in (
+            ("triplet_margin_loss", "triplet_margin_loss: The size"),
+            ("triplet_margin_with_distance_loss", "pairwise_distance: The size"),
+        )
     ],
     _row(
         "embedding_bag",
