@@ -1,4 +1,7 @@
-"""``python -m benchmarks [suite ...]``: measure, print one table, keep it in benchmarks/results."""
+"""``python -m benchmarks [suite ...]``: measure, print one table, keep it in benchmarks/results.
+
+The picture of all that is kept there is drawn anew.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from . import (
     memory,
     op_cost,
     peak_memory,
+    picture,
     report,
     steps,
     training,
@@ -71,6 +75,8 @@ def main() -> None:
             report.write(suite, rows, about)
         everything += rows
     print(report.with_notes(everything))
+    if not parsed.dry:
+        picture.main()
 
 
 def measure(suite: str, rounds: int) -> list[Row]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from benchmarks import report
+from benchmarks import picture, report
 from benchmarks.__main__ import CASES, time_case
 from benchmarks.case import Case, Row, check_equal
 from benchmarks.contenders import CONTENDERS
@@ -87,6 +87,24 @@ def test_results_are_kept_as_json_and_markdown(tmp_path, monkeypatch):
     assert kept["rows"][0]["ratio"] == 2.0 and kept["rows"][0]["met"] is False
     text = (tmp_path / "suite.md").read_text()
     assert "MISSED" in text and "2 ± 0.1 us" in text and "- case: why" in text
+
+
+def test_the_picture_shows_what_compares_with_another_library(tmp_path):
+    rows = [
+        ("net / jax.jit", 1, 0.5),
+        ("net / pytensor", 2, 2.0),
+        ("net / by hand", 1, 1.0),
+        ("no peer", 1, None),
+    ]
+    records = [{"name": n, "threads": t, "ratio": r} for n, t, r in rows]
+    (tmp_path / "steps.json").write_text(json.dumps({"rows": records}))
+    records = [{"name": "sum", "threads": 1, "ratio": 0.25}]
+    (tmp_path / "layers.json").write_text(json.dumps({"rows": records}))
+    found = picture.bars(tmp_path)
+    assert found == [("net", True, {1: 0.5, 2: 2.0}), ("sum", False, {1: 0.25})]
+    assert picture.means(found) == pytest.approx({"compiled": 1.0, "eager": 0.25})
+    picture.draw(found, tmp_path / "ratios.png")
+    assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
