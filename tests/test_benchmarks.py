@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from benchmarks import picture, report
+from benchmarks import picture, report, ulp
 from benchmarks.__main__ import CASES, time_case
 from benchmarks.case import Case, Row, check_equal
 from benchmarks.contenders import CONTENDERS
@@ -87,6 +87,27 @@ def test_results_are_kept_as_json_and_markdown(tmp_path, monkeypatch):
     assert kept["rows"][0]["ratio"] == 2.0 and kept["rows"][0]["met"] is False
     text = (tmp_path / "suite.md").read_text()
     assert "MISSED" in text and "2 ± 0.1 us" in text and "- case: why" in text
+
+
+def test_errors_are_counted_in_units_of_the_exact_result():
+    compare = ulp._comparison("float32")
+    truth = np.array([1.0, 1.0, 0.0, np.inf, np.nan, 2.0, 1e-45])
+    tail = np.array([0.0, 2.0**-24, 0.0, 0.0, 0.0, 0.0, 0.0])
+    x = np.zeros(7, np.float32)
+    got = np.array([1 + 2.0**-22, 1, 0, np.inf, np.nan, 2, 0], np.float32)
+    units, place, wrong = compare(got, truth, tail, x)
+    assert (units, place, wrong) == (2.0, 0, 0)
+    got[0], got[2:5] = 1, [1, -np.inf, 0]
+    units, place, wrong = compare(got, truth, tail, x)
+    assert (round(units, 2), place, wrong) == (0.71, 6, 3)
+
+
+@pytest.mark.parametrize("name", ulp.NAMES)
+def test_functions_are_within_two_units_of_a_share_of_float32(name):
+    """All of them are looked at by ``python -m benchmarks.ulp``."""
+    worst = ulp.check(name, "float32", share=99_991)
+    assert worst.inputs == -(-(1 << 32) // 99_991) and worst.wrong == 0
+    assert worst.units <= 2
 
 
 def test_the_picture_shows_what_compares_with_another_library(tmp_path):

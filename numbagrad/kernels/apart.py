@@ -253,8 +253,17 @@ class _Work:
 
 
 def _start() -> subprocess.Popen[bytes]:
-    """A process that runs ``_serve``; it finds numbagrad where this one did."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import _serve; _serve()"
+    """A process that runs ``_serve``; it finds numbagrad where this one did.
+
+    It needs the kernels, not the package around them, which would take 0.1 s to import.
+    """
+    package = __name__.partition(".")[0]
+    code = (
+        f"import sys, types; sys.path[:] = {sys.path!r}; "
+        f"package = sys.modules[{package!r}] = types.ModuleType({package!r}); "
+        f"package.__path__ = {list(sys.modules[package].__path__)!r}; "
+        f"from {__name__} import _serve; _serve()"
+    )
     environment = {**os.environ, "NUMBAGRAD_COMPILE_PROCESSES": "0"}
     if numba.config.CACHE_DIR:
         environment["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR
