@@ -13,6 +13,7 @@ how many helpers there may be; 0 for none. Start reading at ``helped``.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import importlib
 import os
 import pickle
@@ -313,6 +314,6 @@ def _stand_ins() -> None:
     """Addresses for the symbols of BLAS: nothing that is compiled here is run."""
     from .blas import SYMBOLS
 
-    address = llvmlite.binding.address_of_symbol("malloc")
+    address = ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value
     for name in SYMBOLS:
         llvmlite.binding.add_symbol(name, address)

@@ -7,12 +7,15 @@ import threading
 import time
 from types import ModuleType
 
+import numba
+import numpy as np
 import pytest
 from numba import types
 
 from numbagrad.kernels import apart, store
 from numbagrad.kernels.cpu import along, optim, search
 from numbagrad.kernels.machine import Kernel
+from numbagrad.kernels.product import what_multiplies
 
 STEP = """
 import numbagrad as ng
@@ -181,6 +184,22 @@ def test_a_child_waits_for_no_helper_of_its_parent(begun):
         os._exit(len(store.elsewhere))
     assert os.waitpid(child, 0)[1] == 0
     assert begun._processes[0].poll() is None
+
+
+def test_a_helper_goes_on_after_what_multiplies(tmp_path, monkeypatch):
+    """Its code refers to BLAS, of which a helper has only the names."""
+    monkeypatch.setenv("NUMBAGRAD_COMPILE_PROCESSES", "1")
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    product, signature = what_multiplies(np.dtype(np.float32))
+    row = types.Array(types.float32, 1, "C")
+    histogram = row, row, types.float64, types.float64
+    wanted = [(store.jit(product.py_func), signature), (search.histogram.serial, histogram)]
+    with apart._start() as process:
+        for dispatcher, signature in wanted:
+            task = apart._task(dispatcher._cache, signature)
+            assert apart._ask(process, task) == b"."
+            assert store.made(dispatcher, signature)
+        process.kill()
 
 
 def test_layers_begin_what_multiplies(tmp_path):
