@@ -13,6 +13,7 @@ from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
+from llvmlite.ir.values import MDValue
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -132,6 +133,15 @@ def _llvm(builder: Any, name: str, kind: Any, suffix: str, result: Any, args: li
     return builder.call(function, args)
 
 
+def _as_written(module: Any) -> Any:
+    """A loop that LLVM shall not unroll: each tile's chain of sums takes as long either way, and a
+    tile of one row would become eight. Such a node stands for one loop by naming itself."""
+    told = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = MDValue(module, [told], str(len(module.metadata)))
+    node.operands = (node, told)
+    return node
+
+
 def _tile(builder: Any, rows: int, lines: _Rows, *operands: Any) -> None:
     """``out = start + x y`` for so many rows of ``k, x, y, start, out``: x is (address, row,
     column), the others (address, row), where row and column are bytes from one to the next."""
@@ -176,7 +186,8 @@ def _tile(builder: Any, rows: int, lines: _Rows, *operands: Any) -> None:
     for phi, first, later in zip(phis, firsts, nexts, strict=True):
         phi.add_incoming(first, before)
         phi.add_incoming(later, loop)
-    builder.cbranch(builder.icmp_signed("<", last, k), loop, after)
+    again = builder.cbranch(builder.icmp_signed("<", last, k), loop, after)
+    again.set_metadata("llvm.loop", _as_written(builder.module))
 
     builder.position_at_end(after)
     with builder.if_else(builder.icmp_signed("!=", start[0], _WORD(0))) as (added, alone):
