@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import tracemalloc
 import weakref
 
 import pytest
@@ -286,3 +287,20 @@ def test_threads_may_be_the_first_to_use_one_formula():
     assert out == pytest.approx([3.2360679774, 6.3541019661])
     assert grad == pytest.approx([2.6180339887, 3.6180339887])
     assert found == [(out, grad)] * workers
+
+
+@pytest.mark.parametrize(
+    "op", [lambda x: x.relu(), lambda x: x + x, lambda x: x * 2.0, lambda x: ng.where(x > 0, x, x)]
+)
+def test_a_large_result_is_allocated_once(op):
+    """With a second array beside it malloc gives both back, and every page is faulted in anew."""
+    x = ng.ones(1 << 18)
+    op(x)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        out = op(x)
+        most = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    assert most < 1.3 * out.nbytes

@@ -76,6 +76,9 @@ def make_unary(op: PointwiseOp) -> Callable:
                         else:
                             node._where = (code, frame.f_lasti)
                 return out
+            del (
+                out_array
+            )  # large: with a second one beside it, malloc gives both back to the system
         return general((x,))
 
     return unary
@@ -143,6 +146,7 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                             else:
                                 node._where = (code, frame.f_lasti)
                         return out
+                    del out_array
             elif type(y) in NUMBERS:
                 key = (dtype, type(y))
                 found = fast.get(key)
@@ -184,6 +188,7 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                         else:
                             node._where = (code, frame.f_lasti)
                     return out
+                del out_array
         if operator and not isinstance(y, OPERANDS):
             return NotImplemented
         return general((x, y))
