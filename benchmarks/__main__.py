@@ -53,6 +53,10 @@ PROCESSES = {
 }
 
 
+REST = 0.03
+"""Seconds between two sides that have threads: see ``interleave``."""
+
+
 def main() -> None:
     """Measure the suites named on the command line, by default all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -106,7 +110,7 @@ def time_case(
     if peer is not None:
         calls.append(case.build(peer))
         check_equal(case, *calls)
-    mine, *theirs = interleave(calls, rounds)
+    mine, *theirs = interleave(calls, rounds, rest=REST if threads > 1 else 0.0)
     return timed_row(
         suite,
         case.name,

@@ -25,14 +25,21 @@ class Timing:
 
 
 def interleave(
-    calls: list[Callable[[], Any]], rounds: int = 31, round_seconds: float = 0.01
+    calls: list[Callable[[], Any]],
+    rounds: int = 31,
+    round_seconds: float = 0.01,
+    rest: float = 0.0,
 ) -> list[Timing]:
     """Time each of ``calls`` in every round, in turn from the front and from the back.
+
+    rest: seconds to sleep before each, for calls of several threads in one process: libgomp's spin
+    for 20 ms after their work is done, on the processor that the other side wants.
 
     A round repeats its call for about ``round_seconds``; one call before the clock starts warms
     what the other side has pushed out of the caches. The garbage collector runs as it would.
     """
-    return interleave_batches([partial(batch, call) for call in calls], rounds, round_seconds)
+    batches = [partial(batch, call, rest=rest) for call in calls]
+    return interleave_batches(batches, rounds, round_seconds)
 
 
 def interleave_batches(
@@ -48,8 +55,9 @@ def interleave_batches(
     return [summary(values) for values in seconds]
 
 
-def batch(call: Callable[[], Any], number: int) -> float:
-    """Seconds of one of ``number`` calls, after one that is not timed."""
+def batch(call: Callable[[], Any], number: int, rest: float = 0.0) -> float:
+    """Seconds of one of ``number`` calls, after a rest, and a call that is not timed."""
+    time.sleep(rest)
     call()
     start = time.perf_counter()
     for _ in repeat(None, number):
