@@ -38,7 +38,7 @@ def interleave(
     A round repeats its call for about ``round_seconds``; one call before the clock starts warms
     what the other side has pushed out of the caches. The garbage collector runs as it would.
     """
-    batches = [partial(batch, call, rest=rest) for call in calls]
+    batches: list[Callable[[int], float]] = [partial(batch, call, rest=rest) for call in calls]
     return interleave_batches(batches, rounds, round_seconds)
 
 
