@@ -665,8 +665,8 @@ class Emitter:
         if blas:
             heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
         self.use("bits_float64")
-        whole = self.intrinsics.keys() & set(table_functions.__all__)
-        used = sorted(self.intrinsics.keys() - whole)
+        of_table = self.intrinsics.keys() & set(table_functions.__all__)
+        used = sorted(self.intrinsics.keys() - of_table)
         heads.append(f"from numbagrad.kernels.intrinsics import {', '.join(used)}")
         if "clock:ticks" in self.simd:
             heads.append("from numbagrad.kernels.clock import ticks")
@@ -674,8 +674,8 @@ class Emitter:
             heads.append("from numbagrad.kernels.product import gemm")
         if maths:
             heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
-        if whole:
-            heads.append(f"from numbagrad.kernels.table import {', '.join(sorted(whole))}")
+        if of_table:
+            heads.append(f"from numbagrad.kernels.table import {', '.join(sorted(of_table))}")
         for op, t in self.helpers:
             heads += ["", "", *helper_lines(op, t)]
         signature = f"def NAME({', '.join(params)}):"

@@ -424,6 +424,16 @@ def _unknown(typing, number):
 
 
 @intrinsic
+def _lesser(typing, x, y):
+    """The lesser of two int64: Numba compiles a function for ``min``, which takes it 30 ms."""
+
+    def generate(context, builder, signature, args):
+        return builder.select(builder.icmp_signed("<", *args), *args)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
 def _widened(typing, number):
     """A float as float64, any other number as int64: what sums are added up in."""
     wide = types.float64 if isinstance(number, types.Float) else types.int64
@@ -591,6 +601,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """The number."""
         return number
 
+    def lesser(x, y):
+        """The lesser of two whole numbers."""
+        return min(x, y)
+
     def widened(number):
         """A float as float64, any other number as int64."""
         return np.float64(number) if isinstance(number, np.floating) else np.int64(number)
@@ -616,5 +630,5 @@ else:
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     itemsize = _itemsize
     call, call_for, call_python = _call, _call_for, _call_python
-    stack, widened = _stack, _widened
+    stack, widened, lesser = _stack, _widened, _lesser
     parted, plus, larger, unknown, wide = _parted, _plus, _larger, _unknown, _wide

@@ -24,11 +24,18 @@ def pairwise_distance(
     >>> pairwise_distance(tensor([[3.0, 4.0]]), tensor([[0.0, 0.0]]), eps=0.0).tolist()
     [5.0]
     """
+    return _distance("pairwise_distance", x1, x2, p, eps, keepdim)
+
+
+def _distance(
+    name: str, x1: Tensor, x2: Tensor, p: float, eps: float, keepdim: bool = False
+) -> Tensor:
+    """``pairwise_distance`` for the operation ``name``."""
     if machine.autocasting:
         x1, x2 = raised(x1, x2)
-    as_operand("pairwise_distance", x1)
-    as_operand("pairwise_distance", x2, 1)
-    broadcast_shape("pairwise_distance", x1._array.shape, x2._array.shape)
+    as_operand(name, x1)
+    as_operand(name, x2, 1)
+    broadcast_shape(name, x1._array.shape, x2._array.shape)
     return norm(x1 - x2 + eps, p, -1, keepdim)
 
 
@@ -77,13 +84,10 @@ def triplet_margin_loss(
     _reduction("triplet_margin_loss", reduction)
     if not margin > 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}.")
-    shape = tuple(as_operand("triplet_margin_loss", anchor).shape)
-    for place, other in enumerate((positive, negative), 1):
-        found = tuple(as_operand("triplet_margin_loss", other, place).shape)
-        shape = broadcast_shape("triplet_margin_loss", shape, found)
-    near: Any = pairwise_distance(anchor, positive, p, eps)
-    far: Any = pairwise_distance(anchor, negative, p, eps)
+    name = "triplet_margin_loss"
+    near: Any = _distance(name, anchor, positive, p, eps)
+    far: Any = _distance(name, anchor, negative, p, eps)
     if swap:
-        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+        far = minimum(far, _distance(name, positive, negative, p, eps))
     gap = margin + near - far
     return _reduced(clamp(gap, 0), reduction)

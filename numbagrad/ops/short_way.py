@@ -76,9 +76,8 @@ def make_unary(op: PointwiseOp) -> Callable:
                         else:
                             node._where = (code, frame.f_lasti)
                 return out
-            del (
-                out_array
-            )  # large: with a second one beside it, malloc gives both back to the system
+            # It is large: malloc would give it and a second one beside it back to the system.
+            del out_array
         return general((x,))
 
     return unary

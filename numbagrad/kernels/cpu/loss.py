@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from ..inner import pasted
-from ..intrinsics import larger, load, load_apart, plus, store, store_apart
+from ..intrinsics import larger, lesser, load, load_apart, plus, store, store_apart
 from ..machine import kernel
 from ..simd_math import exp, log
 
@@ -164,8 +164,7 @@ def cross_entropy_with_grad(
     share = one(1) / norm[0]
     rows = BLOCK // c if 0 < c < BLOCK else 1
     for b in prange((n + rows - 1) // rows):
-        first = b * rows
-        end = first + rows if first + rows < n else n  # min would be compiled as a function
+        first, end = b * rows, lesser((b + 1) * rows, n)
         for i in range(first, end):
             row, peak = i * c, lowest
             for j in range(c):
@@ -216,8 +215,7 @@ def cross_entropy_with_grad_by_columns(
     share = one(1) / norm[0]
     rows = BLOCK // c // 32 * 32 if 0 < c < BLOCK // 32 else 32
     for b in prange((n + rows - 1) // rows):
-        first = b * rows
-        end = first + rows if first + rows < n else n  # min would be compiled as a function
+        first, end = b * rows, lesser((b + 1) * rows, n)
         for i in range(first, end):
             store(lse, i, lowest)
             store(losses, i, one(0))

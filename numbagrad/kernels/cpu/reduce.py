@@ -15,7 +15,7 @@ import numpy as np
 from numba import prange
 
 from ..inner import inner, pasted
-from ..intrinsics import load, plus, stack, store, widened
+from ..intrinsics import lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import falling, from_falling, from_rising, lowest, rising
 
@@ -86,10 +86,7 @@ def _rows(piece, n, k):
 @pasted
 def _parts(out, x):
     outer, k, inner = out.shape
-    parts = 1 + x.size // SHARE  # no min and max here: Numba compiles a function for each
-    parts = PARTS if parts > PARTS else parts
-    tasks = outer * k * -(-inner // LANES)
-    return tasks if tasks < parts else parts
+    return lesser(outer * k * -(-inner // LANES), lesser(1 + x.size // SHARE, PARTS))
 
 
 @pasted
@@ -121,7 +118,7 @@ def _fold(out, x, part, start, step, merge, finish, p):
             tile, piece = task % tiles, task // tiles
             first, last = inner * tile // tiles, inner * (tile + 1) // tiles
         row, end = _rows(piece, n, k)
-        used = group if group < end - row else end - row
+        used = lesser(group, end - row)
         width = (last - first) * used
         for lane in range(width if used > 0 else last - first):
             lanes[lane] = start(x)
@@ -483,7 +480,7 @@ def _find_in_row(x, begin, end, key):
         return at
     for block in range(begin, end, GROUP):
         high = lowest(x)
-        for i in range(block, block + GROUP if block + GROUP < end else end):
+        for i in range(block, lesser(block + GROUP, end)):
             high = _higher(high, key(load(x, i)))
         if high > best:
             best, at = high, block
