@@ -1,4 +1,4 @@
-"""Products of matrices by our tiles beside OpenBLAS's, one thread: what ``own_is_faster`` rests on.
+"""Products of matrices by our tiles beside BLAS, one thread: what ``own_is_faster`` rests on.
 
 Each shape is multiplied as stored and with either factor stored transposed. A row is marked
 ``chosen`` where a kernel takes the tiles. Run as a script it is the process that measures.
@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from numbagrad.kernels import blas, product
+from numbagrad.kernels.blas_library import chosen as library
 from numbagrad.kernels.cpu import gemm
 from numbagrad.kernels.intrinsics import address, pointer
 
@@ -81,7 +82,9 @@ def rows(dtype: Any) -> list[Row]:
             pairs = zip(loops, results, strict=True)
             ours, theirs = interleave([partial(f, times, r, *args) for f, r in pairs], 15)
             np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-3)
-            chosen = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k)
+            chosen = gemm.own_is_faster.py_func(
+                dtype().itemsize, transx, transy, n, m, k, library().tiles_below
+            )
             what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"
             found.append(timed_row(SUITE, what, ours.divided(times), theirs.divided(times)))
     return found

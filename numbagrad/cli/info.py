@@ -11,10 +11,11 @@ import numpy as np
 
 from .. import __version__
 from ..kernels import machine, store
+from ..kernels.blas_library import chosen
 from ..kernels.tile import VECTOR_BYTES
 from .cache import describe_size, files_of_cache
 
-__all__ = ["add_arguments", "blas_in_use", "run", "threading_layer"]
+__all__ = ["add_arguments", "run", "threading_layer"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("devices", f"cpu ({platform.machine()}, {numba.config.CPU_NAME or host_cpu()})"),
         ("threads", f"{threads} of {numba.config.NUMBA_NUM_THREADS} ({threading_layer()})"),
         ("products", f"own tiles of {8 * VECTOR_BYTES} bit vectors" if VECTOR_BYTES else "BLAS"),
-        ("BLAS", blas_in_use()),
+        ("BLAS", chosen().name),
         ("cache", f"{store.cache_folder()} ({describe_size(files_of_cache())})"),
     ]
     for name, value in rows:
@@ -62,11 +63,3 @@ def threading_layer() -> str:
 
     fill(np.empty(2))
     return numba.threading_layer()
-
-
-def blas_in_use() -> str:
-    """The BLAS that SciPy was built with, which compiled kernels call."""
-    import scipy
-
-    blas = scipy.show_config(mode="dicts")["Build Dependencies"]["blas"]
-    return f"{blas['name']} {blas['version']} (through SciPy)"

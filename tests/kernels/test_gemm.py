@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from numbagrad.kernels import product, tile
+from numbagrad.kernels import blas_library, product, tile
 from numbagrad.kernels.cpu import gemm
 from numbagrad.kernels.intrinsics import address
 
@@ -118,7 +118,8 @@ def test_the_door_gives_the_same_by_tiles_and_by_blas():
             multiply(out, x, y, transx, transy, row)
             expected = exact(x.T if transx else x, y.T if transy else y) + row
             np.testing.assert_allclose(out, expected, atol=1e-4 if dtype is np.float32 else 1e-11)
-            ways.add(gemm.own_is_faster.py_func(out.itemsize, transx, transy, n, m, k))
+            below = blas_library.chosen().tiles_below
+            ways.add(gemm.own_is_faster.py_func(out.itemsize, transx, transy, n, m, k, below))
     assert ways == {False, True}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm
+from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm, tiles_below
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
@@ -40,7 +40,7 @@ ROOM = DEPTH * ROOM_ROW
 def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
     if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
-        if own_is_faster(itemsize(like), transx, transy, n, m, k):
+        if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
             by_tiles(
                 like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
             )  # fmt: skip
@@ -69,13 +69,16 @@ def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
 
 
 @pasted
-def own_is_faster(size, transx, transy, n, m, k):
-    """Whether tiles beat OpenBLAS: measured by ``python -m benchmarks gemm``. size: of a float."""
+def own_is_faster(size, transx, transy, n, m, k, below):
+    """Whether tiles beat BLAS: measured by ``python -m benchmarks gemm``.
+
+    size: of a float; below: the library's ``tiles_below``.
+    """
     if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     if n < 6:
         return n >= 2 and transx
-    return n * m * k < 1 << 28  # tiles do not pack x, which pays when little of it stays in caches
+    return n * m * k < below  # tiles do not pack x, which pays when little of it stays in caches
 
 
 @pasted

@@ -1,0 +1,93 @@
+"""Which BLAS is chosen, and that each gives the same products."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from numbagrad.kernels import blas_library
+
+PRODUCTS = """
+import numpy as np
+import numbagrad as ng
+from numbagrad.kernels.blas_library import chosen
+
+rng = np.random.default_rng(0)
+for dtype, error in ((np.float32, 2e-3), (np.float64, 1e-11)):
+    for n, m, k in ((1, 40, 30), (700, 650, 680)):
+        x, y = rng.standard_normal((n, k)).astype(dtype), rng.standard_normal((k, m)).astype(dtype)
+        ours = ng.tensor(x) @ ng.tensor(y)
+        np.testing.assert_allclose(ours.numpy(), x @ y, atol=error)
+        turned = ng.tensor(np.ascontiguousarray(x.T)).t() @ ng.tensor(np.ascontiguousarray(y.T)).t()
+        np.testing.assert_allclose(turned.numpy(), x @ y, atol=error)
+print(chosen().name)
+"""
+
+
+def in_new_process(script, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("choice", ["openblas", "mkl"])
+def test_products_of_each_library(choice, tmp_path):
+    """One cache serves both: compiled code knows the functions by name."""
+    if choice == "mkl" and not blas_library.installed_mkl():
+        pytest.skip("mkl is not installed")
+    result = in_new_process(PRODUCTS, NUMBAGRAD_BLAS=choice)
+    assert result.returncode == 0, result.stderr
+    assert {"openblas": "OpenBLAS", "mkl": "oneMKL"}[choice] in result.stdout
+
+
+def test_info_names_the_library():
+    shown = in_new_process(
+        "from numbagrad.__main__ import main; main(['info'])", NUMBAGRAD_BLAS="openblas"
+    ).stdout
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("BLAS")] == [
+        "OpenBLAS"
+    ]
+
+
+def test_an_unknown_choice_names_the_known_ones(monkeypatch):
+    monkeypatch.setenv("NUMBAGRAD_BLAS", "atlas")
+    with pytest.raises(ValueError, match="'atlas', must be one of auto, mkl, openblas"):
+        blas_library.chosen.__wrapped__()
+
+
+def test_mkl_that_is_not_there_is_asked_for(monkeypatch):
+    monkeypatch.setenv("NUMBAGRAD_BLAS", "mkl")
+    monkeypatch.setattr(blas_library, "installed_mkl", list)
+    with pytest.raises(RuntimeError, match=r"pip install 'numbagrad\[mkl\]'"):
+        blas_library.chosen.__wrapped__()
+
+
+def test_mkl_that_does_not_load_is_passed_over(monkeypatch, tmp_path):
+    broken = tmp_path / "libmkl_rt.so.2"
+    broken.write_bytes(b"no library")
+    monkeypatch.setattr(blas_library, "installed_mkl", lambda: [broken])
+    monkeypatch.delenv("NUMBAGRAD_BLAS", raising=False)
+    assert "MKL" not in blas_library.chosen.__wrapped__().name
+
+
+def test_the_newest_mkl_is_found(monkeypatch, tmp_path):
+    (tmp_path / "lib").mkdir()
+    for name in ("libmkl_rt.so.2", "libmkl_rt.so.10", "libmkl_core.so.11"):
+        (tmp_path / "lib" / name).touch()
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(blas_library.site, "getuserbase", lambda: str(tmp_path / "none"))
+    if sys.platform != "win32":
+        found = [path.name for path in blas_library.installed_mkl()]
+        assert found == ["libmkl_rt.so.10", "libmkl_rt.so.2"]
+
+
+def test_the_library_of_scipy_when_it_came_another_way(monkeypatch):
+    """Its Fortran-style pointers are called by functions with the arguments of CBLAS."""
+    behind = blas_library._behind_scipy()
+    assert set(behind.addresses) == set(blas_library.NAMES)
+    assert all(np.array(list(behind.addresses.values())) != 0)
