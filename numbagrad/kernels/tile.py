@@ -49,6 +49,10 @@ VECTOR_BYTES = 0 if config.DISABLE_JIT else _vector_bytes()
 WIDE = 4 if VECTOR_BYTES == 64 else 2
 """Vectors of columns in the widest tile."""
 
+FULL = VECTOR_BYTES == 32
+"""Whether ``wide_strip`` takes whole vectors only. AVX-512 loads and stores parts as fast; a store
+of a part of 256 bits takes 12 cycles on a Zen 3."""
+
 HEIGHTS = {
     # Tiles of 24 of the 32 registers of AVX-512, 12 of the 16 of AVX2. 4 by 6 takes 10 loads for
     # 24 products where 2 by 12 takes 14, and what limits the clock of busy AVX-512 is power: with
@@ -58,6 +62,9 @@ HEIGHTS = {
     1: (8, 4, 2, 1),
 }
 """Rows of a tile by its vectors of columns, the tallest first; every size is made up of them."""
+
+PANEL = HEIGHTS[WIDE][0]
+"""Rows of the tallest and widest tile: a left factor is packed in panels of so many."""
 
 _WORD = ir.IntType(64)
 
@@ -77,27 +84,34 @@ def _spread(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
 
 class _Rows:
     """Loads and stores of rows of so many vectors, of which only ``columns`` lanes of the last
-    are touched."""
+    are touched; None: all of them."""
 
     def __init__(self, builder: ir.IRBuilder, kind: Any, vectors: int, columns: Any):
         self.builder, self.kind, self.vectors = builder, kind, vectors
         lanes = kind.count
         self.align = VECTOR_BYTES // lanes
+        self.mask = None
+        if columns is None:
+            return
         places = ir.Constant(ir.VectorType(_WORD, lanes), list(range(lanes)))
         self.mask = builder.icmp_signed("<", places, _spread(builder, columns, lanes))
 
     def load(self, address: Any) -> list[Any]:
         whole = [
             self.builder.load(self._place(address, j), align=self.align)
-            for j in range(self.vectors - 1)
+            for j in range(self.vectors - (self.mask is not None))
         ]
+        if self.mask is None:
+            return whole
         nothing = ir.Constant(self.kind, None)
         return [*whole, self._masked("load", self.kind, [self._last(address)], [nothing])]
 
     def store(self, values: list[Any], address: Any) -> None:
-        for j, value in enumerate(values[:-1]):
+        whole = values if self.mask is None else values[:-1]
+        for j, value in enumerate(whole):
             self.builder.store(value, self._place(address, j), align=self.align)
-        self._masked("store", ir.VoidType(), [values[-1], self._last(address)], [])
+        if self.mask is not None:
+            self._masked("store", ir.VoidType(), [values[-1], self._last(address)], [])
 
     def prefetch(self, address: Any) -> None:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -217,15 +231,15 @@ def _vector(real: Any) -> ir.VectorType:
     return ir.VectorType(real, VECTOR_BYTES // (4 if isinstance(real, ir.FloatType) else 8))
 
 
-def _strip_function(module: Any, real: Any, vectors: int) -> Any:
+def _strip_function(module: Any, real: Any, vectors: int, full: bool) -> Any:
     """The machine function of ``strip``: a loop of the tallest tiles, then the shorter ones."""
-    name = f"numbagrad_strip_{real}_{vectors}"
+    name = f"numbagrad_strip_{real}_{vectors}{'_full' if full else ''}"
     if name in module.globals:
         return module.globals[name]
-    function, builder = _function(module, name, 12)
-    n, k, x, x_row, x_col, y, y_row, start, start_row, out, out_row, columns = function.args
+    function, builder = _function(module, name, 13)
+    n, k, x, x_row, x_col, x_gap, y, y_row, start, start_row, out, out_row, columns = function.args
     kind = _vector(real)
-    lines = _Rows(builder, kind, vectors, columns)
+    lines = _Rows(builder, kind, vectors, None if full else columns)
     moving = {}  # what moves down the strip
     for name, first in (("left", n), ("x", x), ("start", start), ("out", out)):
         moving[name] = builder.alloca(_WORD)
@@ -245,7 +259,10 @@ def _strip_function(module: Any, real: Any, vectors: int) -> Any:
             *((now["start"], start_row), (now["out"], out_row)),
         )
         for name, row in (("x", x_row), ("start", start_row), ("out", out_row)):
-            builder.store(builder.add(now[name], builder.mul(row, _WORD(height))), moving[name])
+            step = builder.mul(row, _WORD(height))
+            if name == "x" and height == HEIGHTS[vectors][0]:
+                step = builder.add(step, x_gap)
+            builder.store(builder.add(now[name], step), moving[name])
         builder.store(builder.sub(now["left"], _WORD(height)), moving["left"])
         builder.branch(test)
         builder.position_at_end(after)
@@ -253,11 +270,12 @@ def _strip_function(module: Any, real: Any, vectors: int) -> Any:
     return function
 
 
-def _strip(vectors: int) -> Any:
+def _strip(vectors: int, full: bool = False) -> Any:
     @intrinsic
     def strip(
-        typing, like, n, k, x, x_row, x_col, y, y_row, start, start_row, out, out_row, columns
-    ):
+        typing, like,
+        n, k, x, x_row, x_col, x_gap, y, y_row, start, start_row, out, out_row, columns,
+    ):  # fmt: skip
         """``out = start + x y`` in a strip of columns, all addresses; ``start`` 0: ``out = x y``.
 
         x is n by k, at least 1 by 1; ``*_row``, ``*_col``: bytes from one to the next; columns: how
@@ -266,10 +284,10 @@ def _strip(vectors: int) -> Any:
 
         def generate(context, builder, signature, args):
             real = context.get_value_type(like.dtype)
-            builder.call(_strip_function(builder.module, real, vectors), args[1:])
+            builder.call(_strip_function(builder.module, real, vectors, full), args[1:])
             return context.get_dummy_value()
 
-        return types.void(like, *[types.int64] * 12), generate
+        return types.void(like, *[types.int64] * 13), generate
 
     return strip
 
@@ -318,6 +336,71 @@ def transpose(typing, like, x, x_row, rows, columns, out, out_row):
         return context.get_dummy_value()
 
     return types.void(like, *[types.int64] * 6), generate
+
+
+def _panels_function(module: Any, real: Any) -> Any:
+    """The machine function of ``copy_panels``."""
+    name = f"numbagrad_copy_panels_{real}"
+    if name in module.globals:
+        return module.globals[name]
+    function, builder = _function(module, name, 6)
+    out, out_panel, x, x_row, rows, panels = function.args
+    kind = _vector(real)
+    width = PANEL * VECTOR_BYTES // kind.count
+    vectors = -(-PANEL // kind.count)
+    lines = _Rows(builder, kind, vectors, _WORD(PANEL - (vectors - 1) * kind.count))
+    whole = _Rows(builder, kind, vectors, None)
+    with cgutils.for_range(builder, rows) as row:
+        start = builder.add(x, builder.mul(row.index, x_row))
+        first = builder.add(out, builder.mul(row.index, _WORD(width)))
+        with cgutils.for_range(builder, panels) as panel:
+            values = lines.load(builder.add(start, builder.mul(panel.index, _WORD(width))))
+            whole.store(values, builder.add(first, builder.mul(panel.index, out_panel)))
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def copy_panels(typing, like, out, out_panel, x, x_row, rows, panels):
+    """Write ``rows`` of ``PANEL * panels`` numbers from the address x to as many panels at out.
+
+    A panel has rows of ``PANEL`` numbers without gaps, of which the last may write a vector more;
+    x_row, out_panel: bytes from one to the next.
+    """
+
+    def generate(context, builder, signature, args):
+        real = context.get_value_type(like.dtype)
+        builder.call(_panels_function(builder.module, real), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 6), generate
+
+
+def _lines_function(module: Any, real: Any) -> Any:
+    """The machine function of ``copy_lines``."""
+    name = f"numbagrad_copy_lines_{real}"
+    if name in module.globals:
+        return module.globals[name]
+    function, builder = _function(module, name, 4)
+    out, x, x_row, rows = function.args
+    lines = _Rows(builder, _vector(real), WIDE, None)
+    with cgutils.for_range(builder, rows) as row:
+        values = lines.load(builder.add(x, builder.mul(row.index, x_row)))
+        lines.store(values, builder.add(out, builder.mul(row.index, _WORD(WIDE * VECTOR_BYTES))))
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def copy_lines(typing, like, out, x, x_row, rows):
+    """Write ``rows`` of ``WIDE`` vectors from the address x to out, without gaps; x_row: bytes."""
+
+    def generate(context, builder, signature, args):
+        real = context.get_value_type(like.dtype)
+        builder.call(_lines_function(builder.module, real), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 4), generate
 
 
 def _rectangle_function(module: Any, real: Any) -> Any:
@@ -371,4 +454,4 @@ def scratch(typing, nbytes):
     return types.int64(nbytes), generate
 
 
-wide_strip, middle_strip, narrow_strip = _strip(WIDE), _strip(2), _strip(1)
+wide_strip, middle_strip, narrow_strip = _strip(WIDE, full=FULL), _strip(2), _strip(1)

@@ -79,6 +79,20 @@ def test_more_rows_than_a_block():
     np.testing.assert_allclose(out, 2 * (x @ y) + row, atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_transposed_factor_of_more_panels_than_fit(dtype):
+    rng = np.random.default_rng(4)
+    n, m, k = 2 * gemm.PANELS * gemm.PANEL + 5, gemm.PACKED + 7, gemm.DEPTH + 3
+    x, y = numbers(rng, k, n, dtype=dtype), numbers(rng, k, m, dtype=dtype)
+    whole = np.full((n + 2, m + 3), 7, dtype)
+    out, row = whole[1:-1, 1:-2], rng.standard_normal(m).astype(dtype)
+    by_tiles(out, x, y, 1, 0, row.ctypes.data, 0)
+    limit = 50 * np.finfo(dtype).eps
+    np.testing.assert_allclose(out, exact(x.T, y) + row, rtol=limit, atol=limit * k)
+    out[:] = 7
+    assert (whole == 7).all()
+
+
 def test_it_begins_with_what_it_is_given():
     rng = np.random.default_rng(3)
     for n, m, k in [(13, 35, 300), (5, 9, 4), (32, 32, 1)]:

@@ -12,8 +12,12 @@ from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
 from ..tile import (
+    FULL,
+    PANEL,
     VECTOR_BYTES,
     WIDE,
+    copy_lines,
+    copy_panels,
     middle_strip,
     narrow_strip,
     scratch,
@@ -23,17 +27,27 @@ from ..tile import (
 
 __all__ = ["product"]
 
-DEPTH = 128
-"""Rows of ``y`` in a strip: at four vectors each they fill two thirds of the innermost cache."""
+DEPTH = 256 if FULL else 128
+"""Rows of ``y`` in a strip, which fills half of the innermost cache or, with four vectors each, two
+thirds."""
 
 TALL = 64
 """Rows of ``x`` from which it pays to copy a strip of ``y``, to have its lines side by side."""
 
-BLOCK = 1 << 19
+BLOCK = 1 << (18 if FULL else 19)
 """Bytes of ``x`` that a strip is multiplied with: they stay in the second cache for the next."""
 
 ROOM_ROW = WIDE * VECTOR_BYTES
 ROOM = DEPTH * ROOM_ROW
+
+PACKED = 64
+"""Columns from which it pays to pack a transposed ``x``, where wide tiles take whole vectors."""
+
+PANELS = 21
+"""Most float32 panels of ``x``, packed; a gap between them keeps them apart in the caches."""
+
+GAP = 64
+PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else 1
 
 
 @kernel(outputs=0)
@@ -90,6 +104,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     y_row, out_row = ldy * size, ldout * size
     base, base_row = start, ldstart * size if start else 0
     room = scratch(ROOM)
+    panels = scratch(PANELS_ROOM)
     h = 0
     while h < k:
         depth = min(DEPTH, k - h)
@@ -97,6 +112,11 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
         while i < n:
             rows = min(BLOCK // (DEPTH * size), n - i)
             left = x + i * x_row + h * x_col
+            whole, panel = 0, PANEL * depth * size + GAP  # rows of x in panels; bytes of one
+            if FULL and transx and m >= PACKED:
+                rows = min(rows, PANELS * 4 // size * PANEL)
+                whole = rows // PANEL * PANEL
+                copy_panels(like, panels, panel, left, x_col, depth, rows // PANEL)
             j = 0
             while j < m:
                 columns = m - j
@@ -110,15 +130,26 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
                     turned(like, columns, depth, first, y_row, room, ROOM_ROW)
                     right, right_row = room, ROOM_ROW
                 elif n >= TALL:
-                    copied(like, depth, columns, right, y_row, room, ROOM_ROW)
+                    if columns == WIDE * lanes:
+                        copy_lines(like, room, right, y_row, depth)
+                    else:
+                        copied(like, depth, columns, right, y_row, room, ROOM_ROW)
                     right, right_row = room, ROOM_ROW
                 begin = base + i * base_row + j * size if base else 0
                 to = out + i * out_row + j * size
+                done = 0
+                if FULL and whole > 0 and columns == WIDE * lanes:
+                    wide_strip(
+                        *(like, whole, depth, panels, size, PANEL * size, panel - PANEL * size),
+                        *(right, right_row, begin, base_row, to, out_row, 0),
+                    )
+                    done = whole
                 strip = (
-                    *(rows, depth, left, x_row, x_col, right, right_row),
-                    *(begin, base_row, to, out_row),
+                    *(rows - done, depth, left + done * x_row, x_row, x_col, 0),
+                    *(right, right_row, begin + done * base_row, base_row),
+                    *(to + done * out_row, out_row),
                 )
-                if columns > 2 * lanes:
+                if columns == WIDE * lanes if FULL else columns > 2 * lanes:
                     wide_strip(like, *strip, columns - (WIDE - 1) * lanes)
                 elif columns > lanes:
                     middle_strip(like, *strip, columns - lanes)
