@@ -6,6 +6,7 @@ Importing it costs nothing and needs no GPU; see docs/cuda.md.
 from __future__ import annotations
 
 from .errors import OutOfMemoryError
+from .kernels.backend import matmul_backend, set_matmul_backend
 from .kernels.cuda.runtime.device import (
     Stream,
     current_stream,
@@ -30,11 +31,13 @@ __all__ = [
     "device_name",
     "empty_cache",
     "is_available",
+    "matmul_backend",
     "max_memory_allocated",
     "memory_allocated",
     "memory_reserved",
     "memory_summary",
     "reset_peak_memory_stats",
+    "set_matmul_backend",
     "stream",
     "synchronize",
 ]

@@ -4,7 +4,8 @@ A block makes a tile of the result. It goes along the summed dimension in steps:
 a slice of both operands into shared memory, loading the next slice while they multiply this one.
 The rows and columns of a thread lie apart by the number of threads across the tile, so that
 neighbours read and write neighbouring words. Start reading at ``_tiled``. Halves, and float32 where
-the user allows it, go to tensor cores: see ``runtime/cores.py``.
+the user allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt
+it makes the large ones: see ``runtime/cublas.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 from numba import cuda
 
-from .. import precision
+from .. import backend, precision
+from .runtime import cublas
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.shape import BLOCK
@@ -110,6 +112,10 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     """``out = x y`` on stacks of matrices, or on matrices."""
     n, m = out.shape[-2:]
     if out.size == 0:
+        return
+    if backend.products == "cublaslt" and cublas.multiplied(
+        out, x, y, bias, transx, transy, epilogue == ADD, False
+    ):
         return
     size = out.itemsize
     x_row, x_step = x.strides[-2] // size, x.strides[-1] // size

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Borrowed", "DeviceArray", "Memory", "Traced"]
+__all__ = ["Borrowed", "Captured", "DeviceArray", "Memory", "Traced"]
 
 
 class Memory:
@@ -37,6 +37,16 @@ class Memory:
     def __del__(self) -> None:
         if hasattr(self, "others"):  # taking the block may have failed
             self.cache.give(self.block, tuple(self.others or ()))
+
+
+class Captured(list):
+    """The memory that launches of one graph work on; the graph keeps it.
+
+    workspace: an array that its launches, which run in order, share for what they compute on the
+    way; None until one asks for it.
+    """
+
+    workspace: Any = None
 
 
 class Borrowed:

@@ -21,7 +21,7 @@ import numpy as np
 from .... import devices
 from ....errors import DeviceError
 from .allocator import BlockCache
-from .array import DeviceArray, Memory
+from .array import Captured, DeviceArray, Memory
 from .driver import GPU, Absent, Simulated
 
 __all__ = [
@@ -216,7 +216,7 @@ def stream_number() -> int:
     return int(queue) if queue and not simulating() else 1
 
 
-captures: dict[Any, list[Any]] = {}
+captures: dict[Any, Captured] = {}
 """Queues whose launches are being captured, with the memory that these work on; see graph.py."""
 
 

@@ -106,6 +106,10 @@ class Simulated:
         """Another library's queue by its handle; 1 is the default one, 2 that of the thread."""
         return 0
 
+    def handle(self, stream: Any) -> int:
+        """A queue as other libraries take it; 0 is the default one."""
+        return 0
+
     def record(self, stream: Any) -> Callable[[], bool]:
         """Mark this point of ``stream``; the result says whether the device has passed it."""
         return lambda: True
@@ -195,8 +199,8 @@ class GPU:
         free, total = self._checked("cuMemGetInfo", self._driver.cuMemGetInfo())
         return int(free), int(total)
 
-    def _handle(self, stream: Any) -> Any:
-        """The driver's handle of a stream; 0 is the default one."""
+    def handle(self, stream: Any) -> int:
+        """A queue as other libraries take it; 0 is the default one."""
         return int(getattr(stream, "handle", stream) or 0)
 
     def copy_in(self, address: int, source: np.ndarray, stream: Any) -> None:
@@ -205,7 +209,7 @@ class GPU:
         self._checked(
             "cuMemcpyHtoDAsync",
             self._driver.cuMemcpyHtoDAsync(
-                address, source.ctypes.data, source.nbytes, self._handle(stream)
+                address, source.ctypes.data, source.nbytes, self.handle(stream)
             ),
         )
 
@@ -215,7 +219,7 @@ class GPU:
         self._checked(
             "cuMemcpyDtoHAsync",
             self._driver.cuMemcpyDtoHAsync(
-                target.ctypes.data, address, target.nbytes, self._handle(stream)
+                target.ctypes.data, address, target.nbytes, self.handle(stream)
             ),
         )
         self.synchronize(stream)
@@ -224,21 +228,21 @@ class GPU:
         """``size`` bytes from one place of the device to another."""
         self._checked(
             "cuMemcpyDtoDAsync",
-            self._driver.cuMemcpyDtoDAsync(address, source, size, self._handle(stream)),
+            self._driver.cuMemcpyDtoDAsync(address, source, size, self.handle(stream)),
         )
 
     def begin_capture(self, stream: Any) -> None:
         """Let launches on ``stream`` become nodes of a graph, not run, until ``end_capture``."""
         self.enter()
         mode = self._driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-        handle = self._handle(stream)
+        handle = self.handle(stream)
         self._checked("cuStreamBeginCapture", self._driver.cuStreamBeginCapture(handle, mode))
 
     def end_capture(self, stream: Any) -> Any:
         """The launches since as one executable graph; destroyed with the last reference."""
         driver = self._driver
         captured = self._checked(
-            "cuStreamEndCapture", driver.cuStreamEndCapture(self._handle(stream))
+            "cuStreamEndCapture", driver.cuStreamEndCapture(self.handle(stream))
         )
         graph = self._checked("cuGraphInstantiate", driver.cuGraphInstantiate(captured, 0))
         self._checked("cuGraphDestroy", driver.cuGraphDestroy(captured))
@@ -248,7 +252,7 @@ class GPU:
 
     def replay(self, graph: Any, stream: Any) -> None:
         """Start everything that was captured."""
-        handle = self._handle(stream)
+        handle = self.handle(stream)
         self._checked("cuGraphLaunch", self._driver.cuGraphLaunch(graph.handle, handle))
 
     def pinned(self, size: int) -> Any:
@@ -294,7 +298,7 @@ class GPU:
         if stream is None:
             self._checked("cuCtxSynchronize", self._driver.cuCtxSynchronize())
         else:
-            handle = self._handle(stream)
+            handle = self.handle(stream)
             self._checked("cuStreamSynchronize", self._driver.cuStreamSynchronize(handle))
 
     def wait(self, stream: Any, other: Any) -> None:

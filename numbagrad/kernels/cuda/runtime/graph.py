@@ -12,6 +12,7 @@ from typing import Any
 
 from ....errors import DeviceError
 from . import device
+from .array import Captured
 from .launch import note_memory
 
 __all__ = ["Graph"]
@@ -27,7 +28,7 @@ class Graph:
     def __init__(self, run: Callable[[], None]):
         queue, side = device.current_queue(), _side()
         with _one_at_a_time:
-            self._memory = device.captures[side.queue] = []
+            self._memory = device.captures[side.queue] = Captured()
             try:
                 with device.stream(side):
                     self._graph = _captured(run, side.queue)

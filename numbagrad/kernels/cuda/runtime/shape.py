@@ -48,3 +48,8 @@ block, rows of 16 and columns of 8 that a warp makes, and words of the factors b
 SQUARE, WIDE_SQUARE = ((4, 4, 1), (4, 4, 1)) if SIMULATED else ((64, 16, 4), (32, 16, 2))
 """Shapes of a square of scores, for float32 and float64: its side, and the rest as in TILES. Two of
 them and two slices fit into 48 KB of shared memory."""
+
+LARGE_PRODUCT = 48 if SIMULATED else 1 << 24
+"""Multiplications from which cuBLASLt makes a product where the user has chosen it, on a GPU 256^3:
+a smaller one is over before Python has started the next, whoever makes it. Not measured on
+hardware yet."""
