@@ -1,8 +1,10 @@
 """``python -m benchmarks.gpu``: what the kernels reach on this machine's GPU.
 
 Times with CUDA events on the default stream, medians over rounds; the same work in PyTorch where it
-is installed, in the same run. Bytes are what must move at least; "of copy" is against a plain copy
-by our own kernel. Prints a table; writes benchmarks/results/gpu.json and gpu.md unless ``--dry``.
+is installed, in the same run, and products without it in CuPy. Bytes are what must move at least;
+"of copy" is against a plain copy by our own kernel. Of products by cuBLASLt it is asked that they
+reach 95 % of what the peer does, a ratio of at most 1.05. Prints a table; writes
+benchmarks/results/gpu.json and gpu.md unless ``--dry``.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class Work:
     bytes: int = 0
     flops: int = 0
     host: bool = False  # time the Python that launches, not the device
+    backend: str = "numba"  # who multiplies in ours
 
 
 @dataclass
@@ -84,6 +87,7 @@ def peer_library() -> Any:
     if not torch.cuda.is_available():
         return None
     torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # as ours
     return torch
 
 
@@ -141,6 +145,40 @@ def products(size: int, torch: Any) -> Iterator[Work]:
         )
 
 
+def library_products(size: int, torch: Any) -> Iterator[Work]:
+    """Square products, and one with a bias, by our kernels and through cuBLASLt, and by the peer's
+    cuBLAS."""
+    for dtype in ("float32", "bfloat16"):
+        x = ng.randn(size, size, device="cuda").to(getattr(ng, dtype))
+        row = x[0].clone()
+        peer, biased = cublas_peer(size, dtype, torch)
+        for backend in ("numba", "cublaslt"):
+            named = f"{size} {dtype}, {backend}"
+            flops = 2 * size**3
+            yield Work(f"matmul {named}", lambda x=x: x @ x, peer, flops=flops, backend=backend)
+            yield Work(
+                f"linear with bias {named}",
+                lambda x=x, row=row: ng.nn.functional.linear(x, x, row),
+                biased,
+                flops=flops,
+                backend=backend,
+            )
+
+
+def cublas_peer(size: int, dtype: str, torch: Any) -> tuple[Any, Any]:
+    """A product, and one with a bias, by PyTorch's cuBLAS; else the product by CuPy's, or none."""
+    if torch:
+        x = torch.randn(size, size, device="cuda").to(getattr(torch, dtype))
+        row = x[0].clone()
+        return lambda: x @ x, lambda: torch.nn.functional.linear(x, x, row)
+    if dtype == "float32" and importlib.util.find_spec("cupy") is not None:
+        import cupy
+
+        y = cupy.random.standard_normal((size, size), dtype=cupy.float32)
+        return lambda: y @ y, None
+    return None, None
+
+
 def steps(torch: Any, small: bool) -> Iterator[Work]:
     """Training steps and single launches, whose cost is Python's."""
     shapes = [(8, 4, 3, 4)] if small else [(784, 256, 10, 128), (1024, 4096, 1024, 512)]
@@ -174,10 +212,13 @@ def training_step(lib: Any, features: int, hidden: int, classes: int, batch: int
 def measured(work: Work, rounds: int, copy_speed: float) -> Row:
     """Time one piece of work; an error becomes part of the table."""
     try:
+        ng.cuda.set_matmul_backend(work.backend)
         ours = milliseconds(work.ours, rounds, work.host)
         peer = milliseconds(work.peer, rounds, work.host) if work.peer else None
     except Exception as error:  # the other rows are worth having
         return Row(work.name, float("nan"), None, error=f"{type(error).__name__}: {error}")
+    finally:
+        ng.cuda.set_matmul_backend("numba")
     row = Row(work.name, ours, peer)
     if work.bytes:
         row.gigabytes = work.bytes / ours / 1e6
@@ -235,7 +276,8 @@ def main(arguments: list[str] | None = None) -> int:
     copy_speed = 0.0
     small = chosen.elements < 1 << 16
     for work in (
-        *bandwidth(chosen.elements, torch), *products(chosen.matmul, torch), *steps(torch, small)
+        *bandwidth(chosen.elements, torch), *products(chosen.matmul, torch),
+        *library_products(chosen.matmul, torch), *steps(torch, small),
     ):  # fmt: skip
         row = measured(work, chosen.rounds, copy_speed)
         if work.name == "copy" and row.gigabytes:
