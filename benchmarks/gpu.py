@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,10 +156,10 @@ def library_products(size: int, torch: Any) -> Iterator[Work]:
         for backend in ("numba", "cublaslt"):
             named = f"{size} {dtype}, {backend}"
             flops = 2 * size**3
-            yield Work(f"matmul {named}", lambda x=x: x @ x, peer, flops=flops, backend=backend)
+            yield Work(f"matmul {named}", partial(ng.mm, x, x), peer, flops=flops, backend=backend)
             yield Work(
                 f"linear with bias {named}",
-                lambda x=x, row=row: ng.nn.functional.linear(x, x, row),
+                partial(ng.nn.functional.linear, x, x, row),
                 biased,
                 flops=flops,
                 backend=backend,

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import RecordingError
 from ..kernels.cuda import matmul, reduce
+from ..kernels.cuda.runtime.epilogue import addmm_relu
 from .emit_cpu import Argument
 from .emit_cuda_loop import dtype_of_sum, loop_kernel
 from .memory import assign, rounded
@@ -222,7 +223,8 @@ class Emitter:
                 )
             self.launches.append(Launch("host", i.kernel, tuple(args), label(i)))
             return
-        self.launches.append(Launch("twin", i.kernel, tuple(args), label(i)))
+        kind = "kernel" if i.kernel is addmm_relu else "twin"
+        self.launches.append(Launch(kind, i.kernel, tuple(args), label(i)))
 
     def check(self, i: Check) -> None:
         """Keep what a kernel has left in a flag until the host looks, or look."""

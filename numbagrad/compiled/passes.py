@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ..kernels.expr import constant, symbol
 from ..kernels.machine import Kernel
+from .epilogues import with_relu
 from .fusion import fuse, tidy
 from .layout import by_columns
 from .program import (
@@ -322,6 +323,7 @@ GPU_PASSES: tuple[Pass, ...] = (
     common,
     dead_code,
     accumulate,
+    with_relu,
     fuse_for_gpu,
     dead_code,
     copy_to_result,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import pytest
+from manual_cublaslt import ManualLibrary
 
 import numbagrad as ng
-from numbagrad.kernels.cuda.runtime import device
+from numbagrad.errors import DeviceError
+from numbagrad.kernels.cuda.runtime import cublaslt, device
 
 if device.simulating():
     sys.setswitchinterval(1e-5)  # its threads wait for one another by looking
@@ -19,3 +22,29 @@ def pytest_collection_modifyitems(items):
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def lib(monkeypatch: Any) -> Any:
+    """cuBLASLt, chosen for products of all sizes; in the simulator the manual's, which is given."""
+    from numbagrad.kernels.cuda.runtime import cublas, epilogue
+
+    epilogue.relu_keeps_nan.cache_clear()
+    monkeypatch.setattr(epilogue, "LARGE_PRODUCT", 1)
+    monkeypatch.setattr(cublas, "_plans", {})
+    monkeypatch.setattr(cublas, "LARGE_PRODUCT", 1)
+    if device.simulating():
+        manual = ManualLibrary()
+        monkeypatch.setattr(cublaslt, "find", lambda: manual)
+        monkeypatch.setattr(cublas, "_library", None)
+    else:
+        manual = None
+        try:
+            cublaslt.find()
+        except DeviceError as error:
+            pytest.skip(str(error))
+    ng.cuda.set_matmul_backend("cublaslt")
+    yield manual
+    ng.cuda.set_matmul_backend("numba")
+    epilogue.relu_keeps_nan.cache_clear()
+    assert manual is None or manual.problems == []

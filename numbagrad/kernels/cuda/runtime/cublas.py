@@ -104,8 +104,8 @@ def layout_of(array: Any, turn: int) -> Layout | None:
         rows, cols, row, col = cols, rows, col, row
     if (col == 1 or cols == 1) and (row >= cols or rows == 1):
         return Layout(cols, rows, row if rows > 1 else cols, False, batch)
-    if (row == 1 or rows == 1) and (col >= rows or cols == 1):
-        return Layout(rows, cols, col if cols > 1 else rows, True, batch)
+    if (row == 1 or rows == 1) and col >= rows:
+        return Layout(rows, cols, col, True, batch)
     return None
 
 
