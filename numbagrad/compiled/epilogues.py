@@ -45,7 +45,7 @@ def _passing(call: Call, program: Program) -> bool:
 
 def _merged(call: Call, loop: Loop, readers: dict[Value, int]) -> Call | None:
     """``call`` and ``loop`` as one call, or None if they are not linear and relu."""
-    from ..kernels.cuda.runtime import epilogue  # imports numba.cuda
+    from ..kernels.cuda.runtime import cublas, epilogue  # imports numba.cuda
 
     if call.kernel is not matmul.addmm or not _only(loop, epilogue.RELU.body):
         return None
@@ -57,7 +57,7 @@ def _merged(call: Call, loop: Loop, readers: dict[Value, int]) -> Call | None:
     if readers[made.value] > 1:
         return None
     x, turned = call.ins[0], call.args[4].value
-    if not epilogue.pays(made.view.size * x.view.shape[0 if turned else 1]):
+    if not cublas.is_large(made.view.size * x.view.shape[0 if turned else 1]):
         return None
     if not epilogue.relu_keeps_nan(made.dtype, precision.float32_products):
         return None

@@ -30,7 +30,6 @@ def lib(monkeypatch: Any) -> Any:
     from numbagrad.kernels.cuda.runtime import cublas, epilogue
 
     epilogue.relu_keeps_nan.cache_clear()
-    monkeypatch.setattr(epilogue, "LARGE_PRODUCT", 1)
     monkeypatch.setattr(cublas, "_plans", {})
     monkeypatch.setattr(cublas, "LARGE_PRODUCT", 1)
     if device.simulating():

@@ -112,7 +112,7 @@ class ManualLibrary:
         self.calls: list[tuple[int, int]] = []
         self.masks: list[int] = []
         self.workspaces: list[int] = []
-        self.refuses = False  # whether the heuristic finds nothing
+        self.refuses = SUCCESS  # what the heuristic says where it finds nothing
         self.maximum: Any = np.maximum  # of relu; the manual says nothing of NaN
         self._number = itertools.count(0x1000, 16).__next__
         self._plans: dict[int, tuple[Any, ...]] = {}
@@ -195,7 +195,7 @@ class ManualLibrary:
         self.masks.append(wanted.REDUCTION_SCHEME_MASK)
         c_int.from_address(returned).value = 0
         if self.refuses:
-            return NOT_SUPPORTED
+            return self.refuses
         demand(wanted.MAX_WORKSPACE_BYTES >= WORKSPACE, "too little workspace")
         result = np.zeros(1, Heuristic)
         number = self._number()

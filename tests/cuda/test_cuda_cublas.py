@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from manual_cublaslt import INVALID_VALUE, NOT_SUPPORTED
 
 import numbagrad as ng
 from numbagrad.errors import DeviceError
@@ -165,7 +166,7 @@ def test_compiled_steps_and_their_graphs(lib: Any, clear: bool) -> None:
     ng.cuda.set_matmul_backend("numba")
     expected, theirs, _ = trained(False, clear=clear)
     assert made >= 5 and planned() == made
-    np.testing.assert_allclose(losses, expected, 1e-5)
+    np.testing.assert_allclose(losses, expected, 1e-4)
     for ours, other in zip(parameters, theirs, strict=True):
         np.testing.assert_allclose(ours, other, 1e-4, 1e-6)
 
@@ -221,11 +222,13 @@ def test_halves_are_never_added_as_halves(lib: Any) -> None:
 def test_what_the_library_cannot_do_is_asked_once(lib: Any) -> None:
     if lib is None:
         pytest.skip("the library has an algorithm for everything here")
-    lib.refuses = True
     x, a = pair("float32", 4, 4)
-    for _ in range(3):
-        close(x @ x, a @ a, "float32")
-    assert lib.calls == [] and len(lib.masks) == 1
+    for number, status in enumerate((INVALID_VALUE, NOT_SUPPORTED), 1):
+        lib.refuses = status
+        cublas._plans.clear()
+        for _ in range(3):
+            close(x @ x, a @ a, "float32")
+        assert lib.calls == [] and len(lib.masks) == number
 
 
 def test_a_product_that_fails_says_so(lib: Any, monkeypatch: Any) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from manual_cublaslt import NOT_SUPPORTED
 
 import numbagrad as ng
 from numbagrad import nn
 from numbagrad.errors import NonFiniteError
-from numbagrad.kernels.cuda.runtime import device
+from numbagrad.kernels.cuda.runtime import cublas, device
 from numbagrad.nn import functional as F
 
 pytestmark = pytest.mark.cuda
@@ -24,7 +25,7 @@ def given(*shape: int, dtype: Any = ng.float32) -> Any:
     return ng.randn([TIMES * n for n in shape]).to(dtype).cuda()
 
 
-def compared(function: Any, *args: Any, fused: int, error: float = 1e-5) -> Any:
+def compared(function: Any, *args: Any, fused: int, error: float = 1e-4) -> Any:
     """Compile, call three times, compare with our own kernels run one by one; the compiled one.
 
     fused: products that make their relu.
@@ -46,7 +47,7 @@ def compared(function: Any, *args: Any, fused: int, error: float = 1e-5) -> Any:
 
 
 @pytest.mark.parametrize(
-    "dtype,error", [("float32", 1e-5), ("float64", 1e-12), ("float16", 4e-3), ("bfloat16", 4e-2)]
+    "dtype,error", [("float32", 1e-4), ("float64", 1e-12), ("float16", 4e-3), ("bfloat16", 4e-2)]
 )
 def test_inference(lib: Any, dtype: str, error: float) -> None:
     kind = getattr(ng, dtype)
@@ -62,9 +63,9 @@ def test_inference(lib: Any, dtype: str, error: float) -> None:
 def test_batches_of_rows_and_what_follows(lib: Any) -> None:
     x, weight, bias = given(2, 3, 6), given(4, 6), given(4)
     compared(lambda x: F.relu(F.linear(x, weight, bias)) * 2 + 1, x, fused=1)
-    compared(lambda x: F.relu(F.linear(x, weight, bias)).sum((0, 1)), x, fused=1, error=1e-4)
+    compared(lambda x: F.relu(F.linear(x, weight, bias)).sum((0, 1)), x, fused=1)
     row = given(6)
-    compared(lambda x: F.relu(F.linear(row, weight, bias)) + x[0, 0, 0], x, fused=1, error=1e-4)
+    compared(lambda x: F.relu(F.linear(row, weight, bias)) + x[0, 0, 0], x, fused=1)
 
 
 def test_training(lib: Any) -> None:
@@ -88,7 +89,7 @@ def test_training(lib: Any) -> None:
     losses, step = run(True)
     assert str(step.program).count(FUSED) == 2
     ng.cuda.set_matmul_backend("numba")
-    np.testing.assert_allclose(losses, run(False)[0], 1e-5)
+    np.testing.assert_allclose(losses, run(False)[0], 1e-4)
 
 
 def test_what_stays_apart(lib: Any, monkeypatch: Any) -> None:
@@ -124,9 +125,7 @@ def test_what_stays_apart(lib: Any, monkeypatch: Any) -> None:
     step = ng.compile(lambda x: F.relu(F.linear(x, weight, bias)), check_finite=True)
     step(x)
     assert FUSED not in str(step.program)
-    from numbagrad.kernels.cuda.runtime import epilogue
-
-    monkeypatch.setattr(epilogue, "LARGE_PRODUCT", 1 << 40)
+    monkeypatch.setattr(cublas, "LARGE_PRODUCT", 1 << 40)
     compared(lambda x: F.relu(F.linear(x, weight, bias)), x, fused=0)
 
 
@@ -183,7 +182,7 @@ def test_a_product_that_the_library_refuses(lib: Any) -> None:
         pytest.skip("the library has an algorithm for everything here")
     x, weight, bias = given(5, 6), given(4, 6), given(4)
     compared(lambda x: F.relu(F.linear(x, weight, bias)), x, fused=1)
-    lib.refuses = True
+    lib.refuses = NOT_SUPPORTED
     before = len(lib.calls)
     both = ng.cat([weight, weight], 1)[:, ::2]  # no unit stride
     compared(lambda x: F.relu(F.linear(x, both, bias)), x, fused=1)

@@ -24,7 +24,7 @@ from .cublaslt import Descriptor, Library
 from .launch import note_memory
 from .shape import LARGE_PRODUCT
 
-__all__ = ["library", "multiplied"]
+__all__ = ["is_large", "library", "multiplied"]
 
 _BYTES = np.dtype(np.uint8)
 _FLOAT64 = np.dtype(np.float64)
@@ -182,6 +182,11 @@ def library() -> Library:
     return _library
 
 
+def is_large(multiplications: int) -> bool:
+    """Whether a product of so many multiplications is for the library."""
+    return multiplications >= LARGE_PRODUCT
+
+
 def multiplied(
     out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, accumulate: bool, relu: bool
 ) -> bool:
@@ -190,7 +195,7 @@ def multiplied(
 
     out, x, y: as ``matmul.mm`` and ``matmul.bmm`` take them; bias (m) C or None.
     """
-    if out.size * x.shape[-2 if transx else -1] < LARGE_PRODUCT:
+    if not is_large(out.size * x.shape[-2 if transx else -1]):
         return False
     ends = out.pointer, x.pointer, y.pointer, 0 if bias is None else bias.pointer
     key = (

@@ -28,11 +28,11 @@ OP_N, OP_T = 0, 1
 EPILOGUE_DEFAULT, EPILOGUE_BIAS, EPILOGUE_RELU_BIAS = 1, 4, 6
 REDUCTION_COMPUTE_TYPE = 2
 
-NOT_SUPPORTED = 15
+INVALID_VALUE, NOT_SUPPORTED = 7, 15
 STATUSES = {
     1: "CUBLAS_STATUS_NOT_INITIALIZED",
     3: "CUBLAS_STATUS_ALLOC_FAILED",
-    7: "CUBLAS_STATUS_INVALID_VALUE",
+    INVALID_VALUE: "CUBLAS_STATUS_INVALID_VALUE",
     8: "CUBLAS_STATUS_ARCH_MISMATCH",
     11: "CUBLAS_STATUS_MAPPING_ERROR",
     13: "CUBLAS_STATUS_EXECUTION_FAILED",
@@ -151,13 +151,17 @@ class Library:
         )
 
     def best(self, operation: Any, layouts: list[Any], preference: Any) -> Algorithm | None:
-        """The algorithm that should be the fastest; None where the library has none."""
+        """The algorithm that should be the fastest; None where the library has none.
+
+        Sizes and alignments that no algorithm can serve may be invalid values to it: then, too,
+        somebody else has to multiply.
+        """
         found, count = Algorithm(), c_int()
         status = self.functions["MatmulAlgoGetHeuristic"](
             *(self.handle, operation.pointer, *[x.pointer for x in layouts], preference.pointer),
             *(1, ctypes.byref(found), ctypes.byref(count)),
         )
-        if status not in (0, NOT_SUPPORTED):
+        if status not in (0, INVALID_VALUE, NOT_SUPPORTED):
             raise self.error("MatmulAlgoGetHeuristic", status)
         return found if status == 0 and count.value and found.state == 0 else None
 

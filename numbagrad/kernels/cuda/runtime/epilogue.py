@@ -16,9 +16,9 @@ from ...halves import decoded, encoded
 from ...loops import ElementwiseKernel
 from .. import matmul
 from . import cublas, device, elementwise
-from .shape import LARGE_PRODUCT, SIMULATED
+from .shape import SIMULATED
 
-__all__ = ["RELU", "addmm_relu", "pays", "relu_keeps_nan"]
+__all__ = ["RELU", "addmm_relu", "relu_keeps_nan"]
 
 
 def relu(x):
@@ -44,11 +44,6 @@ def addmm_relu(out, x, y, bias, transx, transy):
     if not cublas.multiplied(out, x, y, bias, transx, transy, False, True):
         matmul.addmm(out, x, y, bias, transx, transy)
         elementwise.run(_relu, (out, out))
-
-
-def pays(multiplications: int) -> bool:
-    """Whether a product of so many multiplications is for the library."""
-    return multiplications >= LARGE_PRODUCT
 
 
 @functools.cache
