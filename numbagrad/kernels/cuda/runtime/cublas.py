@@ -199,8 +199,8 @@ def multiplied(
         return False
     ends = out.pointer, x.pointer, y.pointer, 0 if bias is None else bias.pointer
     key = (
-        *(out.dtype, out.shape, out.strides, x.shape, x.strides, y.strides, transx, transy),
-        *(accumulate, relu, bias is None, precision.float32_products),
+        *(out.dtype, x.dtype, y.dtype, out.shape, out.strides, x.shape, x.strides, y.strides),
+        *(transx, transy, accumulate, relu, bias is None, precision.float32_products),
         *[_alignment(end) for end in ends],
     )
     plan = _plans.get(key, _UNKNOWN)
