@@ -2,8 +2,9 @@
 
 Two forms. *flat*: every array is C-contiguous and of one shape, one loop over the elements.
 *strided*: any strides and broadcasting, rows found by counting through the outer dimensions, the
-innermost dimension a plain loop whose strides of 0 and 1 are written into the text so that LLVM
-can vectorise it. Start reading at ``ElementwiseKernel``.
+innermost dimension a plain loop. LLVM vectorises it for strides of 1, which it asks for when the
+loop runs; strides of 0 it must be told, so these are written into the text. Start reading at
+``ElementwiseKernel``.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ CHEAP_GRAIN = 1 << 17
 """Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
 COSTLY_GRAIN = 1 << 14
 """The same where the formula calls a function such as exp."""
+
+FEW = 64
+"""Elements below which a strided loop takes no notice of broadcast operands: a loop for them saves
+up to 0.2 us of such a call, and costs 0.3 s to compile for each pattern of them."""
 
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
@@ -233,8 +238,8 @@ def emit(
 ) -> tuple[str, str]:
     """Source text and function name of a CPU kernel.
 
-    pattern: None for the flat form, else the inner stride of each array, outputs first: "0", "1",
-    or "s" for one that is read from the plan. scalars: inputs passed by value. compute: the type
+    pattern: None for the flat form, else the inner stride of each array, outputs first: "0", or "s"
+    for one that is read from the plan. scalars: inputs passed by value. compute: the type
     of the arithmetic; outs: the element types of the outputs. limit: the flat form returns False
     without doing anything if there are as many elements, or if an input differs in shape from the
     output or is not contiguous; that costs nothing here and 150 ns in Python.
@@ -334,7 +339,7 @@ def _strided_header(
     for k, name in enumerate(arrays, 1):
         lines += [f"            {name}_at += j * load(plan, at + {k})"]
     lines += ["        for i in range(n):"]
-    texts = {"0": "{0}_at", "1": "{0}_at + i", "s": "{0}_at + i * {0}_step"}
+    texts = {"0": "{0}_at", "s": "{0}_at + i * {0}_step"}
     index = {name: texts[pattern[k]].format(name) for k, name in enumerate(arrays)}
     return " " * 12, index
 
@@ -364,12 +369,11 @@ def _plan(
             dims.append(inner)
             inner = dims.pop(longest)
     steps = inner[1:]
-    pattern = "".join(str(s) if s in (0, 1) else "s" for s in steps)
-    if "s" in pattern or pattern[0] == "0":
-        pattern = "s" * len(pattern)
     rows = 1
     for dim in dims:
         rows *= dim[0]
+    whole = steps[0] == 0 or rows * inner[0] < FEW
+    pattern = "".join("s" if s or whole else "0" for s in steps)
     flat = [rows, inner[0], len(dims), *steps]
     for dim in reversed(dims):
         flat += dim

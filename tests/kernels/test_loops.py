@@ -1,9 +1,12 @@
 """Loops made from formulas, in the forms that only large arrays take."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.kernels import loops
 from numbagrad.kernels.expr import expr, symbol
 from numbagrad.kernels.formula import Formula
 from numbagrad.kernels.loops import ElementwiseKernel
@@ -21,6 +24,36 @@ def test_strided_rows_with_and_without_threads(parallel):
     entry, plan = kernel.strided((dtype, dtype, dtype), [out, x, turned], parallel)
     entry(plan, out, x, turned)
     assert np.array_equal(out, x * turned)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_operands_of_every_inner_stride(dtype):
+    """Side by side, apart, and broadcast along rows, columns, or both; few elements and many."""
+    three = ("x", "y", "z")
+    body = expr("tanh", expr("mul", expr("add", symbol("x"), symbol("y")), symbol("z")))
+    kernel = ElementwiseKernel(Formula("mixed", three, body))
+    rng = np.random.default_rng(2)
+    for rows, columns in ((3, 5), (9, 70)):
+        assert (rows * columns < loops.FEW) == (rows == 3)
+        whole = rng.standard_normal((rows, 2 * columns)).astype(dtype)
+        kinds = {
+            "beside": whole[:, :columns],
+            "apart": whole[:, ::2],
+            "back": whole[:, columns - 1 :: -1],
+            "row": whole[:1, :columns],
+            "column": whole[:, :1],
+            "one": whole[:1, :1],
+        }
+        for names in itertools.product(kinds, repeat=3):
+            x, y, z = (kinds[name] for name in names)
+            out = (
+                np.empty((columns, rows), dtype).T if names[0] == "apart" else np.empty_like(whole)
+            )
+            out = out[:, :columns]
+            kernel(out, x, y, z)
+            np.testing.assert_allclose(out, np.tanh((x + y) * z), rtol=1e-6, err_msg=names)
+    patterns = {key[1] for key in kernel._entries}
+    assert len(patterns) <= 8  # strides of 1 are no pattern of their own
 
 
 def test_a_large_transposed_operand():
