@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +43,7 @@ class Row:
     """One figure: medians, the distance of the quartiles, and the best round.
 
     asked: the most that ``ours / peer`` may be, or with ``asked_of_ratio=False`` that ``ours`` may.
+    contenders: seconds of all who ran it, where there are more than two.
     """
 
     suite: str
@@ -58,6 +59,7 @@ class Row:
     asked: float | None = None
     asked_of_ratio: bool = True
     note: str = ""
+    contenders: dict[str, float] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:

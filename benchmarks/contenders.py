@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -16,7 +15,9 @@ from typing import Any
 import numpy as np
 
 from .case import compile_step
-from .nets import BETAS, EPS, LR, MOMENTUM, LeNet, Net
+from .libraries import COMPILED, EAGER, HANDWRITTEN, load_jax, load_torch
+from .nets import LeNet, Net
+from .updates import BETAS, EPS, LR, MOMENTUM, changes, slots, update
 
 Step = tuple[Callable[[], Any], Callable[[], list[np.ndarray]]]
 
@@ -43,7 +44,7 @@ def numbagrad_compiled(net: Net, threads: int) -> Step:
 
 def torch_eager(net: Net, threads: int) -> Step:
     """torch's step as written; its optimisers choose their for-each form themselves."""
-    return _eager(_torch(threads), net)
+    return _eager(load_torch(threads), net)
 
 
 def torch_compiled(net: Net, threads: int) -> Step:
@@ -52,11 +53,10 @@ def torch_compiled(net: Net, threads: int) -> Step:
     Compiling the loss and ``optimizer.step`` of the usual loop was slower for all these nets (261
     against 76 us for the smallest): it enters compiled code in three places, past their guards.
     """
-    torch = _torch(threads)
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    torch = load_torch(threads)
     parameters = [torch.tensor(w) for w in net.weights()]
     data = tuple(map(torch.from_numpy, net.data()))
-    state = [torch.zeros_like(p) for p in parameters for _ in range(_slots(net))]
+    state = [torch.zeros_like(p) for p in parameters for _ in range(slots(net.optimizer))]
     count = torch.zeros(())
 
     def loss_of(parameters: Any, x: Any, labels: Any) -> Any:
@@ -74,8 +74,10 @@ def torch_compiled(net: Net, threads: int) -> Step:
 
     def step(parameters: Any, state: Any, count: Any, x: Any, labels: Any) -> Any:
         gradients, loss = gradient(parameters, x, labels)
-        new, new_state, count_now = update(torch, net, parameters, gradients, state, count)
-        for old, value in _changes(parameters, new, state, new_state, count, count_now):
+        new, new_state, count_now = update(
+            torch, net.optimizer, parameters, gradients, state, count
+        )
+        for old, value in changes([*parameters, *state, count], [*new, *new_state, count_now]):
             old.copy_(value)
         return loss
 
@@ -89,7 +91,7 @@ def torch_compiled(net: Net, threads: int) -> Step:
 def jax_jit(net: Net, threads: int) -> Step:
     """jax.jit of the whole step with donated buffers, waited for once in each step."""
     _affine(net)
-    jax = _jax(threads)
+    jax = load_jax(threads)
     jnp = importlib.import_module("jax.numpy")
     x, labels = map(jnp.asarray, net.data())
 
@@ -103,11 +105,11 @@ def jax_jit(net: Net, threads: int) -> Step:
 
     def step(parameters: Any, state: Any, count: Any, x: Any, labels: Any) -> Any:
         loss, gradients = jax.value_and_grad(loss_of)(parameters, x, labels)
-        return (*update(jnp, net, parameters, gradients, state, count), loss)
+        return (*update(jnp, net.optimizer, parameters, gradients, state, count), loss)
 
     compiled = jax.jit(step, donate_argnums=(0, 1, 2))
     parameters = [jnp.asarray(w) for w in net.weights()]
-    state = [jnp.zeros_like(p) for p in parameters for _ in range(_slots(net))]
+    state = [jnp.zeros_like(p) for p in parameters for _ in range(slots(net.optimizer))]
     held: list[Any] = [parameters, state, jnp.zeros(())]
 
     def run() -> Any:
@@ -115,6 +117,59 @@ def jax_jit(net: Net, threads: int) -> Step:
         return jax.block_until_ready(loss)
 
     return run, lambda: [np.asarray(p) for p in held[0]]
+
+
+def hips_autograd(net: Net, threads: int) -> Step:
+    """HIPS autograd's gradient of the loss, and the update in NumPy."""
+    _affine(net)
+    value_and_grad = importlib.import_module("autograd").value_and_grad
+    anp = importlib.import_module("autograd.numpy")
+    (x, labels), rows = net.data(), np.arange(net.batch)
+
+    def loss_of(parameters: Any) -> Any:
+        h = x
+        for weight, bias in _pairs(parameters[:-2]):
+            h = anp.maximum(anp.dot(h, weight.T) + bias, np.float32(0))
+        weight, bias = parameters[-2:]
+        logits = anp.dot(h, weight.T) + bias
+        logits = logits - anp.max(logits, axis=1, keepdims=True)
+        logs = logits - anp.log(anp.sum(anp.exp(logits), axis=1, keepdims=True))
+        return -anp.mean(logs[rows, labels])
+
+    held = _held(net)
+    gradient = value_and_grad(loss_of)
+
+    def run() -> Any:
+        parameters, state, count = held
+        loss, gradients = gradient(parameters)
+        held[:] = update(np, net.optimizer, parameters, gradients, state, count)
+        return loss
+
+    return run, lambda: held[0]
+
+
+def mygrad_eager(net: Net, threads: int) -> Step:
+    """mygrad's tape without its guards of memory, and the update in NumPy."""
+    _affine(net)
+    mg = importlib.import_module("mygrad")
+    relu = importlib.import_module("mygrad.nnet.activations").relu
+    softmax_crossentropy = importlib.import_module("mygrad.nnet.losses").softmax_crossentropy
+    mg.turn_memory_guarding_off()
+    (x, labels), held = net.data(), _held(net)
+
+    def run() -> Any:
+        arrays, state, count = held
+        parameters = [mg.tensor(p, copy=False) for p in arrays]
+        h = x
+        for weight, bias in _pairs(parameters[:-2]):
+            h = relu(mg.matmul(h, weight.T) + bias)
+        loss = softmax_crossentropy(mg.matmul(h, parameters[-2].T) + parameters[-1], labels)
+        loss.backward()
+        gradients = [p.grad for p in parameters]
+        held[:] = update(np, net.optimizer, arrays, gradients, state, count)
+        return loss
+
+    return run, lambda: held[0]
 
 
 def pytensor_numba(net: Net, threads: int) -> Step:
@@ -126,7 +181,7 @@ def pytensor_numba(net: Net, threads: int) -> Step:
     x, labels = pt.matrix("x", dtype="float32"), pt.vector("labels", dtype="int64")
     parameters = [pytensor.shared(w) for w in net.weights()]
     state = [pytensor.shared(np.zeros_like(p.get_value())) for p in parameters
-             for _ in range(_slots(net))]  # fmt: skip
+             for _ in range(slots(net.optimizer))]  # fmt: skip
     count = pytensor.shared(np.zeros((), np.float32))
     h = x
     for weight, bias in _pairs(parameters[:-2]):
@@ -135,54 +190,26 @@ def pytensor_numba(net: Net, threads: int) -> Step:
     logs = pt.special.log_softmax(h @ weight.T + bias, axis=1)
     loss = -logs[pt.arange(net.batch), labels].mean(dtype="float32")
     gradients = pytensor.grad(loss, parameters)
-    new, new_state, count_now = update(pt, net, parameters, gradients, state, count)
-    changes = _changes(parameters, new, state, new_state, count, count_now)
-    updates = {old: value.astype("float32") for old, value in changes}
+    new, new_state, count_now = update(pt, net.optimizer, parameters, gradients, state, count)
+    pairs = changes([*parameters, *state, count], [*new, *new_state, count_now])
+    updates = {old: value.astype("float32") for old, value in pairs}
     function = pytensor.function([x, labels], loss, updates=updates, mode="NUMBA", trust_input=True)
     data = net.data()
     return lambda: function(*data), lambda: [p.get_value() for p in parameters]
 
 
 CONTENDERS: dict[str, Callable[[Net, int], Step]] = {
-    "numbagrad compiled": numbagrad_compiled,
-    "numbagrad eager": numbagrad_eager,
-    "handwritten": handwritten,
+    COMPILED: numbagrad_compiled,
+    EAGER: numbagrad_eager,
+    HANDWRITTEN: handwritten,
     "torch": torch_eager,
     "torch.compile": torch_compiled,
     "jax.jit": jax_jit,
+    "HIPS autograd": hips_autograd,
+    "mygrad": mygrad_eager,
     "pytensor": pytensor_numba,
 }
-"""By the names that reports use; the first two and ``handwritten`` are ours, the rest peers."""
-
-PEERS = [name for name in CONTENDERS if not name.startswith(("numbagrad", "handwritten"))]
-
-
-def update(xp: Any, net: Net, parameters: Any, gradients: Any, state: Any, count: Any) -> Any:
-    """New parameters, state and count of a functional optimiser step; xp: torch, jnp or pt."""
-    f32 = np.float32 if xp.__name__ != "torch" else float
-    zipped = list(zip(parameters, gradients, strict=True))
-    if net.optimizer != "Adam":
-        state = [f32(MOMENTUM) * b + g for b, g in zip(state, gradients, strict=True)]
-        new = [p - f32(LR) * b for p, b in zip(parameters, state, strict=True)]
-        return new, state, count
-    count = count + f32(1)
-    size = f32(LR) / (1 - f32(BETAS[0]) ** count)
-    root = 1 / xp.sqrt(1 - f32(BETAS[1]) ** count)
-    new, new_state = [], []
-    for (p, g), (m, v) in zip(zipped, _pairs(state), strict=True):
-        first = f32(BETAS[0]) * m + f32(1 - BETAS[0]) * g
-        second = f32(BETAS[1]) * v + f32(1 - BETAS[1]) * g * g
-        new.append(p - size * first / (xp.sqrt(second) * root + f32(EPS)))
-        new_state += [first, second]
-    return new, new_state, count
-
-
-def _changes(
-    parameters: Any, new: Any, state: Any, new_state: Any, count: Any, count_now: Any
-) -> list[tuple[Any, Any]]:
-    """What an update changes, as pairs of old and new."""
-    pairs = zip([*parameters, *state, count], [*new, *new_state, count_now], strict=True)
-    return [(old, value) for old, value in pairs if old is not value]
+"""By the names that reports use; the first three are ours, the rest peers."""
 
 
 def _eager(lib: Any, net: Net, whole: Callable[[Any], Any] = lambda step: step) -> Step:
@@ -216,31 +243,17 @@ def _eager(lib: Any, net: Net, whole: Callable[[Any], Any] = lambda step: step) 
     return lambda: call(x, labels), lambda: [p.detach().numpy() for p in parameters]
 
 
-def _torch(threads: int) -> Any:
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(threads)
-    return torch
-
-
-def _jax(threads: int) -> Any:
-    """jax, whose thread pool is as large as the number of cores it may use when it starts."""
-    jax = importlib.import_module("jax")
-    if hasattr(os, "sched_setaffinity"):
-        cores = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, sorted(cores)[:threads])
-        jax.devices()
-        os.sched_setaffinity(0, cores)
-    return jax
+def _held(net: Net) -> list[Any]:
+    """Parameters, the optimiser's state and its count, as NumPy has them."""
+    parameters = net.weights()
+    state = [np.zeros_like(p) for p in parameters for _ in range(slots(net.optimizer))]
+    return [parameters, state, np.float32(0)]
 
 
 def _affine(net: Any) -> None:
     """Refuse a net with convolutions."""
     if isinstance(net, LeNet):
         raise NotImplementedError("written for affine layers only")
-
-
-def _slots(net: Net) -> int:
-    return 2 if net.optimizer == "Adam" else 1
 
 
 def _pairs(items: Any) -> Any:

@@ -29,7 +29,8 @@ from numbagrad.kernels.blas import (
 from numbagrad.kernels.intrinsics import address
 from numbagrad.kernels.simd_math import exp_float32, log_float32
 
-from .nets import BETAS, EPS, LR, MOMENTUM, Net
+from .nets import Net
+from .updates import BETAS, EPS, LR, MOMENTUM
 
 F32 = np.float32
 OPTIONS = {"error_model": "numpy", "nogil": True, "fastmath": {"contract", "nsz", "arcp"}}

@@ -10,10 +10,6 @@ import numpy as np
 
 from .case import uniform
 
-MOMENTUM = 0.9
-BETAS, EPS = (0.9, 0.999), 1e-8
-LR = 1e-4  # so small that thousands of timed steps on one batch leave the numbers ordinary
-
 
 @dataclass(frozen=True)
 class Net:

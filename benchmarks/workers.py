@@ -2,14 +2,15 @@
 
 Run as a script it is such a process: ``python -m benchmarks.workers <contender> <threads>`` reads
 requests and writes replies, one JSON object in a line each. It needs NumPy and its own library,
-so a library that wants another Numba can live in another environment: ``PYTENSOR_PYTHON`` names
-the Python that has pytensor.
+so a library that wants another Numba can live in another environment: see ``libraries.python_of``.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,14 @@ from typing import Any
 
 import numpy as np
 
+from .libraries import python_of
 from .measure import batch
-from .nets import NETS
 from .processes import environment
 
-PYTHONS = {"pytensor": os.environ.get("PYTENSOR_PYTHON", sys.executable)}
+STEPS = 5
+"""Calls before results are compared: state of five updates shows a wrong rule."""
+PATIENCE = 300
+"""Seconds after which a contender that still compiles is left out."""
 
 
 class Unavailable(Exception):
@@ -30,52 +34,63 @@ class Unavailable(Exception):
 
 
 class Worker:
-    """A process that runs one contender on ``threads`` threads."""
+    """A process that runs one contender on ``threads`` threads; it starts when it is asked."""
 
     def __init__(self, contender: str, threads: int):
-        self.contender = contender
-        python = PYTHONS.get(contender, sys.executable)
-        self._process = subprocess.Popen(
-            [python, "-m", "benchmarks.workers", contender, str(threads)],
-            env=environment(threads),
+        self.contender, self.threads = contender, threads
+        self._process: subprocess.Popen[str] | None = None
+
+    def build(self, suite: str, number: int, steps: int = STEPS) -> list[np.ndarray]:
+        """Prepare workload ``number`` of ``suite`` and call it ``steps`` times; its results then.
+
+        Raises Unavailable if the library is missing, cannot do it, or takes ``PATIENCE``.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "results.npz")
+            self._ask(suite=suite, number=number, steps=steps, path=path)
+            with np.load(path) as file:
+                return [file[name] for name in file.files]
+
+    def batch(self, number: int) -> float:
+        """Seconds of one of ``number`` calls."""
+        return self._ask(calls=number)["seconds"]
+
+    def close(self) -> None:
+        """Let the process end."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin and process.stdout
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+
+    def _start(self) -> subprocess.Popen[str]:
+        script = ("-m", "benchmarks.workers", self.contender, str(self.threads))
+        return subprocess.Popen(
+            [python_of(self.contender), *script],
+            env=environment(self.threads),
             cwd=Path(__file__).parent.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
 
-    def train(self, net: int, steps: int) -> list[np.ndarray]:
-        """Build the step of ``NETS[net]``, run it ``steps`` times; the weights after that.
-
-        Raises Unavailable if the library is missing or cannot do it.
-        """
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "weights.npz")
-            self._ask(net=net, steps=steps, path=path)
-            with np.load(path) as file:
-                return [file[name] for name in file.files]
-
-    def batch(self, number: int) -> float:
-        """Seconds of one of ``number`` steps."""
-        return self._ask(number=number)["seconds"]
-
-    def close(self) -> None:
-        """Let the process end."""
-        assert self._process.stdin and self._process.stdout
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
-
     def _ask(self, **request: Any) -> Any:
-        assert self._process.stdin and self._process.stdout
+        process = self._process = self._process or self._start()
+        ready: Any = True
+        assert process.stdin and process.stdout
         try:
-            self._process.stdin.write(json.dumps(request) + "\n")
-            self._process.stdin.flush()
-            line = self._process.stdout.readline()
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
+            line = process.stdout.readline() if ready else None
         except BrokenPipeError:
             line = ""
         if not line:
-            raise Unavailable("its process has ended")
+            process.kill()
+            self.close()
+            raise Unavailable("its process has ended" if ready else f"no answer in {PATIENCE} s")
         reply = json.loads(line)
         if "error" in reply:
             raise Unavailable(reply["error"])
@@ -84,23 +99,23 @@ class Worker:
 
 def serve(contender: str, threads: int) -> None:
     """Answer requests until there are no more."""
-    from .contenders import CONTENDERS
-
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not come between the replies
     run: Any = None
+    results: Any = None
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            if "net" in request:
-                run = None  # lets go of the last net's memory
-                run, weights = CONTENDERS[contender](NETS[request["net"]], threads)
+            if "suite" in request:
+                run = results = None  # lets go of the last workload's memory
+                suite = importlib.import_module(f"benchmarks.{request['suite']}")
+                run, results = suite.build(contender, request["number"], threads)
                 for _ in range(request["steps"]):
                     run()
-                np.savez(request["path"], *weights())
+                np.savez(request["path"], *results())
                 reply: dict[str, Any] = {}
             else:
-                reply = {"seconds": batch(run, request["number"])}
+                reply = {"seconds": batch(run, request["calls"])}
         except Exception as error:  # reported in the row: one library must not stop the others
             reply = {"error": f"{type(error).__name__}: {str(error).splitlines()[:1]}"}
         print(json.dumps(reply), file=replies, flush=True)
