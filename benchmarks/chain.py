@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from . import copying
 from .case import Row, compile_step, load_peer, timed_row, uniform
 from .measure import interleave
 from .processes import python
@@ -52,21 +53,6 @@ def steps(lib: Any) -> tuple[Any, Any]:
     return lambda: compiled(x, g), lambda: step(x, g)
 
 
-def copy_of(threads: int) -> Any:
-    """Copies two arrays into two others, on all threads, each element once."""
-    import numba
-
-    @numba.njit(parallel=True, nogil=True)
-    def copy(y, gx, x, g):
-        for t in numba.prange(threads):
-            begin, end = t * x.size // threads, (t + 1) * x.size // threads
-            y[begin:end] = x[begin:end]
-            gx[begin:end] = g[begin:end]
-
-    arrays = [uniform(SIZE) for _ in range(4)]
-    return lambda: copy(*arrays)
-
-
 def main(threads: int) -> None:
     """Print the rows for ``threads`` as JSON."""
     import numbagrad as ng
@@ -82,7 +68,8 @@ def main(threads: int) -> None:
         for x, y in zip(results[0], values, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
     ng.get_num_threads()  # chooses the threading layer, for the copy too
-    *timings, copied = interleave([*calls.values(), copy_of(threads)])
+    x, y, copy = uniform(2 * SIZE), uniform(2 * SIZE), copying.by_loop(threads)
+    *timings, copied = interleave([*calls.values(), lambda: copy(y, x)])
     rate = 16 * SIZE / copied.median / 1e9
     rows = [
         timed_row(

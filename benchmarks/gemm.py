@@ -7,6 +7,7 @@ Each shape is multiplied as stored and with either factor stored transposed. A r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from functools import partial
 from typing import Any
@@ -41,6 +42,7 @@ def measure() -> list[Row]:
     return [Row(**r) for r in python("-m", "benchmarks.gemm", threads=1)]
 
 
+@functools.cache
 def products(dtype: Any) -> tuple[Any, Any]:
     """Loops over one product: by tiles and by BLAS."""
     product.load_products(dtype)
