@@ -1,6 +1,7 @@
-"""``python -m benchmarks [suite ...]``: measure, print one table, keep it in benchmarks/results.
+"""``python -m benchmarks [suite ...]``: measure, print, keep it all in benchmarks/results.
 
-The picture of all that is kept there is drawn anew.
+First the rows of each suite, then one table of all workloads with the best peer. The picture of all
+that is kept there is drawn anew.
 """
 
 from __future__ import annotations
@@ -15,15 +16,25 @@ from . import (
     call_cost,
     chain,
     digits,
+    elementwise,
     first_step,
+    formula,
     gemm,
     imports,
+    indexing,
     layers,
+    limits,
     linear,
+    losses,
     memory,
     op_cost,
+    optimisers,
+    overview,
     peak_memory,
     picture,
+    products,
+    race,
+    reductions,
     report,
     steps,
     training,
@@ -41,7 +52,21 @@ CASES = {
     "transformer": transformer,
     "call_cost": call_cost,
 }
+"""Both libraries in one process."""
+
+RACES = {
+    "elementwise": elementwise,
+    "formula": formula,
+    "losses": losses,
+    "reductions": reductions,
+    "indexing": indexing,
+    "products": products,
+    "optimisers": optimisers,
+}
+"""Every contender in a process of its own."""
+
 PROCESSES = {
+    "limits": limits,
     "imports": imports,
     "first_step": first_step,
     "memory": memory,
@@ -51,7 +76,9 @@ PROCESSES = {
     "gemm": gemm,
     "digits": digits,
 }
+"""Suites with a way of their own."""
 
+SUITES = {**CASES, **RACES, **PROCESSES}
 
 REST = 0.03
 """Seconds between two sides that have threads: see ``interleave``."""
@@ -60,31 +87,41 @@ REST = 0.03
 def main() -> None:
     """Measure the suites named on the command line, by default all."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(CASES | PROCESSES))
+    parser.add_argument("suites", nargs="*", metavar="suite", help=", ".join(SUITES))
     parser.add_argument("--rounds", type=int, default=31, help="rounds of each case")
     parser.add_argument("--dry", action="store_true", help="leave benchmarks/results as it is")
     parser.add_argument("--worker", type=int, metavar="THREADS", help=argparse.SUPPRESS)
     parsed = parser.parse_args()
-    unknown = set(parsed.suites) - set(CASES | PROCESSES)
+    unknown = set(parsed.suites) - set(SUITES)
     if unknown:
-        parser.error(f"no suite {sorted(unknown)}; there are {', '.join(CASES | PROCESSES)}")
+        parser.error(f"no suite {sorted(unknown)}; there are {', '.join(SUITES)}")
     if parsed.worker:
         print(json.dumps(measure_here(parsed.suites[0], parsed.worker, parsed.rounds)))
         return
     everything: list[Row] = []
-    for suite in parsed.suites or [*CASES, *PROCESSES]:
+    for suite in parsed.suites or SUITES:
         about = report.machine()
-        rows = PROCESSES[suite].measure() if suite in PROCESSES else measure(suite, parsed.rounds)
+        rows = measure(suite, parsed.rounds)
         if not parsed.dry:
             report.write(suite, rows, about)
         everything += rows
-    print(report.with_notes(everything))
+    print(report.with_notes(everything), overview.text(overview.records(everything)), sep="\n\n")
     if not parsed.dry:
         picture.main()
 
 
 def measure(suite: str, rounds: int) -> list[Row]:
-    """The rows of ``suite``: one process for each number of threads, both libraries in it."""
+    """The rows of ``suite``."""
+    if suite in CASES:
+        return measure_cases(suite, rounds)
+    if suite in RACES:
+        return race.measure(RACES[suite], rounds)
+    timed = [rounds] if suite in ("steps", "limits") else []
+    return PROCESSES[suite].measure(*timed)
+
+
+def measure_cases(suite: str, rounds: int) -> list[Row]:
+    """One process for each number of threads, both libraries in it."""
     rows = []
     for threads in sorted({n for case in CASES[suite].CASES for n in case.threads}):
         worker = ("-m", "benchmarks", suite, "--worker", str(threads), "--rounds", str(rounds))

@@ -1,113 +1,89 @@
-"""The figures kept in benchmarks/results as one picture: a bar for each workload.
+"""The figures kept in benchmarks/results as one picture: bars for each workload.
 
     python -m benchmarks.picture
 
-Each bar is our time over that of the fastest peer, for one thread and for two; below 1 numbagrad is
-faster. Rows against a step written by hand, a copy, or ourselves are no comparison of libraries
-and are left out. Writes ``benchmarks/results/ratios.png``; needs matplotlib (extra ``demo``).
+Each bar is our time over a peer's, for one thread and for two; below 1 numbagrad is faster. On the
+left stands what is compiled, beside the fastest peer, on the right what runs op by op, beside
+torch's eager form. Writes ``benchmarks/results/ratios.png``; needs matplotlib (extra ``demo``).
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .overview import Line, kept, lines, means, verdicts
 from .report import RESULTS
 
-SUITES = ("steps", "transformer", "layers", "training", "linear", "op_cost")
-"""Suites whose peer is another library, in the order of the picture."""
-
-OURS = ("by hand", "copy", "eager")
-"""What stands behind the slash in the name of a row that compares with no other library."""
+KINDS = {"compiled": ("tab:blue", "the fastest peer"), "eager": ("tab:orange", "torch eager")}
+SHADES = ((1, -0.2, 1.0), (2, 0.2, 0.55))
+"""Number of threads, place of the bar in its line, opacity."""
 
 
 class Bar(NamedTuple):
-    """One workload: name, whether it is a compiled step, and ratios by number of threads."""
+    """One workload: its name, and ratios by number of threads."""
 
     name: str
-    compiled: bool
     ratios: dict[int, float]
 
 
-def bars(folder: Path = RESULTS) -> list[Bar]:
-    """Workloads in the order of the suites; of each the ratios that its rows hold."""
-    found: dict[str, Bar] = {}
-    for suite in SUITES:
-        path = folder / f"{suite}.json"
-        rows = json.loads(path.read_text())["rows"] if path.exists() else []
-        for row in rows:
-            name, _, peer = row["name"].partition(" / ")
-            if row["ratio"] is None or peer in OURS:
-                continue
-            compiled = suite == "steps" or "compiled" in name or "transformer" in name
-            bar = found.setdefault(name, Bar(name, compiled, {}))
-            bar.ratios[row["threads"]] = row["ratio"]
-    return list(found.values())
+def bars(found: list[Line], kind: str) -> list[Bar]:
+    """The workloads that have a ratio of ``kind``, "compiled" or "eager"."""
+    by_name: dict[str, Bar] = {}
+    for line in found:
+        side = getattr(line, kind)
+        if side is not None:
+            by_name.setdefault(line.name, Bar(line.name, {})).ratios[line.threads] = side.ratio
+    return list(by_name.values())
 
 
-def geometric_mean(numbers: Iterable[float]) -> float:
-    """The number whose logarithm is the mean of theirs."""
-    logarithms = [math.log(number) for number in numbers]
-    return math.exp(sum(logarithms) / len(logarithms))
-
-
-def means(found: list[Bar]) -> dict[str, float]:
-    """Geometric means over all threads: of compiled workloads and of eager ones."""
-    kinds = {"compiled": True, "eager": False}
-    ratios = {
-        kind: [r for bar in found if bar.compiled is compiled for r in bar.ratios.values()]
-        for kind, compiled in kinds.items()
-    }
-    return {kind: geometric_mean(values) for kind, values in ratios.items() if values}
-
-
-def draw(found: list[Bar], path: Path) -> None:
+def draw(found: list[Line], path: Path) -> None:
     """Draw ``found`` into the file ``path``, whose ending tells the format."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 1.2 + 0.24 * len(found)), layout="constrained")
+    panels = {kind: bars(found, kind) for kind in KINDS}
+    height = 1.2 + 0.2 * max(map(len, panels.values()))
+    figure = Figure(figsize=(14, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes: Any = figure.subplots()
-    places = range(len(found))
-    for threads, shift, shade in ((1, -0.2, 1.0), (2, 0.2, 0.55)):
-        there = [(k, bar) for k, bar in zip(places, found, strict=True) if threads in bar.ratios]
+    for axes, (kind, its_bars) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        _panel(axes, kind, its_bars, means(found).get(kind))
+    figure.savefig(path, dpi=90)
+
+
+def _panel(axes: Any, kind: str, its_bars: list[Bar], mean: float | None) -> None:
+    colour, peer = KINDS[kind]
+    for threads, shift, shade in SHADES:
+        there = [(k, bar) for k, bar in enumerate(its_bars) if threads in bar.ratios]
         axes.barh(
             [k + shift for k, _ in there],
             [bar.ratios[threads] for _, bar in there],
             height=0.38,
-            color=["tab:blue" if bar.compiled else "tab:orange" for _, bar in there],
+            color=colour,
             alpha=shade,
         )
     axes.axvline(1.0, color="black", linewidth=1)
-    axes.set_yticks(list(places), [bar.name for bar in found], fontsize=8)
-    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_yticks(range(len(its_bars)), [bar.name for bar in its_bars], fontsize=7)
+    axes.set_ylim(max(len(its_bars), 1) - 0.5, -0.5)
     axes.set_xscale("log")
-    ticks = [0.125, 0.25, 0.5, 1.0, 2.0]
+    ticks = [0.0625, 0.125, 0.25, 0.5, 1.0, 2.0]
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.grid(axis="x", linewidth=0.4)
-    mean = ", ".join(f"{kind} {value:.2f}" for kind, value in means(found).items())
+    told = "" if mean is None else f"; geometric mean {mean:.2f}"
     axes.set_xlabel(
-        "time over that of the fastest peer (blue: compiled, orange: eager; "
-        f"dark: 1 thread, light: 2)\ngeometric mean: {mean}",
-        fontsize=8,
+        f"{kind}, time over that of {peer} (dark: 1 thread, light: 2){told}", fontsize=8
     )
-    figure.savefig(path, dpi=90)
 
 
 def main() -> None:
     """Draw the picture and print the means; without matplotlib only the latter."""
-    found = bars()
+    found = lines(kept())
     try:
         draw(found, RESULTS / "ratios.png")
     except ImportError as error:
         print(f"no picture: {error}; pip install '.[demo]'")
-    for kind, value in means(found).items():
-        print(f"{kind}: geometric mean {value:.2f} of the fastest peer's time")
+    print(verdicts(found))
 
 
 if __name__ == "__main__":

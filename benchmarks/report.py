@@ -21,8 +21,13 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 def table(rows: Sequence[Row]) -> str:
     """The rows as a Markdown table; the last column says where a figure asked for is missed."""
-    lines = [HEADER] + [_cells(row) for row in rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
+    return as_table(HEADER, [_cells(row) for row in rows])
+
+
+def as_table(header: tuple[str, ...], cells: Sequence[tuple[str, ...]]) -> str:
+    """Header and lines of text as a Markdown table with straight columns."""
+    lines = [header, *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     lines.insert(1, tuple("-" * width for width in widths))
     return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
 
@@ -34,7 +39,9 @@ def with_notes(rows: Sequence[Row]) -> str:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    bound = "" if row.asked is None else f"{row.asked:g}" + ("" if row.asked_of_ratio else row.unit)
+    bound = (
+        "" if row.asked is None else f"{row.asked:.3g}" + ("" if row.asked_of_ratio else row.unit)
+    )
     return (
         row.name,
         str(row.threads),
@@ -54,14 +61,26 @@ def _ratio(value: float | None) -> str:
 def _amount(value: float, spread: float, unit: str) -> str:
     if unit != "s":
         return f"{value:.3g} {unit}"
-    unit = next((u for u, size in UNITS.items() if value >= size), "us")
+    unit = _unit(value)
     return f"{value / UNITS[unit]:.3g} ± {spread / UNITS[unit]:.2g} {unit}"
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that suits it."""
+    return f"{value / UNITS[_unit(value)]:.3g} {_unit(value)}"
+
+
+def _unit(value: float) -> str:
+    return next((unit for unit, size in UNITS.items() if value >= size), "us")
 
 
 def machine() -> dict[str, str]:
     """What a figure depends on besides the code."""
     versions = {}
-    for name in ("numba", "llvmlite", "numpy", "scipy", "tbb", "torch", "jax"):
+    for name in (
+        *("numba", "llvmlite", "numpy", "scipy", "tbb"),
+        *("torch", "jax", "autograd", "mygrad"),
+    ):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

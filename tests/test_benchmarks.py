@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from benchmarks import picture, report, ulp
+from benchmarks import report, ulp
 from benchmarks.__main__ import CASES, time_case
 from benchmarks.case import Case, Row, check_equal
 from benchmarks.contenders import CONTENDERS
 from benchmarks.measure import interleave, summary
 from benchmarks.nets import NETS
-from benchmarks.steps import STEPS, check_weights
-from benchmarks.workers import Unavailable, Worker
+from benchmarks.steps import check_weights
+from benchmarks.workers import STEPS, Unavailable, Worker
 
 EVERY = [pytest.param(case, id=case.name) for suite in CASES.values() for case in suite.CASES]
 SMALL = [case for case in EVERY if "1024" not in case.id and "784" not in case.id]
@@ -110,24 +110,6 @@ def test_functions_are_within_two_units_of_a_share_of_float32(name):
     assert worst.units <= 2
 
 
-def test_the_picture_shows_what_compares_with_another_library(tmp_path):
-    rows = [
-        ("net / jax.jit", 1, 0.5),
-        ("net / pytensor", 2, 2.0),
-        ("net / by hand", 1, 1.0),
-        ("no peer", 1, None),
-    ]
-    records = [{"name": n, "threads": t, "ratio": r} for n, t, r in rows]
-    (tmp_path / "steps.json").write_text(json.dumps({"rows": records}))
-    records = [{"name": "sum", "threads": 1, "ratio": 0.25}]
-    (tmp_path / "layers.json").write_text(json.dumps({"rows": records}))
-    found = picture.bars(tmp_path)
-    assert found == [("net", True, {1: 0.5, 2: 2.0}), ("sum", False, {1: 0.25})]
-    assert picture.means(found) == pytest.approx({"compiled": 1.0, "eager": 0.25})
-    picture.draw(found, tmp_path / "ratios.png")
-    assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("net", NETS[:4], ids=lambda net: net.name)
 def test_the_step_by_hand_trains_as_the_eager_one_does(net, threads):
@@ -148,6 +130,8 @@ def test_the_step_by_hand_trains_as_the_eager_one_does(net, threads):
     [
         (2, "handwritten", "torch", "torch"),
         (2, "handwritten", "jax.jit", "jax"),
+        (2, "handwritten", "HIPS autograd", "autograd"),
+        (2, "handwritten", "mygrad", "mygrad"),
         (-1, "numbagrad eager", "torch", "torch"),
     ],
 )
@@ -178,6 +162,6 @@ def test_a_contender_that_is_not_there_says_why():
     worker = Worker("nothing", 1)
     try:
         with pytest.raises(Unavailable, match="KeyError"):
-            worker.train(0, STEPS)
+            worker.build("steps", 0)
     finally:
         worker.close()
