@@ -39,6 +39,7 @@ from . import (
     steps,
     training,
     transformer,
+    transformer_step,
 )
 from .case import Case, Row, check_equal, load_peer, timed_row
 from .measure import interleave
@@ -62,6 +63,7 @@ RACES = {
     "indexing": indexing,
     "products": products,
     "optimisers": optimisers,
+    "transformer_step": transformer_step,
 }
 """Every contender in a process of its own."""
 

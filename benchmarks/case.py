@@ -18,6 +18,10 @@ from .measure import Timing
 Run = Callable[[], tuple[Any, ...]]
 """One timed call; it returns the tensors that must be equal on both sides."""
 
+COMPILED_AT_MOST, EAGER_AT_MOST = 1.1, 1.3
+"""Ratios to the best peer and to the best of torch's eager forms that are asked of every workload;
+their geometric means are asked for in ``overview.py``."""
+
 
 @dataclass(frozen=True)
 class Case:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import uniform
+from .case import COMPILED_AT_MOST, uniform
 from .contenders import Step
 from .libraries import COMPILED, EAGER, load_jax, load_torch
 
@@ -32,6 +32,7 @@ class Gradient:
     in_torch: Callable[..., Any]
     in_numpy: Callable[..., Any]
     tolerance: float = 1e-4
+    at_most: float = COMPILED_AT_MOST
 
     @property
     def contenders(self) -> tuple[str, ...]:
@@ -178,9 +179,11 @@ def _tape(lib: Any, work: Gradient, whole: Callable[[Any], Any] = lambda step: s
     """Forward and backward in numbagrad or torch, passed through ``whole``."""
     tensors = [lib.from_numpy(array) for array in work.arrays()]
     g = _incoming(lib, work, tensors)
-    leaves = [x.requires_grad_() for x in _floating(tensors, _is_float)]
+    for x in _floating(tensors, _is_float):
+        x.requires_grad_()
 
     def step(g: Any, *tensors: Any) -> Any:
+        leaves = [x for x in tensors if x.requires_grad]
         for x in leaves:
             x.grad = None
         out = work.in_torch(lib, *tensors)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import uniform
+from .case import COMPILED_AT_MOST, uniform
 from .contenders import Step
 from .libraries import COMPILED, EAGER, load_jax, load_torch
 from .updates import LR, MOMENTUM, slots, update
@@ -32,6 +32,7 @@ class Update:
     optimizer: str
     tensors: int = TENSORS
     tolerance: float = 1e-2
+    at_most: float = COMPILED_AT_MOST
 
     @property
     def name(self) -> str:

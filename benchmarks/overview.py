@@ -18,12 +18,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .case import Row
-from .race import COMPILED_AT_MOST, EAGER_AT_MOST, base
+from .case import COMPILED_AT_MOST, EAGER_AT_MOST, Row
+from .race import base
 from .report import RESULTS, as_table, seconds
 
 SUITES = (
-    *("steps", "transformer", "elementwise", "formula", "losses", "reductions", "indexing"),
+    *(
+        "steps",
+        "transformer",
+        "transformer_step",
+        "elementwise",
+        "formula",
+        "losses",
+        "reductions",
+        "indexing",
+    ),
     *("products", "optimisers", "layers", "training", "linear", "op_cost"),
 )
 """Suites whose peer is another library, in the order of table and picture."""

@@ -6,23 +6,19 @@ interleaved. Start at ``race``; ``steps.py`` and ``gradients.py`` say what is ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .case import Row, timed_row
+from .case import COMPILED_AT_MOST, EAGER_AT_MOST, Row, timed_row
 from .libraries import COMPILED, EAGER, EAGER_PEERS, PEERS
 from .measure import Timing, interleave_batches
 from .workers import Unavailable, Worker
 
 Arrays = list[np.ndarray]
 Times = dict[str, Timing]
-
-COMPILED_AT_MOST, EAGER_AT_MOST = 1.1, 1.3
-"""Ratios to the best peer and to the best of torch's eager forms that are asked of every workload;
-their geometric means are asked for in ``overview.py``."""
 
 
 def race(
@@ -98,7 +94,8 @@ def measure(
 ) -> list[Row]:
     """The rows of a module with ``SUITE``, ``WORKLOADS`` and ``build``.
 
-    Workloads have a ``name``, a ``tolerance``, and ``contenders``, the names of who may run them.
+    Workloads have a ``name``, a ``tolerance``, ``at_most``, the ratio to the best peer that is
+    asked of what is compiled, and ``contenders``, the names of who may run them.
     """
     found: list[Row] = []
     for n in threads:
@@ -111,12 +108,22 @@ def measure(
                 check = partial(check_close, tolerance=workload.tolerance)
                 there = {name: workers[name] for name in workload.contenders}
                 times, reasons = race(there, suite.SUITE, i, workload.name, check, rounds)
-                found += rows(suite.SUITE, workload.name, n, times, reasons)
+                asked = workload.at_most
+                found += rows(suite.SUITE, workload.name, n, times, reasons, asked)
         finally:
             for worker in workers.values():
                 worker.close()
-    order = [workload.name for workload in suite.WORKLOADS]
-    return sorted(found, key=lambda row: (order.index(base(row.name)), row.name, row.threads))
+    return in_order(found, suite.WORKLOADS)
+
+
+def in_order(found: list[Row], workloads: Sequence[Any]) -> list[Row]:
+    """The rows as their workloads stand, those of one side together."""
+    order = [workload.name for workload in workloads]
+
+    def key(row: Row) -> tuple[int, str, int]:
+        return order.index(base(row.name)), row.name.partition(" / ")[0], row.threads
+
+    return sorted(found, key=key)
 
 
 def base(name: str) -> str:

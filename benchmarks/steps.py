@@ -39,8 +39,7 @@ def measure(rounds: int = 31) -> list[Row]:
         finally:
             for worker in workers.values():
                 worker.close()
-    order = [net.name for net in NETS]
-    return sorted(rows, key=lambda row: (order.index(race.base(row.name)), row.name, row.threads))
+    return race.in_order(rows, NETS)
 
 
 def _measure_net(i: int, threads: int, workers: dict[str, Worker], rounds: int) -> list[Row]:

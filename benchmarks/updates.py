@@ -17,7 +17,13 @@ def slots(optimizer: str) -> int:
 
 
 def update(
-    xp: Any, optimizer: str, parameters: Any, gradients: Any, state: Any, count: Any
+    xp: Any,
+    optimizer: str,
+    parameters: Any,
+    gradients: Any,
+    state: Any,
+    count: Any,
+    lr: float = LR,
 ) -> tuple[Any, Any, Any]:
     """New parameters, state and count of SGD with momentum, Adam or AdamW.
 
@@ -26,16 +32,16 @@ def update(
     f32: Any = float if xp.__name__ == "torch" else np.float32
     if optimizer == "momentum":
         state = [f32(MOMENTUM) * b + g for b, g in zip(state, gradients, strict=True)]
-        return [p - f32(LR) * b for p, b in zip(parameters, state, strict=True)], state, count
+        return [p - f32(lr) * b for p, b in zip(parameters, state, strict=True)], state, count
     count = count + f32(1)
-    size = f32(LR) / (1 - f32(BETAS[0]) ** count)
+    size = f32(lr) / (1 - f32(BETAS[0]) ** count)
     root = 1 / xp.sqrt(1 - f32(BETAS[1]) ** count)
     new, new_state = [], []
     moments = zip(state[::2], state[1::2], strict=True)
     for p, g, (m, v) in zip(parameters, gradients, moments, strict=True):
         first = f32(BETAS[0]) * m + f32(1 - BETAS[0]) * g
         second = f32(BETAS[1]) * v + f32(1 - BETAS[1]) * g * g
-        kept = p * f32(1 - LR * DECAY) if optimizer == "AdamW" else p
+        kept = p * f32(1 - lr * DECAY) if optimizer == "AdamW" else p
         new.append(kept - size * first / (xp.sqrt(second) * root + f32(EPS)))
         new_state += [first, second]
     return new, new_state, count

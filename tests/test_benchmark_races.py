@@ -22,6 +22,7 @@ from benchmarks import (
     overview,
     picture,
     race,
+    transformer_step,
     workers,
 )
 from benchmarks.__main__ import RACES, SUITES
@@ -64,6 +65,13 @@ def test_tapes_over_numpy_compute_what_numbagrad_does(peer):
     pytest.importorskip(libraries.MODULES[peer])
     for work in (FORMULA, elementwise.WORKLOADS[0]):
         agree(work, peer)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("peer", ["torch", "jax.jit"])
+def test_transformers_of_the_peers_train_alike(peer):
+    pytest.importorskip(libraries.MODULES[peer])
+    agree(transformer_step.WORKLOADS[0], peer)
 
 
 def test_compiled_and_eager_workloads_agree():
