@@ -1,4 +1,6 @@
-"""The most memory that twenty steps take above what stood before the first, compiled and eager.
+"""The most memory that twenty steps take above what stood before the first.
+
+Compiled numbagrad beside eager numbagrad and, where it is installed, torch.
 
 Run as a script it is one such process: it prints MiB as JSON. The caches are warm: what LLVM takes
 to compile once is no part of a step.
@@ -6,13 +8,14 @@ to compile once is no part of a step.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .case import Row, compile_step, uniform
+from .case import Row, compile_step, load_peer, uniform
 from .processes import python
 
 SUITE = "peak_memory"
@@ -20,17 +23,19 @@ STEPS, RUNS = 20, 3
 
 
 def measure() -> list[Row]:
-    """One row for each of ``WORKS``; the peer is eager numbagrad, which must not need less."""
+    """Two rows for each of ``WORKS``; neither eager numbagrad nor torch may need less."""
     rows = []
+    modes = ["compiled", "eager", *(["torch"] if load_peer() is not None else [])]
     for name in WORKS:
-        peaks: dict[str, list[float]] = {"compiled": [], "eager": []}
+        peaks: dict[str, list[float]] = {mode: [] for mode in modes}
         for i in range(RUNS + 1):
             for mode in peaks:
                 peak = python("-m", "benchmarks.peak_memory", name, mode)
                 if i:  # the first fills the cache
                     peaks[mode].append(peak)
-        ours, peer = (sorted(values)[RUNS // 2] for values in peaks.values())
-        rows.append(Row(SUITE, f"{name}, compiled / eager", "MiB", ours, peer=peer, asked=1.0))
+        ours, *others = (sorted(values)[RUNS // 2] for values in peaks.values())
+        for mode, peer in zip(modes[1:], others, strict=True):
+            rows.append(Row(SUITE, f"{name}, compiled / {mode}", "MiB", ours, peer=peer, asked=1.0))
     return rows
 
 
@@ -94,13 +99,10 @@ def main(name: str, mode: str) -> None:
     """Run the steps; print how far the peak went above the start."""
     import numpy as np
 
-    import numbagrad as ng
-
-    compile_step(ng, lambda x: x @ x)(ng.ones(8, 8))  # so that Numba, BLAS and compiler are loaded
-    prepare = WORKS[name](ng)
-    call: Any = prepare(
-        (lambda step: compile_step(ng, step)) if mode == "compiled" else lambda s: s
-    )
+    lib: Any = importlib.import_module("torch" if mode == "torch" else "numbagrad")
+    compile_step(lib, lambda x: x @ x)(lib.ones(8, 8))  # so that what is loaded late is there
+    prepare: Any = WORKS[name](lib)
+    call = prepare((lambda step: compile_step(lib, step)) if mode == "compiled" else lambda s: s)
     before = status("VmRSS")
     for _ in range(STEPS):
         loss = call()
