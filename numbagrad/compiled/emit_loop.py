@@ -59,6 +59,7 @@ class LoopText:
         self.costly = is_costly([line.expr for line in loop.lines])
         self.scratch = 0
         self.sums = 0
+        self.parts_of_sums = 0
         self.parts = 0  # of memory that the loop touches, which never meet
         self.chunks = min(loop.space[0], CHUNKS) if shared else 1
 
@@ -102,7 +103,8 @@ class LoopText:
             groups = [g for g in groups if g not in meeting]
             groups.append([o.buffer, *(b for g in meeting for b in g)])
         rows_of_sums = sum(store.mode != "store" for store in self.loop.stores)
-        self.parts = len(groups) + rows_of_sums
+        self.parts_of_sums = rows_of_sums
+        self.parts = len(groups) + rows_of_sums * (2 if self.costly else 1)
         return {b: self.piece(k) for k, group in enumerate(groups) for b in group}
 
     def piece(self, k: int) -> str:
@@ -233,7 +235,7 @@ class LoopText:
         old = f"{e.use('load_apart')}({sums}, {mine}, {own})"
         body = self.body
         if self.costly and wide == "float64" and len(strides) > 1 and strides[-1]:
-            again = self.read_back(value)
+            again = self.read_back(value) or self.kept_row(value)
             if again:  # beside float64 the formula would be vectorised for numbers of its width
                 body, value = self.second, again
         body.append(f"{e.use('store_apart')}({sums}, {mine}, {old} + {wide}({value}), {own})")
@@ -261,10 +263,22 @@ class LoopText:
                 return f"{e.use('load_apart')}({e.pointer(o.buffer)}, {at}, {piece!r})"
         return ""
 
-    def room(self, count: int, wide: str) -> str:
+    def kept_row(self, value: str) -> str:
+        """What reads a float32 value of the loop from a row of scratch memory; "" for others."""
+        e, d = self.e, self.dims - 1
+        if {self.names[line.name]: line.dtype for line in self.loop.lines}.get(value) != "float32":
+            return ""
+        size = self.loop.space[d]
+        row = self.room(size * self.chunks, "float32", "row")
+        at = f"c * {e.number(size)} + i{d}" if self.shared else f"i{d}"
+        own = repr(self.piece(self.parts - self.parts_of_sums - self.sums))
+        self.body.append(f"{e.use('store_apart')}({row}, {at}, {value}, {own})")
+        return f"{e.use('load_apart')}({row}, {at}, {own})"
+
+    def room(self, count: int, wide: str, what: str = "sums") -> str:
         """A pointer to scratch memory of this loop."""
         e = self.e
-        name = f"sums_{self.number}_{self.sums}"
+        name = f"{what}_{self.number}_{self.sums}"
         e.declared.append(f"{name} = pointer(work + {e.number(e.work + self.scratch)}, {wide})")
         self.scratch += rounded(8 * count)
         return name

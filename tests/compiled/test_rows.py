@@ -85,3 +85,23 @@ def test_column_sums_beside_an_exponential_get_a_loop_of_their_own(threads):
         assert "float64(load_apart(" in inner and "exp" not in inner
     finally:
         ng.set_num_threads(held)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_column_sums_of_what_is_not_stored_are_read_from_a_row_of_scratch(threads):
+    held = ng.get_num_threads()
+    ng.set_num_threads(threads)
+    try:
+        ng.manual_seed(0)
+        x, y = ng.randn(600, 300), ng.randn(600, 300)
+
+        def run(x, y):
+            return (x * y).exp(), (x.exp() * y).sum(0), (y.exp() + x).sum(0)
+
+        step = ng.compile(run)
+        for mine, plain in zip(step(x, y), run(x, y), strict=True):
+            np.testing.assert_allclose(mine, plain, rtol=1e-5, atol=1e-4)
+        own = [text for text in step.source.split("for i") if "float64(load_apart(row_" in text]
+        assert own and not any("exp(" in text for text in own)
+    finally:
+        ng.set_num_threads(held)
