@@ -20,7 +20,8 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from .. import devices
-from . import halves, store
+from . import blocks, halves, store
+from .blocks import LARGE
 from .cuda.runtime.array import DeviceArray
 
 __all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading", "view"]
@@ -64,7 +65,10 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any = None) -> Any:
         return recorder.current.empty(shape, dtype, device)
     if device is not None and device.type != "cpu":
         return open_cuda().empty(shape, dtype, device)
-    return np.empty(shape, dtype)
+    nbytes = dtype.itemsize
+    for n in shape:
+        nbytes *= n
+    return np.empty(shape, dtype) if nbytes < LARGE else blocks.empty(shape, dtype, nbytes)
 
 
 def flag(beside: Any) -> Any:
