@@ -41,7 +41,7 @@ def _renew_lock() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
-_blocks: dict[int, list[np.ndarray]] = {}  # by their size
+_blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # by size: bytes, where the first line begins
 _kept = 0
 
 
@@ -57,17 +57,19 @@ def _limit() -> int:
 _limit_now = _limit()
 
 
-def _free(blocks: list[np.ndarray]) -> np.ndarray | None:
+def _free(blocks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, int] | None:
     """The first block that nothing else refers to."""
-    for block in blocks:
+    for found in blocks:
+        block, _ = found
         if getrefcount(block) <= _ALONE:
-            return block
+            return found
     return None
 
 
 def _references_to_a_free_block() -> int:
     """What ``getrefcount`` says inside ``_free``, which differs between versions of Python."""
-    for block in [np.empty(0, np.uint8)]:
+    for found in [(np.empty(0, np.uint8), 0)]:
+        block, _ = found
         return getrefcount(block)
     raise AssertionError
 
@@ -84,16 +86,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     size = -(-(nbytes + ALIGNED) // unit) * unit
     with _lock:
         blocks = _blocks.get(size)
-        block = None if blocks is None else _free(blocks)
-        if block is None:
-            block = _new_block(size)
-        if block is not None:
-            offset = -block.__array_interface__["data"][0] % ALIGNED
-            return np.ndarray(shape, dtype, block, offset)
+        found = None if blocks is None else _free(blocks)
+        if found is None:
+            found = _new_block(size)
+        if found is not None:
+            return np.ndarray(shape, dtype, *found)
     return np.empty(shape, dtype)
 
 
-def _new_block(size: int) -> np.ndarray | None:
+def _new_block(size: int) -> tuple[np.ndarray, int] | None:
     """A block that is kept from now on, or None where there would be too many."""
     global _kept
     if _kept + size > _limit_now:
@@ -105,16 +106,21 @@ def _new_block(size: int) -> np.ndarray | None:
     except MemoryError:
         _give_back()
         return None
-    _blocks.setdefault(size, []).append(block)
+    found = block, -block.ctypes.data % ALIGNED
+    _blocks.setdefault(size, []).append(found)
     _kept += size
-    return block
+    return found
 
 
 def _give_back() -> None:
     """Let go of all free blocks."""
     global _kept
     for size, blocks in list(_blocks.items()):
-        used = [block for block in blocks if getrefcount(block) > _ALONE]
+        used = []
+        for found in blocks:
+            block, _ = found
+            if getrefcount(block) > _ALONE:
+                used.append(found)
         _kept -= size * (len(blocks) - len(used))
         if used:
             _blocks[size] = used
