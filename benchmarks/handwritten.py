@@ -27,7 +27,8 @@ from numbagrad.kernels.blas import (
     sgemm,
 )
 from numbagrad.kernels.intrinsics import address
-from numbagrad.kernels.simd_math import exp_float32, log_float32
+from numbagrad.kernels.simd.exponential import exp_float32
+from numbagrad.kernels.simd.logarithm import log_float32
 
 from .nets import Net
 from .updates import BETAS, EPS, LR, MOMENTUM

@@ -1,0 +1,176 @@
+"""exp, sigmoid and tanh: what begins with x = n ln(2) + r."""
+
+from __future__ import annotations
+
+import math
+
+from numba import float32, float64, int32, int64
+
+from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
+from .decorators import formula, piece
+
+# exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
+_LOG2E = 1.4426950408889634
+LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
+LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_ROUND32, _ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
+_ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
+
+
+@piece
+def _exp_parts_float32(y):
+    """exp(r) - 1, and a number whose lowest bits are n."""
+    shifted = y * float32(_LOG2E) + float32(_ROUND32)
+    n = shifted - float32(_ROUND32)
+    r = (y - n * float32(LN2_HIGH32)) - n * float32(LN2_LOW32)
+    p = float32(0.0013941122407833263)
+    p = p * r + float32(0.008363181243424602)
+    p = p * r + float32(0.04166637514965372)
+    p = p * r + float32(0.16666576970142793)
+    p = p * r + float32(0.5000000026954542)
+    p = p * r + float32(1.0)
+    return p * r, float32_bits(shifted)
+
+
+@piece
+def _exp_parts_float64(y):
+    """exp(r) - 1, and a number whose lowest bits are n."""
+    shifted = y * float64(_LOG2E) + float64(_ROUND64)
+    n = shifted - float64(_ROUND64)
+    r = (y - n * float64(LN2_HIGH64)) - n * float64(LN2_LOW64)
+    p = float64(2.511006749795799e-08)
+    p = p * r + float64(2.76200891637639e-07)
+    p = p * r + float64(2.7557242292789278e-06)
+    p = p * r + float64(2.480152129434e-05)
+    p = p * r + float64(0.00019841269886625805)
+    p = p * r + float64(0.001388888891721482)
+    p = p * r + float64(0.008333333333322198)
+    p = p * r + float64(0.04166666666662413)
+    p = p * r + float64(0.16666666666666674)
+    p = p * r + float64(0.5000000000000001)
+    p = p * r + float64(1.0)
+    return p * r, float64_bits(shifted)
+
+
+# 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
+
+
+@piece
+def _scaled_float32(x, n):
+    """x * 2^n."""
+    both = int32(n + int32(254 - _ROUND32_BITS))
+    half = int32(both >> int32(1))
+    rest = int32(both - half)
+    x = x * bits_float32(int32(half << int32(23)))
+    return x * bits_float32(int32(rest << int32(23)))
+
+
+@piece
+def _scaled_float64(x, n):
+    """x * 2^n."""
+    both = n + int64(2046 - _ROUND64_BITS)
+    half = both >> int64(1)
+    rest = both - half
+    x = x * bits_float64(half << int64(52))
+    return x * bits_float64(rest << int64(52))
+
+
+@formula
+def exp_float32(x):
+    """e ** x."""
+    y = float32(89.5) if x > float32(89.5) else x
+    gone = x < float32(-104.0)  # not by underflow, which costs 100 times as much: -inf is common
+    t, n = _exp_parts_float32(float32(0.0) if gone else y)
+    return float32(0.0) if gone else _scaled_float32(t + float32(1.0), n)
+
+
+@formula
+def exp_float64(x):
+    """e ** x."""
+    y = float64(710.0) if x > float64(710.0) else x
+    gone = x < float64(-746.0)
+    t, n = _exp_parts_float64(float64(0.0) if gone else y)
+    return float64(0.0) if gone else _scaled_float64(t + float64(1.0), n)
+
+
+@piece
+def exp_within_float32(x):
+    """e ** x for |x| < 80: n is added to the exponent."""
+    t, n = _exp_parts_float32(x)
+    return bits_float32(int32(float32_bits(t + float32(1.0)) + int32(n << int32(23))))
+
+
+@piece
+def exp_within_float64(x):
+    """e ** x for |x| < 700: n is added to the exponent."""
+    t, n = _exp_parts_float64(x)
+    return bits_float64(float64_bits(t + float64(1.0)) + (n << int64(52)))
+
+
+# sigmoid(-|x|) = 2^-n / (2^-n + exp(r)) after |x| = n ln(2) + r: the numerator is exact, and the
+# small terms are added first.
+
+
+@formula
+def sigmoid_float32(x):
+    """1 / (1 + exp(-x))."""
+    a = abs(x)
+    gone = a > float32(104.0)
+    t, n = _exp_parts_float32(float32(0.0) if gone else a)
+    c = _scaled_float32(float32(1.0), int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
+    low = float32(0.0) if gone else c / ((t + c) + float32(1.0))
+    return float32(1.0) - low if x >= float32(0.0) else low
+
+
+@formula
+def sigmoid_float64(x):
+    """1 / (1 + exp(-x))."""
+    a = abs(x)
+    gone = a > float64(746.0)
+    t, n = _exp_parts_float64(float64(0.0) if gone else a)
+    c = _scaled_float64(float64(1.0), int64(2 * _ROUND64_BITS) - n)
+    low = float64(0.0) if gone else c / ((t + c) + float64(1.0))
+    return float64(1.0) - low if x >= float64(0.0) else low
+
+
+# tanh(x) = x + x^3 p(x^2) near 0, elsewhere 1 - 2 / (exp(2 |x|) + 1) with the sign of x.
+
+
+@formula
+def tanh_float32(x):
+    """Hyperbolic tangent."""
+    a = abs(x)
+    z = x * x
+    p = float32(-0.006113181982431569)
+    p = p * z + float32(0.02101007334057271)
+    p = p * z + float32(-0.05385406760937575)
+    p = p * z + float32(0.13332794531050637)
+    p = p * z + float32(-0.33333329249884236)
+    near = a + a * z * p
+    b = float32(10.0) if a > float32(10.0) else a
+    far = float32(1.0) - float32(2.0) / (exp_within_float32(b + b) + float32(1.0))
+    return math.copysign(far if a > float32(0.625) else near, x)
+
+
+@formula
+def tanh_float64(x):
+    """Hyperbolic tangent."""
+    a = abs(x)
+    z = x * x
+    p = float64(-2.445433331636799e-06)
+    p = p * z + float64(1.2225404639325165e-05)
+    p = p * z + float64(-3.709695668661929e-05)
+    p = p * z + float64(9.605045744610961e-05)
+    p = p * z + float64(-0.000238892948019201)
+    p = p * z + float64(0.0005899826806168326)
+    p = p * z + float64(-0.001455828542311811)
+    p = p * z + float64(0.0035921275230542593)
+    p = p * z + float64(-0.008863235500864878)
+    p = p * z + float64(0.02186948853517636)
+    p = p * z + float64(-0.053968253968236804)
+    p = p * z + float64(0.13333333333333322)
+    p = p * z + float64(-0.3333333333333333)
+    near = a + a * z * p
+    b = float64(20.0) if a > float64(20.0) else a
+    far = float64(1.0) - float64(2.0) / (exp_within_float64(b + b) + float64(1.0))
+    return math.copysign(far if a > float64(0.625) else near, x)
