@@ -76,8 +76,7 @@ def floordiv(x, y):
 }
 _CALLS = {
     "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
-    "exp2": "np.exp2", "log2": "math.log2", "max": "maximum", "min": "minimum",
-    "sign": "sign", "floordiv": "floordiv",
+    "max": "maximum", "min": "minimum", "sign": "sign", "floordiv": "floordiv",
 }  # fmt: skip
 _SIMD = frozenset(name for name, _ in FUNCTIONS)
 _ROUNDING = frozenset("floor ceil trunc rint".split())
@@ -196,7 +195,14 @@ class Writer:
                 return f"{self.t}(1) / {base}"
             if value == -2:
                 return f"{self.t}(1) / ({base} * {base})"
-        return f"{base} ** {text}"
+        return self.raised(base, text)
+
+    def raised(self, base: str, exponent: str) -> str:
+        """The text of a power."""
+        if self.integer:
+            return f"{base} ** {exponent}"
+        self.simd["pow"] = None
+        return f"pow({base}, {exponent})"
 
     def truth(self, node: Expr) -> str:
         text = self.names[node]
@@ -306,9 +312,9 @@ def emit(
 
 _RESERVED = frozenset(
     "agree out plan row rows rest i j d at n dims T math np load store count parted prange njit "
-    "abs exp log tanh erf sigmoid sign maximum minimum floordiv boolean float32 float64 int64 "
-    "int32 int16 int8 uint8 wide".split()
-)
+    "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8 "
+    "wide".split()
+).union(_SIMD)
 
 
 def _safe(name: str) -> str:

@@ -1,4 +1,4 @@
-"""exp, sigmoid and tanh: what begins with x = n ln(2) + r."""
+"""exp, exp2, expm1, sigmoid and tanh: what begins with x = n ln(2) + r."""
 
 from __future__ import annotations
 
@@ -10,34 +10,48 @@ from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
-_LOG2E = 1.4426950408889634
+_LOG2E, _LN2 = 1.4426950408889634, 0.6931471805599453
 LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
 LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-_ROUND32, _ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
+ROUND32, ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
 _ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
 
 
 @piece
-def _exp_parts_float32(y):
-    """exp(r) - 1, and a number whose lowest bits are n."""
-    shifted = y * float32(_LOG2E) + float32(_ROUND32)
-    n = shifted - float32(_ROUND32)
-    r = (y - n * float32(LN2_HIGH32)) - n * float32(LN2_LOW32)
+def _curve_float32(r):
+    """q(r)."""
     p = float32(0.0013941122407833263)
     p = p * r + float32(0.008363181243424602)
     p = p * r + float32(0.04166637514965372)
     p = p * r + float32(0.16666576970142793)
     p = p * r + float32(0.5000000026954542)
-    p = p * r + float32(1.0)
-    return p * r, float32_bits(shifted)
+    return p
 
 
 @piece
-def _exp_parts_float64(y):
+def near_zero_float32(r):
+    """exp(r) - 1 for |r| <= ln(2) / 2."""
+    return (_curve_float32(r) * r + float32(1.0)) * r
+
+
+@piece
+def _reduced_float32(y):
+    """Two numbers whose difference is r, and one whose lowest bits are n."""
+    shifted = y * float32(_LOG2E) + float32(ROUND32)
+    n = shifted - float32(ROUND32)
+    return y - n * float32(LN2_HIGH32), n * float32(LN2_LOW32), float32_bits(shifted)
+
+
+@piece
+def _exp_parts_float32(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
-    shifted = y * float64(_LOG2E) + float64(_ROUND64)
-    n = shifted - float64(_ROUND64)
-    r = (y - n * float64(LN2_HIGH64)) - n * float64(LN2_LOW64)
+    high, low, n = _reduced_float32(y)
+    return near_zero_float32(high - low), n
+
+
+@piece
+def _curve_float64(r):
+    """q(r)."""
     p = float64(2.511006749795799e-08)
     p = p * r + float64(2.76200891637639e-07)
     p = p * r + float64(2.7557242292789278e-06)
@@ -48,15 +62,35 @@ def _exp_parts_float64(y):
     p = p * r + float64(0.04166666666662413)
     p = p * r + float64(0.16666666666666674)
     p = p * r + float64(0.5000000000000001)
-    p = p * r + float64(1.0)
-    return p * r, float64_bits(shifted)
+    return p
+
+
+@piece
+def near_zero_float64(r):
+    """exp(r) - 1 for |r| <= ln(2) / 2."""
+    return (_curve_float64(r) * r + float64(1.0)) * r
+
+
+@piece
+def _reduced_float64(y):
+    """Two numbers whose difference is r, and one whose lowest bits are n."""
+    shifted = y * float64(_LOG2E) + float64(ROUND64)
+    n = shifted - float64(ROUND64)
+    return y - n * float64(LN2_HIGH64), n * float64(LN2_LOW64), float64_bits(shifted)
+
+
+@piece
+def _exp_parts_float64(y):
+    """exp(r) - 1, and a number whose lowest bits are n."""
+    high, low, n = _reduced_float64(y)
+    return near_zero_float64(high - low), n
 
 
 # 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
 
 
 @piece
-def _scaled_float32(x, n):
+def scaled_float32(x, n):
     """x * 2^n."""
     both = int32(n + int32(254 - _ROUND32_BITS))
     half = int32(both >> int32(1))
@@ -66,7 +100,7 @@ def _scaled_float32(x, n):
 
 
 @piece
-def _scaled_float64(x, n):
+def scaled_float64(x, n):
     """x * 2^n."""
     both = n + int64(2046 - _ROUND64_BITS)
     half = both >> int64(1)
@@ -81,7 +115,7 @@ def exp_float32(x):
     y = float32(89.5) if x > float32(89.5) else x
     gone = x < float32(-104.0)  # not by underflow, which costs 100 times as much: -inf is common
     t, n = _exp_parts_float32(float32(0.0) if gone else y)
-    return float32(0.0) if gone else _scaled_float32(t + float32(1.0), n)
+    return float32(0.0) if gone else scaled_float32(t + float32(1.0), n)
 
 
 @formula
@@ -90,7 +124,64 @@ def exp_float64(x):
     y = float64(710.0) if x > float64(710.0) else x
     gone = x < float64(-746.0)
     t, n = _exp_parts_float64(float64(0.0) if gone else y)
-    return float64(0.0) if gone else _scaled_float64(t + float64(1.0), n)
+    return float64(0.0) if gone else scaled_float64(t + float64(1.0), n)
+
+
+# exp2(x) = 2^n exp(r ln(2)) after x = n + r, which is exact.
+
+
+@formula
+def exp2_float32(x):
+    """2 ** x."""
+    y = float32(129.0) if x > float32(129.0) else x
+    gone = x <= float32(-150.0)
+    y = float32(0.0) if gone else y
+    shifted = y + float32(ROUND32)
+    t = near_zero_float32((y - (shifted - float32(ROUND32))) * float32(_LN2))
+    out = scaled_float32(t + float32(1.0), float32_bits(shifted))
+    return float32(0.0) if gone else out
+
+
+@formula
+def exp2_float64(x):
+    """2 ** x."""
+    y = float64(1025.0) if x > float64(1025.0) else x
+    gone = x <= float64(-1075.0)
+    y = float64(0.0) if gone else y
+    shifted = y + float64(ROUND64)
+    t = near_zero_float64((y - (shifted - float64(ROUND64))) * float64(_LN2))
+    out = scaled_float64(t + float64(1.0), float64_bits(shifted))
+    return float64(0.0) if gone else out
+
+
+# expm1(x) = (2^n - 1 + 2^n r) + 2^n r^2 q(r), the larger part first; by halves because 2^128 is
+# no float32. Below 2^-25 (2^-54) it is x: zeros keep their sign.
+
+
+@formula
+def expm1_float32(x):
+    """e ** x - 1, accurate near 0."""
+    y = float32(89.0) if x > float32(89.0) else x
+    y = float32(-20.0) if y < float32(-20.0) else y
+    high, low, n = _reduced_float32(y)
+    r = high - low
+    half = bits_float32(int32(int32(n - int32(_ROUND32_BITS - 126)) << int32(23)))
+    whole = (half - float32(0.5)) + half * high
+    out = (whole + half * (r * r * _curve_float32(r) - low)) * float32(2.0)
+    return x if abs(x) < float32(2.0**-25) else out
+
+
+@formula
+def expm1_float64(x):
+    """e ** x - 1, accurate near 0."""
+    y = float64(710.0) if x > float64(710.0) else x
+    y = float64(-40.0) if y < float64(-40.0) else y
+    high, low, n = _reduced_float64(y)
+    r = high - low
+    half = bits_float64((n - int64(_ROUND64_BITS - 1022)) << int64(52))
+    whole = (half - float64(0.5)) + half * high
+    out = (whole + half * (r * r * _curve_float64(r) - low)) * float64(2.0)
+    return x if abs(x) < float64(2.0**-54) else out
 
 
 @piece
@@ -117,7 +208,7 @@ def sigmoid_float32(x):
     a = abs(x)
     gone = a > float32(104.0)
     t, n = _exp_parts_float32(float32(0.0) if gone else a)
-    c = _scaled_float32(float32(1.0), int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
+    c = scaled_float32(float32(1.0), int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
     low = float32(0.0) if gone else c / ((t + c) + float32(1.0))
     return float32(1.0) - low if x >= float32(0.0) else low
 
@@ -128,7 +219,7 @@ def sigmoid_float64(x):
     a = abs(x)
     gone = a > float64(746.0)
     t, n = _exp_parts_float64(float64(0.0) if gone else a)
-    c = _scaled_float64(float64(1.0), int64(2 * _ROUND64_BITS) - n)
+    c = scaled_float64(float64(1.0), int64(2 * _ROUND64_BITS) - n)
     low = float64(0.0) if gone else c / ((t + c) + float64(1.0))
     return float64(1.0) - low if x >= float64(0.0) else low
 

@@ -6,22 +6,25 @@ import numpy as np
 from numba import float32, float64, int32, int64
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
-from .decorators import formula
+from .decorators import formula, piece
 from .exponential import LN2_HIGH32, LN2_HIGH64, LN2_LOW32, LN2_LOW64
 
-# log(x) = k ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). In float32 log(1 + f) =
-# f - f^2 / 2 + f^3 p(f); in float64, where p would be long, with s = f / (2 + f) it is
-# f - f^2 / 2 + s (f^2 / 2 + s^2 r(s^2)).
+# log(x) = e ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). log(1 + f) = f - (h - rest)
+# with h = f^2 / 2. In float32 the rest is f^3 p(f); in float64, where p would be long, it is
+# s (h + s^2 r(s^2)) with s = f / (2 + f).
+
+# 1 / ln(2), 1 / ln(10) and log10(2), each as a number and the rest of it.
+_LOG2E_HIGH32, _LOG2E_LOW32 = 1.4426950216293335, 1.925963033500011e-08
+_LOG2E_HIGH64, _LOG2E_LOW64 = 1.4426950408889634, 2.0355273740931033e-17
+_LOG10E_HIGH32, _LOG10E_LOW32 = 0.4342944920063019, -1.0103049952192578e-08
+_LOG10E_HIGH64, _LOG10E_LOW64 = 0.4342944819032518, 1.098319650216765e-17
+_TWO_HIGH32, _TWO_LOW32 = 0.301025390625, 4.605039066518657e-06  # 14 bits: times e it is exact
+_TWO_HIGH64, _TWO_LOW64 = 0.30102999566224753, 1.7336659603752853e-12  # 38 bits
 
 
-@formula
-def log_float32(x):
-    """Natural logarithm."""
-    tiny = x < float32(1.17549435e-38)
-    bits = float32_bits(x * float32(8388608.0) if tiny else x)
-    k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
-    f = bits_float32(int32(bits - int32(k << int32(23)))) - float32(1.0)
-    e = float32(k) - (float32(23.0) if tiny else float32(0.0))
+@piece
+def _tail_float32(f):
+    """log(1 + f) as f - (h - rest)."""
     z = f * f
     p = float32(-0.07634277428731724)
     p = p * f + float32(0.12761410781546684)
@@ -31,23 +34,12 @@ def log_float32(x):
     p = p * f + float32(0.20001225913951035)
     p = p * f + float32(-0.2500082091847429)
     p = p * f + float32(0.3333333171985349)
-    low = e * float32(LN2_LOW32) + (p * f) * z
-    out = e * float32(LN2_HIGH32) + (f + (low - float32(0.5) * z))
-    out = float32(-np.inf) if x == float32(0.0) else out
-    out = float32(np.inf) if x == float32(np.inf) else out
-    return float32(np.nan) if x < float32(0.0) or x != x else out
+    return float32(0.5) * z, (p * f) * z
 
 
-@formula
-def log_float64(x):
-    """Natural logarithm."""
-    tiny = x < float64(2.2250738585072014e-308)
-    y = x * float64(4503599627370496.0) if tiny else x
-    bits = float64_bits(y)
-    k = (bits - int64(0x3FE6A09E667F3BCD)) >> int64(52)
-    m = bits_float64(bits - (k << int64(52)))
-    e = float64(k) - (float64(52.0) if tiny else float64(0.0))
-    f = m - float64(1.0)
+@piece
+def _tail_float64(f):
+    """log(1 + f) as f - (h - rest)."""
     s = f / (float64(2.0) + f)
     z = s * s
     r = float64(0.14619093866306984)
@@ -58,8 +50,133 @@ def log_float64(x):
     r = r * z + float64(0.3999999999989789)
     r = r * z + float64(0.666666666666667)
     h = float64(0.5) * f * f
-    low = s * (h + z * r) + e * float64(LN2_LOW64)
-    out = e * float64(LN2_HIGH64) + (f - (h - low))
+    return h, s * (h + z * r)
+
+
+@piece
+def _parts_float32(x):
+    """e and f, h and the rest."""
+    tiny = x < float32(1.17549435e-38)
+    bits = float32_bits(x * float32(8388608.0) if tiny else x)
+    k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
+    f = bits_float32(int32(bits - int32(k << int32(23)))) - float32(1.0)
+    e = float32(k) - (float32(23.0) if tiny else float32(0.0))
+    h, rest = _tail_float32(f)
+    return e, f, h, rest
+
+
+@piece
+def _parts_float64(x):
+    """e and f, h and the rest."""
+    tiny = x < float64(2.2250738585072014e-308)
+    bits = float64_bits(x * float64(4503599627370496.0) if tiny else x)
+    k = (bits - int64(0x3FE6A09E667F3BCD)) >> int64(52)
+    f = bits_float64(bits - (k << int64(52))) - float64(1.0)
+    e = float64(k) - (float64(52.0) if tiny else float64(0.0))
+    h, rest = _tail_float64(f)
+    return e, f, h, rest
+
+
+@piece
+def _edges_float32(x, out):
+    """The logarithm of x: ``out`` where x is positive and finite."""
+    out = float32(-np.inf) if x == float32(0.0) else out
+    out = float32(np.inf) if x == float32(np.inf) else out
+    return float32(np.nan) if x < float32(0.0) or x != x else out
+
+
+@piece
+def _edges_float64(x, out):
+    """The logarithm of x: ``out`` where x is positive and finite."""
     out = float64(-np.inf) if x == float64(0.0) else out
     out = float64(np.inf) if x == float64(np.inf) else out
     return float64(np.nan) if x < float64(0.0) or x != x else out
+
+
+@formula
+def log_float32(x):
+    """Natural logarithm."""
+    e, f, h, rest = _parts_float32(x)
+    low = rest + e * float32(LN2_LOW32)
+    return _edges_float32(x, e * float32(LN2_HIGH32) + (f - (h - low)))
+
+
+@formula
+def log_float64(x):
+    """Natural logarithm."""
+    e, f, h, rest = _parts_float64(x)
+    low = rest + e * float64(LN2_LOW64)
+    return _edges_float64(x, e * float64(LN2_HIGH64) + (f - (h - low)))
+
+
+@formula
+def log2_float32(x):
+    """Logarithm to base 2; exact for powers of 2."""
+    e, f, h, rest = _parts_float32(x)
+    low = (rest - h) * float32(_LOG2E_HIGH32) + f * float32(_LOG2E_LOW32)
+    return _edges_float32(x, e + (f * float32(_LOG2E_HIGH32) + low))
+
+
+@formula
+def log2_float64(x):
+    """Logarithm to base 2; exact for powers of 2."""
+    e, f, h, rest = _parts_float64(x)
+    low = (rest - h) * float64(_LOG2E_HIGH64) + f * float64(_LOG2E_LOW64)
+    return _edges_float64(x, e + (f * float64(_LOG2E_HIGH64) + low))
+
+
+@formula
+def log10_float32(x):
+    """Logarithm to base 10."""
+    e, f, h, rest = _parts_float32(x)
+    low = (rest - h) * float32(_LOG10E_HIGH32) + f * float32(_LOG10E_LOW32)
+    low = low + e * float32(_TWO_LOW32)
+    return _edges_float32(x, e * float32(_TWO_HIGH32) + (f * float32(_LOG10E_HIGH32) + low))
+
+
+@formula
+def log10_float64(x):
+    """Logarithm to base 10."""
+    e, f, h, rest = _parts_float64(x)
+    low = (rest - h) * float64(_LOG10E_HIGH64) + f * float64(_LOG10E_LOW64)
+    low = low + e * float64(_TWO_LOW64)
+    return _edges_float64(x, e * float64(_TWO_HIGH64) + (f * float64(_LOG10E_HIGH64) + low))
+
+
+# log1p(x): of u = 1 + x, with what the addition left out added to f. Where u needs no scaling f
+# becomes x itself, elsewhere the logarithm is large beside the rounding of f. Below 2^-25 (2^-54)
+# it is x.
+
+
+@formula
+def log1p_float32(x):
+    """log(1 + x), accurate near 0."""
+    u = float32(1.0) + x
+    left = x - (u - float32(1.0)) if x < float32(1.0) else float32(1.0) - (u - x)
+    bits = float32_bits(u)
+    k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
+    f = bits_float32(int32(bits - int32(k << int32(23)))) - float32(1.0)
+    small = int32(127) - (int32(127) if k > int32(127) else k)
+    f = f + left * bits_float32(int32(int32(small) << int32(23)))
+    e = float32(k)
+    h, rest = _tail_float32(f)
+    low = rest + e * float32(LN2_LOW32)
+    out = _edges_float32(u, e * float32(LN2_HIGH32) + (f - (h - low)))
+    return x if abs(x) < float32(2.0**-25) else out
+
+
+@formula
+def log1p_float64(x):
+    """log(1 + x), accurate near 0."""
+    u = float64(1.0) + x
+    left = x - (u - float64(1.0)) if x < float64(1.0) else float64(1.0) - (u - x)
+    bits = float64_bits(u)
+    k = (bits - int64(0x3FE6A09E667F3BCD)) >> int64(52)
+    f = bits_float64(bits - (k << int64(52))) - float64(1.0)
+    small = int64(1023) - (int64(1023) if k > int64(1023) else k)
+    f = f + left * bits_float64(small << int64(52))
+    e = float64(k)
+    h, rest = _tail_float64(f)
+    low = rest + e * float64(LN2_LOW64)
+    out = _edges_float64(u, e * float64(LN2_HIGH64) + (f - (h - low)))
+    return x if abs(x) < float64(2.0**-54) else out

@@ -25,6 +25,7 @@ __all__ = ["HELPERS", "LIBRARY", "DeviceWriter", "copy", "emit", "fill", "run"]
 
 _BOOL = np.dtype(np.bool_)
 LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
+_OF_MATH = frozenset("exp expm1 log log10 log1p tanh erf sin cos".split())
 
 
 class DeviceWriter(Writer):
@@ -35,13 +36,17 @@ class DeviceWriter(Writer):
         if op == "sigmoid":
             (x,) = [self.number(a) for a in node.args]
             return f"{self.t}(1) / ({self.t}(1) + math.exp(-{x}))"
-        if op in ("exp", "log", "tanh", "erf", "sin", "cos"):
-            return f"math.{op}({self.number(node.args[0])})"
         if op in LIBRARY and not self.integer:
             return f"{op}_{self.t}({self.number(node.args[0])})"
+        if op in _OF_MATH:
+            return f"math.{op}({self.number(node.args[0])})"
         text = super()._text(node)
         assert not self.simd, f"{op} has no form on a GPU"
         return text
+
+    def raised(self, base: str, exponent: str) -> str:
+        """The text of a power."""
+        return f"{base} ** {exponent}"
 
 
 HELPERS = {

@@ -1,0 +1,62 @@
+"""What formulas need that Python cannot say: exact products, and tables of constants."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+__all__ = ["table", "two_product"]
+
+_DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
+
+
+@intrinsic
+def two_product(typing, x, y):
+    """x * y rounded, and what the rounding left out (Dekker, 1971, by one fused instruction).
+
+    LLVM does not fuse the product itself with an addition that follows, as it may elsewhere: the
+    rest would be counted twice.
+    """
+
+    def generate(context, builder, signature, args):
+        product = builder.fmul(*args)
+        rest = builder.fma(*args, builder.fneg(product))
+        return context.make_tuple(builder, signature.return_type, [product, rest])
+
+    return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
+
+
+def table(name: str, width: int, rows: Callable[[], list[tuple[float, ...]]]) -> Any:
+    """A function of compiled code: the ``width`` float64 of a row of a table of constants.
+
+    It checks no bounds. In a vectorised loop the loads become gathers.
+    """
+
+    @intrinsic
+    def row(typing, index):
+        def generate(context, builder, signature, args):
+            place = f"numbagrad.{name}"
+            module = builder.module
+            found = module.globals.get(place)
+            if found is None:
+                content = array("d", [x for row in rows() for x in row]).tobytes()
+                kind = ir.ArrayType(_BYTE, len(content))
+                found = ir.GlobalVariable(module, kind, place)
+                found.initializer = ir.Constant(kind, bytearray(content))
+                found.linkage, found.global_constant, found.align = "internal", True, 64
+            start = builder.bitcast(found, _DOUBLE.as_pointer())
+            first = builder.mul(args[0], ir.Constant(args[0].type, width))
+            values = []
+            for k in range(width):
+                at = builder.add(first, ir.Constant(first.type, k))
+                values.append(builder.load(builder.gep(start, [at], inbounds=True)))
+            return context.make_tuple(builder, signature.return_type, values)
+
+        return types.UniTuple(types.float64, width)(types.int64), generate
+
+    return row

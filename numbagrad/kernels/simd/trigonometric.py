@@ -1,0 +1,198 @@
+"""sin and cos, for every finite argument by the same few instructions.
+
+x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
+lies on the circle (Payne and Hanek, 1983). The rest for every exponent stands in a table, in as
+many parts as the argument closest to a multiple of pi / 2 needs: there is no bound beyond which
+another method begins, thus no branch.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import float32, float64, int32, int64
+
+from ..intrinsics import bits_float64, float32_bits, float64_bits
+from .decorators import formula, piece
+from .instructions import table, two_product
+
+_ROUND = 6755399441055744.0  # 1.5 * 2^52
+_EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
+_PLACES = 1400
+"""Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
+
+
+def _turns() -> int:
+    """2 / pi times 2 ** _PLACES, by Machin's formula: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
+    one = 1 << _PLACES + 32
+
+    def arctan(n: int) -> int:
+        total, term, k = 0, one // n, 1
+        while term:
+            total += term // k if k % 4 == 1 else -(term // k)
+            term //= n * n
+            k += 2
+        return total
+
+    pi = 16 * arctan(5) - 4 * arctan(239)
+    return (one * one * 2 // pi) >> 32
+
+
+def _parts(value: int, places: int, bits: tuple[int, ...]) -> tuple[float, ...]:
+    """value / 2 ** places as a sum of floats of so many bits."""
+    sign, value = (-1, -value) if value < 0 else (1, value)
+    parts = []
+    for width in bits:
+        drop = max(value.bit_length() - width, 0)
+        parts.append(sign * math.ldexp(value >> drop, drop - places))
+        value &= (1 << drop) - 1
+    return tuple(parts)
+
+
+def _rest(turns: int, e: int) -> int:
+    """2 ** e * turns modulo 4, from -2 to 2, times 2 ** _PLACES."""
+    rest = (turns << e if e >= 0 else turns >> -e) % (4 << _PLACES)
+    return rest - (4 << _PLACES) if rest >> (_PLACES + 1) else rest
+
+
+def _rows_float32() -> list[tuple[float, ...]]:
+    """For the 8 bits of an exponent: 2 / pi without multiples of 4 / 2^e, in 29 and 53 bits."""
+    turns = _turns()
+    rows = []
+    for biased in range(255):
+        e = biased - 150
+        whole = _parts(_rest(turns, e) if e > 0 else turns, _PLACES + max(e, 0), (29, 53))
+        rows.append(whole)
+    return [*rows, (math.nan, math.nan)]
+
+
+def _rows_float64() -> list[tuple[float, ...]]:
+    """2 / pi for numbers below 0.5, then the same for mantissas from 1 to 2 of each exponent."""
+    turns, bits = _turns(), (53, 53, 53, 53)
+    rows = [_parts(turns, _PLACES, bits)]
+    for e in range(-1, 1024):
+        rest = _rest(turns, e - 52) if e > 52 else turns << e + 1 >> 1
+        rows.append(_parts(rest, _PLACES - 52 if e > 52 else _PLACES, bits))
+    return [*rows, (math.nan,) * 4]
+
+
+_row_float32 = table("turns_float32", 2, _rows_float32)
+_row_float64 = table("turns_float64", 4, _rows_float64)
+
+# In float32 the angle is r pi / 2 with |r| <= 1 / 2, in float64: sin(pi / 2 r) = r s(r^2),
+# cos(pi / 2 r) = c(r^2).
+
+
+@piece
+def _wave_float32(x, quarters):
+    """sin(x + quarters pi / 2)."""
+    high, low = _row_float32(int64((float32_bits(x) >> int32(23)) & int32(255)))
+    y = float64(x)
+    p = y * high  # exact
+    q = y * low
+    shifted = (p + q) + float64(_ROUND)
+    r = (p - (shifted - float64(_ROUND))) + q
+    n = float64_bits(shifted) + int64(quarters)
+    z = r * r
+    s = float64(-0.00460162589560985)
+    s = s * z + float64(0.07968002266695125)
+    s = s * z + float64(-0.645963459463805)
+    s = s * z + float64(1.5707963217001217)
+    c = float64(0.0009033565451333485)
+    c = c * z + float64(-0.020859933144857394)
+    c = c * z + float64(0.25366918219730367)
+    c = c * z + float64(-1.23370053954739)
+    c = c * z + float64(0.9999999999438216)
+    out = c if n & int64(1) else s * r
+    return float32(bits_float64(float64_bits(out) ^ ((n & int64(2)) << int64(62))))
+
+
+@formula
+def sin_float32(x):
+    """Sine of an angle in radians."""
+    out = _wave_float32(x, 0)
+    return x if abs(x) < float32(2.0**-12) else out  # -0 too
+
+
+@formula
+def cos_float32(x):
+    """Cosine of an angle in radians."""
+    return _wave_float32(x, 1)
+
+
+@piece
+def _two_sum(x, y):
+    """x + y rounded, and what the rounding left out (Knuth, 1969)."""
+    s = x + y
+    t = s - x
+    return s, (x - (s - t)) + (y - t)
+
+
+@piece
+def _angle_float64(x):
+    """The rest of x modulo pi / 2 in two parts, and a number whose lowest bits are the quarter."""
+    bits = float64_bits(x)
+    row = ((bits >> int64(52)) & int64(2047)) - int64(1021)
+    low = row < int64(1)
+    a, b, c, d = _row_float64(int64(0) if low else row)
+    m = bits_float64((bits & int64(-0x7FF0000000000001)) | int64(0x3FF0000000000000))
+    m = x if low else m
+    p, p_rest = two_product(m, a)
+    q, q_rest = two_product(m, b)
+    s, s_rest = two_product(m, c)
+    # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
+    p = p - ((p + float64(_EIGHTS)) - float64(_EIGHTS))
+    u, u_rest = _two_sum(p_rest, q)
+    shifted = (p + u) + float64(_ROUND)
+    v, v_rest = _two_sum(p - (shifted - float64(_ROUND)), u)
+    w, w_rest = _two_sum(q_rest, s)
+    t, t_rest = _two_sum(u_rest, w)
+    t = t + v_rest
+    r = v + t
+    rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
+    # In radians.
+    y, y_rest = two_product(r, float64(1.5707963267948966))
+    return (
+        y,
+        y_rest + (r * float64(6.123233995736766e-17) + rest * float64(1.5707963267948966)),
+        shifted,
+    )
+
+
+@piece
+def _wave_float64(x, quarters):
+    """sin(x + quarters pi / 2)."""
+    y, rest, shifted = _angle_float64(x)
+    n = float64_bits(shifted) + int64(quarters)
+    z = y * y
+    s = float64(1.5896811973251093e-10)
+    s = s * z + float64(-2.5050758387843935e-08)
+    s = s * z + float64(2.755731369359884e-06)
+    s = s * z + float64(-0.00019841269829812472)
+    s = s * z + float64(0.00833333333332242)
+    s = s * z + float64(-0.16666666666666632)
+    s = y + (rest + (y * z) * s)
+    c = float64(-1.135975516411926e-11)
+    c = c * z + float64(2.0875725508000016e-09)
+    c = c * z + float64(-2.755731437028513e-07)
+    c = c * z + float64(2.4801587289551234e-05)
+    c = c * z + float64(-0.001388888888887425)
+    c = c * z + float64(0.0416666666666666)
+    h = float64(0.5) * z
+    one = float64(1.0) - h
+    c = one + (((float64(1.0) - one) - h) + (z * z * c - y * rest))
+    out = c if n & int64(1) else s
+    return bits_float64(float64_bits(out) ^ ((n & int64(2)) << int64(62)))
+
+
+@formula
+def sin_float64(x):
+    """Sine of an angle in radians."""
+    out = _wave_float64(x, 0)
+    return x if abs(x) < float64(2.0**-27) else out
+
+
+@formula
+def cos_float64(x):
+    """Cosine of an angle in radians."""
+    return _wave_float64(x, 1)
