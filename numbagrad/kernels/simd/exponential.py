@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from numba import float32, float64, int32, int64
+from numba import float32, int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
+from .instructions import polynomial
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
 _LOG2E, _LN2 = 1.4426950408889634, 0.6931471805599453
@@ -17,21 +18,19 @@ ROUND32, ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
 _ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
 
 
-@piece
-def _curve_float32(r):
-    """q(r)."""
-    p = float32(0.0013941122407833263)
-    p = p * r + float32(0.008363181243424602)
-    p = p * r + float32(0.04166637514965372)
-    p = p * r + float32(0.16666576970142793)
-    p = p * r + float32(0.5000000026954542)
-    return p
+_CURVE_32 = polynomial(
+    0.5000000026954542,
+    0.16666576970142793,
+    0.04166637514965372,
+    0.008363181243424602,
+    0.0013941122407833263,
+)
 
 
 @piece
 def near_zero_float32(r):
     """exp(r) - 1 for |r| <= ln(2) / 2."""
-    return (_curve_float32(r) * r + float32(1.0)) * r
+    return (_CURVE_32(r) * r + float32(1.0)) * r
 
 
 @piece
@@ -49,34 +48,32 @@ def _exp_parts_float32(y):
     return near_zero_float32(high - low), n
 
 
-@piece
-def _curve_float64(r):
-    """q(r)."""
-    p = float64(2.511006749795799e-08)
-    p = p * r + float64(2.76200891637639e-07)
-    p = p * r + float64(2.7557242292789278e-06)
-    p = p * r + float64(2.480152129434e-05)
-    p = p * r + float64(0.00019841269886625805)
-    p = p * r + float64(0.001388888891721482)
-    p = p * r + float64(0.008333333333322198)
-    p = p * r + float64(0.04166666666662413)
-    p = p * r + float64(0.16666666666666674)
-    p = p * r + float64(0.5000000000000001)
-    return p
+_CURVE_64 = polynomial(
+    0.5000000000000001,
+    0.16666666666666674,
+    0.04166666666662413,
+    0.008333333333322198,
+    0.001388888891721482,
+    0.00019841269886625805,
+    2.480152129434e-05,
+    2.7557242292789278e-06,
+    2.76200891637639e-07,
+    2.511006749795799e-08,
+)
 
 
 @piece
 def near_zero_float64(r):
     """exp(r) - 1 for |r| <= ln(2) / 2."""
-    return (_curve_float64(r) * r + float64(1.0)) * r
+    return (_CURVE_64(r) * r + 1.0) * r
 
 
 @piece
 def _reduced_float64(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
-    shifted = y * float64(_LOG2E) + float64(ROUND64)
-    n = shifted - float64(ROUND64)
-    return y - n * float64(LN2_HIGH64), n * float64(LN2_LOW64), float64_bits(shifted)
+    shifted = y * _LOG2E + ROUND64
+    n = shifted - ROUND64
+    return y - n * LN2_HIGH64, n * LN2_LOW64, float64_bits(shifted)
 
 
 @piece
@@ -102,11 +99,11 @@ def scaled_float32(x, n):
 @piece
 def scaled_float64(x, n):
     """x * 2^n."""
-    both = n + int64(2046 - _ROUND64_BITS)
-    half = both >> int64(1)
+    both = n + (2046 - _ROUND64_BITS)
+    half = both >> 1
     rest = both - half
-    x = x * bits_float64(half << int64(52))
-    return x * bits_float64(rest << int64(52))
+    x = x * bits_float64(half << 52)
+    return x * bits_float64(rest << 52)
 
 
 @formula
@@ -121,10 +118,10 @@ def exp_float32(x):
 @formula
 def exp_float64(x):
     """e ** x."""
-    y = float64(710.0) if x > float64(710.0) else x
-    gone = x < float64(-746.0)
-    t, n = _exp_parts_float64(float64(0.0) if gone else y)
-    return float64(0.0) if gone else scaled_float64(t + float64(1.0), n)
+    y = 710.0 if x > 710.0 else x
+    gone = x < -746.0
+    t, n = _exp_parts_float64(0.0 if gone else y)
+    return 0.0 if gone else scaled_float64(t + 1.0, n)
 
 
 # exp2(x) = 2^n exp(r ln(2)) after x = n + r, which is exact.
@@ -145,13 +142,13 @@ def exp2_float32(x):
 @formula
 def exp2_float64(x):
     """2 ** x."""
-    y = float64(1025.0) if x > float64(1025.0) else x
-    gone = x <= float64(-1075.0)
-    y = float64(0.0) if gone else y
-    shifted = y + float64(ROUND64)
-    t = near_zero_float64((y - (shifted - float64(ROUND64))) * float64(_LN2))
-    out = scaled_float64(t + float64(1.0), float64_bits(shifted))
-    return float64(0.0) if gone else out
+    y = 1025.0 if x > 1025.0 else x
+    gone = x <= -1075.0
+    y = 0.0 if gone else y
+    shifted = y + ROUND64
+    t = near_zero_float64((y - (shifted - ROUND64)) * _LN2)
+    out = scaled_float64(t + 1.0, float64_bits(shifted))
+    return 0.0 if gone else out
 
 
 # expm1(x) = (2^n - 1 + 2^n r) + 2^n r^2 q(r), the larger part first; by halves because 2^128 is
@@ -167,21 +164,21 @@ def expm1_float32(x):
     r = high - low
     half = bits_float32(int32(int32(n - int32(_ROUND32_BITS - 126)) << int32(23)))
     whole = (half - float32(0.5)) + half * high
-    out = (whole + half * (r * r * _curve_float32(r) - low)) * float32(2.0)
+    out = (whole + half * (r * r * _CURVE_32(r) - low)) * float32(2.0)
     return x if abs(x) < float32(2.0**-25) else out
 
 
 @formula
 def expm1_float64(x):
     """e ** x - 1, accurate near 0."""
-    y = float64(710.0) if x > float64(710.0) else x
-    y = float64(-40.0) if y < float64(-40.0) else y
+    y = 710.0 if x > 710.0 else x
+    y = -40.0 if y < -40.0 else y
     high, low, n = _reduced_float64(y)
     r = high - low
-    half = bits_float64((n - int64(_ROUND64_BITS - 1022)) << int64(52))
-    whole = (half - float64(0.5)) + half * high
-    out = (whole + half * (r * r * _curve_float64(r) - low)) * float64(2.0)
-    return x if abs(x) < float64(2.0**-54) else out
+    half = bits_float64((n - (_ROUND64_BITS - 1022)) << 52)
+    whole = (half - 0.5) + half * high
+    out = (whole + half * (r * r * _CURVE_64(r) - low)) * 2.0
+    return x if abs(x) < 2.0**-54 else out
 
 
 @piece
@@ -195,7 +192,7 @@ def exp_within_float32(x):
 def exp_within_float64(x):
     """e ** x for |x| < 700: n is added to the exponent."""
     t, n = _exp_parts_float64(x)
-    return bits_float64(float64_bits(t + float64(1.0)) + (n << int64(52)))
+    return bits_float64(float64_bits(t + 1.0) + (n << 52))
 
 
 # sigmoid(-|x|) = 2^-n / (2^-n + exp(r)) after |x| = n ln(2) + r: the numerator is exact, and the
@@ -217,14 +214,23 @@ def sigmoid_float32(x):
 def sigmoid_float64(x):
     """1 / (1 + exp(-x))."""
     a = abs(x)
-    gone = a > float64(746.0)
-    t, n = _exp_parts_float64(float64(0.0) if gone else a)
-    c = scaled_float64(float64(1.0), int64(2 * _ROUND64_BITS) - n)
-    low = float64(0.0) if gone else c / ((t + c) + float64(1.0))
-    return float64(1.0) - low if x >= float64(0.0) else low
+    gone = a > 746.0
+    t, n = _exp_parts_float64(0.0 if gone else a)
+    c = scaled_float64(1.0, 2 * _ROUND64_BITS - n)
+    low = 0.0 if gone else c / ((t + c) + 1.0)
+    return 1.0 - low if x >= 0.0 else low
 
 
 # tanh(x) = x + x^3 p(x^2) near 0, elsewhere 1 - 2 / (exp(2 |x|) + 1) with the sign of x.
+
+
+_TANH_32 = polynomial(
+    -0.33333329249884236,
+    0.13332794531050637,
+    -0.05385406760937575,
+    0.02101007334057271,
+    -0.006113181982431569,
+)
 
 
 @formula
@@ -232,15 +238,28 @@ def tanh_float32(x):
     """Hyperbolic tangent."""
     a = abs(x)
     z = x * x
-    p = float32(-0.006113181982431569)
-    p = p * z + float32(0.02101007334057271)
-    p = p * z + float32(-0.05385406760937575)
-    p = p * z + float32(0.13332794531050637)
-    p = p * z + float32(-0.33333329249884236)
+    p = _TANH_32(z)
     near = a + a * z * p
     b = float32(10.0) if a > float32(10.0) else a
     far = float32(1.0) - float32(2.0) / (exp_within_float32(b + b) + float32(1.0))
     return math.copysign(far if a > float32(0.625) else near, x)
+
+
+_TANH_64 = polynomial(
+    -0.3333333333333333,
+    0.13333333333333322,
+    -0.053968253968236804,
+    0.02186948853517636,
+    -0.008863235500864878,
+    0.0035921275230542593,
+    -0.001455828542311811,
+    0.0005899826806168326,
+    -0.000238892948019201,
+    9.605045744610961e-05,
+    -3.709695668661929e-05,
+    1.2225404639325165e-05,
+    -2.445433331636799e-06,
+)
 
 
 @formula
@@ -248,20 +267,8 @@ def tanh_float64(x):
     """Hyperbolic tangent."""
     a = abs(x)
     z = x * x
-    p = float64(-2.445433331636799e-06)
-    p = p * z + float64(1.2225404639325165e-05)
-    p = p * z + float64(-3.709695668661929e-05)
-    p = p * z + float64(9.605045744610961e-05)
-    p = p * z + float64(-0.000238892948019201)
-    p = p * z + float64(0.0005899826806168326)
-    p = p * z + float64(-0.001455828542311811)
-    p = p * z + float64(0.0035921275230542593)
-    p = p * z + float64(-0.008863235500864878)
-    p = p * z + float64(0.02186948853517636)
-    p = p * z + float64(-0.053968253968236804)
-    p = p * z + float64(0.13333333333333322)
-    p = p * z + float64(-0.3333333333333333)
+    p = _TANH_64(z)
     near = a + a * z * p
-    b = float64(20.0) if a > float64(20.0) else a
-    far = float64(1.0) - float64(2.0) / (exp_within_float64(b + b) + float64(1.0))
-    return math.copysign(far if a > float64(0.625) else near, x)
+    b = 20.0 if a > 20.0 else a
+    far = 1.0 - 2.0 / (exp_within_float64(b + b) + 1.0)
+    return math.copysign(far if a > 0.625 else near, x)

@@ -1,4 +1,7 @@
-"""What formulas need that Python cannot say: exact products, and tables of constants."""
+"""What formulas are made of that would be long in Python, or cannot be said in it.
+
+Numba takes some milliseconds for each line of Python: a polynomial is one instruction here.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,52 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["table", "two_product"]
+__all__ = ["polynomial", "table", "two_product", "two_sum"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
+
+
+_FUSED = ("contract", "nsz")
+"""What LLVM may do with products and sums, as in ``OPTIONS``."""
+
+
+def polynomial(*coefficients: float) -> Any:
+    """A function of compiled code: c_0 + c_1 x + c_2 x^2 + ..., by Horner's rule, in the type of x.
+
+    coefficients: c_0, c_1, ...
+    """
+
+    @intrinsic
+    def value(typing, x):
+        def generate(context, builder, signature, args):
+            total = None
+            for c in reversed(coefficients):
+                c = ir.Constant(args[0].type, c)
+                if total is None:
+                    total = c
+                else:
+                    product = builder.fmul(total, args[0], flags=_FUSED)
+                    total = builder.fadd(product, c, flags=_FUSED)
+            return total
+
+        return x(x), generate
+
+    return value
+
+
+@intrinsic
+def two_sum(typing, x, y):
+    """x + y rounded, and what the rounding left out (Knuth, 1969)."""
+
+    def generate(context, builder, signature, args):
+        x, y = args
+        total = builder.fadd(x, y)
+        of_y = builder.fsub(total, x)
+        of_x = builder.fsub(total, of_y)
+        rest = builder.fadd(builder.fsub(x, of_x), builder.fsub(y, of_y))
+        return context.make_tuple(builder, signature.return_type, [total, rest])
+
+    return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
 
 
 @intrinsic

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import float32, float64, int32, int64
+from numba import float32, float64, int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
 from .exponential import LN2_HIGH32, LN2_HIGH64, LN2_LOW32, LN2_LOW64
+from .instructions import polynomial
+
+_INF, _NAN = float("inf"), float("nan")
 
 # log(x) = e ln(2) + log(1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). log(1 + f) = f - (h - rest)
 # with h = f^2 / 2. In float32 the rest is f^3 p(f); in float64, where p would be long, it is
@@ -22,34 +25,44 @@ _TWO_HIGH32, _TWO_LOW32 = 0.301025390625, 4.605039066518657e-06  # 14 bits: time
 _TWO_HIGH64, _TWO_LOW64 = 0.30102999566224753, 1.7336659603752853e-12  # 38 bits
 
 
+_TAIL_32 = polynomial(
+    0.3333333171985349,
+    -0.2500082091847429,
+    0.20001225913951035,
+    -0.16623360026642614,
+    0.1420178167215593,
+    -0.1316018414626198,
+    0.12761410781546684,
+    -0.07634277428731724,
+)
+
+
 @piece
 def _tail_float32(f):
     """log(1 + f) as f - (h - rest)."""
     z = f * f
-    p = float32(-0.07634277428731724)
-    p = p * f + float32(0.12761410781546684)
-    p = p * f + float32(-0.1316018414626198)
-    p = p * f + float32(0.1420178167215593)
-    p = p * f + float32(-0.16623360026642614)
-    p = p * f + float32(0.20001225913951035)
-    p = p * f + float32(-0.2500082091847429)
-    p = p * f + float32(0.3333333171985349)
+    p = _TAIL_32(f)
     return float32(0.5) * z, (p * f) * z
+
+
+_TAIL_64 = polynomial(
+    0.666666666666667,
+    0.3999999999989789,
+    0.28571428626651413,
+    0.22222211031785452,
+    0.18182896202767404,
+    0.1533149798030012,
+    0.14619093866306984,
+)
 
 
 @piece
 def _tail_float64(f):
     """log(1 + f) as f - (h - rest)."""
-    s = f / (float64(2.0) + f)
+    s = f / (2.0 + f)
     z = s * s
-    r = float64(0.14619093866306984)
-    r = r * z + float64(0.1533149798030012)
-    r = r * z + float64(0.18182896202767404)
-    r = r * z + float64(0.22222211031785452)
-    r = r * z + float64(0.28571428626651413)
-    r = r * z + float64(0.3999999999989789)
-    r = r * z + float64(0.666666666666667)
-    h = float64(0.5) * f * f
+    r = _TAIL_64(z)
+    h = 0.5 * f * f
     return h, s * (h + z * r)
 
 
@@ -68,11 +81,11 @@ def _parts_float32(x):
 @piece
 def _parts_float64(x):
     """e and f, h and the rest."""
-    tiny = x < float64(2.2250738585072014e-308)
-    bits = float64_bits(x * float64(4503599627370496.0) if tiny else x)
-    k = (bits - int64(0x3FE6A09E667F3BCD)) >> int64(52)
-    f = bits_float64(bits - (k << int64(52))) - float64(1.0)
-    e = float64(k) - (float64(52.0) if tiny else float64(0.0))
+    tiny = x < 2.2250738585072014e-308
+    bits = float64_bits(x * 4503599627370496.0 if tiny else x)
+    k = (bits - 0x3FE6A09E667F3BCD) >> 52
+    f = bits_float64(bits - (k << 52)) - 1.0
+    e = float64(k) - (52.0 if tiny else 0.0)
     h, rest = _tail_float64(f)
     return e, f, h, rest
 
@@ -88,9 +101,9 @@ def _edges_float32(x, out):
 @piece
 def _edges_float64(x, out):
     """The logarithm of x: ``out`` where x is positive and finite."""
-    out = float64(-np.inf) if x == float64(0.0) else out
-    out = float64(np.inf) if x == float64(np.inf) else out
-    return float64(np.nan) if x < float64(0.0) or x != x else out
+    out = -_INF if x == 0.0 else out
+    out = _INF if x == _INF else out
+    return _NAN if x < 0.0 or x != x else out
 
 
 @formula
@@ -105,8 +118,8 @@ def log_float32(x):
 def log_float64(x):
     """Natural logarithm."""
     e, f, h, rest = _parts_float64(x)
-    low = rest + e * float64(LN2_LOW64)
-    return _edges_float64(x, e * float64(LN2_HIGH64) + (f - (h - low)))
+    low = rest + e * LN2_LOW64
+    return _edges_float64(x, e * LN2_HIGH64 + (f - (h - low)))
 
 
 @formula
@@ -121,8 +134,8 @@ def log2_float32(x):
 def log2_float64(x):
     """Logarithm to base 2; exact for powers of 2."""
     e, f, h, rest = _parts_float64(x)
-    low = (rest - h) * float64(_LOG2E_HIGH64) + f * float64(_LOG2E_LOW64)
-    return _edges_float64(x, e + (f * float64(_LOG2E_HIGH64) + low))
+    low = (rest - h) * _LOG2E_HIGH64 + f * _LOG2E_LOW64
+    return _edges_float64(x, e + (f * _LOG2E_HIGH64 + low))
 
 
 @formula
@@ -138,9 +151,9 @@ def log10_float32(x):
 def log10_float64(x):
     """Logarithm to base 10."""
     e, f, h, rest = _parts_float64(x)
-    low = (rest - h) * float64(_LOG10E_HIGH64) + f * float64(_LOG10E_LOW64)
-    low = low + e * float64(_TWO_LOW64)
-    return _edges_float64(x, e * float64(_TWO_HIGH64) + (f * float64(_LOG10E_HIGH64) + low))
+    low = (rest - h) * _LOG10E_HIGH64 + f * _LOG10E_LOW64
+    low = low + e * _TWO_LOW64
+    return _edges_float64(x, e * _TWO_HIGH64 + (f * _LOG10E_HIGH64 + low))
 
 
 # log1p(x): of u = 1 + x, with what the addition left out added to f. Where u needs no scaling f
@@ -168,15 +181,15 @@ def log1p_float32(x):
 @formula
 def log1p_float64(x):
     """log(1 + x), accurate near 0."""
-    u = float64(1.0) + x
-    left = x - (u - float64(1.0)) if x < float64(1.0) else float64(1.0) - (u - x)
+    u = 1.0 + x
+    left = x - (u - 1.0) if x < 1.0 else 1.0 - (u - x)
     bits = float64_bits(u)
-    k = (bits - int64(0x3FE6A09E667F3BCD)) >> int64(52)
-    f = bits_float64(bits - (k << int64(52))) - float64(1.0)
-    small = int64(1023) - (int64(1023) if k > int64(1023) else k)
-    f = f + left * bits_float64(small << int64(52))
+    k = (bits - 0x3FE6A09E667F3BCD) >> 52
+    f = bits_float64(bits - (k << 52)) - 1.0
+    small = 1023 - (1023 if k > 1023 else k)
+    f = f + left * bits_float64(small << 52)
     e = float64(k)
     h, rest = _tail_float64(f)
-    low = rest + e * float64(LN2_LOW64)
-    out = _edges_float64(u, e * float64(LN2_HIGH64) + (f - (h - low)))
-    return x if abs(x) < float64(2.0**-54) else out
+    low = rest + e * LN2_LOW64
+    out = _edges_float64(u, e * LN2_HIGH64 + (f - (h - low)))
+    return x if abs(x) < 2.0**-54 else out

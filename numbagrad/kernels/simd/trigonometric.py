@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 
-from numba import float32, float64, int32, int64
+from numba import float32, float64
 
 from ..intrinsics import bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
-from .instructions import table, two_product
+from .instructions import polynomial, table, two_product, two_sum
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
@@ -83,28 +83,38 @@ _row_float64 = table("turns_float64", 4, _rows_float64)
 # cos(pi / 2 r) = c(r^2).
 
 
+_SINE_32 = polynomial(
+    1.5707963217001217,
+    -0.645963459463805,
+    0.07968002266695125,
+    -0.00460162589560985,
+)
+
+
+_COSINE_32 = polynomial(
+    0.9999999999438216,
+    -1.23370053954739,
+    0.25366918219730367,
+    -0.020859933144857394,
+    0.0009033565451333485,
+)
+
+
 @piece
 def _wave_float32(x, quarters):
     """sin(x + quarters pi / 2)."""
-    high, low = _row_float32(int64((float32_bits(x) >> int32(23)) & int32(255)))
+    high, low = _row_float32((float32_bits(x) >> 23) & 255)
     y = float64(x)
     p = y * high  # exact
     q = y * low
-    shifted = (p + q) + float64(_ROUND)
-    r = (p - (shifted - float64(_ROUND))) + q
-    n = float64_bits(shifted) + int64(quarters)
+    shifted = (p + q) + _ROUND
+    r = (p - (shifted - _ROUND)) + q
+    n = float64_bits(shifted) + quarters
     z = r * r
-    s = float64(-0.00460162589560985)
-    s = s * z + float64(0.07968002266695125)
-    s = s * z + float64(-0.645963459463805)
-    s = s * z + float64(1.5707963217001217)
-    c = float64(0.0009033565451333485)
-    c = c * z + float64(-0.020859933144857394)
-    c = c * z + float64(0.25366918219730367)
-    c = c * z + float64(-1.23370053954739)
-    c = c * z + float64(0.9999999999438216)
-    out = c if n & int64(1) else s * r
-    return float32(bits_float64(float64_bits(out) ^ ((n & int64(2)) << int64(62))))
+    s = _SINE_32(z)
+    c = _COSINE_32(z)
+    out = c if n & 1 else s * r
+    return float32(bits_float64(float64_bits(out) ^ ((n & 2) << 62)))
 
 
 @formula
@@ -121,75 +131,77 @@ def cos_float32(x):
 
 
 @piece
-def _two_sum(x, y):
-    """x + y rounded, and what the rounding left out (Knuth, 1969)."""
-    s = x + y
-    t = s - x
-    return s, (x - (s - t)) + (y - t)
-
-
-@piece
 def _angle_float64(x):
     """The rest of x modulo pi / 2 in two parts, and a number whose lowest bits are the quarter."""
     bits = float64_bits(x)
-    row = ((bits >> int64(52)) & int64(2047)) - int64(1021)
-    low = row < int64(1)
-    a, b, c, d = _row_float64(int64(0) if low else row)
-    m = bits_float64((bits & int64(-0x7FF0000000000001)) | int64(0x3FF0000000000000))
+    row = ((bits >> 52) & 2047) - 1021
+    low = row < 1
+    a, b, c, d = _row_float64(0 if low else row)
+    m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
     m = x if low else m
     p, p_rest = two_product(m, a)
     q, q_rest = two_product(m, b)
     s, s_rest = two_product(m, c)
     # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
-    p = p - ((p + float64(_EIGHTS)) - float64(_EIGHTS))
-    u, u_rest = _two_sum(p_rest, q)
-    shifted = (p + u) + float64(_ROUND)
-    v, v_rest = _two_sum(p - (shifted - float64(_ROUND)), u)
-    w, w_rest = _two_sum(q_rest, s)
-    t, t_rest = _two_sum(u_rest, w)
+    p = p - ((p + _EIGHTS) - _EIGHTS)
+    u, u_rest = two_sum(p_rest, q)
+    shifted = (p + u) + _ROUND
+    v, v_rest = two_sum(p - (shifted - _ROUND), u)
+    w, w_rest = two_sum(q_rest, s)
+    t, t_rest = two_sum(u_rest, w)
     t = t + v_rest
     r = v + t
     rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
     # In radians.
-    y, y_rest = two_product(r, float64(1.5707963267948966))
+    y, y_rest = two_product(r, 1.5707963267948966)
     return (
         y,
-        y_rest + (r * float64(6.123233995736766e-17) + rest * float64(1.5707963267948966)),
+        y_rest + (r * 6.123233995736766e-17 + rest * 1.5707963267948966),
         shifted,
     )
+
+
+_SINE_64 = polynomial(
+    -0.16666666666666632,
+    0.00833333333332242,
+    -0.00019841269829812472,
+    2.755731369359884e-06,
+    -2.5050758387843935e-08,
+    1.5896811973251093e-10,
+)
+
+
+_COSINE_64 = polynomial(
+    0.0416666666666666,
+    -0.001388888888887425,
+    2.4801587289551234e-05,
+    -2.755731437028513e-07,
+    2.0875725508000016e-09,
+    -1.135975516411926e-11,
+)
 
 
 @piece
 def _wave_float64(x, quarters):
     """sin(x + quarters pi / 2)."""
     y, rest, shifted = _angle_float64(x)
-    n = float64_bits(shifted) + int64(quarters)
+    n = float64_bits(shifted) + quarters
     z = y * y
-    s = float64(1.5896811973251093e-10)
-    s = s * z + float64(-2.5050758387843935e-08)
-    s = s * z + float64(2.755731369359884e-06)
-    s = s * z + float64(-0.00019841269829812472)
-    s = s * z + float64(0.00833333333332242)
-    s = s * z + float64(-0.16666666666666632)
+    s = _SINE_64(z)
     s = y + (rest + (y * z) * s)
-    c = float64(-1.135975516411926e-11)
-    c = c * z + float64(2.0875725508000016e-09)
-    c = c * z + float64(-2.755731437028513e-07)
-    c = c * z + float64(2.4801587289551234e-05)
-    c = c * z + float64(-0.001388888888887425)
-    c = c * z + float64(0.0416666666666666)
-    h = float64(0.5) * z
-    one = float64(1.0) - h
-    c = one + (((float64(1.0) - one) - h) + (z * z * c - y * rest))
-    out = c if n & int64(1) else s
-    return bits_float64(float64_bits(out) ^ ((n & int64(2)) << int64(62)))
+    c = _COSINE_64(z)
+    h = 0.5 * z
+    one = 1.0 - h
+    c = one + (((1.0 - one) - h) + (z * z * c - y * rest))
+    out = c if n & 1 else s
+    return bits_float64(float64_bits(out) ^ ((n & 2) << 62))
 
 
 @formula
 def sin_float64(x):
     """Sine of an angle in radians."""
     out = _wave_float64(x, 0)
-    return x if abs(x) < float64(2.0**-27) else out
+    return x if abs(x) < 2.0**-27 else out
 
 
 @formula
