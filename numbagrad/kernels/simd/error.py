@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
-from numba import float32
+import numpy as np
 
 from .decorators import formula
 from .exponential import exp_within_float32, exp_within_float64
-from .instructions import polynomial
+from .instructions import pick, polynomial
+
+_ONE = np.float32(1.0)
 
 # erf(x) = x + x p(x^2) for |x| < 1 (1.5 in float64), elsewhere 1 - exp(c(|x|)), where c is a fit
 # of log(erfc).
@@ -45,10 +47,10 @@ def erf_float32(x):
     z = x * x
     p = _NEAR_32(z)
     near = a + a * p
-    b = float32(4.0) if a > float32(4.0) else a
+    b = pick(a > 4.0, 4.0, a)
     c = _FAR_32(b)
-    far = float32(1.0) - exp_within_float32(c)
-    return math.copysign(far if a >= float32(1.0) else near, x)
+    far = _ONE - exp_within_float32(c)
+    return math.copysign(pick(a >= 1.0, far, near), x)
 
 
 _NEAR_64 = polynomial(
@@ -107,7 +109,7 @@ def erf_float64(x):
     z = x * x
     p = _NEAR_64(z)
     near = a + a * p
-    b = (6.0 if a > 6.0 else a) - 3.5
+    b = pick(a > 6.0, 6.0, a) - 3.5
     c = _FAR_64(b)
     far = 1.0 - exp_within_float64(c)
-    return math.copysign(far if a >= 1.5 else near, x)
+    return math.copysign(pick(a >= 1.5, far, near), x)

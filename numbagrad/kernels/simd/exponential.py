@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 
-from numba import float32, int32
+import numpy as np
+from numba import int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
-from .instructions import polynomial
+from .instructions import pick, polynomial
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
-_LOG2E, _LN2 = 1.4426950408889634, 0.6931471805599453
-LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
+_LOG2E32, _LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
+_LN2_32, _LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
+_HALF, _ONE, _TWO = np.float32(0.5), np.float32(1.0), np.float32(2.0)
+LN2_HIGH32, LN2_LOW32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-ROUND32, ROUND64 = 12582912.0, 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
+ROUND32, ROUND64 = np.float32(12582912.0), 6755399441055744.0  # 1.5 * 2^23 and 1.5 * 2^52
 _ROUND32_BITS, _ROUND64_BITS = 0x4B400000, 0x4338000000000000
 
 
@@ -30,15 +33,15 @@ _CURVE_32 = polynomial(
 @piece
 def near_zero_float32(r):
     """exp(r) - 1 for |r| <= ln(2) / 2."""
-    return (_CURVE_32(r) * r + float32(1.0)) * r
+    return (_CURVE_32(r) * r + _ONE) * r
 
 
 @piece
 def _reduced_float32(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
-    shifted = y * float32(_LOG2E) + float32(ROUND32)
-    n = shifted - float32(ROUND32)
-    return y - n * float32(LN2_HIGH32), n * float32(LN2_LOW32), float32_bits(shifted)
+    shifted = y * _LOG2E32 + ROUND32
+    n = shifted - ROUND32
+    return y - n * LN2_HIGH32, n * LN2_LOW32, float32_bits(shifted)
 
 
 @piece
@@ -71,7 +74,7 @@ def near_zero_float64(r):
 @piece
 def _reduced_float64(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
-    shifted = y * _LOG2E + ROUND64
+    shifted = y * _LOG2E64 + ROUND64
     n = shifted - ROUND64
     return y - n * LN2_HIGH64, n * LN2_LOW64, float64_bits(shifted)
 
@@ -109,19 +112,19 @@ def scaled_float64(x, n):
 @formula
 def exp_float32(x):
     """e ** x."""
-    y = float32(89.5) if x > float32(89.5) else x
-    gone = x < float32(-104.0)  # not by underflow, which costs 100 times as much: -inf is common
-    t, n = _exp_parts_float32(float32(0.0) if gone else y)
-    return float32(0.0) if gone else scaled_float32(t + float32(1.0), n)
+    y = pick(x > 89.5, 89.5, x)
+    gone = x < -104.0  # not by underflow, which costs 100 times as much: -inf is common
+    t, n = _exp_parts_float32(pick(gone, 0.0, y))
+    return pick(gone, 0.0, scaled_float32(t + _ONE, n))
 
 
 @formula
 def exp_float64(x):
     """e ** x."""
-    y = 710.0 if x > 710.0 else x
+    y = pick(x > 710.0, 710.0, x)
     gone = x < -746.0
-    t, n = _exp_parts_float64(0.0 if gone else y)
-    return 0.0 if gone else scaled_float64(t + 1.0, n)
+    t, n = _exp_parts_float64(pick(gone, 0.0, y))
+    return pick(gone, 0.0, scaled_float64(t + 1.0, n))
 
 
 # exp2(x) = 2^n exp(r ln(2)) after x = n + r, which is exact.
@@ -130,25 +133,25 @@ def exp_float64(x):
 @formula
 def exp2_float32(x):
     """2 ** x."""
-    y = float32(129.0) if x > float32(129.0) else x
-    gone = x <= float32(-150.0)
-    y = float32(0.0) if gone else y
-    shifted = y + float32(ROUND32)
-    t = near_zero_float32((y - (shifted - float32(ROUND32))) * float32(_LN2))
-    out = scaled_float32(t + float32(1.0), float32_bits(shifted))
-    return float32(0.0) if gone else out
+    y = pick(x > 129.0, 129.0, x)
+    gone = x <= -150.0
+    y = pick(gone, 0.0, y)
+    shifted = y + ROUND32
+    t = near_zero_float32((y - (shifted - ROUND32)) * _LN2_32)
+    out = scaled_float32(t + _ONE, float32_bits(shifted))
+    return pick(gone, 0.0, out)
 
 
 @formula
 def exp2_float64(x):
     """2 ** x."""
-    y = 1025.0 if x > 1025.0 else x
+    y = pick(x > 1025.0, 1025.0, x)
     gone = x <= -1075.0
-    y = 0.0 if gone else y
+    y = pick(gone, 0.0, y)
     shifted = y + ROUND64
-    t = near_zero_float64((y - (shifted - ROUND64)) * _LN2)
+    t = near_zero_float64((y - (shifted - ROUND64)) * _LN2_64)
     out = scaled_float64(t + 1.0, float64_bits(shifted))
-    return 0.0 if gone else out
+    return pick(gone, 0.0, out)
 
 
 # expm1(x) = (2^n - 1 + 2^n r) + 2^n r^2 q(r), the larger part first; by halves because 2^128 is
@@ -158,34 +161,34 @@ def exp2_float64(x):
 @formula
 def expm1_float32(x):
     """e ** x - 1, accurate near 0."""
-    y = float32(89.0) if x > float32(89.0) else x
-    y = float32(-20.0) if y < float32(-20.0) else y
+    y = pick(x > 89.0, 89.0, x)
+    y = pick(y < -20.0, -20.0, y)
     high, low, n = _reduced_float32(y)
     r = high - low
     half = bits_float32(int32(int32(n - int32(_ROUND32_BITS - 126)) << int32(23)))
-    whole = (half - float32(0.5)) + half * high
-    out = (whole + half * (r * r * _CURVE_32(r) - low)) * float32(2.0)
-    return x if abs(x) < float32(2.0**-25) else out
+    whole = (half - _HALF) + half * high
+    out = (whole + half * (r * r * _CURVE_32(r) - low)) * _TWO
+    return pick(abs(x) < 2.0**-25, x, out)
 
 
 @formula
 def expm1_float64(x):
     """e ** x - 1, accurate near 0."""
-    y = 710.0 if x > 710.0 else x
-    y = -40.0 if y < -40.0 else y
+    y = pick(x > 710.0, 710.0, x)
+    y = pick(y < -40.0, -40.0, y)
     high, low, n = _reduced_float64(y)
     r = high - low
     half = bits_float64((n - (_ROUND64_BITS - 1022)) << 52)
     whole = (half - 0.5) + half * high
     out = (whole + half * (r * r * _CURVE_64(r) - low)) * 2.0
-    return x if abs(x) < 2.0**-54 else out
+    return pick(abs(x) < 2.0**-54, x, out)
 
 
 @piece
 def exp_within_float32(x):
     """e ** x for |x| < 80: n is added to the exponent."""
     t, n = _exp_parts_float32(x)
-    return bits_float32(int32(float32_bits(t + float32(1.0)) + int32(n << int32(23))))
+    return bits_float32(int32(float32_bits(t + _ONE) + int32(n << int32(23))))
 
 
 @piece
@@ -203,11 +206,11 @@ def exp_within_float64(x):
 def sigmoid_float32(x):
     """1 / (1 + exp(-x))."""
     a = abs(x)
-    gone = a > float32(104.0)
-    t, n = _exp_parts_float32(float32(0.0) if gone else a)
-    c = scaled_float32(float32(1.0), int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
-    low = float32(0.0) if gone else c / ((t + c) + float32(1.0))
-    return float32(1.0) - low if x >= float32(0.0) else low
+    gone = a > 104.0
+    t, n = _exp_parts_float32(pick(gone, 0.0, a))
+    c = scaled_float32(_ONE, int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
+    low = pick(gone, 0.0, c / ((t + c) + _ONE))
+    return pick(x >= 0.0, _ONE - low, low)
 
 
 @formula
@@ -215,10 +218,10 @@ def sigmoid_float64(x):
     """1 / (1 + exp(-x))."""
     a = abs(x)
     gone = a > 746.0
-    t, n = _exp_parts_float64(0.0 if gone else a)
+    t, n = _exp_parts_float64(pick(gone, 0.0, a))
     c = scaled_float64(1.0, 2 * _ROUND64_BITS - n)
-    low = 0.0 if gone else c / ((t + c) + 1.0)
-    return 1.0 - low if x >= 0.0 else low
+    low = pick(gone, 0.0, c / ((t + c) + 1.0))
+    return pick(x >= 0.0, 1.0 - low, low)
 
 
 # tanh(x) = x + x^3 p(x^2) near 0, elsewhere 1 - 2 / (exp(2 |x|) + 1) with the sign of x.
@@ -240,9 +243,9 @@ def tanh_float32(x):
     z = x * x
     p = _TANH_32(z)
     near = a + a * z * p
-    b = float32(10.0) if a > float32(10.0) else a
-    far = float32(1.0) - float32(2.0) / (exp_within_float32(b + b) + float32(1.0))
-    return math.copysign(far if a > float32(0.625) else near, x)
+    b = pick(a > 10.0, 10.0, a)
+    far = _ONE - _TWO / (exp_within_float32(b + b) + _ONE)
+    return math.copysign(pick(a > 0.625, far, near), x)
 
 
 _TANH_64 = polynomial(
@@ -269,6 +272,6 @@ def tanh_float64(x):
     z = x * x
     p = _TANH_64(z)
     near = a + a * z * p
-    b = 20.0 if a > 20.0 else a
+    b = pick(a > 20.0, 20.0, a)
     far = 1.0 - 2.0 / (exp_within_float64(b + b) + 1.0)
-    return math.copysign(far if a > 0.625 else near, x)
+    return math.copysign(pick(a > 0.625, far, near), x)

@@ -5,6 +5,7 @@ Numba takes some milliseconds for each line of Python: a polynomial is one instr
 
 from __future__ import annotations
 
+import functools
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -13,13 +14,32 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["polynomial", "table", "two_product", "two_sum"]
+__all__ = ["pick", "polynomial", "table", "two_product", "two_sum"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
 
 
 _FUSED = ("contract", "nsz")
 """What LLVM may do with products and sums, as in ``OPTIONS``."""
+
+
+@intrinsic
+def pick(typing, condition, x, y):
+    """x if condition else y, both computed: LLVM sees no branch, and Numba no three blocks.
+
+    A literal takes the type of the other.
+    """
+    narrow = x if x.bitwidth < y.bitwidth else y
+
+    def generate(context, builder, signature, args):
+        truth = context.is_true(builder, signature.args[0], args[0])
+        x, y = [
+            context.cast(builder, value, kind, narrow)
+            for value, kind in zip(args[1:], signature.args[1:], strict=True)
+        ]
+        return builder.select(truth, x, y)
+
+    return narrow(condition, x, y), generate
 
 
 def polynomial(*coefficients: float) -> Any:
@@ -83,6 +103,10 @@ def table(name: str, width: int, rows: Callable[[], list[tuple[float, ...]]]) ->
     It checks no bounds. In a vectorised loop the loads become gathers.
     """
 
+    @functools.cache
+    def content() -> bytes:
+        return array("d", [x for row in rows() for x in row]).tobytes()
+
     @intrinsic
     def row(typing, index):
         def generate(context, builder, signature, args):
@@ -90,10 +114,9 @@ def table(name: str, width: int, rows: Callable[[], list[tuple[float, ...]]]) ->
             module = builder.module
             found = module.globals.get(place)
             if found is None:
-                content = array("d", [x for row in rows() for x in row]).tobytes()
-                kind = ir.ArrayType(_BYTE, len(content))
+                kind = ir.ArrayType(_BYTE, len(content()))
                 found = ir.GlobalVariable(module, kind, place)
-                found.initializer = ir.Constant(kind, bytearray(content))
+                found.initializer = ir.Constant(kind, bytearray(content()))
                 found.linkage, found.global_constant, found.align = "internal", True, 64
             start = builder.bitcast(found, _DOUBLE.as_pointer())
             first = builder.mul(args[0], ir.Constant(args[0].type, width))

@@ -7,16 +7,17 @@ it is float64, in float64 a sum of two. log2(m) = s p(s^2) with s = (m - 1) / (m
 from __future__ import annotations
 
 import numpy as np
-from numba import float32, float64, int32
+from numba import float32, float64
 
 from ..intrinsics import bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
 from .exponential import ROUND64, near_zero_float64, scaled_float64
-from .instructions import polynomial, two_product
+from .instructions import pick, polynomial, two_product
 
 _INF, _NAN = float("inf"), float("nan")
+_HALF = np.float32(0.5)
 _LN2 = 0.6931471805599453
-_WHOLE32, _WHOLE64 = 2.0**23, 2.0**52
+_WHOLE32, _WHOLE64 = np.float32(2.0**23), 2.0**52
 """From here on all numbers are whole; smaller ones are rounded by adding it."""
 _ROOT_BITS = 0x3FE6A09E667F3BCD  # sqrt(1 / 2)
 
@@ -25,24 +26,24 @@ _ROOT_BITS = 0x3FE6A09E667F3BCD  # sqrt(1 / 2)
 def _signed_float32(x, y, out):
     """``out`` = abs(x) ** y as x ** y, for any sign of x."""
     size = abs(y)
-    half = float32(0.5) * size
-    even = size >= float32(2.0 * _WHOLE32)
-    whole = size >= float32(_WHOLE32) or (size + float32(_WHOLE32)) - float32(_WHOLE32) == size
-    even = even or (half + float32(_WHOLE32)) - float32(_WHOLE32) == half
-    out = float32(np.nan) if x < float32(0.0) and x > float32(-np.inf) and not whole else out
-    return -out if float32_bits(x) < int32(0) and whole and not even else out
+    half = pick(size >= _WHOLE32 + _WHOLE32, 0.0, _HALF * size)
+    size = pick(size >= _WHOLE32, 0.0, size)
+    broken = (size + _WHOLE32) - _WHOLE32 != size  # and where y is NaN
+    odd = (half + _WHOLE32) - _WHOLE32 != half
+    signed = pick((float32_bits(x) < 0) & odd, -out, out)
+    return pick(broken, pick((x < 0.0) & (x > -_INF), _NAN, out), signed)
 
 
 @piece
 def _signed_float64(x, y, out):
     """``out`` = abs(x) ** y as x ** y, for any sign of x."""
     size = abs(y)
-    half = 0.5 * size
-    even = size >= 2.0 * _WHOLE64
-    whole = size >= _WHOLE64 or (size + _WHOLE64) - _WHOLE64 == size
-    even = even or (half + _WHOLE64) - _WHOLE64 == half
-    out = _NAN if x < 0.0 and x > -_INF and not whole else out
-    return -out if float64_bits(x) < 0 and whole and not even else out
+    half = pick(size >= _WHOLE64 + _WHOLE64, 0.0, 0.5 * size)
+    size = pick(size >= _WHOLE64, 0.0, size)
+    broken = (size + _WHOLE64) - _WHOLE64 != size  # and where y is NaN
+    odd = (half + _WHOLE64) - _WHOLE64 != half
+    signed = pick((float64_bits(x) < 0) & odd, -out, out)
+    return pick(broken, pick((x < 0.0) & (x > -_INF), _NAN, out), signed)
 
 
 _LOG2_32 = polynomial(
@@ -76,12 +77,12 @@ def pow_float32(x, y):
     z = s * s
     p = _LOG2_32(z)
     log = float64(k) + s * p
-    log = log if a < _INF else a  # and NaN
-    log = -_INF if a == 0.0 else log
+    log = pick(a < _INF, log, a)  # and NaN
+    log = pick(a == 0.0, -_INF, log)
     t = float64(y) * log
-    t = 0.0 if a == 1.0 or y == float32(0.0) else t
-    t = 160.0 if t > 160.0 else t
-    t = -160.0 if t < -160.0 else t
+    t = pick((a == 1.0) | (y == 0.0), 0.0, t)
+    t = pick(t > 160.0, 160.0, t)
+    t = pick(t < -160.0, -160.0, t)
     shifted = t + ROUND64
     r = t - (shifted - ROUND64)
     e = _EXP2_32(r)
@@ -104,10 +105,10 @@ _LOG2_64 = polynomial(
 def _log2_float64(a):
     """log2 of a positive, finite number in two parts."""
     tiny = a < 2.2250738585072014e-308
-    bits = float64_bits(a * 4503599627370496.0 if tiny else a)
+    bits = float64_bits(pick(tiny, a * 4503599627370496.0, a))
     k = (bits - _ROOT_BITS) >> 52
     m = bits_float64(bits - (k << 52))
-    e = float64(k) - (52.0 if tiny else 0.0)
+    e = float64(k) - pick(tiny, 52.0, 0.0)
     f = m - 1.0
     d = m + 1.0
     inverse = 1.0 / d
@@ -136,16 +137,16 @@ def pow_float64(x, y):
     """x ** y."""
     a = abs(x)
     log, log_rest = _log2_float64(a)
-    log = log if a < _INF else a  # and NaN
-    log = -_INF if a == 0.0 else log
+    log = pick(a < _INF, log, a)  # and NaN
+    log = pick(a == 0.0, -_INF, log)
     t, t_rest = two_product(y, log)
     t_rest = t_rest + y * log_rest
-    t_rest = t_rest if abs(t) < 1100.0 else 0.0
-    unit = a == 1.0 or y == 0.0
-    t = 0.0 if unit else t
-    t_rest = 0.0 if unit else t_rest
-    t = 1100.0 if t > 1100.0 else t
-    t = -1100.0 if t < -1100.0 else t
+    t_rest = pick(abs(t) < 1100.0, t_rest, 0.0)
+    unit = (a == 1.0) | (y == 0.0)
+    t = pick(unit, 0.0, t)
+    t_rest = pick(unit, 0.0, t_rest)
+    t = pick(t > 1100.0, 1100.0, t)
+    t = pick(t < -1100.0, -1100.0, t)
     shifted = t + ROUND64
     r = (t - (shifted - ROUND64)) + t_rest
     e = near_zero_float64(r * _LN2) + 1.0

@@ -9,15 +9,17 @@ another method begins, thus no branch.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from numba import float32, float64
 
 from ..intrinsics import bits_float64, float32_bits, float64_bits
-from .decorators import formula, piece
-from .instructions import polynomial, table, two_product, two_sum
+from .decorators import formula
+from .instructions import pick, polynomial, table, two_product, two_sum
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
+_RIGHT, _RIGHT_REST = 1.5707963267948966, 6.123233995736766e-17  # pi / 2
 _PLACES = 1400
 """Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
 
@@ -79,8 +81,8 @@ def _rows_float64() -> list[tuple[float, ...]]:
 _row_float32 = table("turns_float32", 2, _rows_float32)
 _row_float64 = table("turns_float64", 4, _rows_float64)
 
-# In float32 the angle is r pi / 2 with |r| <= 1 / 2, in float64: sin(pi / 2 r) = r s(r^2),
-# cos(pi / 2 r) = c(r^2).
+# In float32 sin(r pi / 2) = r s(r^2) and cos(r pi / 2) = c(r^2), for |r| <= 1 / 2. In float64
+# sin(y) = y + y^3 s(y^2) and cos(y) = 1 - y^2 / 2 + y^4 c(y^2), for |y| <= pi / 4.
 
 
 _SINE_32 = polynomial(
@@ -100,65 +102,24 @@ _COSINE_32 = polynomial(
 )
 
 
-@piece
-def _wave_float32(x, quarters):
-    """sin(x + quarters pi / 2)."""
-    high, low = _row_float32((float32_bits(x) >> 23) & 255)
-    y = float64(x)
-    p = y * high  # exact
-    q = y * low
-    shifted = (p + q) + _ROUND
-    r = (p - (shifted - _ROUND)) + q
-    n = float64_bits(shifted) + quarters
-    z = r * r
-    s = _SINE_32(z)
-    c = _COSINE_32(z)
-    out = c if n & 1 else s * r
-    return float32(bits_float64(float64_bits(out) ^ ((n & 2) << 62)))
+def _wave_float32(quarters: int, least: float) -> Any:
+    """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
 
+    @formula
+    def wave(x):
+        high, low = _row_float32((float32_bits(x) >> 23) & 255)
+        y = float64(x)
+        p = y * high  # exact
+        q = y * low
+        shifted = (p + q) + _ROUND
+        r = (p - (shifted - _ROUND)) + q
+        n = float64_bits(shifted) + quarters
+        z = r * r
+        out = pick(n & 1, _COSINE_32(z), _SINE_32(z) * r)
+        out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+        return pick(abs(x) < least, x, float32(out))
 
-@formula
-def sin_float32(x):
-    """Sine of an angle in radians."""
-    out = _wave_float32(x, 0)
-    return x if abs(x) < float32(2.0**-12) else out  # -0 too
-
-
-@formula
-def cos_float32(x):
-    """Cosine of an angle in radians."""
-    return _wave_float32(x, 1)
-
-
-@piece
-def _angle_float64(x):
-    """The rest of x modulo pi / 2 in two parts, and a number whose lowest bits are the quarter."""
-    bits = float64_bits(x)
-    row = ((bits >> 52) & 2047) - 1021
-    low = row < 1
-    a, b, c, d = _row_float64(0 if low else row)
-    m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
-    m = x if low else m
-    p, p_rest = two_product(m, a)
-    q, q_rest = two_product(m, b)
-    s, s_rest = two_product(m, c)
-    # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
-    p = p - ((p + _EIGHTS) - _EIGHTS)
-    u, u_rest = two_sum(p_rest, q)
-    shifted = (p + u) + _ROUND
-    v, v_rest = two_sum(p - (shifted - _ROUND), u)
-    w, w_rest = two_sum(q_rest, s)
-    t, t_rest = two_sum(u_rest, w)
-    t = t + v_rest
-    r = v + t
-    rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
-    # In radians.
-    y, y_rest = two_product(r, 1.5707963267948966)
-    return (
-        y,
-        y_rest + (r * 6.123233995736766e-17 + rest * 1.5707963267948966),
-        shifted,
-    )
+    return wave
 
 
 _SINE_64 = polynomial(
@@ -181,30 +142,45 @@ _COSINE_64 = polynomial(
 )
 
 
-@piece
-def _wave_float64(x, quarters):
-    """sin(x + quarters pi / 2)."""
-    y, rest, shifted = _angle_float64(x)
-    n = float64_bits(shifted) + quarters
-    z = y * y
-    s = _SINE_64(z)
-    s = y + (rest + (y * z) * s)
-    c = _COSINE_64(z)
-    h = 0.5 * z
-    one = 1.0 - h
-    c = one + (((1.0 - one) - h) + (z * z * c - y * rest))
-    out = c if n & 1 else s
-    return bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+def _wave_float64(quarters: int, least: float) -> Any:
+    """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
+
+    @formula
+    def wave(x):
+        bits = float64_bits(x)
+        row = ((bits >> 52) & 2047) - 1021
+        small = row < 1
+        a, b, c, d = _row_float64(pick(small, 0, row))
+        m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
+        m = pick(small, x, m)
+        p, p_rest = two_product(m, a)
+        q, q_rest = two_product(m, b)
+        s, s_rest = two_product(m, c)
+        # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
+        p = p - ((p + _EIGHTS) - _EIGHTS)
+        u, u_rest = two_sum(p_rest, q)
+        shifted = (p + u) + _ROUND
+        v, v_rest = two_sum(p - (shifted - _ROUND), u)
+        w, w_rest = two_sum(q_rest, s)
+        t, t_rest = two_sum(u_rest, w)
+        t = t + v_rest
+        r = v + t
+        rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
+        # From quarter turns to radians, y + rest.
+        y, y_rest = two_product(r, _RIGHT)
+        rest = y_rest + (r * _RIGHT_REST + rest * _RIGHT)
+        z = y * y
+        sine = y + (rest + (y * z) * _SINE_64(z))
+        h = 0.5 * z
+        near = 1.0 - h
+        cosine = near + (((1.0 - near) - h) + (z * z * _COSINE_64(z) - y * rest))
+        n = float64_bits(shifted) + quarters
+        out = pick(n & 1, cosine, sine)
+        out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+        return pick(abs(x) < least, x, out)
+
+    return wave
 
 
-@formula
-def sin_float64(x):
-    """Sine of an angle in radians."""
-    out = _wave_float64(x, 0)
-    return x if abs(x) < 2.0**-27 else out
-
-
-@formula
-def cos_float64(x):
-    """Cosine of an angle in radians."""
-    return _wave_float64(x, 1)
+sin_float32, sin_float64 = _wave_float32(0, 2.0**-12), _wave_float64(0, 2.0**-27)
+cos_float32, cos_float64 = _wave_float32(1, -1.0), _wave_float64(1, -1.0)
