@@ -1,13 +1,13 @@
 """The error of our mathematical functions: over all float32 numbers, and over many float64.
 
-    python -m benchmarks.ulp [--share N] [--only NAME ...]
+    python -m benchmarks.ulp [--share N] [--only NAME ...] [--dtypes DTYPE ...]
 
 The reference for float32 is float64, whose own error is far below; for float64 it is C's long
 double (x87: 64 bits), so that half needs a processor that has it. Errors are counted in units of
 the last place of the exact result, those below the least normal number in its units. NaN, infinite
 and zero results must be exactly that, zeros with their sign. pow has two arguments: many pairs.
-``--share N``: every N-th float32 only. ``--only``: these functions; the other rows stay as they
-are. Writes benchmarks/results/ulp.md and ulp.json.
+``--share N``: every N-th float32 only. ``--only``, ``--dtypes``: these functions; other rows stay.
+ Writes benchmarks/results/ulp.md and ulp.json.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ DENSE = 1 << 24
 """float64 numbers of each function: half of them of any bits, half where the function bends.
 Also the pairs of pow."""
 
+DTYPES = ("float32", "float64")
 NAMES = tuple("exp exp2 expm1 log log2 log10 log1p sin cos tanh sigmoid erf pow".split())
 SPECIAL = (
     *(0.0, np.inf, np.nan, 5e-324, 1e-310, 1e-45, 1e-40, 1e30, 1e300, 2.0**23, 2.0**24, 2.0**52),
@@ -233,15 +234,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--share", type=int, default=1, help="every N-th float32")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES, metavar="NAME")
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES, metavar="DTYPE")
     options = parser.parse_args()
     about = report.machine()
     found = []
-    for dtype in ("float32", "float64"):
+    for dtype in options.dtypes:
         for name in options.only:
             found.append(check(name, dtype, options.share))
             print(found[-1], flush=True)
     rows = {**kept_rows(), **{(w.name, w.dtype): w for w in found}}
-    order = [(name, dtype) for dtype in ("float32", "float64") for name in NAMES]
+    order = [(name, dtype) for dtype in DTYPES for name in NAMES]
     found = [rows[key] for key in order if key in rows]
     heads = ["function", "dtype", "units", "at", "wrong", "inputs"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -12,7 +12,7 @@ from .instructions import pick, polynomial
 
 _ONE = np.float32(1.0)
 
-# erf(x) = x + x p(x^2) for |x| < 1 (1.5 in float64), elsewhere 1 - exp(c(|x|)), where c is a fit
+# erf(x) = x + x p(x^2) for |x| < 1 (1.25 in float64), elsewhere 1 - exp(c(|x|)), where c is a fit
 # of log(erfc).
 
 
@@ -112,4 +112,4 @@ def erf_float64(x):
     b = pick(a > 6.0, 6.0, a) - 3.5
     c = _FAR_64(b)
     far = 1.0 - exp_within_float64(c)
-    return math.copysign(pick(a >= 1.5, far, near), x)
+    return math.copysign(pick(a >= 1.25, far, near), x)
