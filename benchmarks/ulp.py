@@ -7,7 +7,7 @@ double (x87: 64 bits), so that half needs a processor that has it. Errors are co
 the last place of the exact result, those below the least normal number in its units. NaN, infinite
 and zero results must be exactly that, zeros with their sign. pow has two arguments: many pairs.
 ``--share N``: every N-th float32 only. ``--only``, ``--dtypes``: these functions; other rows stay.
- Writes benchmarks/results/ulp.md and ulp.json.
+Writes benchmarks/results/ulp.md and ulp.json.
 """
 
 from __future__ import annotations

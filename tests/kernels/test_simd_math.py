@@ -1,15 +1,29 @@
 """The vectorised functions: at most 2 units in the last place, right at the special values."""
 
+import platform
+import re
+
 import numba
 import numpy as np
 import pytest
 import scipy.special
 
-from numbagrad.kernels import simd_math
+import numbagrad as ng
+from numbagrad.kernels import simd_math, store
+from numbagrad.kernels.derive import derivative
+from numbagrad.kernels.formula import Formula
+from numbagrad.kernels.intrinsics import FlatType
+from numbagrad.kernels.loops import ElementwiseKernel
+from numbagrad.ops import formulas, special
 
-SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-40, -1e-40, 200.0, -200.0, 1e30, 1e-30]
+SPECIAL = [0.0, 1.0, 1e-40, 5e-324, 1e-30, 2.0**-149, 3.0, 127.0, 149.0, 150.0, 200.0, 1022.0]
+SPECIAL += [1e22, 1e30, 3e38, 1e300, np.inf, np.nan]
+SPECIAL += [-x for x in SPECIAL]
 
 WORST = [-5.542755126953125, -16.643590927124023, -0.00034499180037528276]
+
+# The float64 closest to a multiple of pi / 2 (Muller et al., 2018, section 9.2), and other angles.
+ANGLES = [6381956970095103.0 * 2.0**797, 1e22, 1.7e308, np.pi, np.pi / 2, 2.0**53, 3e38, 1e5]
 
 
 def sigmoid(x):
@@ -25,11 +39,20 @@ def erf(x):
 # erf is itself only a double: one unit of the allowance is its.
 CASES = {
     "exp": (np.exp, (-80.0, 80.0), 2),
+    "exp2": (np.exp2, (-125.0, 125.0), 2),
+    "expm1": (np.expm1, (-30.0, 80.0), 2),
     "log": (np.log, (1e-30, 10.0), 2),
+    "log2": (np.log2, (1e-30, 10.0), 2),
+    "log10": (np.log10, (1e-30, 10.0), 2),
+    "log1p": (np.log1p, (-0.999, 10.0), 2),
+    "sin": (np.sin, (-1e4, 1e4), 2),
+    "cos": (np.cos, (-1e4, 1e4), 2),
     "tanh": (np.tanh, (-10.0, 10.0), 2),
     "sigmoid": (sigmoid, (-80.0, 30.0), 2),
     "erf": (erf, (-5.0, 5.0), 3),
 }
+LOGARITHMS = ("log", "log2", "log10")
+BOTH = [np.float32, np.float64]
 
 
 def compiled(name):
@@ -47,40 +70,199 @@ def runners():
     return {name: compiled(name) for name in CASES}
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.fixture(scope="module")
+def power():
+    @numba.njit(error_model="numpy")
+    def apply(out, x, y):
+        for i in range(x.shape[0]):
+            out[i] = simd_math.pow(x[i], y[i])
+
+    return apply
+
+
+def units(out, exact):
+    """The errors of ``out`` in units of the last place."""
+    unit = np.spacing(np.abs(exact).astype(out.dtype))
+    return np.abs(out.astype(np.longdouble) - exact) / unit
+
+
+def assert_special(out, exact):
+    """Zeros with their sign, NaN and infinities are exact, other numbers within two units."""
+    rounded = exact.astype(out.dtype)
+    same = (out == rounded) & (np.signbit(out) == np.signbit(rounded))
+    same |= np.isnan(out) & np.isnan(rounded)
+    with np.errstate(invalid="ignore"):
+        near = np.isfinite(rounded) & (rounded != 0) & (units(out, exact) <= 2)
+    wrong = ~(same | near)
+    assert not wrong.any(), list(zip(np.nonzero(wrong)[0], out[wrong], exact[wrong], strict=True))
+
+
+@pytest.mark.parametrize("dtype", BOTH)
 @pytest.mark.parametrize("name", CASES)
 def test_error_is_at_most_two_units(name, dtype, runners):
-    reference, (low, high), units = CASES[name]
+    reference, (low, high), most = CASES[name]
     rng = np.random.default_rng(0)
     spread = np.concatenate([rng.uniform(low, high, 50_000), rng.uniform(-1, 1, 50_000)])
     # Just below a power of 2 sigmoid's result has the smallest units there are.
     spread = np.concatenate([spread, WORST])
-    x = spread[spread > (0 if name == "log" else -np.inf)].astype(dtype)
+    above = 0.0 if name in LOGARITHMS else -1.0 if name == "log1p" else -np.inf
+    x = spread[spread > above].astype(dtype)
     out = np.empty_like(x)
     runners[name](out, x)
     exact = reference(x.astype(np.longdouble))
-    error = np.abs(out.astype(np.longdouble) - exact) / np.spacing(np.abs(exact).astype(dtype))
+    error = units(out, exact)
     worst = int(error.argmax())
-    assert error[worst] <= units, f"{name}({x[worst]!r}) = {out[worst]!r}, {exact[worst]!r}"
+    assert error[worst] <= most, f"{name}({x[worst]!r}) = {out[worst]!r}, {exact[worst]!r}"
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", BOTH)
 @pytest.mark.parametrize("name", CASES)
 def test_special_values(name, dtype, runners):
     with np.errstate(all="ignore"):
         x = np.array(SPECIAL, dtype)
-        expected = CASES[name][0](x.astype(np.longdouble)).astype(dtype)
+        exact = CASES[name][0](x.astype(np.longdouble))
+        out = np.empty_like(x)
+        runners[name](out, x)
+        assert_special(out, exact)
+
+
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_every_angle_is_reduced(name, dtype, runners):
+    """Numbers of any bits, and those closest to multiples of pi / 2."""
+    rng = np.random.default_rng(0)
+    word = np.uint32 if dtype == np.float32 else np.uint64
+    bits = rng.integers(0, np.iinfo(word).max, 50_000, word).view(dtype)
+    with np.errstate(all="ignore"):
+        quarters = (np.arange(1, 20_000) * (np.pi / 2)).astype(dtype)
+        x = np.concatenate([bits, quarters, np.array(ANGLES, dtype)])
+        x = x[np.isfinite(x)]
+        out = np.empty_like(x)
+        runners[name](out, x)
+        assert_special(out, CASES[name][0](x.astype(np.longdouble)))
+
+
+@pytest.mark.parametrize("dtype", BOTH)
+def test_powers_of_two_are_exact(dtype, runners):
+    n = np.arange(-149 if dtype == np.float32 else -1074, 128, dtype=dtype)
+    powers, back = np.empty_like(n), np.empty_like(n)
+    runners["exp2"](powers, n)
+    assert (powers == np.ldexp(dtype(1), n.astype(int))).all()
+    runners["log2"](back, powers)
+    assert (back == n).all()
+
+
+@pytest.mark.parametrize("dtype", BOTH)
+def test_pow_is_right_for_special_pairs(dtype, power):
+    """All pairs of zeros, infinities, NaN, ones, whole and odd numbers: C99, F.9.4.4."""
+    values = [*SPECIAL, 0.5, 1.5, 2.0, 2.0**23 + 1, 2.0**24 - 1, 2.0**24, 2.0**52 + 1, 2.0**53 - 1]
+    values += [0.9999999, 1.0000001, -0.5, -1.5, -2.0, -(2.0**24) + 1, -(2.0**53) + 1, -(2.0**53)]
+    with np.errstate(all="ignore"):
+        grid = np.meshgrid(np.array(values, dtype), np.array(values, dtype))
+        x, y = (a.ravel() for a in grid)
+        out = np.empty_like(x)
+        power(out, x, y)
+        assert_special(out, np.power(x.astype(np.longdouble), y.astype(np.longdouble)))
+
+
+@pytest.mark.parametrize("dtype", BOTH)
+def test_pow_is_within_two_units(dtype, power):
+    """Results over the whole range, of bases of any size, near 1 and negative."""
+    rng = np.random.default_rng(0)
+    size = 20_000
+    most = 120.0 if dtype == np.float32 else 1000.0
+    base = np.exp2(rng.uniform(-most, most, size))
+    near = 1 + rng.uniform(-1, 1, size) * 10.0 ** rng.uniform(-6, 0, size)
+    exponent = rng.uniform(-most, most, size)
+    x = np.concatenate([base, near, -near]).astype(dtype)
+    y = np.concatenate(
+        [exponent / np.log2(base), exponent / np.log2(near), rng.integers(-9, 9, size)]
+    )
+    y = y.astype(dtype)
     out = np.empty_like(x)
-    runners[name](out, x)
-    with np.errstate(invalid="ignore"):
-        close = np.abs(out - expected) <= 2 * np.spacing(np.abs(expected))
-    same = (out == expected) | (np.isnan(out) & np.isnan(expected))
-    assert (close | same).all(), list(zip(x, out, expected, strict=True))
+    power(out, x, y)
+    exact = np.power(x.astype(np.longdouble), y.astype(np.longdouble))
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(exact.astype(dtype))
+    error = units(out[fits], exact[fits])
+    worst = int(error.argmax())
+    assert error[worst] <= 2, (x[fits][worst], y[fits][worst], out[fits][worst])
 
 
-def test_loops_are_packed(runners):
-    """exp of float32 has no call of libm in its loop."""
-    x = np.ones(4, np.float32)
-    runners["exp"](x.copy(), x)
-    texts = runners["exp"].inspect_asm().values()
-    assert not any("expf" in text.replace("simd_math", "") for text in texts)
+# -- machine code ----------------------------------------------------------------------------------
+
+OPS = {
+    "Sin": formulas, "Cos": formulas, "Pow": formulas, "Exp": formulas, "Expm1": formulas,
+    "Log": formulas, "Log2": formulas, "Log10": formulas, "Log1p": formulas, "Exp2": special,
+    "Tanh": formulas, "Sigmoid": formulas, "Erf": formulas, "Softplus": formulas,
+    "Gelu": formulas, "GeluTanh": formulas, "Silu": formulas, "LogSigmoid": formulas,
+}  # fmt: skip
+NUMBERS = ("beta", "threshold")
+LIBM = re.compile(
+    r"(?:call|movabs)\S*\s.*?\b(exp|exp2|expm1|log|log2|log10|log1p|sin|cos|tan|tanh|pow|erf)f?\b(?!\.)"
+)
+PACKED = re.compile(r"^\s+v?(?:mul|add|sub|div|fn?m(?:add|sub)\d+)p[sd]\s", re.MULTILINE)
+
+x86 = pytest.mark.skipif(
+    platform.machine().lower() not in ("x86_64", "amd64"), reason="reads x86 instructions"
+)
+
+
+def machine_code(formula, dtype):
+    """The instructions of the loop that applies a formula to arrays of a dtype."""
+    kernel = ElementwiseKernel(formula)
+    dtypes = [np.dtype(dtype)]
+    dtypes += [float if name in NUMBERS else np.dtype(dtype) for name in formula.inputs]
+    text, name = kernel.source(tuple(dtypes))
+    function = getattr(store.load_source(text, name), name)
+    options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    kernel = numba.njit(error_model="numpy", fastmath={"contract", "nsz"}, **options)(function)
+    element = numba.from_dtype(np.dtype(dtype))
+    kernel.compile(tuple(numba.float64 if d is float else FlatType(element) for d in dtypes))
+    (code,) = kernel.inspect_asm().values()
+    return code
+
+
+def formulas_of(name):
+    """The formula of an op and of its gradients."""
+    op = getattr(OPS[name], name).op
+    yield op.formula
+    for wrt in op.inputs:
+        if wrt not in NUMBERS:
+            written = op._grads.get(wrt)
+            yield Formula.from_function(written) if written else derivative(op.formula, wrt)
+
+
+@x86
+@pytest.mark.parametrize("dtype", BOTH)
+@pytest.mark.parametrize("name", OPS)
+def test_loops_are_packed(name, dtype):
+    """Forward and gradient: packed instructions, and no call of libm."""
+    for formula in formulas_of(name):
+        code = machine_code(formula, dtype)
+        assert PACKED.search(code), f"{formula} is not vectorised"
+        assert not LIBM.search(code), f"{formula}: {LIBM.search(code)[0]}"
+
+
+@x86
+def test_a_call_of_libm_is_seen():
+    code = machine_code(formulas.Tan.op.formula, np.float32)
+    assert LIBM.search(code)
+    assert not PACKED.search(code)
+
+
+def test_compiled_steps_use_them():
+    """The text of a step, forward and backward, calls nothing of math but the square root."""
+    x = ng.rand(8, requires_grad=True)
+
+    @ng.compile
+    def step(x):
+        softly = ng.nn.functional.softplus(x) + ng.nn.functional.gelu(x)
+        y = ng.sin(x) * ng.cos(x) + x**2.5 + ng.expm1(x) + ng.log1p(x) * ng.log2(x + 1) + softly
+        (gradient,) = ng.autograd.grad(y.sum(), x)
+        return gradient
+
+    assert np.isfinite(step(x).numpy()).all()
+    called = set(re.findall(r"\bmath\.(\w+)", step.source))
+    assert called <= {"sqrt"}
+    assert "import cos, erf, exp, expm1, log1p, log2, pow, sigmoid, sin" in step.source
