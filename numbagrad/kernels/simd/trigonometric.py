@@ -107,6 +107,7 @@ def _wave_float32(quarters: int, least: float) -> Any:
 
     @formula
     def wave(x):
+        """Sine or cosine of an angle in radians."""
         high, low = _row_float32((float32_bits(x) >> 23) & 255)
         y = float64(x)
         p = y * high  # exact
@@ -147,6 +148,7 @@ def _wave_float64(quarters: int, least: float) -> Any:
 
     @formula
     def wave(x):
+        """Sine or cosine of an angle in radians."""
         bits = float64_bits(x)
         row = ((bits >> 52) & 2047) - 1021
         small = row < 1
