@@ -58,7 +58,8 @@ def check(name: str, dtype: str, share: int = 1) -> Worst:
     pairs of pow."""
     apply = (_loop_of_two if name == "pow" else _loop)(FUNCTIONS[name, dtype])
     compare = _comparison(dtype)
-    units, at, wrong, count = 0.0, (0.0,), 0, 0
+    at: tuple[float, ...] = (0.0,)
+    units, wrong, count = 0.0, 0, 0
     for x in inputs(name, dtype, share):
         got = np.empty_like(x[0])
         with np.errstate(all="ignore"):

@@ -7,7 +7,8 @@ digits); the error against the exact value is at most 2 units in the last place,
 ``tests/kernels/test_simd_math.py`` checks on samples, special values included.
 
 The formulas stand in ``simd``, a file for each family. ``FUNCTIONS[name, dtype]`` is the compiled
-function. Every literal is typed: an untyped one would widen float32 to float64.
+function. Numbers in the arithmetic of float32 are NumPy's: plain ones would widen it to float64;
+where they are compared, or picked, plain ones do.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def _tail_float64(f):
 @piece
 def _parts_float32(x):
     """e and f, h and the rest."""
-    tiny = x < 1.17549435e-38
+    tiny = x < 2.0**-126
     bits = float32_bits(pick(tiny, x * _SCALE, x))
     k = int32(int32(bits - int32(0x3F3504F3)) >> int32(23))
     f = bits_float32(int32(bits - int32(k << int32(23)))) - _ONE
