@@ -50,6 +50,17 @@ class Entry:
     bound: Bound
     unfused: Unfused
     backward: Any = None
+    needing: set[int] = field(default_factory=set)  # arguments that need a gradient, not bound
+    closed_over: frozenset[int] = frozenset()  # ids of tensors of which it uses the gradient
+
+    @property
+    def looks_closely(self) -> bool:
+        """Whether an argument might be a tensor whose gradient the function knows by itself."""
+        return bool(self.needing and self.closed_over)
+
+    def is_told_apart(self, leaves: list[Any]) -> bool:
+        """Whether one of these arguments is such a tensor: the recording took it for another."""
+        return any([id(leaves[k]) in self.closed_over for k in self.needing])
 
 
 @dataclass

@@ -93,6 +93,8 @@ class CompiledFunction:
             key = self._key(spec, leaves)
             entries = self._entries.setdefault(key, [])
             for entry in list(entries):
+                if entry.is_told_apart(leaves):
+                    continue
                 found = entry.call(given)
                 if found is not MISS:
                     self._promote(entries, entry, spec)
@@ -113,7 +115,7 @@ class CompiledFunction:
         entries.insert(0, entry)
         self._last = entry
         plain = spec[1][1][1] == () and all(part == LEAF for part in spec[1][0][1])
-        self._fast = entry.call if plain else _nothing
+        self._fast = entry.call if plain and not entry.looks_closely else _nothing
 
     def _key(self, spec: Any, leaves: list[Any]) -> Any:
         parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
@@ -150,6 +152,9 @@ class CompiledFunction:
         places = places_of(self._function, leaves)
         recording = record(self._function, leaves, spec, bound, places)
         state = {k for k in recording.looked_at if leaves[k]._grad is not None}
+        needing = {k for k in _tensors(leaves) if leaves[k]._edge is not None} - bound
+        # What the function also knows by itself is then the argument, not a stand-in for it.
+        state |= {k for k in needing if id(leaves[k]) in recording.closed_over}
         if state:  # gradients of arguments are added to, or read
             bound |= state
             recording = record(self._function, leaves, spec, bound, places)
@@ -157,6 +162,8 @@ class CompiledFunction:
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
         entry = make_entry(name, recording, leaves, bound, self._shared, places, looked_for, tied)
+        entry.needing = needing - bound
+        entry.closed_over = recording.closed_over
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)

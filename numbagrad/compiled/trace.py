@@ -94,6 +94,7 @@ class Recording:
     input_grads: dict[int, Ref]  # by leaf: a gradient that backward inside gave to an argument
     input_clears: list[int]  # leaves whose gradient was dropped
     looked_at: list[int]  # leaves whose gradient was looked at
+    closed_over: frozenset[int]  # ids of tensors whose gradient was looked at or set
     none_before: list[Tensor]  # tensors that were seen to have no gradient
     some_before: list[Tensor]  # tensors that were seen to have one, whose values are not needed
     read_before: list[tuple[Tensor, Tensor]]  # tensors with a gradient that is read or written
@@ -176,6 +177,7 @@ def _run(
         )
     seen = frozenset(recorder.grads_read)
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
+    closed_over = (seen | recorder.grads_set) & {id(b.tensor) for b in before}
     effects = effects_since(before, recorder)
     _check_requires_grad(leaves, stand_in)
     _put_in_order(effects, recorder)
@@ -218,7 +220,7 @@ def _run(
     some = [b.tensor for b in held if id(b.grad) not in used and id(b.tensor) in seen]
     return Recording(
         recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
-        grads, cleared, looked_at, none, some,
+        grads, cleared, looked_at, closed_over, none, some,
         read, split, graph.incoming, graph.edges, graph.outgoing,
     )  # fmt: skip
 
