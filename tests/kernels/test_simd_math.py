@@ -22,7 +22,7 @@ SPECIAL += [-x for x in SPECIAL]
 
 WORST = [-5.542755126953125, -16.643590927124023, -0.00034499180037528276]
 
-# The float64 closest to a multiple of pi / 2 (Muller et al., 2018, section 9.2), and other angles.
+# The float64 closest to a multiple of pi / 2, and other angles.
 ANGLES = [6381956970095103.0 * 2.0**797, 1e22, 1.7e308, np.pi, np.pi / 2, 2.0**53, 3e38, 1e5]
 
 
