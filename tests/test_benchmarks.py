@@ -93,20 +93,22 @@ def test_errors_are_counted_in_units_of_the_exact_result():
     compare = ulp._comparison("float32")
     truth = np.array([1.0, 1.0, 0.0, np.inf, np.nan, 2.0, 1e-45])
     tail = np.array([0.0, 2.0**-24, 0.0, 0.0, 0.0, 0.0, 0.0])
-    x = np.zeros(7, np.float32)
     got = np.array([1 + 2.0**-22, 1, 0, np.inf, np.nan, 2, 0], np.float32)
-    units, place, wrong = compare(got, truth, tail, x)
+    units, place, wrong = compare(got, truth, tail)
     assert (units, place, wrong) == (2.0, 0, 0)
     got[0], got[2:5] = 1, [1, -np.inf, 0]
-    units, place, wrong = compare(got, truth, tail, x)
+    units, place, wrong = compare(got, truth, tail)
     assert (round(units, 2), place, wrong) == (0.71, 6, 3)
+    got[2] = -0.0  # a zero of the wrong sign
+    assert compare(got, truth, tail)[2] == 3
 
 
 @pytest.mark.parametrize("name", ulp.NAMES)
 def test_functions_are_within_two_units_of_a_share_of_float32(name):
     """All of them are looked at by ``python -m benchmarks.ulp``."""
     worst = ulp.check(name, "float32", share=99_991)
-    assert worst.inputs == -(-(1 << 32) // 99_991) and worst.wrong == 0
+    assert worst.inputs >= (4096 if name == "pow" else -(-(1 << 32) // 99_991))
+    assert worst.wrong == 0
     assert worst.units <= 2
 
 
