@@ -23,6 +23,7 @@ from numba.core.typing.typeof import typeof_impl
 from .. import devices
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.blocks import Block
 from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.halves import HALVES
@@ -364,7 +365,8 @@ class Recorder:
         if found is not None:
             return found[1]
         low, high = np.lib.array_utils.byte_bounds(root) if root.size else (0, 0)
-        known = id(root) in self.before or id(root) in self.lasting or root.base is not None
+        foreign = root.base is not None and type(root.base) is not Block
+        known = id(root) in self.before or id(root) in self.lasting or foreign
         size = (high - low) // root.itemsize
         memory = Memory("state" if known else "constant", root.dtype, size, low)
         # A constant may be changed by Python later, but never after the launch that reads it.

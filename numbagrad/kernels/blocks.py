@@ -9,20 +9,21 @@ it may still be in a cache.
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 import threading
 
 import numpy as np
 
-__all__ = ["LARGE", "empty", "kept_bytes"]
+__all__ = ["LARGE", "Block", "empty", "kept_bytes"]
 
 LARGE = 1 << 18
 """Bytes from which an array lies in a block. A reused one costs 1.5 us, fresh pages for as many
 bytes 60."""
 
-ALIGNED = 64
-"""Bytes of a cache line, and of the widest vector."""
+HUGE = 4 << 20
+"""Bytes from which a block asks for huge pages, as NumPy does for its arrays."""
 
 LIMIT = 512 << 20
 """Most bytes in blocks, free ones and others; arrays beyond that get memory of their own.
@@ -30,6 +31,11 @@ NUMBAGRAD_KEPT_MEMORY says another number of megabytes; 0 keeps nothing."""
 
 getrefcount = sys.getrefcount
 _lock = threading.Lock()
+
+
+class Block(mmap.mmap):
+    """Whole pages of memory, at the beginning of one. Not an array: an array over it is the root
+    of its views, as one with memory of its own is."""
 
 
 def _renew_lock() -> None:
@@ -41,7 +47,7 @@ def _renew_lock() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
-_blocks: dict[int, list[tuple[np.ndarray, int]]] = {}  # by size: bytes, where the first line begins
+_blocks: dict[int, list[Block]] = {}  # by their size
 _kept = 0
 
 
@@ -57,44 +63,52 @@ def _limit() -> int:
 _limit_now = _limit()
 
 
-def _free(blocks: list[tuple[np.ndarray, int]]) -> tuple[np.ndarray, int] | None:
+def _free(blocks: list[Block]) -> Block | None:
     """The first block that nothing else refers to."""
-    for found in blocks:
-        block, _ = found
+    for block in blocks:
         if getrefcount(block) <= _ALONE:
-            return found
+            return block
     return None
 
 
 def _references_to_a_free_block() -> int:
     """What ``getrefcount`` says inside ``_free``, which differs between versions of Python."""
-    for found in [(np.empty(0, np.uint8), 0)]:
-        block, _ = found
+    for block in [_mapped(1)]:
         return getrefcount(block)
     raise AssertionError
+
+
+def _mapped(size: int) -> Block:
+    """Fresh memory, which a forked child gets a copy of."""
+    if sys.platform == "win32":
+        return Block(-1, size)
+    block = Block(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            block.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:  # a kernel without them
+            pass
+    return block
 
 
 _ALONE = _references_to_a_free_block()
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
-    """An uninitialised C-contiguous array of ``nbytes``, at least ``LARGE``, in all.
-
-    It begins at a cache line.
-    """
+    """An uninitialised C-contiguous array of ``nbytes``, at least ``LARGE``, in all."""
     unit = 1 << nbytes.bit_length() - 4  # at most an eighth more than asked for
-    size = -(-(nbytes + ALIGNED) // unit) * unit
+    size = -(-nbytes // unit) * unit
     with _lock:
         blocks = _blocks.get(size)
-        found = None if blocks is None else _free(blocks)
-        if found is None:
-            found = _new_block(size)
-        if found is not None:
-            return np.ndarray(shape, dtype, *found)
+        block = None if blocks is None else _free(blocks)
+        if block is None:
+            block = _new_block(size)
+        if block is not None:
+            return np.ndarray(shape, dtype, block)
     return np.empty(shape, dtype)
 
 
-def _new_block(size: int) -> tuple[np.ndarray, int] | None:
+def _new_block(size: int) -> Block | None:
     """A block that is kept from now on, or None where there would be too many."""
     global _kept
     if _kept + size > _limit_now:
@@ -102,14 +116,13 @@ def _new_block(size: int) -> tuple[np.ndarray, int] | None:
         if _kept + size > _limit_now:
             return None
     try:
-        block = np.empty(size, np.uint8)
-    except MemoryError:
+        block = _mapped(size)
+    except (MemoryError, OSError):
         _give_back()
         return None
-    found = block, -block.ctypes.data % ALIGNED
-    _blocks.setdefault(size, []).append(found)
+    _blocks.setdefault(size, []).append(block)
     _kept += size
-    return found
+    return block
 
 
 def _give_back() -> None:
@@ -117,10 +130,9 @@ def _give_back() -> None:
     global _kept
     for size, blocks in list(_blocks.items()):
         used = []
-        for found in blocks:
-            block, _ = found
+        for block in blocks:
             if getrefcount(block) > _ALONE:
-                used.append(found)
+                used.append(block)
         _kept -= size * (len(blocks) - len(used))
         if used:
             _blocks[size] = used

@@ -19,6 +19,7 @@ from numba import prange
 from ..inner import device, pasted
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from ..machine import kernel
+from ..simd.instructions import times_plus
 
 _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 _32 = _u64(32)
@@ -250,37 +251,38 @@ def normal(out, state, mean, std):
         a, b, c, d = words_of(key, start, i)
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(a)))
         cosine, sine = _turn_single(b)
-        out[at] = mu + radius * cosine
-        out[at + _u64(1)] = mu + radius * sine
+        out[at] = times_plus(radius, cosine, mu)
+        out[at + _u64(1)] = times_plus(radius, sine, mu)
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(c)))
         cosine, sine = _turn_single(d)
-        out[at + _u64(2)] = mu + radius * cosine
-        out[at + _u64(3)] = mu + radius * sine
+        out[at + _u64(2)] = times_plus(radius, cosine, mu)
+        out[at + _u64(3)] = times_plus(radius, sine, mu)
     for i in range(n & ~3, n):
         a, b, c, d = words_of(key, start, i >> 2)
         if i & 2:
             a, b = c, d
         radius = sigma * np.sqrt(_f32(-2) * _log_single(_single_above(a)))
         cosine, sine = _turn_single(b)
-        out[i] = mu + radius * (sine if i & 1 else cosine)
+        out[i] = times_plus(radius, sine if i & 1 else cosine, mu)
 
 
 @kernel(grain=65536)
 def normal_double(out, state, mean, std):
     """out (n,) float64, normal by Box and Muller; state (2,). Two words an element."""
     key, start = _u64(state[0]), _u64(state[1])
+    mu, sigma = _f64(mean), _f64(std)
     n = out.size
     for i in prange(0, n >> 1):
         at = _u64(2 * i)
         a, b, c, d = words_of(key, start, i)
-        radius = std * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
+        radius = sigma * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
         cosine, sine = _turn_double(c, d)
-        out[at] = mean + radius * cosine
-        out[at + _u64(1)] = mean + radius * sine
+        out[at] = times_plus(radius, cosine, mu)
+        out[at + _u64(1)] = times_plus(radius, sine, mu)
     if n & 1:
         a, b, c, d = words_of(key, start, n >> 1)
-        radius = std * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
-        out[n - 1] = mean + radius * _turn_double(c, d)[0]
+        radius = sigma * np.sqrt(-2.0 * _log_double(_double_above(a, b)))
+        out[n - 1] = times_plus(radius, _turn_double(c, d)[0], mu)
 
 
 @kernel(grain=65536)

@@ -10,11 +10,12 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.extending import intrinsic
 
-__all__ = ["pick", "polynomial", "table", "two_product", "two_sum"]
+__all__ = ["pick", "polynomial", "table", "times_plus", "two_product", "two_sum"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
 
@@ -40,6 +41,39 @@ def pick(typing, condition, x, y):
         return builder.select(truth, x, y)
 
     return narrow(condition, x, y), generate
+
+
+def times_plus(x: Any, y: Any, z: Any) -> Any:
+    """x y + z for floats of one type, rounded once where the processor can.
+
+    LLVM fuses the two where it sees them side by side, which is not in every form of a loop. Where
+    all forms must give the same bits, this says so.
+    """
+    return x * y + z
+
+
+def _can_fuse() -> bool:
+    told = config.CPU_FEATURES
+    if told is None:
+        try:
+            told = llvmlite.binding.get_host_cpu_features().flatten()
+        except RuntimeError:  # LLVM does not know this CPU
+            return False
+    return not {"+fma", "+neon"}.isdisjoint(told.split(","))
+
+
+@intrinsic
+def _times_plus(typing, x, y, z):
+    def generate(context, builder, signature, args):
+        if _can_fuse():
+            return builder.fma(*args)
+        return builder.fadd(builder.fmul(args[0], args[1]), args[2])
+
+    return x(x, y, z), generate
+
+
+if not config.DISABLE_JIT:
+    times_plus = _times_plus
 
 
 def polynomial(*coefficients: float) -> Any:
