@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import GradError, GraphFreedError, VersionError
 from .kernels import machine
+from .kernels.blocks import Block
 from .kernels.machine import changed
 from .kernels.traced_float import TracedFloat
 
@@ -385,6 +386,8 @@ def _is_sole(holder: list[Any]) -> bool:
 def _is_sole_array(holder: list[Any]) -> bool:
     """Whether no view, alias or user shares the memory of the tensor in ``holder``."""
     base = getattr(holder[0]._array, "base", False)
+    if type(base) is Block:  # kept memory, which an array has to itself
+        base = None
     if base is False:  # on a GPU the arrays that share memory have it in common, and no base
         return _memory_references(holder) == _SOLE_MEMORY
     return base is None and _array_references(holder) == _SOLE_ARRAY

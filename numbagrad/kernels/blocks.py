@@ -9,6 +9,7 @@ it may still be in a cache.
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import sys
@@ -25,6 +26,13 @@ bytes 60."""
 HUGE = 4 << 20
 """Bytes from which a block asks for huge pages, as NumPy does for its arrays."""
 
+HUGE_PAGE = 2 << 20
+"""What such a block is aligned to, so that all of it can lie in huge pages."""
+
+SHIFT = 320
+"""Bytes by which one block begins later in its page than another: a processor takes addresses that
+are equal in their last 12 bits for the same at first."""
+
 LIMIT = 512 << 20
 """Most bytes in blocks, free ones and others; arrays beyond that get memory of their own.
 NUMBAGRAD_KEPT_MEMORY says another number of megabytes; 0 keeps nothing."""
@@ -34,8 +42,8 @@ _lock = threading.Lock()
 
 
 class Block(mmap.mmap):
-    """Whole pages of memory, at the beginning of one. Not an array: an array over it is the root
-    of its views, as one with memory of its own is."""
+    """Whole pages of memory. Not an array: an array over it is the root of its views, as one with
+    memory of its own is."""
 
 
 def _renew_lock() -> None:
@@ -47,8 +55,9 @@ def _renew_lock() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
-_blocks: dict[int, list[Block]] = {}  # by their size
+_blocks: dict[int, list[tuple[Block, int]]] = {}  # by their size: with where an array begins
 _kept = 0
+_numbers = itertools.count()
 
 
 def _limit() -> int:
@@ -63,32 +72,39 @@ def _limit() -> int:
 _limit_now = _limit()
 
 
-def _free(blocks: list[Block]) -> Block | None:
+def _free(blocks: list[tuple[Block, int]]) -> tuple[Block, int] | None:
     """The first block that nothing else refers to."""
-    for block in blocks:
+    for found in blocks:
+        block, _ = found
         if getrefcount(block) <= _ALONE:
-            return block
+            return found
     return None
 
 
 def _references_to_a_free_block() -> int:
     """What ``getrefcount`` says inside ``_free``, which differs between versions of Python."""
-    for block in [_mapped(1)]:
+    for found in [_mapped(1)]:
+        block, _ = found
         return getrefcount(block)
     raise AssertionError
 
 
-def _mapped(size: int) -> Block:
-    """Fresh memory, which a forked child gets a copy of."""
+def _mapped(size: int) -> tuple[Block, int]:
+    """Fresh memory, which a forked child gets a copy of, and where to begin in it."""
     if sys.platform == "win32":
-        return Block(-1, size)
-    block = Block(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            block.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:  # a kernel without them
-            pass
-    return block
+        return Block(-1, size), 0
+    shift = next(_numbers) % 16 * SHIFT
+    huge = size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE")
+    room = size + shift + (HUGE_PAGE if huge else 0)
+    block = Block(-1, room, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if not huge:
+        return block, shift
+    try:
+        block.madvise(mmap.MADV_HUGEPAGE)
+    except OSError:  # a kernel without them
+        return block, shift
+    address = np.frombuffer(block, np.uint8, 1).ctypes.data
+    return block, -address % HUGE_PAGE + shift
 
 
 _ALONE = _references_to_a_free_block()
@@ -100,15 +116,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     size = -(-nbytes // unit) * unit
     with _lock:
         blocks = _blocks.get(size)
-        block = None if blocks is None else _free(blocks)
-        if block is None:
-            block = _new_block(size)
-        if block is not None:
-            return np.ndarray(shape, dtype, block)
+        found = None if blocks is None else _free(blocks)
+        if found is None:
+            found = _new_block(size)
+        if found is not None:
+            return np.ndarray(shape, dtype, *found)
     return np.empty(shape, dtype)
 
 
-def _new_block(size: int) -> Block | None:
+def _new_block(size: int) -> tuple[Block, int] | None:
     """A block that is kept from now on, or None where there would be too many."""
     global _kept
     if _kept + size > _limit_now:
@@ -116,13 +132,13 @@ def _new_block(size: int) -> Block | None:
         if _kept + size > _limit_now:
             return None
     try:
-        block = _mapped(size)
+        found = _mapped(size)
     except (MemoryError, OSError):
         _give_back()
         return None
-    _blocks.setdefault(size, []).append(block)
+    _blocks.setdefault(size, []).append(found)
     _kept += size
-    return block
+    return found
 
 
 def _give_back() -> None:
@@ -130,9 +146,10 @@ def _give_back() -> None:
     global _kept
     for size, blocks in list(_blocks.items()):
         used = []
-        for block in blocks:
+        for found in blocks:
+            block, _ = found
             if getrefcount(block) > _ALONE:
-                used.append(block)
+                used.append(found)
         _kept -= size * (len(blocks) - len(used))
         if used:
             _blocks[size] = used

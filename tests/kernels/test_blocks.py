@@ -31,7 +31,7 @@ def test_memory_that_nobody_holds_is_used_again():
     first = machine.empty(SHAPE, F32)
     place = address(first)
     assert first.shape == SHAPE and first.dtype == F32 and first.flags.c_contiguous
-    assert first.flags.writeable and place % 4096 == 0
+    assert first.flags.writeable and place % 64 == 0
     second = machine.empty(SHAPE, F32)
     assert address(second) != place
     del first
@@ -63,6 +63,27 @@ def test_a_view_holds_the_memory(view):
     del held
     gc.collect()
     assert address(machine.empty(SHAPE, F32)) == place
+
+
+def test_a_gradient_in_a_block_is_taken_over():
+    x = ng.randn(*SHAPE, requires_grad=True)
+    made = x.relu()
+    before = blocks.kept_bytes()
+    made.backward(ng.ones(*SHAPE))
+    assert blocks.kept_bytes() <= before + 2 * 1.2 * NBYTES  # ones, and the gradient: no copy
+
+
+def test_a_fork_has_memory_of_its_own():
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork here")
+    array = machine.empty(SHAPE, F32)
+    array[0] = 1
+    child = os.fork()
+    if child == 0:
+        array[0] = 2
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (array[0] == 1).all()
 
 
 def test_small_arrays_get_memory_of_their_own():
