@@ -12,7 +12,7 @@ import numpy as np
 from .. import __version__
 from ..kernels import machine, store
 from ..kernels.blas_library import chosen
-from ..kernels.tile import VECTOR_BYTES
+from ..kernels.vectors import VECTOR_BYTES
 from .cache import describe_size, files_of_cache
 
 __all__ = ["add_arguments", "run", "threading_layer"]

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
-from ..kernels.tile import VECTOR_BYTES
+from ..kernels.vectors import VECTOR_BYTES
 from .program import Buffer, Call, Gemm, Instruction, Loop, Operand, Program, View
 
 ROWS = 32

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 
-from numbagrad.kernels import blas_library, product, tile
+from numbagrad.kernels import blas_library, product, vectors
 from numbagrad.kernels.cpu import gemm
 from numbagrad.kernels.intrinsics import address
 
 numba = pytest.importorskip("numba")
-pytestmark = pytest.mark.skipif(tile.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
+pytestmark = pytest.mark.skipif(vectors.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
 
 ROWS = (1, 2, 3, 7, 11, 12, 13, 25, gemm.TALL + 1)
 COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 50, 70)
@@ -153,14 +153,16 @@ def test_the_order_of_a_sum_does_not_depend_on_the_tile():
 def test_other_cpus(features, nbytes):
     text = f"""
 import numpy as np
-from numbagrad.kernels import tile
+from numbagrad.kernels import vectors
 from numbagrad.kernels.cpu.matmul import addmm
-assert tile.VECTOR_BYTES == {nbytes}, tile.VECTOR_BYTES
+assert vectors.VECTOR_BYTES == {nbytes}, vectors.VECTOR_BYTES
 rng = np.random.default_rng(0)
-for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64)]:
+for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300)]:
     x, y = rng.standard_normal((n, k)), rng.standard_normal((m, k))
     bias, out = rng.standard_normal(m), np.empty((n, m))
     addmm(out, x, y, bias, 0, 1)
+    np.testing.assert_allclose(out, x @ y.T + bias, atol=1e-10)
+    addmm(out, x.T.copy(), y.T.copy(), bias, 1, 0)  # packed in panels where it is large
     np.testing.assert_allclose(out, x @ y.T + bias, atol=1e-10)
 """
     environment = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}

@@ -12,10 +12,11 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
+from ..copies import copy_rectangle
 from ..inner import device
 from ..intrinsics import address, pointer
 from ..product import gemm, gemm_kernel
-from ..tile import VECTOR_BYTES, copy_rectangle
+from ..vectors import VECTOR_BYTES
 
 __all__ = ["conv", "conv_input_grad", "conv_weight_grad"]
 

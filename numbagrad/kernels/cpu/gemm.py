@@ -8,22 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm, tiles_below
+from ..copies import copy_lines, copy_panels, transpose
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
-from ..tile import (
-    FULL,
-    PANEL,
-    VECTOR_BYTES,
-    WIDE,
-    copy_lines,
-    copy_panels,
-    middle_strip,
-    narrow_strip,
-    scratch,
-    transpose,
-    wide_strip,
-)
+from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, wide_strip
+from ..vectors import VECTOR_BYTES
 
 __all__ = ["product"]
 

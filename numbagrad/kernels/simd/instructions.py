@@ -10,10 +10,11 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
+
+from ..processor import features
 
 __all__ = ["pick", "polynomial", "table", "times_plus", "two_product", "two_sum"]
 
@@ -52,20 +53,10 @@ def times_plus(x: Any, y: Any, z: Any) -> Any:
     return x * y + z
 
 
-def _can_fuse() -> bool:
-    told = config.CPU_FEATURES
-    if told is None:
-        try:
-            told = llvmlite.binding.get_host_cpu_features().flatten()
-        except RuntimeError:  # LLVM does not know this CPU
-            return False
-    return not {"+fma", "+neon"}.isdisjoint(told.split(","))
-
-
 @intrinsic
 def _times_plus(typing, x, y, z):
     def generate(context, builder, signature, args):
-        if _can_fuse():
+        if not features().isdisjoint({"+fma", "+neon"}):
             return builder.fma(*args)
         return builder.fadd(builder.fmul(args[0], args[1]), args[2])
 

@@ -1,0 +1,87 @@
+"""Copies that are written in vector instructions: turned, in panels, in lines, of short lines.
+
+The loops around them are in ``cpu/gemm.py`` and ``cpu/conv.py``.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from .tile import PANEL, WIDE
+from .vectors import VECTOR_BYTES, WORD, Rows, at, in_machine_code
+
+__all__ = ["copy_lines", "copy_panels", "copy_rectangle", "transpose"]
+
+
+@in_machine_code
+def transpose(builder, kind, x, x_row, rows, columns, out, out_row):
+    """Write ``rows`` by ``columns`` numbers, at most a square of lanes, as columns by rows.
+
+    x, out: addresses; x_row, out_row: bytes from row to row. ``out`` has room for the whole square;
+    what lies outside the part asked for is undefined.
+    """
+    lanes = kind.count
+    given = Rows(builder, kind, 1, columns)
+    last = builder.sub(rows, WORD(1))
+    lines = []
+    for i in range(lanes):
+        within = builder.icmp_signed("<", WORD(i), last)
+        row = builder.select(within, WORD(i), last)
+        lines += given.load(builder.add(x, builder.mul(row, x_row)))
+    # To interleave line i with line i + lanes / 2, log2(lanes) times over, is to transpose.
+    numbers, half = ir.VectorType(ir.IntType(32), lanes), lanes // 2
+    low = ir.Constant(numbers, [i // 2 + lanes * (i % 2) for i in range(lanes)])
+    high = ir.Constant(numbers, [half + i // 2 + lanes * (i % 2) for i in range(lanes)])
+    for _ in range(lanes.bit_length() - 1):
+        pairs = list(zip(lines[:half], lines[half:], strict=True))
+        lines = [builder.shuffle_vector(*p, order) for p in pairs for order in (low, high)]
+    for line in lines:
+        builder.store(line, at(builder, out, kind), align=given.align)
+        out = builder.add(out, out_row)
+
+
+@in_machine_code
+def copy_panels(builder, kind, out, out_panel, x, x_row, rows, panels):
+    """Write ``rows`` of ``PANEL * panels`` numbers from the address x to as many panels at out.
+
+    A panel has rows of ``PANEL`` numbers without gaps, of which the last may write a vector more;
+    x_row, out_panel: bytes from one to the next.
+    """
+    width = PANEL * VECTOR_BYTES // kind.count
+    vectors = -(-PANEL // kind.count)
+    lines = Rows(builder, kind, vectors, WORD(PANEL - (vectors - 1) * kind.count))
+    whole = Rows(builder, kind, vectors, None)
+    with cgutils.for_range(builder, rows) as row:
+        start = builder.add(x, builder.mul(row.index, x_row))
+        first = builder.add(out, builder.mul(row.index, WORD(width)))
+        with cgutils.for_range(builder, panels) as panel:
+            values = lines.load(builder.add(start, builder.mul(panel.index, WORD(width))))
+            whole.store(values, builder.add(first, builder.mul(panel.index, out_panel)))
+
+
+@in_machine_code
+def copy_lines(builder, kind, out, x, x_row, rows):
+    """Write ``rows`` of ``WIDE`` vectors from the address x to out, without gaps; x_row: bytes."""
+    lines = Rows(builder, kind, WIDE, None)
+    with cgutils.for_range(builder, rows) as row:
+        values = lines.load(builder.add(x, builder.mul(row.index, x_row)))
+        lines.store(values, builder.add(out, builder.mul(row.index, WORD(WIDE * VECTOR_BYTES))))
+
+
+@in_machine_code
+def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
+    """Write ``rows`` by ``columns`` numbers from the address x to out; ``*_row``: bytes.
+
+    A line of ten takes 4 ns, LLVM's own loop over it 6. To add lines to one another its loop is
+    the faster one: what a masked store wrote is slow to read again.
+    """
+    lanes = WORD(kind.count)
+    blocks = builder.udiv(builder.add(columns, WORD(kind.count - 1)), lanes)
+    with cgutils.for_range(builder, blocks) as block:
+        shift = builder.mul(block.index, WORD(VECTOR_BYTES))
+        line = Rows(builder, kind, 1, builder.sub(columns, builder.mul(block.index, lanes)))
+        with cgutils.for_range(builder, rows) as row:
+            from_ = builder.add(builder.add(x, shift), builder.mul(row.index, x_row))
+            to = builder.add(builder.add(out, shift), builder.mul(row.index, out_row))
+            line.store(line.load(from_), to)

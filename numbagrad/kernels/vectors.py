@@ -1,0 +1,150 @@
+"""Vector instructions: registers of this CPU, rows of them in memory, and functions made of them.
+
+What LLVM does not find in a loop by itself is written in its instructions here: see ``tile.py`` for
+products of matrices and ``copies.py`` for moving numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .processor import features
+
+__all__ = ["VECTOR_BYTES", "WORD", "Rows", "at", "call_llvm", "in_machine_code", "spread"]
+
+
+def _vector_bytes() -> int:
+    """Bytes in a vector register that can multiply, add and load parts; 0 where there is none."""
+    has = features()
+    if "+avx512f" in has:
+        return 64
+    return 32 if {"+avx2", "+fma"} <= has else 0
+
+
+VECTOR_BYTES = 0 if config.DISABLE_JIT else _vector_bytes()
+
+WORD = ir.IntType(64)
+
+
+def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
+    """The function of compiled code that ``build(builder, kind, *words)`` writes.
+
+    It is called with an array or pointer, of whose floats ``kind`` is the vector, and int64. It
+    stays a function in machine code: inlined it would be optimised again in each place, which takes
+    LLVM longer than all the rest. name: by default that of ``build``.
+    """
+    words = list(inspect.signature(build).parameters.values())[2:]
+    name = name or build.__name__
+
+    def made(module: Any, real: Any) -> Any:
+        place = f"numbagrad_{name}_{real}"
+        if place in module.globals:
+            return module.globals[place]
+        kind = ir.FunctionType(ir.VoidType(), [WORD] * len(words))
+        function = ir.Function(module, kind, place)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        lanes = VECTOR_BYTES // (4 if isinstance(real, ir.FloatType) else 8)
+        build(builder, ir.VectorType(real, lanes), *function.args)
+        builder.ret_void()
+        return function
+
+    def written(typing, like, *given):
+        def generate(context, builder, signature, args):
+            builder.call(made(builder.module, context.get_value_type(like.dtype)), args[1:])
+            return context.get_dummy_value()
+
+        return types.void(like, *[types.int64] * len(words)), generate
+
+    first = list(inspect.signature(written).parameters.values())[:2]
+    # Numba reads the names of the parameters here.
+    setattr(written, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
+    written.__name__, written.__doc__ = name, build.__doc__
+    return intrinsic(written)
+
+
+def at(builder: ir.IRBuilder, address: Any, kind: Any) -> Any:
+    """The pointer to a ``kind`` at an address."""
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def spread(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
+    """A vector with ``value`` in each lane."""
+    kind = ir.VectorType(value.type, lanes)
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
+    return builder.shuffle_vector(first, nothing, zeros)
+
+
+class Rows:
+    """Loads and stores of rows of so many vectors, of which only ``columns`` lanes of the last
+    are touched; None: all of them."""
+
+    def __init__(self, builder: ir.IRBuilder, kind: Any, vectors: int, columns: Any):
+        self.builder, self.kind, self.vectors = builder, kind, vectors
+        lanes = kind.count
+        self.align = VECTOR_BYTES // lanes
+        self.mask = None
+        if columns is None:
+            return
+        places = ir.Constant(ir.VectorType(WORD, lanes), list(range(lanes)))
+        self.mask = builder.icmp_signed("<", places, spread(builder, columns, lanes))
+
+    def load(self, address: Any) -> list[Any]:
+        whole = [
+            self.builder.load(self.place(address, j), align=self.align)
+            for j in range(self.vectors - (self.mask is not None))
+        ]
+        if self.mask is None:
+            return whole
+        nothing = ir.Constant(self.kind, None)
+        return [*whole, self._masked("load", self.kind, [self._last(address)], [nothing])]
+
+    def store(self, values: list[Any], address: Any) -> None:
+        whole = values if self.mask is None else values[:-1]
+        for j, value in enumerate(whole):
+            self.builder.store(value, self.place(address, j), align=self.align)
+        if self.mask is not None:
+            self._masked("store", ir.VoidType(), [values[-1], self._last(address)], [])
+
+    def prefetch(self, address: Any) -> None:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            self.builder.module,
+            ir.FunctionType(ir.VoidType(), [byte, number, number, number]),
+            "llvm.prefetch.p0",
+        )
+        for j in range(self.vectors):
+            place = self.builder.bitcast(self.place(address, j), byte)
+            self.builder.call(function, [place, number(1), number(3), number(1)])
+
+    def place(self, address: Any, j: int) -> Any:
+        moved = self.builder.add(address, WORD(j * VECTOR_BYTES)) if j else address
+        return at(self.builder, moved, self.kind)
+
+    def _last(self, address: Any) -> Any:
+        return self.place(address, self.vectors - 1)
+
+    def _masked(self, what: str, result: Any, first: list[Any], rest: list[Any]) -> Any:
+        args = [*first, ir.Constant(ir.IntType(32), self.align), self.mask, *rest]
+        return call_llvm(self.builder, f"masked.{what}", self.kind, ".p0", result, args)
+
+
+def call_llvm(builder: Any, name: str, kind: Any, suffix: str, result: Any, args: list[Any]) -> Any:
+    """Call an intrinsic of LLVM that is overloaded on a vector."""
+    real = "f32" if isinstance(kind.element, ir.FloatType) else "f64"
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(result, [a.type for a in args]),
+        f"llvm.{name}.v{kind.count}{real}{suffix}",
+    )
+    return builder.call(function, args)
