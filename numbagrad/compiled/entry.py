@@ -49,9 +49,9 @@ class Entry:
     program: Program
     bound: Bound
     unfused: Unfused
-    backward: Any = None
-    needing: set[int] = field(default_factory=set)  # arguments that need a gradient, not bound
-    closed_over: frozenset[int] = frozenset()  # ids of tensors of which it uses the gradient
+    backward: Any
+    needing: set[int]  # arguments that need a gradient, not bound
+    closed_over: frozenset[int]  # ids of tensors of which it uses the gradient
 
     @property
     def looks_closely(self) -> bool:
@@ -167,7 +167,14 @@ def make_entry(
         "DeviceArray": DeviceArray, **outside.NUMBERS,
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
-    return Entry(_compile_call(w, len(leaves), renewals), program, made, before, plan)
+    call = _compile_call(w, len(leaves), renewals)
+    closed_over = recording.closed_over
+    return Entry(call, program, made, before, plan, needing(leaves) - bound, closed_over)
+
+
+def needing(leaves: list[Any]) -> set[int]:
+    """The places of the tensors among these that need a gradient."""
+    return {k for k, t in enumerate(leaves) if isinstance(t, Tensor) and t._edge is not None}
 
 
 def empty_on(device: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

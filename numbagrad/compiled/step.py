@@ -20,7 +20,7 @@ from ..errors import RecordingError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .entry import MISS, Entry, Shared, make_entry
+from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
 from .places import places_of
 from .program import Program
@@ -152,9 +152,8 @@ class CompiledFunction:
         places = places_of(self._function, leaves)
         recording = record(self._function, leaves, spec, bound, places)
         state = {k for k in recording.looked_at if leaves[k]._grad is not None}
-        needing = {k for k in _tensors(leaves) if leaves[k]._edge is not None} - bound
         # What the function also knows by itself is then the argument, not a stand-in for it.
-        state |= {k for k in needing if id(leaves[k]) in recording.closed_over}
+        state |= {k for k in needing(leaves) - bound if id(leaves[k]) in recording.closed_over}
         if state:  # gradients of arguments are added to, or read
             bound |= state
             recording = record(self._function, leaves, spec, bound, places)
@@ -162,8 +161,6 @@ class CompiledFunction:
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
         entry = make_entry(name, recording, leaves, bound, self._shared, places, looked_for, tied)
-        entry.needing = needing - bound
-        entry.closed_over = recording.closed_over
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)

@@ -39,7 +39,6 @@ TRANS = 112
 
 _int, _address = types.int32, types.intp
 _LP64, _SEQUENTIAL = 0, 1  # of mkl_service.h: 32-bit sizes, and no threads of its own
-_NO_LOAD = getattr(os, "RTLD_NOLOAD", None)
 
 
 class Library(NamedTuple):
@@ -118,10 +117,8 @@ def installed_mkl() -> list[Path]:
 
 
 def _mkl(path: Path) -> Library:
-    try:
-        # On Linux: what is in the process already, such as a NumPy of conda's, has set it up.
-        library = ctypes.CDLL(str(path), mode=_NO_LOAD if _NO_LOAD else _missing())
-    except OSError:
+    library = _already_loaded(path)  # such as by a NumPy of conda's, which has set it up
+    if library is None:
         library = ctypes.CDLL(str(path))
         # Threads of ours share the work, so oneMKL needs none, nor Intel's OpenMP beside our pool.
         library.MKL_Set_Threading_Layer(_SEQUENTIAL)
@@ -138,8 +135,15 @@ def _mkl(path: Path) -> Library:
     )
 
 
-def _missing() -> int:
-    raise OSError("no way to ask whether a library is loaded")
+def _already_loaded(path: Path) -> ctypes.CDLL | None:
+    """The library if it is in this process; None too where the system cannot say so."""
+    no_load = getattr(os, "RTLD_NOLOAD", None)
+    if no_load is None:
+        return None
+    try:
+        return ctypes.CDLL(str(path), mode=no_load)
+    except OSError:
+        return None
 
 
 def bundled_openblas() -> Path | None:

@@ -11,7 +11,6 @@ from ..ops.activation import (
 )
 from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
-from ..ops.bag import embedding_bag
 from ..ops.base import new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
 from ..ops.conv import (
@@ -34,7 +33,6 @@ from ..ops.elementwise import (
     where,
 )
 from ..ops.grid import affine_grid, grid_sample
-from ..ops.index import embedding, one_hot
 from ..ops.linalg import linear, matmul
 from ..ops.loss import (
     binary_cross_entropy,
@@ -77,6 +75,7 @@ from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
 from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
 from ..ops.shape import chunk
+from ..ops.tables import embedding, embedding_bag, one_hot
 from ..tensor import Tensor
 from .inplace import FUNCTIONS, twins
 

@@ -307,14 +307,14 @@ class Gather(Op):
     """One element for each index, along ``dim``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, dim: int, index: Tensor, name: str) -> Tensor:
         ctx.save(index)
-        ctx.how = (dim, x._array.shape)
+        ctx.how = (dim, x._array.shape, name)
         at = index._array
         out = new_empty(at.shape, x._dtype, x._device)
         source = contiguous(x)._array
         launch_checked(
-            "gather",
+            name,
             kernels.gather,
             _planes(out._array, dim),
             _planes(source, dim),
@@ -326,9 +326,9 @@ class Gather(Op):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         (index,) = ctx.saved_tensors
-        dim, shape = ctx.how
+        dim, shape, name = ctx.how
         zeros = full(shape, 0, g._dtype, g._device)
-        return Scatter.apply(zeros, dim, index, g, True, "gather")
+        return Scatter.apply(zeros, dim, index, g, True, name)
 
 
 def write_elements(
@@ -387,12 +387,13 @@ class Scatter(Op):
             gx = g if add else Scatter.apply(g, dim, index, hole, False, name)
         if ctx.needs_input_grad[3]:
             part = _front(g, index, dim)
-            gv = Gather.apply(part, dim, index)
+            gv = Gather.apply(part, dim, index, name)
             if not add:
                 order = reshape(_counting(index._array.size, index._device), index._array.shape)
                 last = new_empty(part._array.shape, dtypes.int64, part._device)
                 last = Scatter.apply(last, dim, index, order, False, name)
-                gv = mul(gv, cast(eq(Gather.apply(last, dim, index), order), g._dtype))
+                standing = eq(Gather.apply(last, dim, index, name), order)
+                gv = mul(gv, cast(standing, g._dtype))
         return gx, None, None, gv
 
 
@@ -431,11 +432,16 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     >>> gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0], [1]])).tolist()
     [[1], [4]]
     """
-    dim, index = _indexed("gather", x, dim, index)
+    return gathered("gather", x, dim, index)
+
+
+def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """``gather`` whose errors say ``name``."""
+    dim, index = _indexed(name, x, dim, index)
     if not x._array.ndim:
         flat = reshape(x, (1,))
-        return reshape(Gather.apply(flat, 0, _vector(index)), ())
-    return Gather.apply(_front(x, index, dim), dim, index)
+        return reshape(Gather.apply(flat, 0, _vector(index), name), ())
+    return Gather.apply(_front(x, index, dim), dim, index, name)
 
 
 def _vector(index: Tensor) -> Tensor:
@@ -446,7 +452,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     """``gather`` whose other dimensions broadcast; over the flattened ``x`` for dim None."""
     index = index_tensor("take_along_dim", indices, _INTS)
     if dim is None:
-        return gather(reshape(x, (x._array.size,)), 0, _vector(index))
+        return gathered("take_along_dim", reshape(x, (x._array.size,)), 0, _vector(index))
     dim = normalize_dim("take_along_dim", dim, x._array.ndim)
     if index._array.ndim != x._array.ndim:
         raise ShapeError(
@@ -460,7 +466,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     common[dim] = n
     x = expand(x, tuple(common))
     common[dim] = i
-    return gather(x, dim, expand(index, tuple(common)))
+    return gathered("take_along_dim", x, dim, expand(index, tuple(common)))
 
 
 def take(x: Tensor, index: Tensor) -> Tensor:
@@ -626,93 +632,6 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         raise DTypeError(f"masked_scatter: only supports boolean masks, got {mask._dtype}.")
     shape = broadcast_shape("masked_scatter", x._array.shape, mask._array.shape)
     return MaskedScatter.apply(expand(x, shape), expand(mask, shape), source)
-
-
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def embedding(
-    input: Tensor,
-    weight: Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-) -> Tensor:
-    """The rows of ``weight`` (v, d) at the integers ``input``, of any shape: (*, d).
-
-    max_norm: rows that are looked up and whose ``norm_type``-norm is larger are scaled to it first,
-    in ``weight`` itself. Gradient: the rows of g added at their indices, in order; none for row
-    ``padding_idx``. Raises IndexError if an index is not in [0, v).
-
-    >>> embedding(tensor([1, 0]), tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [[3.0, 4.0], [1.0, 2.0]]
-    """
-    index = index_tensor("embedding", input, _INTS)
-    if as_operand("embedding", weight, 1)._array.ndim != 2:
-        raise ShapeError(f"embedding: 'weight' must be 2-D, got {weight._array.ndim} dims.")
-    if max_norm is not None:
-        from .bag import limit_rows_
-
-        limit_rows_(weight, index, max_norm, norm_type)
-    return Embedding.apply(weight, index, _padding(padding_idx, weight._array.shape[0]))
-
-
-def _padding(padding_idx: int | None, rows: int) -> int:
-    if padding_idx is None:
-        return -1
-    if not -rows <= padding_idx < rows:
-        raise ShapeError(
-            f"embedding: Padding_idx must be within num_embeddings ({rows}), got {padding_idx}."
-        )
-    return padding_idx % rows
-
-
-class Embedding(Op):
-    """Rows of a table; one of them may get no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int) -> Tensor:
-        ctx.save(index)
-        ctx.how = (weight._array.shape, 0, 1, padding, "embedding")
-        try:
-            return _read("embedding", weight, index, 0, 1, False, -1)
-        except DimError as error:
-            raise DimError(f"embedding: index out of range in self: {error}") from None
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return TakeGrad.apply(g, *ctx.saved_tensors, *ctx.how)
-
-
-def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int64 zeros with a one in the column that each integer says: (*, num_classes).
-
-    num_classes: -1 for the largest integer plus 1.
-
-    >>> one_hot(tensor([1, 0]), 3).tolist()
-    [[0, 1, 0], [1, 0, 0]]
-    """
-    index = index_tensor("one_hot", input)
-    at = index._array.reshape(-1)
-    if num_classes == -1:
-        if not at.size:
-            raise ShapeError("one_hot: Can not infer total number of classes from empty tensor.")
-        num_classes = input.max().item() + 1
-    if num_classes <= 0 and at.size:
-        raise ShapeError("one_hot: num_classes should be positive; Class values must be >= 0.")
-    out = new_empty((*index._array.shape, num_classes), dtypes.int64, index._device)
-    table = out._array.reshape(at.size, num_classes)
-    bad = machine.flag(table)
-    machine.launch(kernels.one_hot, table, bad, at)
-
-    def fail(position: int) -> None:
-        if machine.is_traced(at):
-            raise ShapeError(f"one_hot: Class values must be 0 to {num_classes - 1}.")
-        rule = "non-negative" if at[position] < 0 else "smaller than num_classes"
-        raise ShapeError(f"one_hot: Class values must be {rule}, got {at[position]}.")
-
-    machine.check(bad, fail)
-    return out
 
 
 _PUBLIC = """

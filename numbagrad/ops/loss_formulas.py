@@ -17,7 +17,7 @@ from .base import as_operand, broadcast_shape
 from .create import arange
 from .distance import pairwise_distance
 from .elementwise import clamp, exp, log, logsigmoid, minimum, softplus, where
-from .index import gather
+from .index import gathered
 from .loss import _reduced, _reduction
 
 __all__ = [
@@ -166,11 +166,11 @@ def multi_margin_loss(
             f"multi_margin_loss: weight must be of size {classes}, got {list(weight.shape)}."
         )
     true = target.unsqueeze(-1)
-    gap = clamp(margin - gather(input, -1, true) + input, 0)
+    gap = clamp(margin - gathered("multi_margin_loss", input, -1, true) + input, 0)
     gap = gap if p == 1 else gap * gap
     if weight is not None:
         gap = gap * weight[target].unsqueeze(-1)
-    others = where(arange(classes, device=input.device).ne(true), gap, gap * 0)
+    others = where(arange(classes, device=input.device).ne(true), gap, 0.0)
     return _reduced(others.sum(-1) / classes, reduction)
 
 

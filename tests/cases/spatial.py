@@ -188,6 +188,7 @@ def _bags(d: Any) -> list[Sample]:
         sample(index, d(4, 2), mode="sum", per_sample_weights=d(2, 3)),
         sample(flat, d(4, 2), starts),
         sample(flat, d(4, 2), starts, mode="sum"),
+        sample(flat, d.distinct(4, 2), starts, mode="max"),
     ]
 
 

@@ -82,6 +82,45 @@ def test_embedding_limits_the_rows_it_reads_as_torch(norm_type):
     assert (results[1][1][[2, 4, 5]] == weight[[2, 4, 5]]).all()
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("padding_idx", [None, 3])
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_limit_and_scale_as_torch(mode, padding_idx):
+    torch = pytest.importorskip("torch")
+    weight = np.random.default_rng(0).standard_normal((6, 4)).astype("float32")
+    # Each twice: PyTorch 2.13 takes the frequency of another index for the gradient of a bag.
+    index, starts = np.array([1, 3, 3, 5, 1, 5]), np.array([0, 2, 2, 5])
+    results = []
+    for lib, layers in ((torch, torch.nn), (ng, nn)):
+        table = layers.EmbeddingBag(*(6, 4, 1.0, 2.0, mode != "max", mode), padding_idx=padding_idx)
+        with lib.no_grad():
+            table.weight.copy_(lib.tensor(weight))
+        out = table(lib.tensor(index), lib.tensor(starts))
+        (out * out).sum().backward()
+        found = out, table.weight, table.weight.grad
+        results.append([t.detach().numpy() for t in found])
+    for theirs, ours in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_scaled_by_frequency():
+    index = ng.tensor([[1, 1], [2, 1]])
+    weight = ng.randn(4, 3, requires_grad=True)
+    F.embedding(index, weight, scale_grad_by_freq=True).sum().backward()
+    assert weight.grad.tolist() == [[0.0] * 3, [1.0] * 3, [1.0] * 3, [0.0] * 3]
+    table = nn.EmbeddingBag.from_pretrained(weight.detach(), scale_grad_by_freq=True, mode="sum")
+    assert not table.weight.requires_grad
+    assert repr(table) == "EmbeddingBag(4, 3, scale_grad_by_freq=True, mode='sum')"
+    with pytest.raises(ValueError, match="max mode does not support scaling"):
+        F.embedding_bag(index, weight, scale_grad_by_freq=True, mode="max")
+    for of in (nn.Embedding, nn.EmbeddingBag):
+        with pytest.raises(ValueError, match=f"{of.__name__}: gradients are dense"):
+            of(3, 2, sparse=True)
+    for op in (F.embedding, F.embedding_bag):
+        with pytest.raises(ValueError, match=f"{op.__name__}: gradients are dense"):
+            op(index, weight, sparse=True)
+
+
 def test_limited_tables_in_a_compiled_step():
     index, results = ng.tensor([1, 3, 3]), []
     for compiled in (False, True):
