@@ -24,7 +24,7 @@ from .simd import error, exponential, logarithm, power, trigonometric
 from .simd.decorators import OPTIONS
 
 _FAMILIES: dict[Any, str] = {
-    exponential: "exp exp2 expm1 sigmoid tanh",
+    exponential: "exp exp2 expm1 falling_exp sigmoid tanh",
     logarithm: "log log2 log10 log1p",
     trigonometric: "sin cos",
     power: "pow",
@@ -63,6 +63,7 @@ def _typed(name: str, plain: Callable[..., float]) -> Callable[..., float]:
 
 
 exp = _typed("exp", math.exp)
+falling_exp = _typed("falling_exp", math.exp)
 exp2 = _typed("exp2", np.exp2)
 expm1 = _typed("expm1", math.expm1)
 log = _typed("log", math.log)

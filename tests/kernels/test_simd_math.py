@@ -127,6 +127,23 @@ def test_special_values(name, dtype, runners):
 
 
 @pytest.mark.parametrize("dtype", BOTH)
+def test_the_falling_exponential_is_exp_until_it_is_zero(dtype):
+    least = np.log(np.finfo(dtype).tiny)
+    x = np.linspace(int(least), 0.0, 10_001).astype(dtype)
+    gone = np.array([least - 1, -1e4, -np.inf], dtype)
+    out, zeros = np.empty_like(x), np.ones_like(gone)
+    run = compiled("falling_exp")
+    run(out, x)
+    run(zeros, gone)
+    assert units(out, np.exp(x.astype(np.longdouble))).max() <= 2
+    assert not zeros.any()
+    nan = np.array([np.nan, -np.nan, np.nan], dtype)
+    nan.view(f"i{nan.itemsize}")[2] += 5  # one with other bits
+    run(nan, nan.copy())
+    assert np.isnan(nan).all()
+
+
+@pytest.mark.parametrize("dtype", BOTH)
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_every_angle_is_reduced(name, dtype, runners):
     """Numbers of any bits, and those closest to multiples of pi / 2."""

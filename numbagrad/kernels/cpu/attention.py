@@ -21,7 +21,7 @@ from ..inner import device
 from ..intrinsics import address, pointer
 from ..order import from_rising, lowest, rising
 from ..product import gemm, strided_gemm_kernel
-from ..simd_math import exp, log
+from ..simd_math import exp, falling_exp, log
 from .norm import summing
 from .random import words_of
 
@@ -73,28 +73,16 @@ def scaled_max(row, size, scale, visible, hidden):
     one. A loop of one length for all rows: lengths of their own cost twice as much."""
     peak = lowest(row)
     for j in range(size):
-        row[j] = row[j] * scale if j < visible else hidden
+        row[j] = row[j] * scale if np.int32(j) < visible else hidden
         peak = max(peak, rising(row[j]))
     return from_rising(peak, row)
 
 
-@device
-def least(like):
-    """Where the exponential begins to be no normal number: what lies below is 0 here.
-
-    To compute it costs 100 times as much, and it is nothing beside the 1 that each row has.
-    """
-    return like.dtype.type(-87.0 if like.itemsize == 4 else -708.0)
-
-
 @summing
-def exponentials(row, size, peak, floor, nothing):
-    """Make ``row`` the exponentials of ``row - peak``; their sum. nothing: a zero."""
-    total = nothing
+def exponentials(row, size, peak, total):
+    """Make ``row`` the exponentials of ``row - peak``; their sum and ``total``, a zero."""
     for j in range(size):
-        x = row[j] - peak
-        weight = exp(floor if x < floor else x)
-        row[j] = nothing if x < floor else weight
+        row[j] = falling_exp(row[j] - peak)
         total += row[j]
     return total
 
@@ -131,7 +119,7 @@ def drop(row, size, state, at, p, keep):
     rows that are filled up to a multiple of four, and that much is written.
     """
     key, start = np.uint64(state[0]), np.uint64(state[1])
-    limit, nothing = np.uint64(p * 4294967296.0), keep * 0
+    limit, nothing = np.uint64(p * 4294967296.0), keep - keep
     for i in range((size + 3) >> 2):
         a, b, c, d = words_of(key, start, at + i)
         row[4 * i] *= keep if np.uint64(a) >= limit else nothing
@@ -163,8 +151,8 @@ def scores(tile, q, k, b, h, i, j, n, m):
 
 @device
 def seen(causal, i, j, m):
-    """How many of ``m`` keys from ``j`` on query ``i`` looks at."""
-    return min(m, max(0, i + 1 - j)) if causal else m
+    """How many of ``m`` keys from ``j`` on query ``i`` looks at: 32 bits, as wide as a float."""
+    return np.int32(min(m, max(0, i + 1 - j)) if causal else m)
 
 
 @device
@@ -212,7 +200,7 @@ def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causa
             if largest > before or largest != largest:
                 peak[r] = largest
             shift = real(0) if peak[r] == -np.inf else peak[r]
-            mass = exponentials(row, m, shift, least(q), real(0))
+            mass = exponentials(row, m, shift, real(0))
             if p > 0:
                 drop(row, m, state, counter_of(q, k, b, h, i, j), p, kept(p, q))
             if j:
@@ -263,13 +251,12 @@ def score_grads(
     """The probabilities of a block, as dropped, into ``tile``; the gradients of its scores times
     ``factor`` into ``other``. lost (l): the products of the rows of g and out."""
     shared, real, line = h // (q.shape[1] // k.shape[1]), q.dtype.type, tile.shape[1]
-    size, times, less_times, nothing = q.itemsize, real(scale), real(factor), real(0)
+    size, times, less_times, hidden = q.itemsize, real(scale), real(factor), real(-np.inf)
     scores(tile, q, k, b, h, i, j, n, m)
     factors = place(g, b, h, i), row_length(g), place(v, b, shared, j), row_length(v)
     gemm(tile, 0, 1, n, m, v.shape[3], *factors, 0, 0, address(other), line)
     dropped = np.empty(line if p > 0 else 0, q.dtype)
     sums = pointer(address(lse) + (b * q.shape[1] + h) * q.shape[2] * size, q.dtype)
-    floor = least(q)
     for r in range(n):
         row = pointer(address(tile) + r * line * size, q.dtype)
         grad = pointer(address(other) + r * line * size, q.dtype)
@@ -283,14 +270,14 @@ def score_grads(
                 flags[c] = 1
             drop(flags, m, state, counter_of(q, k, b, h, i + r, j), p, kept(p, q))
             for c in range(m):
-                x = row[c] * by - shift if c < visible else floor * 2
-                weight = nothing if x < floor else exp(floor if x < floor else x)
+                x = row[c] * by - shift
+                weight = falling_exp(x if np.int32(c) < visible else hidden)
                 grad[c] = weight * (flags[c] * grad[c] - less) * less_times
                 row[c] = weight * flags[c]
         else:
             for c in range(m):
-                x = row[c] * by - shift if c < visible else floor * 2
-                weight = nothing if x < floor else exp(floor if x < floor else x)
+                x = row[c] * by - shift
+                weight = falling_exp(x if np.int32(c) < visible else hidden)
                 grad[c] = weight * (grad[c] - less) * less_times
                 row[c] = weight
     keep(dropped, tile)

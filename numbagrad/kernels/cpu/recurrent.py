@@ -111,7 +111,7 @@ def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse
     steps, n, m = out.shape
     row = m * out.itemsize
     copied(gh0, glast, first, rows)
-    carried = address(gh0) + first * row
+    carried, one = address(gh0) + first * row, out.dtype.type(1)
     for s in range(steps):
         t = s if reverse else steps - 1 - s
         at = (t * n + first) * row
@@ -124,7 +124,7 @@ def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse
                 to[j] = gh[j] if state[j] > 0 else 0
         else:
             for j in range(rows * m):
-                to[j] = gh[j] * (1 - state[j] * state[j])
+                to[j] = gh[j] * (one - state[j] * state[j])
         ggiven_at = address(ggiven) + at
         gemm(out, 0, 0, rows, m, m, ggiven_at, m, address(weight), m, 0, 0, carried, m)
 
@@ -221,6 +221,7 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
     gnew, gleave = pointer(to + 2 * width, dtype), pointer(to + 3 * width, dtype)
     gh, gc, grad = pointer(gh_at, dtype), pointer(gc_at, dtype), pointer(grad_at, dtype)
     c, before, squashed = pointer(cell, dtype), pointer(old, dtype), pointer(address(spare), dtype)
+    one = dtype.type(1)  # a plain one would make all of this float64
     # Short loops, each of which writes one array: LLVM vectorises no loop that writes many, for
     # it would have to check all of them against one another.
     for j in range(m):
@@ -228,15 +229,15 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
     for j in range(m):
         gh[j] += grad[j]
     for j in range(m):
-        gleave[j] = gh[j] * squashed[j] * (leave[j] * (1 - leave[j]))
+        gleave[j] = gh[j] * squashed[j] * (leave[j] * (one - leave[j]))
     for j in range(m):
-        gc[j] += gh[j] * leave[j] * (1 - squashed[j] * squashed[j])
+        gc[j] += gh[j] * leave[j] * (one - squashed[j] * squashed[j])
     for j in range(m):
-        genter[j] = gc[j] * new[j] * (enter[j] * (1 - enter[j]))
+        genter[j] = gc[j] * new[j] * (enter[j] * (one - enter[j]))
     for j in range(m):
-        gnew[j] = gc[j] * enter[j] * (1 - new[j] * new[j])
+        gnew[j] = gc[j] * enter[j] * (one - new[j] * new[j])
     for j in range(m):
-        gkeeps[j] = gc[j] * before[j] * (keeps[j] * (1 - keeps[j]))
+        gkeeps[j] = gc[j] * before[j] * (keeps[j] * (one - keeps[j]))
     for j in range(m):
         gc[j] *= keeps[j]
 
@@ -373,15 +374,15 @@ def gru_row_grad(like, to, to_held, gh_at, grad_at, at, kept, old, m):
     gnew, gheld = pointer(to + 2 * width, dtype), pointer(to_held, dtype)
     glast_third = pointer(to_held + 2 * width, dtype)
     gh, grad = pointer(gh_at, dtype), pointer(grad_at, dtype)
-    held, before = pointer(kept, dtype), pointer(old, dtype)
+    held, before, one = pointer(kept, dtype), pointer(old, dtype), dtype.type(1)
     for j in range(m):
         gh[j] += grad[j]
     for j in range(m):
-        gupdate[j] = gh[j] * (before[j] - new[j]) * (update[j] * (1 - update[j]))
+        gupdate[j] = gh[j] * (before[j] - new[j]) * (update[j] * (one - update[j]))
     for j in range(m):
-        gnew[j] = gh[j] * (1 - update[j]) * (1 - new[j] * new[j])
+        gnew[j] = gh[j] * (one - update[j]) * (one - new[j] * new[j])
     for j in range(m):
-        greset[j] = gnew[j] * held[j] * (reset[j] * (1 - reset[j]))
+        greset[j] = gnew[j] * held[j] * (reset[j] * (one - reset[j]))
     for j in range(2 * m):
         gheld[j] = greset[j]
     for j in range(m):
