@@ -1,4 +1,4 @@
-"""An optimiser's step over 200 tensors of 100 to 5000 elements, whose gradients are there.
+"""An optimiser's step over 100 tensors of 100 to 5000 elements, whose gradients are there.
 
 torch takes part three times: as it comes, and in its foreach and fused forms. jax has no optimisers
 of its own and is given the update as a pure function with donated buffers.
@@ -19,7 +19,7 @@ from .libraries import COMPILED, EAGER, load_jax, load_torch
 from .updates import LR, MOMENTUM, slots, update
 
 SUITE = "optimisers"
-TENSORS, SMALLEST, LARGEST = 200, 100, 5000
+TENSORS, SMALLEST, LARGEST = 100, 100, 5000
 
 
 @dataclass(frozen=True)
