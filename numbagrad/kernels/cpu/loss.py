@@ -12,7 +12,7 @@ from numba import prange
 from ..inner import pasted
 from ..intrinsics import larger, lesser, load, load_apart, plus, store, store_apart
 from ..machine import kernel
-from ..simd_math import exp, log
+from ..simd_math import falling_exp, log
 
 __all__ = [
     "cross_entropy",
@@ -74,7 +74,7 @@ def cross_entropy(
             peak = one(0)
         total = one(0)
         for j in range(c):
-            total = plus(total, exp(load(x, row + j) - peak))
+            total = plus(total, falling_exp(load(x, row + j) - peak))
         high = one(np.log(total))  # one a row: libm costs no more, and nothing to compile
         lse[i] = high + peak
         loss = one(0)
@@ -122,7 +122,7 @@ def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, sm
             mass = scale * (own + smooth * whole)
             shift = lse[i]
             for j in range(c):
-                store(gx, row + j, mass * exp(load(x, row + j) - shift))
+                store(gx, row + j, mass * falling_exp(load(x, row + j) - shift))
             gx[i, t] -= scale * own
             if smoothing > 0.0:
                 for j in range(c):
@@ -175,7 +175,7 @@ def cross_entropy_with_grad(
                 store(gx, row + j, load(x, row + j) - peak)
             lse[i] = peak
         for k in range(first * c, end * c):
-            store(gx, k, exp(load(gx, k)))
+            store(gx, k, falling_exp(load(gx, k)))
         for i in range(first, end):
             row, t, total = i * c, target[i], one(0)
             for j in range(c):
@@ -227,7 +227,7 @@ def cross_entropy_with_grad_by_columns(
             store(lse, i, one(0) if load(lse, i) == lowest else load(lse, i))
         for j in range(c):
             for i in range(first, end):
-                power = exp(load_apart(x, j * n + i, "1.0.4") - load_apart(lse, i, "1.1.4"))
+                power = falling_exp(load_apart(x, j * n + i, "1.0.4") - load_apart(lse, i, "1.1.4"))
                 store_apart(gx, j * n + i, power, "1.2.4")
                 store_apart(losses, i, load_apart(losses, i, "1.3.4") + power, "1.3.4")
         for j in range(c):

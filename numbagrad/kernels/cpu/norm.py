@@ -14,7 +14,7 @@ from numba import prange
 from ..inner import device, inner
 from ..machine import kernel
 from ..order import from_rising, lowest, rising
-from ..simd_math import exp, log
+from ..simd_math import exp, falling_exp, log
 
 __all__ = [
     "layer_norm",
@@ -68,10 +68,10 @@ def dot_of(x, y):
 
 @summing
 def sum_of_exp(row, peak):
-    """The sum of ``exp(row - peak)``."""
+    """The sum of ``exp(row - peak)``, where peak is the largest."""
     total = row.dtype.type(0)
     for j in range(row.size):
-        total += exp(row[j] - peak)
+        total += falling_exp(row[j] - peak)
     return total
 
 
@@ -145,7 +145,7 @@ def log_softmax_rows_grad(gx, g, out):
     for i in prange(n):
         total = sum_of(g[i])
         for j in range(m):
-            gx[i, j] = g[i, j] - exp(out[i, j]) * total
+            gx[i, j] = g[i, j] - falling_exp(out[i, j]) * total
 
 
 @kernel(grain=16384)
@@ -153,10 +153,9 @@ def logsumexp_rows(out, x):
     """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
     n, m = x.shape
     for i in prange(n):
-        peak = row_max(x[i])
-        if m == 0 or np.isinf(peak):  # inf - inf would be NaN where the answer is the peak itself
-            peak = x.dtype.type(0)
-        out[i] = log(sum_of_exp(x[i], peak)) + peak
+        peak = row_max(x[i]) if m else x.dtype.type(-np.inf)
+        # inf - inf would be NaN where the answer is the peak itself.
+        out[i] = peak if np.isinf(peak) else log(sum_of_exp(x[i], peak)) + peak
 
 
 @kernel(grain=16384)
@@ -210,7 +209,7 @@ def log_softmax_axis(out, x):
         total = np.zeros(stop - start, x.dtype)
         for i in range(m):
             for j in range(stop - start):
-                total[j] += exp(x[o, i, start + j] - peak[j])
+                total[j] += falling_exp(x[o, i, start + j] - peak[j])
         for j in range(stop - start):
             total[j] = log(total[j])
         for i in range(m):
@@ -232,7 +231,8 @@ def log_softmax_axis_grad(gx, g, out):
                 total[j] += g[o, i, start + j]
         for i in range(m):
             for j in range(stop - start):
-                gx[o, i, start + j] = g[o, i, start + j] - exp(out[o, i, start + j]) * total[j]
+                power = falling_exp(out[o, i, start + j])
+                gx[o, i, start + j] = g[o, i, start + j] - power * total[j]
 
 
 @kernel(outputs=3, grain=32768)
