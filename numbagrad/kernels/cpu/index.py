@@ -74,6 +74,14 @@ def add_at(out, bad, x, index, wrap, skip):
     bad[0] = _first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
+    if k == 1:
+        for a in prange(n):
+            for b in range(index.size):
+                at = index[b]
+                at = at + m if at < 0 else at
+                if at != skip:
+                    out[a, np.uintp(at), 0] += x[a, b, 0]
+        return
     blocks = (k + _WIDTH - 1) // _WIDTH
     for block in prange(n * blocks):
         a = block // blocks
@@ -94,6 +102,13 @@ def put_at(out, bad, x, index, wrap):
     n, m, k = out.shape
     bad[0] = _first_bad(index, m, wrap)
     if bad[0] >= 0:
+        return
+    if k == 1:
+        for a in prange(n):
+            for b in range(index.size):
+                at = index[b]
+                at = at + m if at < 0 else at
+                out[a, np.uintp(at), 0] = x[a, b, 0]
         return
     blocks = (k + _WIDTH - 1) // _WIDTH
     for block in prange(n * blocks):
