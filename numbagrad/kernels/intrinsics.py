@@ -482,13 +482,16 @@ def _plus(typing, total, x):
 
 @intrinsic
 def _larger(typing, x, y):
-    """The larger of two floats, NaN if one is NaN: one instruction of LLVM, which vectorises."""
+    """The larger of two floats, NaN if one is NaN: one instruction of LLVM, which vectorises.
+
+    Of zeros any: to tell them apart takes as long as all the rest.
+    """
 
     def generate(context, builder, signature, args):
         kind = args[0].type
         function_type = ir.FunctionType(kind, [kind, kind])
         function = builder.module.declare_intrinsic("llvm.maximum", [kind], function_type)
-        return builder.call(function, args)
+        return builder.call(function, args, fastmath=("nsz",))
 
     return x(x, x), generate
 

@@ -18,8 +18,7 @@ from numba import prange
 
 from ..blas import blas_alone, blas_restore
 from ..inner import device
-from ..intrinsics import address, pointer
-from ..order import from_rising, lowest, rising
+from ..intrinsics import address, larger, pointer
 from ..product import gemm, strided_gemm_kernel
 from ..simd_math import exp, falling_exp, log
 from .norm import summing
@@ -71,11 +70,11 @@ def add_mask(row, size, scale, mask, b, h, i, j):
 def scaled_max(row, size, scale, visible, hidden):
     """``row * scale``, from ``visible`` on ``hidden``, which is -inf; the largest, NaN if there is
     one. A loop of one length for all rows: lengths of their own cost twice as much."""
-    peak = lowest(row)
+    peak = hidden
     for j in range(size):
         row[j] = row[j] * scale if np.int32(j) < visible else hidden
-        peak = max(peak, rising(row[j]))
-    return from_rising(peak, row)
+        peak = larger(peak, row[j])
+    return peak
 
 
 @summing

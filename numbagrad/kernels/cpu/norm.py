@@ -12,8 +12,8 @@ import numpy as np
 from numba import prange
 
 from ..inner import device, inner
+from ..intrinsics import larger
 from ..machine import kernel
-from ..order import from_rising, lowest, rising
 from ..simd_math import exp, falling_exp, log
 
 __all__ = [
@@ -37,10 +37,10 @@ WIDTH = 64
 @device
 def row_max(row):
     """Largest element of a 1-D array, NaN if there is one."""
-    peak = lowest(row)
+    peak = row.dtype.type(-np.inf)
     for i in range(row.size):
-        peak = max(peak, rising(row[i]))
-    return from_rising(peak, row)
+        peak = larger(peak, row[i])
+    return peak
 
 
 # Only these may be added up in any order, which is what lets LLVM vectorise them. In a whole kernel

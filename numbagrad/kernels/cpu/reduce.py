@@ -17,7 +17,7 @@ from numba import prange
 from ..inner import inner, pasted
 from ..intrinsics import lesser, load, plus, stack, store, widened
 from ..machine import kernel
-from ..order import falling, from_falling, from_rising, lowest, rising
+from ..order import bottom, falling, lowered, lowest, raised, rising, to_least, to_most
 
 __all__ = [
     "abs_amax",
@@ -122,6 +122,16 @@ def _fold(out, x, part, start, step, merge, finish, p):
         width = (last - first) * used
         for lane in range(width if used > 0 else last - first):
             lanes[lane] = start(x)
+        apart = used * inner
+        while row + 4 * used <= end and used > 0:  # an accumulator is read and written once
+            base = row * inner + first
+            for lane in range(width):
+                at = base + lane
+                acc = step(lanes[lane], load(x, at), p)
+                acc = step(acc, load(x, at + apart), p)
+                acc = step(acc, load(x, at + 2 * apart), p)
+                lanes[lane] = step(acc, load(x, at + 3 * apart), p)
+            row += 4 * used
         while row + used <= end and used > 0:
             base = row * inner + first
             for lane in range(width):
@@ -271,81 +281,71 @@ def count_nonzero(out, x):
 
 
 @inlined
-def _lowest(x):
-    return lowest(x)
-
-
-@inlined
-def _up(value):
-    return rising(value)
-
-
-@inlined
-def _down(value):
-    return falling(value)
+def _bottom(x):
+    return bottom(x)
 
 
 @inlined
 def _higher(acc, other):
-    return other if other > acc else acc
+    return raised(acc, other)
 
 
 @inlined
 def _keep_high(acc, value, p):
-    return _higher(acc, rising(value))
+    return raised(acc, value)
 
 
 @inlined
 def _keep_low(acc, value, p):
-    return _higher(acc, falling(value))
+    return lowered(acc, value)
 
 
 @inlined
 def _keep_far(acc, value, p):
-    return _higher(acc, rising(abs(value)))
+    return raised(acc, abs(value))
 
 
 @inlined
 def _keep_near(acc, value, p):
-    return _higher(acc, falling(abs(value)))
+    return lowered(acc, abs(value))
 
 
 @inlined
 def _high(acc, x, p):
-    return from_rising(acc, x)
+    return to_most(acc, x)
 
 
 @inlined
 def _low(acc, x, p):
-    return from_falling(acc, x)
+    return to_least(acc, x)
 
 
 @kernel(grain=GRAIN)
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _lowest, _keep_high, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_high, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _lowest, _keep_low, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_low, _higher, _low, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _lowest, _keep_far, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_far, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _lowest, _keep_near, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_near, _higher, _low, 0)
 
 
 @inlined
@@ -433,6 +433,16 @@ def squares(out, x, center, divisor):
     """
     for part in prange(0, _parts(out, x)):
         _fold_squares(out, x, center, divisor, part)
+
+
+@inlined
+def _up(value):
+    return rising(value)
+
+
+@inlined
+def _down(value):
+    return falling(value)
 
 
 @pasted
