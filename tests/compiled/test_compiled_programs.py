@@ -46,6 +46,7 @@ def test_compiled_programs_are_eager_programs(recipe: Recipe, kind: str, alias: 
     assert difference(recipe, kind, alias) is None
 
 
+@pytest.mark.interpreted
 @settled(150)
 @given(RECIPES, KINDS)
 def test_every_pass_keeps_what_a_program_computes(recipe: Recipe, kind: str) -> None:

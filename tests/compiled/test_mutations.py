@@ -18,6 +18,8 @@ from .interpret import changed, differs
 from .made import MADE
 from .random_programs import Function, drawn
 
+pytestmark = pytest.mark.interpreted
+
 MUTATIONS = {
     "dead code drops what a partial write keeps": (
         passes, "dead_code",

@@ -1,0 +1,32 @@
+"""Runs the tests that are marked ``interpreted``, in a process where nothing is compiled.
+
+They interpret programs, or run kernels on a few numbers each: compiled for each of their shapes and
+dtypes these kernels would take five times as long. To run one of them alone:
+``NUMBA_DISABLE_JIT=1 pytest tests/compiled/test_mutations.py -k memory``.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+FILES = {"test_compiled_programs.py": 1, "test_mutations.py": 12}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_without_compiling(name: str) -> None:
+    """Each file has so many of them at least, and they pass."""
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "interpreted", str(HERE / name)],
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        cwd=HERE.parent.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-5000:] + run.stderr[-2000:]
+    assert int(re.search(r"(\d+) passed", run.stdout)[1]) >= FILES[name], run.stdout[-500:]
