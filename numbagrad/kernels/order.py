@@ -13,10 +13,12 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from .inner import inner
 from .intrinsics import bits_float32, bits_float64, float32_bits, float64_bits, larger
 
 __all__ = [
     "bottom",
+    "down",
     "falling",
     "from_falling",
     "from_rising",
@@ -27,6 +29,7 @@ __all__ = [
     "rising",
     "to_least",
     "to_most",
+    "up",
 ]
 
 _INTEGER = {4: (np.int32, 0x7F800000), 8: (np.int64, 0x7FF0000000000000)}
@@ -97,23 +100,17 @@ def raised(top, value):
 
 def lowered(top, value):
     """``top``, or what stands for ``value`` if that is smaller; NaN is the smallest."""
-    if isinstance(value, np.floating):
-        return larger(-value, top)
-    return max(top, falling(value))
+    return raised(top, -value if isinstance(value, np.floating) else falling(value))
 
 
 def to_most(top, like):
-    """The value that ``raised`` came to; a zero without sign. like: an array of its dtype."""
-    if np.issubdtype(like.dtype, np.floating):
-        return top + like.dtype.type(0)
-    return from_rising(top, like)
+    """The value that ``raised`` came to, of zeros any. like: an array of its dtype."""
+    return top if np.issubdtype(like.dtype, np.floating) else from_rising(top, like)
 
 
 def to_least(top, like):
     """The value that ``lowered`` came to."""
-    if np.issubdtype(like.dtype, np.floating):
-        return like.dtype.type(0) - top
-    return from_falling(top, like)
+    return -top if np.issubdtype(like.dtype, np.floating) else from_falling(top, like)
 
 
 @overload(rising)
@@ -206,24 +203,31 @@ def _raised(top, value):
 @overload(lowered)
 def _lowered(top, value):
     if isinstance(value, types.Float):
-        return lambda top, value: larger(-value, top)
-
-    def by_key(top, value):
-        key = falling(value)
-        return key if key > top else top
-
-    return by_key
+        return lambda top, value: raised(top, -value)
+    return lambda top, value: raised(top, falling(value))  # a whole number is its own key
 
 
 @overload(to_most)
 def _to_most(top, like):
     if isinstance(like.dtype, types.Float):
-        return lambda top, like: top + like.dtype.type(0)
+        return lambda top, like: top
     return lambda top, like: from_rising(top, like)
 
 
 @overload(to_least)
 def _to_least(top, like):
     if isinstance(like.dtype, types.Float):
-        return lambda top, like: like.dtype.type(0) - top
+        return lambda top, like: -top
     return lambda top, like: from_falling(top, like)
+
+
+@inner(forceinline=True)
+def up(value):
+    """``rising``, to be given to a compiled function."""
+    return rising(value)
+
+
+@inner(forceinline=True)
+def down(value):
+    """``falling``, to be given to a compiled function."""
+    return falling(value)

@@ -17,7 +17,7 @@ from numba import prange
 from ..inner import inner, pasted
 from ..intrinsics import lesser, load, plus, stack, store, widened
 from ..machine import kernel
-from ..order import bottom, falling, lowered, lowest, raised, rising, to_least, to_most
+from ..order import bottom, down, lowered, lowest, raised, to_least, to_most, up
 
 __all__ = [
     "abs_amax",
@@ -435,16 +435,6 @@ def squares(out, x, center, divisor):
         _fold_squares(out, x, center, divisor, part)
 
 
-@inlined
-def _up(value):
-    return rising(value)
-
-
-@inlined
-def _down(value):
-    return falling(value)
-
-
 @pasted
 def _find(values, indices, x, part, key):
     """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
@@ -506,7 +496,7 @@ def argmax(values, indices, x):
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
     for part in prange(0, _parts(values, x)):
-        _find(values, indices, x, part, _up)
+        _find(values, indices, x, part, up)
 
 
 @kernel(grain=GRAIN, outputs=2)
@@ -516,4 +506,4 @@ def argmin(values, indices, x):
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
     for part in prange(0, _parts(values, x)):
-        _find(values, indices, x, part, _down)
+        _find(values, indices, x, part, down)

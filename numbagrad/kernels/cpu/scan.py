@@ -12,7 +12,7 @@ from numba import prange
 from ..inner import inner, pasted
 from ..intrinsics import load, stack, store, widened
 from ..machine import kernel
-from ..order import falling, rising
+from ..order import down, up
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "recurrence"]
 
@@ -98,16 +98,6 @@ def recurrence(out, a, b, driven, start, reverse):
 
 
 @inlined
-def _up(value):
-    return rising(value)
-
-
-@inlined
-def _down(value):
-    return falling(value)
-
-
-@inlined
 def _extreme(values, indices, x, o, key):
     _, n, inner = x.shape
     for i in range(inner):
@@ -125,11 +115,11 @@ def _extreme(values, indices, x, o, key):
 def cummax(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
     for o in prange(0, x.shape[0]):
-        _extreme(values, indices, x, o, _up)
+        _extreme(values, indices, x, o, up)
 
 
 @kernel(grain=GRAIN, outputs=2)
 def cummin(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
     for o in prange(0, x.shape[0]):
-        _extreme(values, indices, x, o, _down)
+        _extreme(values, indices, x, o, down)

@@ -13,7 +13,7 @@ from numba import prange
 from ..inner import device, inner
 from ..intrinsics import load, store
 from ..machine import kernel
-from ..order import lowest, opposite, rising
+from ..order import lowest, opposite, rising, up
 
 __all__ = ["kth", "sort", "topk"]
 
@@ -148,11 +148,6 @@ def _worse(key, place, other_key, other_place):
 
 
 @inlined
-def _rising(value):
-    return rising(value)
-
-
-@inlined
 def _opposite(value):
     return opposite(rising(value))
 
@@ -194,7 +189,7 @@ def topk(values, indices, x, smallest):
         if smallest:
             _top_rows(values, indices, x, part, parts, _opposite)
         else:
-            _top_rows(values, indices, x, part, parts, _rising)
+            _top_rows(values, indices, x, part, parts, up)
 
 
 @kernel
