@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 from .. import dtypes
@@ -64,7 +65,9 @@ def _rows(
         raise ShapeError(f"{name}: 'weight' must be 2-D, got {weight._array.ndim} dims.")
     padding = _padding(name, padding_idx, weight._array.shape[0])
     if max_norm is not None:
-        _limit_rows_(weight, index, max_norm, norm_type)
+        if not isinstance(max_norm, Real):
+            raise TypeError(f"{name}: max_norm must be a number or None, got {max_norm!r}.")
+        _limit_rows_(name, weight, index, max_norm, norm_type)
     return Embedding.apply(weight, index, padding, by_frequency, name)
 
 
@@ -104,14 +107,14 @@ class Embedding(Op):
         return TakeGrad.apply(g, index, *ctx.how)
 
 
-def _limit_rows_(weight: Tensor, index: Tensor, longest: float, order: float) -> None:
+def _limit_rows_(name: str, weight: Tensor, index: Tensor, longest: float, order: float) -> None:
     """Scale the rows at ``index`` whose norm of ``order`` is above ``longest`` to it, in place.
 
     weight (v, d); index: integers of any shape.
     """
     with no_grad():
         at = index.reshape((-1,))
-        rows = embedding(at, weight)
+        rows = Embedding.apply(weight, at, -1, False, name)
         lengths = norm(rows, order, 1, keepdim=True)
         scaled = rows * (longest / (lengths + 1e-7))
         setitem(weight, at, where(lengths > longest, scaled, rows))

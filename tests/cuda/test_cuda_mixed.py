@@ -130,6 +130,15 @@ def test_brackets_of_a_cpu_tensor_refuse_indices_of_a_gpu():
         lambda x: ng.nn.functional.embedding_bag(
             (x > 1).long(), x.reshape(3, 1), (x > 1).long()[:1] * 0
         ),
+        lambda x: ng.nn.functional.embedding_bag(
+            (x > 1).long(), x.reshape(3, 1), (x > 1).long()[:1] * 0, 1.5, mode="max"
+        ),
+        lambda x: ng.autograd.grad(
+            ng.nn.functional.embedding(
+                (x > 1).long(), x.reshape(3, 1), scale_grad_by_freq=True
+            ).sum(),
+            x,
+        )[0],
         lambda x: ng.searchsorted(x, 1.5),
         lambda x: x[True],
         lambda x: x[[]],

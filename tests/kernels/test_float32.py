@@ -17,7 +17,7 @@ def array(rank, layout="C"):
 def wide_arithmetic(function, *signature):
     """The sums, differences and products of float64 in a function, as LLVM has them."""
     function.compile(signature)
-    text = function.inspect_llvm(function.signatures[0])
+    text = function.inspect_llvm(signature)
     return re.findall(r"= f(?:add|sub|mul|div).*double.*", text)
 
 

@@ -119,6 +119,31 @@ def test_scaled_by_frequency():
     for op in (F.embedding, F.embedding_bag):
         with pytest.raises(ValueError, match=f"{op.__name__}: gradients are dense"):
             op(index, weight, sparse=True)
+        before = weight.detach().clone()
+        with pytest.raises(TypeError, match=f"{op.__name__}: max_norm must be a number"):
+            op(index, weight, max_norm="1")
+        with pytest.raises(IndexError, match=f"{op.__name__}: index 4 is out of bounds"):
+            op(index + 2, weight, max_norm=0.1)
+        assert (weight == before).all()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_limited_bags_in_a_compiled_function(mode):
+    index, starts = ng.tensor([1, 3, 3, 5, 1, 5]), ng.tensor([0, 2, 2, 5])
+    results = []
+    for compiled in (False, True):
+        weight = ng.arange(24.0).reshape(6, 4).sin().requires_grad_()
+
+        def bags(index, starts, weight=weight):
+            out = F.embedding_bag(
+                *(index, weight, starts, 1.0, 2.0, mode != "max", mode), padding_idx=3
+            )
+            (out * out).sum().backward()
+            return out
+
+        out = (ng.compile(bags) if compiled else bags)(index, starts)
+        results.append((out.tolist(), weight.grad.tolist(), weight.tolist()))
+    assert results[0] == results[1]
 
 
 def test_limited_tables_in_a_compiled_step():

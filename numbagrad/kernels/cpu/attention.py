@@ -251,6 +251,7 @@ def score_grads(
     ``factor`` into ``other``. lost (l): the products of the rows of g and out."""
     shared, real, line = h // (q.shape[1] // k.shape[1]), q.dtype.type, tile.shape[1]
     size, times, less_times, hidden = q.itemsize, real(scale), real(factor), real(-np.inf)
+    most = real(0)  # of large scores, made of other sums than in forward, the rest may be above it
     scores(tile, q, k, b, h, i, j, n, m)
     factors = place(g, b, h, i), row_length(g), place(v, b, shared, j), row_length(v)
     gemm(tile, 0, 1, n, m, v.shape[3], *factors, 0, 0, address(other), line)
@@ -270,12 +271,14 @@ def score_grads(
             drop(flags, m, state, counter_of(q, k, b, h, i + r, j), p, kept(p, q))
             for c in range(m):
                 x = row[c] * by - shift
+                x = most if x > most else x
                 weight = falling_exp(x if np.int32(c) < visible else hidden)
                 grad[c] = weight * (flags[c] * grad[c] - less) * less_times
                 row[c] = weight * flags[c]
         else:
             for c in range(m):
                 x = row[c] * by - shift
+                x = most if x > most else x
                 weight = falling_exp(x if np.int32(c) < visible else hidden)
                 grad[c] = weight * (grad[c] - less) * less_times
                 row[c] = weight
