@@ -1,11 +1,13 @@
-"""Tables for people: sizes, counts and times in units, aligned columns, HTML for Jupyter."""
+"""Text for people: sizes, counts and times in units, places, aligned columns, HTML for Jupyter."""
 
 from __future__ import annotations
 
 import html
+import sys
 from collections.abc import Collection, Sequence
 
-__all__ = ["aligned", "count_text", "html_table", "plural", "shortened", "size_text", "time_text"]
+__all__ = ["aligned", "count_text", "html_table", "plural", "shortened", "show_file"]
+__all__ += ["size_text", "time_text"]
 
 
 def plural(n: int, word: str, ending: str = "s") -> str:
@@ -76,3 +78,10 @@ def html_table(told: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _html_row(row: Sequence[str], tag: str) -> str:
     return f"<tr>{''.join(f'<{tag}>{html.escape(c)}</{tag}>' for c in row)}</tr>"
+
+
+def show_file(name: str) -> str:
+    """``name``, or the prompt of the cell that IPython gave it to: ``In[3]``."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    told = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(name)
+    return name if told is None else str(told[1])

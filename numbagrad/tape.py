@@ -25,6 +25,7 @@ from .kernels import machine
 from .kernels.blocks import Block
 from .kernels.machine import changed
 from .kernels.traced_float import TracedFloat
+from .tables import show_file
 
 
 class _GradMode(threading.local):
@@ -77,8 +78,8 @@ def show_location(location: Location | None) -> str:
     code, instruction = location
     for start, stop, line in code.co_lines():
         if start <= instruction < stop and line is not None:
-            return f"{code.co_filename}:{line}"
-    return f"{code.co_filename}:{code.co_firstlineno}"
+            return f"{show_file(code.co_filename)}:{line}"
+    return f"{show_file(code.co_filename)}:{code.co_firstlineno}"
 
 
 def origin(depth: int = 1) -> tuple[Location | None, str]:

@@ -370,7 +370,7 @@ def list_inside(x):
         (loop, 1, "loop"),
         (while_loop, 1, "loop"),
         (unknown, 1, "gamma"),
-        (method, 1, "does not know x"),
+        (method, 1, "reads x.sum, but x is a number"),
         (no_return, 1, "uses Expr"),
         (half_a_return, 1, "return"),
         (undefined, 1, "not_defined_anywhere"),

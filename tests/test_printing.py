@@ -1,6 +1,8 @@
 """Printing: a table of literal texts, then PyTorch itself as the reference."""
 
 import doctest
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from numbagrad import dtypes as dt
 from numbagrad import printing
 from numbagrad.printing import set_printoptions, tensor_repr
+from numbagrad.tables import show_file
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +271,16 @@ def test_two_suffixes_as_torch(torch):
         torch.set_printoptions(linewidth=linewidth)
         set_printoptions(linewidth=linewidth)
         check_against(torch, x, ["requires_grad=True"], requires_grad=True)
+
+
+def test_cells_of_notebooks_are_called_by_their_prompts(monkeypatch):
+    class Shell:
+        class compile:
+            format_code_name = {"/tmp/ipykernel_1/2.py": ("Cell", "In[3]")}.get
+
+    assert show_file("/tmp/ipykernel_1/2.py") == "/tmp/ipykernel_1/2.py"
+    for shell, expected in ((Shell, "In[3]"), (None, "/tmp/ipykernel_1/2.py")):
+        ipython = types.SimpleNamespace(get_ipython=lambda shell=shell: shell)
+        monkeypatch.setitem(sys.modules, "IPython", ipython)
+        assert show_file("/tmp/ipykernel_1/2.py") == expected
+        assert show_file("model.py") == "model.py"

@@ -11,6 +11,7 @@ import pytest
 import numbagrad as ng
 from numbagrad import nn
 from numbagrad.errors import RecordingError
+from numbagrad.kernels import machine
 from numbagrad.kernels.clock import Clock
 
 
@@ -33,7 +34,7 @@ X, Y = ng.ones(32, 8), ng.zeros(32, dtype=ng.int64)
 
 
 def inside(p):
-    return [e for e in p.events if e.kind not in ("call", "compile")]
+    return [e for e in p.events if e.kind in ("kernel", "product", "loop")]
 
 
 def test_eager_kernels_by_op_with_bytes_and_flops():
@@ -91,7 +92,7 @@ def test_table_html_and_averages():
     with ng.profiler.profile() as p:
         for _ in range(4):
             x = (x @ x).relu()
-    averages = {a.name: a for a in p.averages(limits=False) if a.kind != "compile"}
+    averages = {a.name: a for a in p.averages(limits=False) if a.kind not in ("compile", "load")}
     assert set(averages) == {"mm", "relu"} and averages["mm"].calls == 4
     assert averages["mm"].flops == 4 * 2 * 50**3 and averages["mm"].flop_rate > 0
     text = repr(p)
@@ -177,3 +178,25 @@ assert "exp" in [e.name for e in p.events]
 """
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     subprocess.run([sys.executable, "-c", text], check=True, env=environment)
+
+
+def double(out, x):
+    for i in range(out.size):
+        out[i] = 2 * x[i]
+
+
+def test_what_the_cache_gave_is_no_time_of_a_kernel():
+    x = np.ones(3)
+    machine.launch(machine.kernel(double), np.empty(3), x)  # now its code is on disk
+    again = machine.kernel(double)
+    with ng.profiler.profile() as p:
+        machine.launch(again, np.empty(3), x)
+        machine.launch(again, np.empty(3), x)
+    loads = [e for e in p.events if e.kind == "load"]
+    assert [e.name for e in loads] == ["load double"]
+    runs = inside(p)
+    assert [e.name for e in runs] == ["double", "double"]
+    assert "1 cache load took" in str(p) and "a second run has it no more" in str(p)
+    load = next(a for a in p.averages(limits=False) if a.kind == "load")
+    assert (load.calls, load.seconds) == (1, loads[0].seconds)
+    assert loads[0].start >= runs[0].start

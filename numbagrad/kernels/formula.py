@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import FormulaError
+from ..tables import show_file
 from .expr import (
     EVALUATE,
     FUNCTIONS,
@@ -112,7 +113,7 @@ class _Reader:
         if not isinstance(function, FunctionType):
             raise FormulaError(f"formula: expected a plain Python function, got {function!r}.")
         self.function = function
-        self.filename = function.__code__.co_filename
+        self.filename = show_file(function.__code__.co_filename)
         self.tree = self._parse()
         arguments = self.tree.args
         if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
@@ -315,6 +316,8 @@ class _Reader:
         match node:
             case ast.Name(id=name) if name not in env and name in self.names:
                 return self.names[name]
+            case ast.Attribute(value=ast.Name(id=name)) if name in env:
+                self.fail(node, f"reads {ast.unparse(node)}, but {name} is a number")
             case ast.Attribute(value=owner, attr=attribute):
                 found = getattr(self.resolve(owner, env), attribute, None)
                 if found is not None:

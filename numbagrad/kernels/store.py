@@ -22,6 +22,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -146,6 +147,9 @@ def write_whole(path: Path, content: bytes) -> bool:
 elsewhere: list[Callable[[Path], None]] = []
 """Told which file is about to be looked for: they return once nobody else is making it."""
 
+listeners: list[Callable[[str, float], None]] = []
+"""Told whose code came from disk, and when, by ``time.perf_counter``, it was asked for."""
+
 
 class KernelCache(FunctionCache):
     """Numba's function cache over ``OneFilePerSignature``.
@@ -171,11 +175,16 @@ class KernelCache(FunctionCache):
         which it types and lowers. Machine code needs none of them, only symbols, and those are
         there. The first compilation still refreshes.
         """
+        asked = time.perf_counter()
         rtsys.initialize(target_context)
         for wait in tuple(elsewhere):
             wait(self.path(sig, target_context))
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            found = self._load_overload(sig, target_context)
+        if found is not None:
+            for tell in tuple(listeners):
+                tell(self._py_func.__name__, asked)
+        return found
 
     def path(self, sig: Any, target_context: Any) -> Path:
         """The file of a signature."""

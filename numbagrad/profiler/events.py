@@ -31,9 +31,10 @@ __all__ = ["Event", "Timer"]
 class Event:
     """Something that took time.
 
-    kind: "kernel", "product" or "loop"; "call" of a compiled function, which holds its parts, or
-    "compile". where: the user's line, of the forward op in a backward pass. start: as of
-    ``time.perf_counter``. nbytes: of all arrays, each once; flops: None where nobody knows them.
+    kind: "kernel", "product" or "loop"; "call" of a compiled function, which holds its parts;
+    "compile", or "load" of what an earlier process compiled. where: the user's line, of the forward
+    op in a backward pass. start: as of ``time.perf_counter``. nbytes: of all arrays, each once;
+    flops: None where nobody knows them.
     """
 
     name: str
@@ -106,10 +107,9 @@ class Timer(Watcher):
                 if part.kind:
                     self.events.append(replace(part, start=begin, seconds=max(end - begin, 0.0)))
         self._runs.clear()
-        self.events += [
-            Event(f"compile {name}", "compile", None, start, seconds)
-            for name, start, seconds in self.compilations.found
-        ]
+        for kind, found in ("compile", self.compilations.found), ("load", self.compilations.loaded):
+            for name, start, seconds in found:
+                self.events.append(Event(f"{kind} {name}", kind, None, start, seconds))
         self.events.sort(key=lambda e: e.start)
         return self.events
 

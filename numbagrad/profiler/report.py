@@ -24,6 +24,9 @@ LONGEST = 48
 INSIDE = ("kernel", "product", "loop")
 """Kinds of events that hold no others."""
 
+ONCE = {"compile": "compilation", "load": "cache load"}
+"""Kinds of events that a second run has no more, and what they are called."""
+
 
 @dataclass
 class Average:
@@ -90,7 +93,7 @@ class Report:
             rates = measured()
         found: dict[tuple[str, str], Average] = {}
         for e in self.events:
-            if e.kind not in (*INSIDE, "compile"):
+            if e.kind not in (*INSIDE, *ONCE):
                 continue
             name = e.name.rpartition(".")[2] if group_by == "kernel" else e.name
             if group_by == "line" and e.where is not None:
@@ -102,18 +105,19 @@ class Report:
     def summary(self) -> list[str]:
         """Sentences before the table."""
         inside = [e for e in self.events if e.kind in INSIDE]
-        compiles = [e for e in self.events if e.kind == "compile"]
         working = sum(e.seconds for e in inside)
         share = working / self.seconds if self.seconds else 0.0
         lines = [
             f"{time_text(self.seconds)}: {plural(len(inside), 'kernel')} took {time_text(working)} "
             f"({share:.0%}), the rest is Python and the profiler"
         ]
-        if compiles:
-            lines.append(
-                f"{plural(len(compiles), 'compilation')} took "
-                f"{time_text(sum(e.seconds for e in compiles))}: profile a second run for the rest"
-            )
+        for kind, word in ONCE.items():
+            times = [e.seconds for e in self.events if e.kind == kind]
+            if times:
+                lines.append(
+                    f"{plural(len(times), word)} took {time_text(sum(times))}: a second run has "
+                    f"{'it' if len(times) == 1 else 'them'} no more"
+                )
         return lines
 
     def rows(self, group_by: str = "op", limit: int | None = None) -> list[tuple[str, ...]]:
