@@ -81,6 +81,7 @@ def scalar(name: str, library: object = ng) -> object:
     return library.tensor(1, dtype=getattr(library, name))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("left", NAMES)
 def test_tensors_with_dimensions(left):
     for a, b, expected in pairs(BETWEEN_TENSORS):
@@ -90,6 +91,7 @@ def test_tensors_with_dimensions(left):
             assert out.tolist() == [1 + (a != "bool" or b != "bool")] * 2, f"{a} + {b}"
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("left", NAMES)
 def test_a_0_d_tensor_on_either_side(left):
     for a, b, expected in pairs(WITH_0_D):

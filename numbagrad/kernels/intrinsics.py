@@ -185,7 +185,10 @@ def _bitcast(source, target):
 
         return target(source), generate
 
-    return cast
+    def cast_in_python(value):
+        return np.dtype(str(source)).type(value).view(str(target))
+
+    return cast_in_python if config.DISABLE_JIT else cast
 
 
 float32_bits = _bitcast(types.float32, types.int32)

@@ -286,6 +286,7 @@ STATE = [
 ]
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("change", STATE, ids=lambda change: change.__name__)
 def test_state(change, setting):
     assert not setting.misses()

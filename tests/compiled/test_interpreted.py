@@ -1,8 +1,8 @@
 """Runs the tests that are marked ``interpreted``, in a process where nothing is compiled.
 
-They interpret programs, or run kernels on a few numbers each: compiled for each of their shapes and
-dtypes these kernels would take five times as long. To run one of them alone:
-``NUMBA_DISABLE_JIT=1 pytest tests/compiled/test_mutations.py -k memory``.
+They interpret programs, look at what is decided before anything runs, or run kernels on a few
+numbers each: compiled for each of their shapes and dtypes these would take five times as long. To
+run one of them alone: ``NUMBA_DISABLE_JIT=1 pytest tests/compiled/test_mutations.py -k memory``.
 """
 
 import os
@@ -13,8 +13,14 @@ from pathlib import Path
 
 import pytest
 
-HERE = Path(__file__).parent
-FILES = {"test_compiled_programs.py": 1, "test_mutations.py": 12}
+HERE = Path(__file__).parent.parent
+FILES = {
+    "compiled/test_compiled_programs.py": 1,
+    "compiled/test_guards.py": 24,
+    "compiled/test_mutations.py": 12,
+    "compiled/test_state.py": 44,
+    "test_promotion.py": 16,
+}
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -23,7 +29,7 @@ def test_without_compiling(name: str) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "interpreted", str(HERE / name)],
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
-        cwd=HERE.parent.parent,
+        cwd=HERE.parent,
         capture_output=True,
         text=True,
         check=False,

@@ -235,6 +235,7 @@ BETWEEN = {
 OF_THE_OPTIMIZER = "load optimizer/learning rate/momentum/group/state/optimizer".split("/")
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("row", BETWEEN)
 @pytest.mark.parametrize("step", ["train", "differentiate"])
 def test_between(row, step):
