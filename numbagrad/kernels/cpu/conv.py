@@ -12,10 +12,11 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
-from ..copies import copy_rectangle
+from ..copies import add_rectangle, copy_rectangle
 from ..inner import device
 from ..intrinsics import address, pointer
 from ..product import gemm, gemm_kernel
+from ..tile import FULL
 from ..vectors import VECTOR_BYTES
 
 __all__ = ["conv", "conv_input_grad", "conv_weight_grad"]
@@ -25,6 +26,9 @@ GRAIN = 8192
 
 ROOM = 1 << 17
 """Elements of scratch that one block of columns takes."""
+
+FEW = 16
+"""Columns below which a product is narrower than its best tiles."""
 
 TASKS = 8
 """Tasks among which the gradient of the weight is shared at least, if there are images enough."""
@@ -69,33 +73,40 @@ def fold_or_unfold(dtype, itemsize, adds, cols, x, channels, first, lines, space
     """
     depth, height, width, kd, kh, kw, _, oh, ow = space
     sd, sh, sw, pd, ph, pw, dd, dh, dw = form
-    for row in range(channels * kd * kh * kw):
-        tx, ty, tz = row % kw, row // kw % kh, row // (kw * kh) % kd
-        image = row // (kd * kh * kw) * depth
-        across, down = tx * dw - pw, ty * dh - ph
-        left, right = inside(across, sw, width, 0, ow)
-        line = 0
-        while line < lines:  # those of one depth
-            z, y = (first + line) // oh, (first + line) % oh
-            count = min(oh - y, lines - line)
-            iz = z * sd - pd + tz * dd
-            top, bottom = inside(down, sh, height, y, y + count)
-            bottom = bottom if 0 <= iz < depth else top
-            column = cols + (row * lines + line) * ow * itemsize
-            if not adds and (bottom - top < count or right - left < ow):
-                clear(pointer(column, dtype), count * ow)
-            at = ((image + iz) * height + top * sh + down) * width + across + left * sw
-            column += ((top - y) * ow + left) * itemsize
-            moves = column, ow, x + at * itemsize, sh * width, bottom - top, right - left
-            move(dtype, itemsize, adds, *moves, sw)
-            line += count
+    start_z, start_y = first // max(1, oh), first % max(1, oh)
+    for image in range(channels):
+        for tap in range(kd * kh):
+            tz, ty = tap // kh, tap % kh
+            down = ty * dh - ph
+            for tx in range(kw):
+                across = tx * dw - pw
+                left, right = inside(across, sw, width, 0, ow)
+                row = (image * kd * kh + tap) * kw + tx
+                line, z, y = 0, start_z, start_y
+                while line < lines:  # those of one depth
+                    count = min(oh - y, lines - line)
+                    iz = z * sd - pd + tz * dd
+                    top, bottom = inside(down, sh, height, y, y + count)
+                    bottom = bottom if 0 <= iz < depth else top
+                    column = cols + (row * lines + line) * ow * itemsize
+                    if not adds and (bottom - top < count or right - left < ow):
+                        clear(pointer(column, dtype), count * ow)
+                    at = ((image * depth + iz) * height + top * sh + down) * width
+                    at += across + left * sw
+                    column += ((top - y) * ow + left) * itemsize
+                    moves = column, ow, x + at * itemsize, sh * width, bottom - top, right - left
+                    move(dtype, itemsize, adds, *moves, sw)
+                    line, z, y = line + count, z + 1, 0
 
 
 @device
 def inside(shift, step, size, first, last):
     """From which to before which j of those from first to last ``0 <= shift + j step < size``."""
-    begin = min(last, max(first, (step - 1 - shift) // step))
-    return begin, max(begin, min(last, (size - 1 - shift) // step + 1))
+    begin, end = -shift, size - shift
+    if step > 1:  # a division takes longer than all the rest
+        begin, end = (step - 1 - shift) // step, (size - 1 - shift) // step + 1
+    begin = min(last, max(first, begin))
+    return begin, max(begin, min(last, end))
 
 
 @device
@@ -105,10 +116,13 @@ def move(dtype, itemsize, adds, column, column_row, x, x_row, rows, columns, ste
     column, x: addresses; ``*_row``: elements from line to line; step: from one of x to the next.
     """
     if VECTOR_BYTES:  # a constant: elsewhere the rectangles are not compiled
-        if step == 1 and not adds:
+        if step == 1 and (not adds or FULL):
             to_row, at_row = column_row * itemsize, x_row * itemsize
             like = pointer(x, dtype)
-            copy_rectangle(like, column, to_row, x, at_row, rows, columns)
+            if adds:
+                add_rectangle(like, x, at_row, column, to_row, rows, columns)
+            else:
+                copy_rectangle(like, column, to_row, x, at_row, rows, columns)
             return
     for i in range(rows):
         to = pointer(column + i * column_row * itemsize, dtype)
@@ -235,6 +249,14 @@ def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw,
 
 
 @device
+def turned(weight, groups):
+    """Whether the weight's gradient is summed with its rows as columns: of the two factors, both
+    of which lie in memory along the sum, the product copies the one on the right, the smaller."""
+    height = weight.shape[0] // groups
+    return weight.size // max(1, weight.shape[0]) > height >= FEW
+
+
+@device
 def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form):
     """Some channels of one group, summed over a chunk of the images, added at ``to``."""
     chunk, part = task // (groups * parts), task % (groups * parts)
@@ -245,7 +267,8 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
     group, begin = part // parts, part % parts * together
     channels = min(inputs - begin, together)
     rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
-    to += (group * height * inputs + begin) * taps * itemsize
+    across, whole = turned(weight, groups), inputs * taps
+    to += (group * height * whole + begin * taps * (height if across else 1)) * itemsize
     cols = np.empty(0 if plain else rows * step * ow, x.dtype)
     images = x.shape[0]
     for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
@@ -258,9 +281,11 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
                 where = address(cols), source, channels, first, count
                 fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
                 right, ldright = address(cols), count * ow
-            factors = left + first * ow * itemsize, lines * ow, right, ldright
-            whole = inputs * taps
-            gemm(g, 0, 1, height, rows, count * ow, *factors, to, whole, to, whole)
+            one, other = (left + first * ow * itemsize, lines * ow), (right, ldright)
+            if across:
+                gemm(g, 0, 1, rows, height, count * ow, *other, *one, to, height, to, height)
+            else:
+                gemm(g, 0, 1, height, rows, count * ow, *one, *other, to, whole, to, whole)
     keep(cols)
 
 
@@ -272,22 +297,26 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     parts = (gweight.shape[1] + together - 1) // together
     plain = needs_no_columns(gweight, x, g, form)
     chunks = max(1, min(x.shape[0], TASKS // (groups * parts)))
-    size = gweight.size
-    rest = np.empty((chunks - 1) * size, gweight.dtype)
-    clear(pointer(address(rest), gweight.dtype), rest.size)
-    clear(pointer(address(gweight), gweight.dtype), size)
-    previous = blas_alone(g.size * (size // gweight.shape[0]))
+    size, height = gweight.size, gweight.shape[0] // groups
+    rows = size // max(1, gweight.shape[0])
+    sums = np.empty(chunks * size, gweight.dtype)
+    clear(pointer(address(sums), gweight.dtype), sums.size)
+    previous = blas_alone(g.size * rows)
     for task in prange(0, chunks * groups * parts):
-        chunk = task // (groups * parts)
-        to = address(gweight)
-        if chunk:
-            to = address(rest) + (chunk - 1) * size * gweight.itemsize
+        to = address(sums) + task // (groups * parts) * size * gweight.itemsize
         weight_grad_block(task, chunks, parts, plain, to, g, x, gweight, groups, form)
-    flat = pointer(address(gweight), gweight.dtype)
-    for chunk in range(chunks - 1):
-        for i in range(size):
-            flat[i] += rest[chunk * size + i]
-    keep(rest)
+    flat, across = pointer(address(gweight), gweight.dtype), turned(gweight, groups)
+    for channel in range(gweight.shape[0]):
+        group, i = channel // height, channel % height
+        first, step = group * height * rows + i * rows, 1
+        if across:
+            first, step = group * height * rows + i, height
+        for j in range(rows):
+            total = sums[first + j * step]
+            for chunk in range(1, chunks):
+                total += sums[chunk * size + first + j * step]
+            flat[channel * rows + j] = total
+    keep(sums)
     blas_restore(previous)
 
 
