@@ -11,11 +11,19 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from llvmlite.ir.values import MDValue
 from numba import types
 from numba.extending import intrinsic
 
-from .vectors import VECTOR_BYTES, WORD, Rows, at, call_llvm, in_machine_code, spread
+from .vectors import (
+    VECTOR_BYTES,
+    WORD,
+    Rows,
+    as_written,
+    at,
+    call_llvm,
+    in_machine_code,
+    spread,
+)
 
 __all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch", "wide_strip"]
 
@@ -38,15 +46,6 @@ HEIGHTS = {
 
 PANEL = HEIGHTS[WIDE][0]
 """Rows of the tallest and widest tile: a left factor is packed in panels of so many."""
-
-
-def _as_written(module: Any) -> Any:
-    """A loop that LLVM shall not unroll: each tile's chain of sums takes as long either way, and a
-    tile of one row would become eight. Such a node stands for one loop by naming itself."""
-    told = module.add_metadata(["llvm.loop.unroll.disable"])
-    node = MDValue(module, [told], str(len(module.metadata)))
-    node.operands = (node, told)
-    return node
 
 
 def _tile(builder: Any, rows: int, lines: Rows, *operands: Any) -> None:
@@ -92,7 +91,7 @@ def _tile(builder: Any, rows: int, lines: Rows, *operands: Any) -> None:
         phi.add_incoming(first, before)
         phi.add_incoming(later, loop)
     again = builder.cbranch(builder.icmp_signed("<", last, k), loop, after)
-    again.set_metadata("llvm.loop", _as_written(builder.module))
+    again.set_metadata("llvm.loop", as_written(builder.module))
 
     builder.position_at_end(after)
     with builder.if_else(builder.icmp_signed("!=", start[0], WORD(0))) as (added, alone):

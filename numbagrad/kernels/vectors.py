@@ -7,17 +7,20 @@ products of matrices and ``copies.py`` for moving numbers.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.ir.values import MDValue
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .processor import features
 
-__all__ = ["VECTOR_BYTES", "WORD", "Rows", "at", "call_llvm", "in_machine_code", "spread"]
+__all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "call_llvm", "counted"]
+__all__ += ["in_machine_code", "spread"]
 
 
 def _vector_bytes() -> int:
@@ -83,6 +86,33 @@ def spread(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
     first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
     zeros = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
     return builder.shuffle_vector(first, nothing, zeros)
+
+
+def as_written(module: Any) -> Any:
+    """What the last branch of a loop says lest LLVM unroll it: a tile's chain of sums takes as long
+    either way, and one of one row would become eight. Such a node names itself: it is for one loop.
+    """
+    told = module.add_metadata(["llvm.loop.unroll.disable"])
+    node = MDValue(module, [told], str(len(module.metadata)))
+    node.operands = (node, told)
+    return node
+
+
+@contextmanager
+def counted(builder: ir.IRBuilder, count: Any) -> Iterator[Any]:
+    """A loop that LLVM shall not unroll, from 0 to before ``count``."""
+    before = builder.block
+    test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
+    builder.branch(test)
+    builder.position_at_end(test)
+    i = builder.phi(WORD)
+    i.add_incoming(WORD(0), before)
+    builder.cbranch(builder.icmp_signed("<", i, count), body, after)
+    builder.position_at_end(body)
+    yield i
+    i.add_incoming(builder.add(i, WORD(1)), builder.block)
+    builder.branch(test).set_metadata("llvm.loop", as_written(builder.module))
+    builder.position_at_end(after)
 
 
 class Rows:

@@ -34,6 +34,10 @@ class Pooled(NamedTuple):
     indices: Tensor
 
 
+LONGEST = 1 << 31
+"""Elements from the first to the last of a window of max_pool: places within it are of 32 bits."""
+
+
 @dataclass(frozen=True)
 class Windows:
     """The windows of all outputs. small, large: the sizes of space of output and input.
@@ -48,6 +52,18 @@ class Windows:
     def beside(self, x: Any) -> list[Any]:
         """The tables on the device of the array ``x``."""
         return [machine.table(table, x) for table in self.tables]
+
+    def refuse_long(self) -> None:
+        """Raise ShapeError if a window of the largest so is of ``LONGEST`` elements or more."""
+        step, span = 1, 1
+        for table, n in zip(self.tables[::-1], (*self.large[::-1], 1, 1), strict=False):
+            span += int((table[:, 1] - table[:, 0] - 1).max()) * step
+            step *= n
+        if span >= LONGEST:
+            raise ShapeError(
+                f"max_pool: a window spans {span} elements of an input of {list(self.large)}, "
+                f"{LONGEST - 1} at most are possible. Pool along one dimension after the other."
+            )
 
     def cubic(self, x: Tensor, sizes: Sizes) -> Any:
         """The array of ``x``, whose last dims are ``sizes``, as (planes, d, h, w)."""
@@ -67,6 +83,8 @@ class MaxPool(Op):
     @staticmethod
     def forward(ctx: Any, x: Tensor, windows: Windows) -> tuple:
         small, large = windows.small, windows.large
+        if math.prod(large) >= LONGEST:
+            windows.refuse_long()
         shape = windows.shaped(x, small)
         out = new_empty(shape, x._dtype, x._device)
         at = new_empty(shape, dtypes.int64, x._device)

@@ -9,37 +9,81 @@ from __future__ import annotations
 
 from numba import prange
 
-from ..inner import device
+from ..inner import device, pasted
+from ..intrinsics import address, itemsize, load, store
 from ..machine import kernel
+from ..vectors import VECTOR_BYTES
+from ..windows import largest
 
 __all__ = ["avg_pool", "avg_pool_grad", "max_pool", "max_pool_grad"]
 
 
-@device
-def max_plane(out, at, x, depth, height, width):
-    """``max_pool`` of one plane: out, at (od, oh, ow); x (d, h, w)."""
-    rows, columns = x.shape[1:]
-    for z in range(out.shape[0]):
-        for y in range(out.shape[1]):
-            for j in range(out.shape[2]):
-                best = x[depth[z, 0], height[y, 0], width[j, 0]]
-                place = (depth[z, 0] * rows + height[y, 0]) * columns + width[j, 0]
-                left, right, step = width[j, 0], width[j, 1], width[j, 2]
-                iz = depth[z, 0]
-                while iz < depth[z, 1]:
-                    iy = height[y, 0]
-                    while iy < height[y, 1]:
-                        ix = left
-                        while ix < right:
-                            value = x[iz, iy, ix]
-                            # No branch: half of them would be predicted wrongly.
-                            larger = (value > best) | (value != value)
-                            best = value if larger else best
-                            place = (iz * rows + iy) * columns + ix if larger else place
-                            ix += step
-                        iy += height[y, 2]
-                    iz += depth[z, 2]
-                out[z, y, j], at[z, y, j] = best, place
+@pasted
+def size_of(windows, i):
+    """From where a window starts to where it stops."""
+    return load(windows, 3 * i + 1) - load(windows, 3 * i)
+
+
+@pasted
+def regular(width):
+    """From which to before which column windows are whole and equally far apart; how far."""
+    count, longest, begin = width.shape[0], size_of(width, 0), 0
+    for j in range(1, count):
+        if size_of(width, j) > longest:
+            longest, begin = size_of(width, j), j
+    end, apart = begin + 1, 1
+    if end < count:
+        apart = load(width, 3 * end) - load(width, 3 * begin)
+    at = load(width, 3 * begin)
+    while end < count and size_of(width, end) == longest:
+        at += apart
+        if load(width, 3 * end) != at:
+            break
+        end += 1
+    return begin, end, apart
+
+
+@pasted
+def elements(windows, i):
+    """How many elements a window has along its axis."""
+    size, step = size_of(windows, i), load(windows, 3 * i + 2)
+    return size if step == 1 else (size + step - 1) // step
+
+
+@pasted
+def max_windows(o, x, base, z, y, first, count, apart, out, at, depth, height, width):
+    """``max_pool`` of ``count`` windows from column ``first`` on, as many elements in each.
+
+    o: of that line of out; base: where the plane begins.
+    """
+    columns = x.shape[3]
+    area = x.shape[2] * columns
+    place = load(depth, 3 * z) * area + load(height, 3 * y) * columns + load(width, 3 * first)
+    deep, high, wide = elements(depth, z), elements(height, y), elements(width, first)
+    deep_step, high_step = load(depth, 3 * z + 2) * area, load(height, 3 * y + 2) * columns
+    o, wide_step, size = o + first, load(width, 3 * first + 2), itemsize(x)
+    if VECTOR_BYTES:  # a constant: only one of both is compiled
+        to, to_places = address(out) + o * size, address(at) + o * 8
+        start = address(x) + (base + place) * size
+        largest(
+            *(x, to, to_places, start, place, count, apart),
+            *(deep, deep_step, high, high_step, wide, wide_step),
+        )
+    else:
+        for k in range(count):
+            best, best_at = load(x, base + place), place
+            for iz in range(deep):
+                for iy in range(high):
+                    for ix in range(wide):
+                        here = place + iz * deep_step + iy * high_step + ix * wide_step
+                        value = load(x, base + here)
+                        # No branch: half of them would be predicted wrongly.
+                        larger = (value > best) | (value != value)
+                        best = value if larger else best
+                        best_at = here if larger else best_at
+            store(out, o + k, best)
+            store(at, o + k, best_at)
+            place += apart
 
 
 @kernel(outputs=2, grain=16384)
@@ -49,8 +93,19 @@ def max_pool(out, at, x, depth, height, width):
     out, at (planes, od, oh, ow), x (planes, d, h, w): C. depth, height, width: the windows, their
     third number the step from one element to the next. The last NaN counts as the largest.
     """
-    for p in prange(x.shape[0]):
-        max_plane(out[p], at[p], x[p], depth, height, width)
+    _, od, oh, ow = out.shape
+    plane = x.shape[1] * x.shape[2] * x.shape[3]
+    begin, end, apart = regular(width)
+    for p in prange(0, x.shape[0]):
+        for z in range(od):
+            for y in range(oh):
+                o, first = ((p * od + z) * oh + y) * ow, 0
+                while first < ow:
+                    count = end - first if begin <= first < end else 1
+                    max_windows(
+                        o, x, p * plane, z, y, first, count, apart, out, at, depth, height, width
+                    )
+                    first += count
 
 
 @kernel(grain=16384)
