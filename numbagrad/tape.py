@@ -510,9 +510,9 @@ def run_backward(
                         if hooks is not None and given is not None:
                             _after(hooks, (), given)
                     continue
-                if needed is not None and not _continues(node, needed):
+                if needed is not None and True not in _leads(node, needed):
                     continue
-                results = node._run(grads)
+                results = node._run(grads) if needed is None else _run_towards(node, grads, needed)
                 if node._hooks is not None and node._hooks.after:
                     results = _after(node._hooks, results, grads)
                 del grads
@@ -545,8 +545,24 @@ def run_backward(
     return [wanted[node][index] for node, index in map(split_edge, targets)]
 
 
-def _continues(node: Node, needed: set[Node]) -> bool:
-    return any((e.node if type(e) is Edge else e) in needed for e in node._edges if e is not None)
+def _leads(node: Node, needed: set[Node]) -> tuple[bool, ...]:
+    """Which inputs of a node are needed, or made of what is."""
+    return tuple(
+        [e is not None and (e.node if type(e) is Edge else e) in needed for e in node._edges]
+    )
+
+
+def _run_towards(node: Any, grads: list[Any], needed: set[Node]) -> Sequence[Any]:
+    """Run a node, telling it that it needs the gradients of those inputs alone."""
+    told = getattr(node, "needs_input_grad", ())
+    leads = _leads(node, needed)
+    if len(told) != len(leads) or told == leads:
+        return node._run(grads)
+    node.needs_input_grad = tuple([a and b for a, b in zip(told, leads, strict=True)])
+    try:
+        return node._run(grads)
+    finally:
+        node.needs_input_grad = told
 
 
 def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:

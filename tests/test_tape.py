@@ -273,6 +273,56 @@ def test_only_the_needed_part_of_the_graph_runs():
     assert g.item() == 2.0
 
 
+def test_a_node_is_told_which_gradients_are_asked_for():
+    """What autograd.grad and backward(inputs=) leave out is not computed, and is there again."""
+    seen = []
+
+    class Both(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor, y):
+            ctx.save_for_backward(x, y)
+            return x * y * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            seen.append(ctx.needs_input_grad)
+            x, y = ctx.saved_tensors
+            return g * y, None, g * x
+
+    x, y = (ng.randn(3, requires_grad=True) for _ in range(2))
+    inner = x * 2.0
+    out = Both.apply(inner, 1.0, y).sum()
+    ng.autograd.grad(out, x, retain_graph=True)
+    ng.autograd.grad(out, y, retain_graph=True, create_graph=True)
+    ng.autograd.grad(out, (inner, y), retain_graph=True)
+    out.backward(inputs=[y], retain_graph=True)
+    out.backward()
+    only_x, only_y, both = (True, False, False), (False, False, True), (True, False, True)
+    assert seen == [only_x, only_y, both, only_y, both]
+    assert ng.equal(y.grad, 2 * inner.detach()) and ng.equal(x.grad, 2 * y.detach())
+
+
+def test_gradients_of_one_factor_launch_nothing_for_the_other():
+    image, weight = ng.randn(2, 3, 5, 5, requires_grad=True), ng.randn(4, 3, 3, 3).requires_grad_()
+    matrix = ng.randn(5, 5, requires_grad=True)
+    convolved = ng.nn.functional.conv2d(image, weight)
+    product = image @ matrix
+    for out, of, left_out in (
+        (convolved, image, "conv_weight_grad"),
+        (convolved, weight, "conv_input_grad"),
+        (product, matrix, None),
+    ):
+        whole = ng.autograd.grad(out.sum(), (of, image), retain_graph=True)[0]
+        with ng.profiler.profile() as p:
+            alone = ng.autograd.grad(out.sum(), of, retain_graph=True)[0]
+        assert ng.equal(alone, whole)
+        names = [e.name for e in p.events]
+        if left_out:
+            assert not any(left_out in name for name in names)
+        else:
+            assert sum(e.kind == "product" for e in p.events) == 1
+
+
 def test_a_diamond_of_uses_sums_once():
     x = leaf(1.5)
     y = x
