@@ -255,7 +255,8 @@ REFUSED: dict[str, str] = dict.fromkeys(
 ) | dict.fromkeys(
     """
     as_tensor-array from_dlpack from_numpy
-    rand randn normal rand_like randint randint_like bernoulli_ exponential_ random_ uniform_ normal_
+    rand randn normal rand_like randint randint_like
+    bernoulli_ exponential_ random_ uniform_ normal_
     """.split(),
     "the row itself looks at values; the random ones have a test of their own",
 )
