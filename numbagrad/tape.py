@@ -34,12 +34,13 @@ class _GradMode(threading.local):
     anomaly: Any = None
     saving: Any = None
     autocast: Any = None
+    asked: Any = None
 
 
 grad_mode = _GradMode()
 """Per thread: ``enabled`` (are ops recorded), ``inference``, ``anomaly`` (the watcher or None),
 ``saving`` (what packs the values that a node is about to save, or None), ``autocast`` (what holds
-inside of one, or None)."""
+inside of one, or None), ``asked`` (a node that runs for some of its inputs alone, and which)."""
 
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
@@ -510,9 +511,13 @@ def run_backward(
                         if hooks is not None and given is not None:
                             _after(hooks, (), given)
                     continue
-                if needed is not None and True not in _leads(node, needed):
-                    continue
-                results = node._run(grads) if needed is None else _run_towards(node, grads, needed)
+                if needed is None:
+                    results = node._run(grads)
+                else:
+                    leads = _leads(node, needed)
+                    if True not in leads:
+                        continue
+                    results = _run_towards(node, grads, leads)
                 if node._hooks is not None and node._hooks.after:
                     results = _after(node._hooks, results, grads)
                 del grads
@@ -552,17 +557,14 @@ def _leads(node: Node, needed: set[Node]) -> tuple[bool, ...]:
     )
 
 
-def _run_towards(node: Any, grads: list[Any], needed: set[Node]) -> Sequence[Any]:
-    """Run a node, telling it that it needs the gradients of those inputs alone."""
-    told = getattr(node, "needs_input_grad", ())
-    leads = _leads(node, needed)
-    if len(told) != len(leads) or told == leads:
-        return node._run(grads)
-    node.needs_input_grad = tuple([a and b for a, b in zip(told, leads, strict=True)])
+def _run_towards(node: Node, grads: list[Any], leads: tuple[bool, ...]) -> Sequence[Any]:
+    """Run a node for those of its inputs alone that ``leads`` marks; other threads may too."""
+    before = grad_mode.asked
+    grad_mode.asked = node, leads
     try:
         return node._run(grads)
     finally:
-        node.needs_input_grad = told
+        grad_mode.asked = before
 
 
 def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:

@@ -302,6 +302,38 @@ def test_a_node_is_told_which_gradients_are_asked_for():
     assert ng.equal(y.grad, 2 * inner.detach()) and ng.equal(x.grad, 2 * y.detach())
 
 
+def test_threads_ask_one_graph_for_different_gradients():
+    """What one of them leaves out the other gets."""
+    meet = threading.Barrier(2, timeout=60)
+
+    class Both(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.save_for_backward(x, y)
+            return x * y
+
+        @staticmethod
+        def backward(ctx, g):
+            meet.wait()  # both are in here now
+            x, y = ctx.saved_tensors
+            needs = ctx.needs_input_grad
+            return g * y if needs[0] else None, g * x if needs[1] else None
+
+    x, y = (ng.randn(3, requires_grad=True) for _ in range(2))
+    out = Both.apply(x, y).sum()
+    found = {}
+
+    def ask(name, of):
+        found[name] = ng.autograd.grad(out, of, retain_graph=True)[0]
+
+    threads = [threading.Thread(target=ask, args=pair) for pair in (("x", x), ("y", y))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ng.equal(found["x"], y.detach()) and ng.equal(found["y"], x.detach())
+
+
 def test_gradients_of_one_factor_launch_nothing_for_the_other():
     image, weight = ng.randn(2, 3, 5, 5, requires_grad=True), ng.randn(4, 3, 3, 3).requires_grad_()
     matrix = ng.randn(5, 5, requires_grad=True)

@@ -32,8 +32,15 @@ def _missing(grads: list[Any]) -> bool:
 class Recorded(Node):
     """A node whose gradient is a Python function of tensors."""
 
-    needs_input_grad: tuple[bool, ...] = ()
+    _needs: tuple[bool, ...] = ()
     _output_meta: Sequence[Any] = ()
+
+    @property
+    def needs_input_grad(self) -> tuple[bool, ...]:
+        """For each argument whether its gradient is needed: in a backward pass towards some inputs
+        alone, by that pass."""
+        asked = grad_mode.asked
+        return self._needs if asked is None or asked[0] is not self else asked[1]
 
     def _attach(self, outputs: Sequence[Any], edges: tuple[Any, ...], skip: Any = ()) -> None:
         """Make this node the origin of the floating tensors among ``outputs``."""
@@ -429,7 +436,7 @@ class Function:
         ctx = _new(node_type)
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
         ctx.num_inputs = len(args)
-        ctx.needs_input_grad = tuple([e is not None for e in edges])
+        ctx._needs = tuple([e is not None for e in edges])
         recording = grad_mode.enabled
         if recording:
             grad_mode.enabled = False
@@ -441,7 +448,7 @@ class Function:
                 result = cls.forward(ctx, *args, **keywords)
         finally:
             grad_mode.enabled = recording
-        return ctx._finish(args, edges, result, recording and True in ctx.needs_input_grad)
+        return ctx._finish(args, edges, result, recording and True in ctx._needs)
 
 
 def _node_type_of(cls: type[Function]) -> type[FunctionCtx]:

@@ -83,10 +83,10 @@ class Op:
         """Run forward; record it when a Tensor among ``args`` needs a gradient."""
         ctx = _new(cls._node_type)
         if not grad_mode.enabled:
-            ctx.needs_input_grad = _NEEDS_NOTHING[: len(args)]
+            ctx._needs = _NEEDS_NOTHING[: len(args)]
             return cls.forward(ctx, *args)
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
-        needs = ctx.needs_input_grad = tuple([e is not None for e in edges])
+        needs = ctx._needs = tuple([e is not None for e in edges])
         if True in needs:
             grad_mode.enabled = False
             try:

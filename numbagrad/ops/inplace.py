@@ -124,7 +124,7 @@ def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
     """Make ``output`` the result of ``op`` without computing it: its memory is right already."""
     node: Any = object.__new__(op._node_type)
     node.region = region
-    node.needs_input_grad = tuple([e is not None for e in edges])
+    node._needs = tuple([e is not None for e in edges])
     node._attach([output], edges)
 
 

@@ -150,7 +150,7 @@ class Linear(Op):
             if edge is not None or weight_edge is not None or bias_edge is not None:
                 node = _new(cls._node_type)
                 node._edges = (edge, weight_edge, bias_edge)
-                node.needs_input_grad = (
+                node._needs = (
                     edge is not None,
                     weight_edge is not None,
                     bias_edge is not None,

@@ -266,7 +266,7 @@ def _views(op: type[Several], x: Tensor, keys: list, how: Any) -> tuple[Tensor, 
     if edge is not None and grad_mode.enabled and outputs:
         node: Any = _new(op._node_type)
         node.how = how
-        node.needs_input_grad = (True,)
+        node._needs = (True,)
         node._attach(outputs, (edge,))
     return tuple(outputs)
 
