@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from .tile import FULL, PANEL, WIDE
-from .vectors import VECTOR_BYTES, WORD, Rows, at, in_machine_code
+from .vectors import VECTOR_BYTES, WORD, Rows, at, in_machine_code, overlapping
 
 __all__ = ["add_rectangle", "copy_lines", "copy_panels", "copy_rectangle", "transpose"]
 
@@ -78,7 +78,9 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
     read again.
     """
     if FULL:
-        _copy_overlapping(builder, kind, out, out_row, x, x_row, rows, columns)
+        for width, begin in overlapping(builder, kind.count, columns):
+            for value, to in _column(builder, kind, width, begin, x, x_row, rows, out, out_row):
+                builder.store(value, to, align=VECTOR_BYTES // kind.count)
         return
     lanes = WORD(kind.count)
     blocks = builder.udiv(builder.add(columns, WORD(kind.count - 1)), lanes)
@@ -89,27 +91,6 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
             from_ = builder.add(builder.add(x, shift), builder.mul(row.index, x_row))
             to = builder.add(builder.add(out, shift), builder.mul(row.index, out_row))
             line.store(line.load(from_), to)
-
-
-def _copy_overlapping(builder, kind, out, out_row, x, x_row, rows, columns):
-    """``copy_rectangle`` by whole vectors, of which the last may lie over the one before it; lines
-    shorter than a vector by halves of it, or halves of those."""
-    width = kind.count
-    while width:
-        fits = builder.icmp_signed(">=", columns, WORD(width))
-        if width < kind.count:
-            short = builder.icmp_signed("<", columns, WORD(2 * width))
-            fits = builder.and_(fits, short)
-        with builder.if_then(fits):
-            last = builder.sub(columns, WORD(width))
-            blocks = builder.udiv(builder.add(columns, WORD(width - 1)), WORD(width))
-            with cgutils.for_range(builder, blocks) as block:
-                begin = builder.mul(block.index, WORD(width))
-                inside = builder.icmp_signed("<", begin, last)
-                begin = builder.select(inside, begin, last)
-                for value, to in _column(builder, kind, width, begin, x, x_row, rows, out, out_row):
-                    builder.store(value, to, align=VECTOR_BYTES // kind.count)
-        width //= 2
 
 
 @in_machine_code

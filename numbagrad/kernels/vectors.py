@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from .processor import features
 
 __all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "call_llvm", "counted"]
-__all__ += ["in_machine_code", "spread"]
+__all__ += ["in_machine_code", "overlapping", "spread"]
 
 
 def _vector_bytes() -> int:
@@ -113,6 +113,27 @@ def counted(builder: ir.IRBuilder, count: Any) -> Iterator[Any]:
     i.add_incoming(builder.add(i, WORD(1)), builder.block)
     builder.branch(test).set_metadata("llvm.loop", as_written(builder.module))
     builder.position_at_end(after)
+
+
+def overlapping(builder: ir.IRBuilder, lanes: int, count: Any) -> Iterator[tuple[int, Any]]:
+    """``count`` elements by whole vectors, the last of which may lie over the one before it; fewer
+    than that by halves of a vector, or halves of those. Yields the lanes and the first element.
+
+    What is written for an element is written again with the same result.
+    """
+    width = lanes
+    while width:
+        fits = builder.icmp_signed(">=", count, WORD(width))
+        if width < lanes:
+            fits = builder.and_(fits, builder.icmp_signed("<", count, WORD(2 * width)))
+        with builder.if_then(fits):
+            last = builder.sub(count, WORD(width))
+            blocks = builder.udiv(builder.add(count, WORD(width - 1)), WORD(width))
+            with counted(builder, blocks) as block:
+                begin = builder.mul(block, WORD(width))
+                inside = builder.icmp_signed("<", begin, last)
+                yield width, builder.select(inside, begin, last)
+        width //= 2
 
 
 class Rows:

@@ -11,7 +11,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from .vectors import VECTOR_BYTES, WORD, at, counted, in_machine_code, spread
+from .vectors import VECTOR_BYTES, WORD, at, counted, in_machine_code, overlapping, spread
 
 __all__ = ["largest"]
 
@@ -28,58 +28,44 @@ def largest(
     next. deep, high, wide: elements of a window along its axes, below 2^31 from first to last for
     float32; ``*_step``: from one of them to the next. All but addresses count elements.
     """
-    # By whole vectors, the last of which may lie over the one before it; fewer windows than that
-    # by halves of a vector, or halves of those.
-    itemsize, width = VECTOR_BYTES // kind.count, kind.count
+    itemsize = VECTOR_BYTES // kind.count
     number = ir.IntType(8 * itemsize)
-    while width:
-        fits = builder.icmp_signed(">=", count, WORD(width))
-        if width < kind.count:
-            fits = builder.and_(fits, builder.icmp_signed("<", count, WORD(2 * width)))
+    for width, begin in overlapping(builder, kind.count, count):
         part, index = ir.VectorType(kind.element, width), ir.VectorType(number, width)
         best, which = (cgutils.alloca_once(builder, t) for t in (part, index))
-        with builder.if_then(fits):
-            blocks = builder.udiv(builder.add(count, WORD(width - 1)), WORD(width))
-            last = builder.sub(count, WORD(width))
-            with counted(builder, blocks) as block:
-                begin = builder.mul(block, WORD(width))
-                begin = builder.select(builder.icmp_signed("<", begin, last), begin, last)
-                moved = builder.mul(begin, apart)
-                start = builder.add(x, builder.mul(moved, WORD(itemsize)))
-                builder.store(ir.Constant(part, [-math.inf] * width), best)
-                builder.store(ir.Constant(index, None), which)
-                with (
-                    counted(builder, deep) as iz,
-                    counted(builder, high) as iy,
-                    counted(builder, wide) as ix,
-                ):
-                    offset = builder.mul(iz, deep_step)
-                    offset = builder.add(offset, builder.mul(iy, high_step))
-                    offset = builder.add(offset, builder.mul(ix, wide_step))
-                    place = builder.add(start, builder.mul(offset, WORD(itemsize)))
-                    value, before = _one_of_each(builder, part, place, apart), builder.load(best)
-                    wins = builder.or_(
-                        builder.fcmp_ordered(">", value, before),
-                        builder.fcmp_unordered("uno", value, value),
-                    )
-                    builder.store(builder.select(wins, value, before), best)
-                    known = builder.trunc(offset, number) if itemsize == 4 else offset
-                    known = spread(builder, known, width)
-                    builder.store(builder.select(wins, known, builder.load(which)), which)
-                to = builder.add(out, builder.mul(begin, WORD(itemsize)))
-                builder.store(builder.load(best), at(builder, to, part), align=itemsize)
-                found, words = builder.load(which), ir.VectorType(WORD, width)
-                if itemsize == 4:
-                    found = builder.zext(found, words)
-                steps = builder.mul(
-                    ir.Constant(words, list(range(width))), spread(builder, apart, width)
-                )
-                found = builder.add(
-                    found, builder.add(steps, spread(builder, builder.add(base, moved), width))
-                )
-                to = builder.add(places, builder.mul(begin, WORD(8)))
-                builder.store(found, at(builder, to, words), align=8)
-        width //= 2
+        moved = builder.mul(begin, apart)
+        start = builder.add(x, builder.mul(moved, WORD(itemsize)))
+        builder.store(ir.Constant(part, [-math.inf] * width), best)
+        builder.store(ir.Constant(index, None), which)
+        with (
+            counted(builder, deep) as iz,
+            counted(builder, high) as iy,
+            counted(builder, wide) as ix,
+        ):
+            offset = builder.mul(iz, deep_step)
+            offset = builder.add(offset, builder.mul(iy, high_step))
+            offset = builder.add(offset, builder.mul(ix, wide_step))
+            place = builder.add(start, builder.mul(offset, WORD(itemsize)))
+            value, before = _one_of_each(builder, part, place, apart), builder.load(best)
+            wins = builder.or_(
+                builder.fcmp_ordered(">", value, before),
+                builder.fcmp_unordered("uno", value, value),
+            )
+            builder.store(builder.select(wins, value, before), best)
+            known = builder.trunc(offset, number) if itemsize == 4 else offset
+            known = spread(builder, known, width)
+            builder.store(builder.select(wins, known, builder.load(which)), which)
+        to = builder.add(out, builder.mul(begin, WORD(itemsize)))
+        builder.store(builder.load(best), at(builder, to, part), align=itemsize)
+        found, words = builder.load(which), ir.VectorType(WORD, width)
+        if itemsize == 4:
+            found = builder.zext(found, words)
+        steps = builder.mul(ir.Constant(words, list(range(width))), spread(builder, apart, width))
+        found = builder.add(
+            found, builder.add(steps, spread(builder, builder.add(base, moved), width))
+        )
+        to = builder.add(places, builder.mul(begin, WORD(8)))
+        builder.store(found, at(builder, to, words), align=8)
 
 
 def _one_of_each(builder: Any, part: Any, place: Any, apart: Any) -> Any:
