@@ -1,25 +1,62 @@
 """Decorators of functions that only compiled code calls.
 
 They have no way in from Python, which takes Numba 20 to 50 ms to make: called from there they
-crash the process, so they are for functions within our own kernels alone.
+crash the process, so they are for functions within our own kernels alone. Numba is not asked
+anything before something that is being compiled calls one: 200 of its dispatchers would take an
+import 30 ms.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numba
 
-__all__ = ["device", "inner", "pasted"]
+__all__ = ["OPTIONS", "Inner", "device", "inner", "pasted"]
 
-inner = functools.partial(
-    numba.njit,
-    error_model="numpy",
-    nogil=True,
-    no_cpython_wrapper=True,
-    no_cfunc_wrapper=True,
-)
-"""``numba.njit`` for a function of this kind, with further options of Numba."""
+OPTIONS = {
+    "error_model": "numpy",
+    "nogil": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+
+
+class Inner:
+    """What stands for a function until Numba compiles a call of it.
+
+    Numba reads ``_numba_type_``, ``targetoptions`` and ``py_func`` of what it finds by a name.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]):
+        self.py_func = function
+        self.targetoptions = options
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """Numba's own object, made when it is asked for."""
+        return numba.njit(**self.targetoptions)(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        return self.dispatcher._numba_type_
+
+    def __repr__(self) -> str:
+        return f"<inner function {self.__name__}>"
+
+
+def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """``numba.njit`` for a function of this kind, with further options of Numba."""
+    if function is None:
+        return functools.partial(inner, **options)
+    if numba.config.DISABLE_JIT:
+        return function
+    return Inner(function, {**OPTIONS, **options})
+
 
 device = inner(inline="never")
 """Decorator of a function that stays one in machine code, or that LLVM inlines as it sees fit."""

@@ -47,7 +47,7 @@ class _FlatModel(models.StructModel):
 # dimensions, strides, base, descr, flags (an int).
 _HEADER = object.__basicsize__
 DATA, _RANK, SIZES, _FLAGS = _HEADER, _HEADER + 8, _HEADER + 16, _HEADER + 48
-_C_CONTIGUOUS = 1
+C_CONTIGUOUS = 1
 
 
 @unbox(FlatType)
@@ -163,7 +163,7 @@ def _agree(typing, x, y):
     def generate(context, builder, signature, args):
         a = _struct(context, builder, signature.args[0], args[0])
         b = _struct(context, builder, signature.args[1], args[1])
-        contiguous = builder.and_(b.flags, ir.Constant(ir.IntType(32), _C_CONTIGUOUS))
+        contiguous = builder.and_(b.flags, ir.Constant(ir.IntType(32), C_CONTIGUOUS))
         one_rank = builder.icmp_signed("==", a.rank, b.rank)
         start = builder.and_(one_rank, builder.icmp_signed("!=", contiguous, contiguous.type(0)))
         result = cgutils.alloca_once_value(builder, start)
@@ -290,7 +290,7 @@ def _fits(typing, array, shape):
     def generate(context, builder, signature, args):
         struct = _struct(context, builder, signature.args[0], args[0])
         sizes = cgutils.unpack_tuple(builder, args[1])
-        flags = builder.and_(struct.flags, ir.Constant(ir.IntType(32), _C_CONTIGUOUS))
+        flags = builder.and_(struct.flags, ir.Constant(ir.IntType(32), C_CONTIGUOUS))
         rank = builder.icmp_signed("==", struct.rank, struct.rank.type(len(sizes)))
         start = builder.and_(rank, builder.icmp_signed("!=", flags, flags.type(0)))
         result = cgutils.alloca_once_value(builder, start)
@@ -445,6 +445,18 @@ def _widened(typing, number):
         return context.cast(builder, args[0], signature.args[0], wide)
 
     return wide(number), generate
+
+
+@intrinsic
+def _added(typing, x, y):
+    """The sum of two numbers of a type: of floats in their own width, else of int64."""
+    wide = x if isinstance(x, types.Float) else types.int64
+
+    def generate(context, builder, signature, args):
+        a, b = (context.cast(builder, v, x, wide) for v in args)
+        return builder.fadd(a, b) if isinstance(wide, types.Float) else builder.add(a, b)
+
+    return wide(x, x), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -615,6 +627,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """A float as float64, any other number as int64."""
         return np.float64(number) if isinstance(number, np.floating) else np.int64(number)
 
+    def added(x, y):
+        """The sum: of floats in their own width, else of int64."""
+        return x + y if isinstance(x, np.floating) else np.int64(x) + np.int64(y)
+
     def stack(count, like):
         """Memory for so many values of a type."""
         return np.empty(count, np.asarray(like).dtype)
@@ -636,5 +652,5 @@ else:
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
     itemsize = _itemsize
     call, call_for, call_python = _call, _call_for, _call_python
-    stack, widened, lesser = _stack, _widened, _lesser
+    stack, widened, lesser, added = _stack, _widened, _lesser, _added
     parted, plus, larger, unknown, wide = _parted, _plus, _larger, _unknown, _wide

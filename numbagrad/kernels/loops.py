@@ -1,15 +1,12 @@
 """Formulas to loops: the source text of the kernels that apply scalar formulas to arrays.
 
-Two forms. *flat*: every array is C-contiguous and of one shape, one loop over the elements.
-*strided*: any strides and broadcasting, rows found by counting through the outer dimensions, the
-innermost dimension a plain loop. LLVM vectorises it for strides of 1, which it asks for when the
-loop runs; strides of 0 it must be told, so these are written into the text. Start reading at
+A formula is compiled for arrays that are C-contiguous and of one shape: one loop over the elements.
+``nest.py`` makes arrays of any strides, and work for threads, out of such pieces. Start reading at
 ``ElementwiseKernel``.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,17 +29,14 @@ from .formula import Formula
 from .half_type import half_type
 from .halves import arithmetic
 from .intrinsics import FlatType
+from .nest import WORTH, by_value, interpreted, layout, nest
+from .pieces import second_address
 from .simd_math import FUNCTIONS
-from .table import TableType
 
 CHEAP_GRAIN = 1 << 17
 """Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
 COSTLY_GRAIN = 1 << 14
 """The same where the formula calls a function such as exp."""
-
-FEW = 64
-"""Elements below which a strided loop takes no notice of broadcast operands: a loop for them saves
-up to 0.2 us of such a call, and costs 0.3 s to compile for each pattern of them."""
 
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
@@ -236,7 +230,6 @@ def numba_name(dtype: np.dtype) -> str:
 
 def emit(
     formulas: Sequence[Formula],
-    pattern: str | None,
     scalars: frozenset[str],
     compute: str,
     outs: Sequence[str],
@@ -244,11 +237,10 @@ def emit(
 ) -> tuple[str, str]:
     """Source text and function name of a CPU kernel.
 
-    pattern: None for the flat form, else the inner stride of each array, outputs first: "0", or "s"
-    for one that is read from the plan. scalars: inputs passed by value. compute: the type
-    of the arithmetic; outs: the element types of the outputs. limit: the flat form returns False
-    without doing anything if there are as many elements, or if an input differs in shape from the
-    output or is not contiguous; that costs nothing here and 150 ns in Python.
+    scalars: inputs passed by value. compute: the type of the arithmetic; outs: the element types of
+    the outputs. limit: the kernel returns False without doing anything if there are as many
+    elements, or if an input differs in shape from the output or is not contiguous; that costs
+    nothing here and 150 ns in Python.
     """
     renamed = {p: _safe(p) for p in formulas[0].inputs}
     inputs = list(renamed.values())
@@ -265,9 +257,9 @@ def emit(
         f"from numba import {_imports(compute, outs)}",
     ]
     costly = is_costly(bodies)
-    used = "agree, count" if pattern is None else "load, parted"
-    used += ", load_apart, store_apart" + (", wide" if costly else "")
-    lines += ["", f"from numbagrad.kernels.intrinsics import {used}", ""]
+    used = "agree, count, load_apart, store_apart" + (", wide" if costly else "")
+    lines += ["", f"from numbagrad.kernels.intrinsics import {used}"]
+    lines += ["from numbagrad.kernels.pieces import second_way_in", ""]
     if writer.simd:
         lines[-1:] = [
             f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
@@ -278,42 +270,35 @@ def emit(
         lines += ["from numba import njit", ""]
         for helper in writer.helpers:
             lines += ["", *helper_lines(helper, "T"), ""]
-    lines += [""]
-    form = "flat" if pattern is None else "strided"
-    plan = [] if pattern is None else ["plan"]
-    lines += [f"def NAME({', '.join([*plan, *out_names, *inputs])}):"]
-    lines += [f'    """{form}: {"; ".join(map(str, formulas))}"""']
-    if pattern is None and limit is not None:
+    lines += ["", f"def NAME({', '.join([*out_names, *inputs])}):"]
+    lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
+    if limit is not None:
         checks = [f"agree({out_names[0]}, {p})" for p in arrays]
         guard = " and ".join([f"count({out_names[0]}) < {limit}", *checks])
         lines += [f"    if not ({guard}):", "        return False"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
-    if pattern is None:
-        lines += [f"    for i in prange(count({out_names[0]})):"]
-        indent, index = " " * 8, dict.fromkeys([*out_names, *arrays], "i")
-    else:
-        indent, index = _strided_header(lines, pattern, [*out_names, *arrays])
+    lines += [f"    for i in range(count({out_names[0]})):"]
+    indent = " " * 8
     if costly:
         lines += [f"{indent}wide()"]
     # No output meets an input, or it is that input: then each element is read before it is written.
     pieces = 1 + len(out_names)
     for p in arrays:
-        value = f"load_apart({p}, {index[p]}, '0.0.{pieces}')"
-        lines += [f"{indent}{p}_i = T({value})"]
+        lines += [f"{indent}{p}_i = T(load_apart({p}, i, '0.0.{pieces}'))"]
     lines += [indent + line for line in writer.lines]
     for k, (name, body, to) in enumerate(zip(out_names, bodies, outs, strict=True), 1):
         result = cast(writer.names[body], body.is_bool, to, compute)
-        lines += [f"{indent}store_apart({name}, {index[name]}, {result}, '0.{k}.{pieces}')"]
+        lines += [f"{indent}store_apart({name}, i, {result}, '0.{k}.{pieces}')"]
     lines += ["    return True"]
     text = "\n".join(lines) + "\n"
-    name = store.content_name(f"{formulas[0].name}_{form}", text)
+    name = store.content_name(formulas[0].name, text)
     return text.replace("NAME", name, 1), name
 
 
 _RESERVED = frozenset(
-    "agree out plan row rows rest i j d at n dims T math np load store count parted prange njit "
-    "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8 "
-    "wide".split()
+    "agree out i T math np load_apart store_apart count njit second_way_in wide "
+    "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
+    "uint8".split()
 ).union(_SIMD)
 
 
@@ -324,66 +309,7 @@ def _safe(name: str) -> str:
 
 
 def _imports(compute: str, outs: Sequence[str]) -> str:
-    return ", ".join(sorted({compute, *outs, "prange"}))
-
-
-def _strided_header(
-    lines: list[str], pattern: str, arrays: list[str]
-) -> tuple[str, dict[str, str]]:
-    """Append the loops over rows; the indent of the body and each array's position text."""
-    lines += ["    rows = plan[0]", "    n = plan[1]", "    dims = plan[2]"]
-    for k, name in enumerate(arrays):
-        if pattern[k] == "s":
-            lines += [f"    {name}_step = plan[{3 + k}]"]
-    # Not "rest = row": Numba takes that for another name of the parallel index.
-    lines += ["    for row in prange(rows):", "        rest = row + 0"]
-    lines += [f"        {name}_at = 0" for name in arrays]
-    lines += ["        for d in range(dims):"]
-    base = 3 + len(arrays)
-    lines += [f"            at = {base} + d * {1 + len(arrays)}"]
-    lines += ["            rest, j = parted(rest, load(plan, at))"]
-    for k, name in enumerate(arrays, 1):
-        lines += [f"            {name}_at += j * load(plan, at + {k})"]
-    lines += ["        for i in range(n):"]
-    texts = {"0": "{0}_at", "s": "{0}_at + i * {0}_step"}
-    index = {name: texts[pattern[k]].format(name) for k, name in enumerate(arrays)}
-    return " " * 12, index
-
-
-@functools.lru_cache(maxsize=4096)
-def _plan(
-    shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
-) -> tuple[np.ndarray, str, int]:
-    """The loop nest over ``shape``: the plan array, the inner pattern, the number of rows.
-
-    strides: per array, in elements, 0 where it is broadcast. Neighbouring dimensions that every
-    array walks as one are merged.
-    """
-    dims: list[list[int]] = []  # [size, stride of each array], innermost last
-    for d, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [s[d] for s in strides]
-        if dims and all(o == s * size for o, s in zip(dims[-1][1:], steps, strict=True)):
-            dims[-1] = [dims[-1][0] * size, *steps]
-        else:
-            dims.append([size, *steps])
-    inner = dims.pop() if dims else [1] + [1] * len(strides)
-    if dims and inner[0] < 8:  # a long inner loop is worth a strided one
-        longest = max(range(len(dims)), key=lambda d: dims[d][0])
-        if dims[longest][0] > 8 * inner[0]:
-            dims.append(inner)
-            inner = dims.pop(longest)
-    steps = inner[1:]
-    rows = 1
-    for dim in dims:
-        rows *= dim[0]
-    whole = steps[0] == 0 or rows * inner[0] < FEW
-    pattern = "".join("s" if s or whole else "0" for s in steps)
-    flat = [rows, inner[0], len(dims), *steps]
-    for dim in reversed(dims):
-        flat += dim
-    return np.array(flat, np.int64), pattern, rows
+    return ", ".join(sorted({compute, *outs}))
 
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -405,8 +331,8 @@ def compute_type(outs: Sequence[np.dtype], operands: Sequence[Any]) -> str:
 class ElementwiseKernel:
     """Formulas of the same inputs, applied to arrays: ``kernel(out, x, y)``.
 
-    Operands are arrays that broadcast to the shape of ``out``, or Python numbers. Variants are
-    compiled on first use for dtypes, numbers and the pattern of inner strides.
+    Operands are arrays that broadcast to the shape of ``out``, or Python numbers. A formula is
+    compiled on first use for dtypes and numbers, once for any shapes and strides.
     """
 
     def __init__(self, *formulas: Formula):
@@ -416,46 +342,43 @@ class ElementwiseKernel:
         self.__doc__ = "; ".join(map(str, formulas))
         costly = is_costly([f.body for f in formulas])
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
-        self._entries: dict[Any, Any] = {}
+        self._entries: dict[Any, tuple[Any, int]] = {}
         self._known: dict[Any, Any] = {}  # what ``_find`` found for arrays met before
         self.on_device: Any = None  # its form on a GPU, made on first use
 
     def __repr__(self) -> str:
         return f"<elementwise {self.__doc__}>"
 
-    def entry(self, dtypes: tuple[Any, ...], pattern: str | None, parallel: bool) -> Any:
-        """The compiled variant. dtypes: of outputs then operands; ``float`` or ``int`` or
-        ``bool`` for a Python number. The caller vouches for dtypes and layout."""
-        key = (dtypes, pattern, parallel)
-        found = self._entries.get(key)
-        if found is None:
-            found = self._entries[key] = self._compile(dtypes, pattern, parallel)
-        return found
+    def entry(self, dtypes: tuple[Any, ...]) -> Any:
+        """The form for contiguous arrays of one shape; it returns False where it does nothing.
 
-    def source(
-        self, dtypes: tuple[Any, ...], pattern: str | None = None, limit: int | None = None
-    ) -> tuple[str, str]:
+        dtypes: of outputs then operands; ``float`` or ``int`` or ``bool`` for a Python number. The
+        caller vouches for dtypes.
+        """
+        found = self._entries.get(dtypes)
+        if found is None:
+            found = self._entries[dtypes] = self._compile(dtypes)
+        return found[0]
+
+    def source(self, dtypes: tuple[Any, ...], limit: int | None = None) -> tuple[str, str]:
         """Text and name of the generated function."""
         outs, operands = dtypes[: self.outputs], dtypes[self.outputs :]
         inputs = self.formulas[0].inputs
         pairs = list(zip(inputs, operands, strict=True))
         scalars = frozenset(p for p, d in pairs if isinstance(d, type))
-        compute = compute_type(outs, operands)
+        compute = self._compute(dtypes)
         names = [numba_name(d) for d in outs]
-        return emit(self.formulas, pattern, scalars, compute, names, limit=limit)
+        return emit(self.formulas, scalars, compute, names, limit=limit)
 
-    def _compile(self, dtypes: tuple[Any, ...], pattern: str | None, parallel: bool) -> Any:
-        text, name = self.source(dtypes, pattern, None if parallel else self.grain)
-        if parallel:
-            machine.threads()
-        # Without threads a call is short: letting go of the GIL would cost it 36 of 93 ns.
-        dispatcher = store.compile_source(text, name, parallel=parallel, nogil=parallel)
+    def _compile(self, dtypes: tuple[Any, ...]) -> tuple[Any, int]:
+        """The form for contiguous arrays, and the address of its second way in."""
+        text, name = self.source(dtypes, self.grain)
+        # A call is short: letting go of the GIL would cost it 36 of 93 ns.
+        dispatcher = store.compile_source(text, name, nogil=False)
         if numba.config.DISABLE_JIT:
-            return dispatcher
+            return dispatcher, 0
         numbers = {float: types.float64, int: types.int64, bool: types.boolean}
         arguments: list[Any] = []
-        if pattern is not None:
-            arguments = [types.Array(types.int64, 1, "C") if parallel else TableType()]
         for d in dtypes:
             if isinstance(d, type):
                 arguments.append(numbers[d])
@@ -463,14 +386,40 @@ class ElementwiseKernel:
                 arguments.append(FlatType(half_type(d) or getattr(types, numba_name(d))))
         dispatcher.compile(tuple(arguments))
         (result,) = dispatcher.overloads.values()
-        return result.entry_point
+        return result.entry_point, second_address(result)
 
-    def strided(self, dtypes: tuple[Any, ...], arrays: list, parallel: bool = False) -> Any:
-        """The compiled loop nest for arrays of these shapes and strides, and its plan."""
-        shape = arrays[0].shape
+    def nest(self, args: Sequence[Any], parallel: bool = False) -> tuple[Any, np.ndarray]:
+        """The loop for operands of any strides and its plan: ``loop(plan, args)``, with the number
+        of ``parts`` where it is parallel."""
+        dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
+        self.entry(dtypes)
+        if numba.config.DISABLE_JIT:
+            text, name = self.source(dtypes)
+            return interpreted(store.compile_source(text, name), self.outputs), np.empty(0)
+        shape = args[0].shape
+        slots = tuple([k for k, a in enumerate(args) if type(a) is np.ndarray])
+        arrays = [args[k] for k in slots]
         strides = tuple([_broadcast_strides(a, shape) for a in arrays])
-        plan, pattern, rows = _plan(shape, strides)
-        return self.entry(dtypes, pattern, parallel and rows > 1), plan
+        sizes = tuple([a.itemsize for a in arrays])
+        given = shape, strides, sizes, slots, self.outputs
+        words = layout(*given)
+        if args[0].size >= WORTH:
+            numbers = by_value(layout(*given, self._floats(dtypes)))
+            passed = tuple([float if k in numbers else d for k, d in enumerate(dtypes)])
+            if numbers and self._compute(passed) == self._compute(dtypes):
+                self.entry(passed)
+                words, dtypes = layout(*given, frozenset(numbers)), passed
+        plan = np.array(words, np.int64)
+        plan[0] = self._entries[dtypes][1]
+        return nest(parallel), plan
+
+    def _compute(self, dtypes: tuple[Any, ...]) -> str:
+        return compute_type(dtypes[: self.outputs], dtypes[self.outputs :])
+
+    def _floats(self, dtypes: tuple[Any, ...]) -> frozenset[int]:
+        """The operands that may be passed as numbers: of the type of the arithmetic."""
+        compute, slots = self._compute(dtypes), range(self.outputs, len(dtypes))
+        return frozenset([k for k in slots if dtypes[k] in _FLOATS and str(dtypes[k]) == compute])
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays of any strides: outputs, then operands."""
@@ -484,34 +433,31 @@ class ElementwiseKernel:
                 return
             if len(self._known) < 512 or key in self._known:
                 self._known[key] = found
-        entry, plan, _ = found
+        entry, plan, threads = found
         if plan is None:
             entry(*args)
+        elif threads > 1:
+            entry(plan, args, threads)
         else:
-            entry(plan, *args)
+            entry(plan, args)
 
     def _find(self, args: tuple[Any, ...]) -> tuple[Any, Any, int] | None:
-        """The variant for ``args``, its plan, and for how many threads it was chosen: 0 for any
-        number. None where there is nothing to do."""
+        """What runs ``args``, its plan, and for how many threads it was chosen: 0 for any number.
+        None where there is nothing to do."""
         out = args[0]
         size = out.size
         if size == 0:
             return None
-        dtypes = tuple([a.dtype if isinstance(a, np.ndarray) else type(a) for a in args])
         arrays = [a for a in args if type(a) is np.ndarray]
         shape = out.shape
         threads = machine.threads() if size >= self.grain else 0
-        parallel = threads > 1
-        # On one thread the flat kernel leaves large arrays alone; the strided one does not.
-        if (size < self.grain or parallel) and all(
-            [a.shape == shape and a.flags.c_contiguous for a in arrays]
-        ):
-            return self.entry(dtypes, None, parallel), None, threads
-        return *self.strided(dtypes, arrays, parallel), threads
+        if size < self.grain and all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
+            dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
+            return self.entry(dtypes), None, 0
+        return *self.nest(args, threads > 1), threads
 
 
 def _broadcast_strides(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    step = array.itemsize
     missing = len(shape) - array.ndim
-    strides = [0 if n == 1 else s // step for n, s in zip(array.shape, array.strides, strict=True)]
+    strides = [0 if n == 1 else s for n, s in zip(array.shape, array.strides, strict=True)]
     return (0,) * missing + tuple(strides)

@@ -124,7 +124,7 @@ def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.c
         return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
     out = new_empty(shape, dtype, device)
     if not machine.recording and type(value) in NUMBERS:
-        entry = fill_kernel.entry((dtype.numpy, type(value)), None, False)
+        entry = fill_kernel.entry((dtype.numpy, type(value)))
         if entry(out._array, value):
             return out
     machine.launch(fill_kernel, out._array, value)
@@ -142,7 +142,7 @@ def ones_like(x: Tensor) -> Tensor:
         out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
         entry = _ones.get(x._dtype)
         if entry is None:
-            entry = _ones[x._dtype] = fill_kernel.entry((x._dtype.numpy, int), None, False)
+            entry = _ones[x._dtype] = fill_kernel.entry((x._dtype.numpy, int))
         if entry(out._array, 1):
             return out
     return full(x._array.shape, 1, x._dtype, x._device)

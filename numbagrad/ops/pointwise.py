@@ -211,7 +211,7 @@ class PointwiseOp:
             return None
         entry, plan, shape, dtype = found
         out = wrap(empty(shape, dtype.numpy), dtype)
-        entry(plan, out._array, *[a._array if isinstance(a, Tensor) else a for a in args])
+        entry(plan, (out._array, *[a._array if isinstance(a, Tensor) else a for a in args]))
         self._record_if_needed(args, out)
         return out
 
@@ -222,9 +222,7 @@ class PointwiseOp:
         if len(self.nests) >= 512:
             self.nests.clear()
         key = _layout(args)
-        arrays = [out._array, *[a for a in operands if type(a) is np.ndarray]]
-        types = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in operands])
-        entry, plan = self.kernel.strided((out._array.dtype, *types), arrays)
+        entry, plan = self.kernel.nest((out._array, *operands))
         self.nests[key] = (entry, plan, out._array.shape, out._dtype)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:
@@ -295,7 +293,7 @@ class PointwiseOp:
         out_dtype = self.promoted(wrapped)
         if len(types) != len(self.inputs):
             return (never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
-        entry = self.kernel.entry((out_dtype.numpy, *types), None, False)
+        entry = self.kernel.entry((out_dtype.numpy, *types))
         found = (entry, out_dtype, out_dtype.numpy, out_dtype.is_floating_point)
         if not out_dtype.is_floating_point or out_dtype in operands:
             self.fast[key] = found  # else the default dtype decides, which may change

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.kernels import loops
 from numbagrad.kernels.expr import expr, symbol
 from numbagrad.kernels.formula import Formula
 from numbagrad.kernels.loops import ElementwiseKernel
@@ -20,21 +19,19 @@ def test_strided_rows_with_and_without_threads(parallel):
     y = np.random.default_rng(1).standard_normal((7, 40, 5)).astype(np.float32)
     turned = y.transpose(2, 0, 1)
     out = np.empty_like(x)
-    dtype = np.dtype(np.float32)
-    entry, plan = kernel.strided((dtype, dtype, dtype), [out, x, turned], parallel)
-    entry(plan, out, x, turned)
+    loop, plan = kernel.nest((out, x, turned), parallel)
+    loop(plan, (out, x, turned), *[3] * parallel)
     assert np.array_equal(out, x * turned)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_operands_of_every_inner_stride(dtype):
-    """Side by side, apart, and broadcast along rows, columns, or both; few elements and many."""
+    """Side by side, apart, and broadcast along rows, columns, or both; short rows and long."""
     three = ("x", "y", "z")
     body = expr("tanh", expr("mul", expr("add", symbol("x"), symbol("y")), symbol("z")))
     kernel = ElementwiseKernel(Formula("mixed", three, body))
     rng = np.random.default_rng(2)
-    for rows, columns in ((3, 5), (9, 70)):
-        assert (rows * columns < loops.FEW) == (rows == 3)
+    for rows, columns in ((3, 5), (300, 7), (9, 70), (5, 300), (2, 1500)):
         whole = rng.standard_normal((rows, 2 * columns)).astype(dtype)
         kinds = {
             "beside": whole[:, :columns],
@@ -53,8 +50,57 @@ def test_operands_of_every_inner_stride(dtype):
             kernel(out, x, y, z)
             expected = np.broadcast_to(np.tanh((x + y) * z), out.shape)
             np.testing.assert_allclose(out, expected, rtol=2e-6, err_msg=str(names))
-    patterns = {key[1] for key in kernel._entries}
-    assert len(patterns) <= 8  # strides of 1 are no pattern of their own
+    assert len(kernel._entries) == 1
+
+
+def any_view(rng, shape, dtype):
+    """Numbers that broadcast to ``shape``: some dimensions one, in any order, apart, backwards."""
+    rank = len(shape) if rng.random() < 0.7 else int(rng.integers(0, len(shape) + 1))
+    sizes = [n if rng.random() < 0.7 else 1 for n in shape[len(shape) - rank :]]
+    order = rng.permutation(rank)
+    memory = (3 * rng.standard_normal([2 * sizes[d] + 1 for d in order])).astype(dtype)
+    for axis, d in enumerate(order):
+        step = int(rng.choice([1, 2, -1]))
+        kept = np.arange(2 * sizes[d] + 1)[::step][: sizes[d]]
+        end = kept[-1] + step
+        memory = memory[(slice(None),) * axis + (slice(kept[0], end if end >= 0 else None, step),)]
+    return np.asarray(memory.transpose(np.argsort(order)) if rank else memory)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 4])
+def test_any_layouts_of_any_dtypes(parts):
+    """Two outputs, three operands, of which some are numbers, in parts and as a whole."""
+    x, y, z = (symbol(name) for name in "xyz")
+    product = expr("mul", expr("add", x, y), z)
+    kernel = ElementwiseKernel(
+        Formula("product", ("x", "y", "z"), product),
+        Formula("sum", ("x", "y", "z"), expr("add", x, z)),
+    )
+    rng = np.random.default_rng(parts)
+    for _ in range(150):
+        sizes = [1, 2, 3, 5, 8, 33, 70, 200, 1100]
+        rank = int(rng.integers(0, 5))
+        shape = tuple([int(n) for n in rng.choice(sizes if rank < 3 else sizes[:6], rank)])
+        a, b, c = (any_view(rng, shape, rng.choice([np.float64, np.int8])) for _ in range(3))
+        b = float(rng.standard_normal()) if rng.random() < 0.2 else b
+        c = int(rng.integers(3)) if rng.random() < 0.2 else c
+        out = any_view(rng, shape, np.float64)
+        if out.shape != shape or rng.random() < 0.5:
+            out = np.empty(shape)
+        args = (out, np.empty(shape), a, b, c)
+        loop, plan = kernel.nest(args, parts > 0)
+        loop(plan, args, *[parts] * (parts > 0))
+        told = f"{shape} {[getattr(x, 'strides', x) for x in args]}"
+        expected = np.broadcast_to((a + np.float64(b)) * c, shape)
+        np.testing.assert_allclose(out, expected, 1e-14, err_msg=told)
+        np.testing.assert_array_equal(args[1], np.broadcast_to(a + np.float64(c), shape), told)
+
+
+def test_a_number_beyond_int64_is_refused():
+    kernel = ElementwiseKernel(Formula("plus", ("x", "k"), expr("add", symbol("x"), symbol("k"))))
+    x = np.zeros((4, 6), np.int64)[:, ::2]
+    with pytest.raises(OverflowError):
+        kernel(np.empty((4, 3), np.int64), x, 1 << 70)
 
 
 def test_a_large_transposed_operand():

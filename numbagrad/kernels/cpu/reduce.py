@@ -4,7 +4,8 @@ One form serves every case: a full reduction is (1, n, 1), a row (outer, n, 1), 
 (1, n, inner). ``out`` is (outer, pieces, inner): piece ``c`` holds the reduction of the c-th of
 ``pieces`` nearly equal parts of the middle axis, so that a long axis can be shared by threads;
 reducing the pieces again gives the result. ``pieces`` depends on the shape alone, hence so do the
-bits of the result. float32 is accumulated in float64.
+bits of the result. float32 is accumulated in float64; sums take four numbers at a time, which they
+add up in float32 first: to widen each would cost as much as all the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numba import prange
 
 from ..inner import inner, pasted
-from ..intrinsics import lesser, load, plus, stack, store, widened
+from ..intrinsics import added, lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import bottom, down, lowered, lowest, raised, to_least, to_most, up
 
@@ -57,6 +58,9 @@ SHORT = 32
 PARTS = 64
 """Most parts of one parallel loop; each does its share of the rows with its own accumulators."""
 
+APART = 64
+"""Least length of a row whose quarters are read side by side."""
+
 SHARE = 1 << 12
 """Elements that are worth a part of their own."""
 
@@ -90,11 +94,11 @@ def _parts(out, x):
 
 
 @pasted
-def _fold(out, x, part, start, step, merge, finish, p):
+def _fold(out, x, part, start, step, four, merge, finish, p):
     """Do one of ``_parts(out, x)`` shares of the reduction.
 
-    start(x): a neutral accumulator. step(acc, value, p): take in an element. merge(acc, other).
-    finish(acc, x, p): the value to store.
+    start(x): a neutral accumulator. step(acc, value, p): take in an element; four: how to take in
+    four. merge(acc, other). finish(acc, x, p): the value to store.
     """
     outer, k, inner = out.shape
     n = x.shape[1]
@@ -105,7 +109,12 @@ def _fold(out, x, part, start, step, merge, finish, p):
         for task in todo:
             begin, end = _rows(task, n, k)
             acc = start(x)
-            for i in range(begin, end):
+            apart = (end - begin) // 4 if end - begin >= APART else 0
+            for i in range(begin, begin + apart):
+                a, b = load(x, i), load(x, i + apart)
+                c, d = load(x, i + 2 * apart), load(x, i + 3 * apart)
+                acc = four(step, acc, a, b, c, d, p)
+            for i in range(begin + 4 * apart, end):
                 acc = step(acc, load(x, i), p)
             store(out, task, finish(acc, x, p))
         return
@@ -127,10 +136,9 @@ def _fold(out, x, part, start, step, merge, finish, p):
             base = row * inner + first
             for lane in range(width):
                 at = base + lane
-                acc = step(lanes[lane], load(x, at), p)
-                acc = step(acc, load(x, at + apart), p)
-                acc = step(acc, load(x, at + 2 * apart), p)
-                lanes[lane] = step(acc, load(x, at + 3 * apart), p)
+                a, b = load(x, at), load(x, at + apart)
+                c, d = load(x, at + 2 * apart), load(x, at + 3 * apart)
+                lanes[lane] = four(step, lanes[lane], a, b, c, d, p)
             row += 4 * used
         while row + used <= end and used > 0:
             base = row * inner + first
@@ -146,6 +154,18 @@ def _fold(out, x, part, start, step, merge, finish, p):
         base = piece * inner + first
         for lane in range(last - first):
             store(out, base + lane, finish(lanes[lane], x, p))
+
+
+@inlined
+def _each(step, acc, a, b, c, d, p):
+    """Take in four elements, one after another."""
+    return step(step(step(step(acc, a, p), b, p), c, p), d, p)
+
+
+@inlined
+def _added(step, acc, a, b, c, d, p):
+    """Take in the sum of four elements."""
+    return step(acc, added(added(a, b), added(c, d)), p)
 
 
 @inlined
@@ -182,14 +202,14 @@ def _over(acc, x, p):
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _zero, _add, _plus, _same, 0)
+        _fold(out, x, part, _zero, _add, _added, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _zero, _add, _plus, _over, count)
+        _fold(out, x, part, _zero, _add, _added, _plus, _over, count)
 
 
 @inlined
@@ -206,7 +226,7 @@ def _times(acc, other):
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _one, _multiply, _times, _same, 0)
+        _fold(out, x, part, _one, _multiply, _each, _times, _same, 0)
 
 
 @inlined
@@ -263,21 +283,21 @@ def _is_set(acc, x, p):
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _false, _or, _either, _is_set, 0)
+        _fold(out, x, part, _false, _or, _each, _either, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _true, _and, _both, _is_set, 0)
+        _fold(out, x, part, _true, _and, _each, _both, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _none, _count, _plus, _same, 0)
+        _fold(out, x, part, _none, _count, _each, _plus, _same, 0)
 
 
 @inlined
@@ -324,28 +344,28 @@ def _low(acc, x, p):
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _bottom, _keep_high, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_high, _each, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _bottom, _keep_low, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_low, _each, _higher, _low, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _bottom, _keep_far, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_far, _each, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _bottom, _keep_near, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_near, _each, _higher, _low, 0)
 
 
 @inlined
@@ -377,21 +397,21 @@ def _root(acc, x, p):
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _zero, _add_size, _plus, _same, 0)
+        _fold(out, x, part, _zero, _add_size, _each, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _zero, _add_square, _plus, _square_root, 0)
+        _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0)
 
 
 @kernel(grain=GRAIN)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
     for part in prange(0, _parts(out, x)):
-        _fold(out, x, part, _zero, _add_power, _plus, _root, p)
+        _fold(out, x, part, _zero, _add_power, _each, _plus, _root, p)
 
 
 @pasted

@@ -1,0 +1,424 @@
+"""Formulas over arrays of any strides, by a loop that is compiled once for all of them.
+
+A formula is compiled for numbers that lie one after another (``loops.py``), and nothing else. Where
+an operand is broadcast, transposed or a part of an array, its numbers are gathered into a small
+memory first, a thousand at a time, and what comes out is scattered from one: both stay in the
+nearest cache, so that what waits for memory takes as long as before, and a transposed operand of
+``exp`` is computed by vectors. Operands that lie well are not copied.
+
+``layout`` says how arrays are walked, ``_Walk`` writes the function that does it. Start reading
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from operator import eq
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from . import machine, store
+from .intrinsics import lesser, start
+from .pieces import CALLED, MOST, OperandsType, copying
+from .table import TableType
+from .vectors import WORD, at
+
+__all__ = ["WORTH", "by_value", "interpreted", "layout", "nest"]
+
+PIECE = 8192
+"""Elements of a call where nothing is gathered: less than the flat form's limit."""
+ROOM = 16 * 1024
+"""Words of eight bytes for all that is gathered together."""
+TILE = 1024
+"""Elements gathered at a time."""
+SHORT = 64
+"""Inner dimensions below this are gathered several together: a call costs 8 ns."""
+MIDDLE = 256
+"""The same where what is gathered once serves for all, as a bias does."""
+WORTH = 1 << 15
+"""Elements from which a float that stands for a whole row enters the formula as a number: to fill
+a tile with it costs up to half of the call, and the formula is compiled for a number."""
+DIRECT, EACH, ONCE, NUMBER = range(4)
+"""What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
+
+_ADDRESS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _TOTAL, _STEADY, _HEAD = range(10)
+_WORDS = WORD.as_pointer()
+_SLOT, _SIZE, _STEP, _MODE, _OFFSET, _RECORD = range(6)
+
+
+def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The loop nest over ``shape``: of each dimension its size and each array's step, innermost
+    last. Neighbours that every array walks as one are one."""
+    dims: list[list[int]] = []
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [s[d] for s in strides]
+        if dims and all(o == s * size for o, s in zip(dims[-1][1:], steps, strict=True)):
+            dims[-1] = [dims[-1][0] * size, *steps]
+        else:
+            dims.append([size, *steps])
+    return dims or [[1] + [0] * len(strides)]
+
+
+@functools.lru_cache(maxsize=4096)
+def layout(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    sizes: tuple[int, ...],
+    slots: tuple[int, ...],
+    outputs: int,
+    floats: frozenset[int] = frozenset(),
+) -> tuple[int, ...]:
+    """The words of a plan by which ``_Walk`` goes over arrays, the first of which are outputs.
+
+    strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
+    place of each array among the operands; floats: slots of floats that may enter as numbers.
+    """
+    dims = _merged(shape, strides)
+    numbers = [slot in floats for slot in slots]
+    tile, modes, rows = _modes(dims, sizes, outputs, numbers)
+    if dims[-1][0] < 8 and (EACH in modes or not rows):  # a long inner loop is worth a strided one
+        longest = max(range(len(dims)), key=lambda d: dims[d][0])
+        if dims[longest][0] > 8 * dims[-1][0]:
+            dims.append(dims.pop(longest))
+            tile, modes, rows = _modes(dims, sizes, outputs, numbers)
+    *outer, (n, *steps) = dims
+    outer.reverse()
+    total = math.prod([d[0] for d in dims])
+    piece = tile if EACH in modes or ONCE in modes else PIECE
+    steady = int(rows > 0 and EACH not in modes)  # dense rows, beside what is gathered once
+    words = [0, n, len(outer), len(sizes), outputs, rows, piece, total, steady]
+    words += [d[0] for d in outer]
+    room = 0
+    for k, size in enumerate(sizes):
+        words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]
+        if modes[k] in (EACH, ONCE):
+            room += 8 * tile
+    return tuple(words)
+
+
+def _modes(
+    dims: Sequence[Sequence[int]], sizes: Sequence[int], outputs: int, numbers: Sequence[bool]
+) -> tuple[int, list[int], int]:
+    """Elements that are gathered at a time, what is done of each array, and how many rows are
+    gathered together; 0 where a row is cut into pieces."""
+    n, *steps = dims[-1]
+    dense, periods = [], []  # whether rows follow on one another; after how many rows they repeat
+    for k, size in enumerate(sizes):
+        step, lies, rows, period = n * size, steps[k] == size, 1, 1
+        for d in reversed(dims[:-1]):
+            lies = lies and d[1 + k] == step
+            step *= d[0]
+            rows *= d[0]
+            period = rows if d[1 + k] else period
+        dense.append(lies)
+        periods.append(1 if lies else period)
+    several = len(dims) > 1 and all(dense[:outputs])
+    gathered = dense.count(False) if several else len(sizes) - list(map(eq, steps, sizes)).count(1)
+    tile = min(TILE, ROOM // max(gathered, 1)) // 8 * 8
+    together = math.lcm(*periods)
+    if several and together * n <= tile and n <= MIDDLE:
+        once = [DIRECT if lies else ONCE for lies in dense]
+        return tile, once, tile // n // together * together
+    if several and n <= SHORT:
+        modes = [
+            DIRECT if k else ONCE if p == 1 else EACH for k, p in zip(dense, periods, strict=True)
+        ]
+        return tile, modes, tile // n
+    modes = []
+    for step, size, period, number in zip(steps, sizes, periods, numbers, strict=True):
+        if step == size or step:
+            modes.append(DIRECT if step == size else EACH)
+        else:
+            modes.append(NUMBER if number else ONCE if period == 1 else EACH)
+    return tile, modes, 0
+
+
+def by_value(words: Sequence[int]) -> tuple[int, ...]:
+    """The slots of what enters as a number."""
+    width, first = _RECORD + words[_DIMS], _HEAD + words[_DIMS]
+    records = [words[first + k * width :] for k in range(words[_ARRAYS])]
+    return tuple([r[_SLOT] for r in records if r[_MODE] == NUMBER])
+
+
+_WALK = ir.FunctionType(ir.VoidType(), [WORD] * 4)
+
+
+@intrinsic
+def _walk(typing, plan, places, first, last):
+    """Compute elements ``first`` to ``last`` of a loop nest, from a whole tile on where rows are
+    gathered together.
+
+    plan: address of the words of ``layout``; places: address of the operands, as ``second_way_in``
+    takes them. It is in LLVM's instructions, for in Python it would take Numba 0.8 s to compile,
+    three times as long as a formula; so it takes 0.2.
+    """
+
+    def generate(context, builder, signature, args):
+        function = ir.Function(builder.module, _WALK, f"walk.{builder.function.name}")
+        function.attributes.add("noinline")
+        function.attributes.add("optsize")
+        walk = _Walk(ir.IRBuilder(function.append_basic_block("entry")), *function.args)
+        walk.begin()
+        with walk.until_done():
+            walk.gather()
+            walk.run()
+            walk.scatter()
+        walk.b.ret_void()
+        builder.call(function, args)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), generate
+
+
+@intrinsic
+def _walk_at(typing, address, plan, places, first, last):
+    """``_walk``, which stands at an address."""
+
+    def generate(context, builder, signature, args):
+        builder.call(builder.inttoptr(args[0], _WALK.as_pointer()), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+class _Walk:
+    """Writes the function that goes over a nest.
+
+    mine: the operands of the next call. at: of each array the address of the row's first element.
+    index: where the row is in each outer dimension, ``column`` where the next element is in it.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, plan: Any, places: Any, first: Any, last: Any):
+        self.b = builder
+        self.plan = builder.inttoptr(plan, _WORDS)
+        self.places = builder.inttoptr(places, _WORDS)
+        self.last = last
+        self.n, self.dims, self.arrays, self.outputs, self.rows, self.piece, steady = (
+            self.word(WORD(k)) for k in (_INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _STEADY)
+        )
+        self.steady = builder.trunc(steady, ir.IntType(1))
+        self.mine, self.at, self.back, self.index = (
+            builder.alloca(WORD, size=WORD(MOST)) for _ in range(4)
+        )
+        room = builder.alloca(WORD, size=WORD(ROOM))
+        room.align = 64
+        self.room = builder.ptrtoint(room, WORD)
+        self.first, self.column, self.filling = (builder.alloca(WORD) for _ in range(3))
+        builder.store(first, self.first)
+        builder.store(WORD(1), self.filling)
+
+    def word(self, place: Any, *more: Any) -> Any:
+        """The number of the plan at a place, or so many places after it."""
+        for step in more:
+            place = self.b.add(place, step)
+        return self.b.load(self.b.gep(self.plan, [place]))
+
+    def slot(self, table: Any, k: Any) -> Any:
+        """The pointer to a number of one of the tables."""
+        return self.b.gep(table, [k])
+
+    def record(self, k: Any) -> Any:
+        """Where the plan tells of array ``k``."""
+        width = self.b.add(self.dims, WORD(_RECORD))
+        return self.b.add(self.b.add(self.dims, WORD(_HEAD)), self.b.mul(k, width))
+
+    def begin(self) -> None:
+        """Find the row and the column of the first element."""
+        b = self.b
+        cgutils.raw_memcpy(b, self.mine, self.places, WORD(MOST), WORD(8))
+        rest = b.alloca(WORD)
+        first = b.load(self.first)
+        b.store(b.urem(first, self.n), self.column)
+        b.store(b.udiv(first, self.n), rest)
+        with cgutils.for_range(b, self.dims) as d:
+            size = self.word(WORD(_HEAD), d.index)
+            b.store(b.urem(b.load(rest), size), self.slot(self.index, d.index))
+            b.store(b.udiv(b.load(rest), size), rest)
+        with cgutils.for_range(b, self.arrays) as k:
+            record, here = self.record(k.index), self.slot(self.at, k.index)
+            operand = self.word(record, WORD(_SLOT))
+            b.store(b.load(self.slot(self.places, operand)), here)
+            with cgutils.for_range(b, self.dims) as d:
+                step = self.word(record, WORD(_RECORD), d.index)
+                gone = b.mul(step, b.load(self.slot(self.index, d.index)))
+                b.store(b.add(b.load(here), gone), here)
+
+    @contextmanager
+    def until_done(self) -> Iterator[None]:
+        """A loop over pieces. ``part``: elements of a row at a time, for ``turns`` rows."""
+        b = self.b
+        test, body, after = (b.append_basic_block(name) for name in ("test", "piece", "after"))
+        b.branch(test)
+        b.position_at_end(test)
+        first = b.load(self.first)
+        b.cbranch(b.icmp_signed("<", first, self.last), body, after)
+        b.position_at_end(body)
+        left = b.sub(self.last, first)
+        self.tiled = b.icmp_signed("!=", self.rows, WORD(0))
+        turns = self.lesser(self.rows, b.udiv(left, self.n))
+        part = self.lesser(self.lesser(b.sub(self.n, b.load(self.column)), self.piece), left)
+        self.turns = b.select(self.tiled, turns, WORD(1))
+        self.part = b.select(self.tiled, self.n, part)
+        yield
+        b.store(WORD(0), self.filling)
+        b.store(b.add(first, b.mul(self.turns, self.part)), self.first)
+        b.branch(test)
+        b.position_at_end(after)
+
+    def lesser(self, x: Any, y: Any) -> Any:
+        """The lesser of two numbers."""
+        return self.b.select(self.b.icmp_signed("<", x, y), x, y)
+
+    def gather(self) -> None:
+        """Say where the operands of the next call are, gather what lies apart, and go on."""
+        b = self.b
+        filling = b.trunc(b.load(self.filling), ir.IntType(1))
+        whole = b.and_(self.steady, b.not_(filling))
+        with cgutils.for_range(b, b.select(whole, WORD(1), self.turns)) as turn:
+            column = b.load(self.column)
+            with cgutils.for_range(b, self.arrays) as k:
+                record = self.record(k.index)
+                operand, size, step, mode, offset = (
+                    self.word(record, WORD(f)) for f in (_SLOT, _SIZE, _STEP, _MODE, _OFFSET)
+                )
+                here = b.add(b.load(self.slot(self.at, k.index)), b.mul(column, step))
+                room = b.add(self.room, offset)
+                direct = b.icmp_signed("==", mode, WORD(DIRECT))
+                number = b.icmp_signed("==", mode, WORD(NUMBER))
+                with b.if_then(number):
+                    b.store(self.widened(here, size), self.slot(self.mine, operand))
+                with b.if_then(b.and_(b.icmp_signed("==", turn.index, WORD(0)), b.not_(number))):
+                    b.store(b.select(direct, here, room), self.slot(self.mine, operand))
+                    b.store(here, self.slot(self.back, k.index))
+                is_input = b.icmp_signed(">=", k.index, self.outputs)
+                each = b.icmp_signed("==", mode, WORD(EACH))
+                once = b.and_(filling, b.icmp_signed("==", mode, WORD(ONCE)))
+                with b.if_then(b.and_(is_input, b.or_(each, once))):
+                    # What is gathered once for pieces of rows is one number: as often as any asks.
+                    fixed = b.not_(b.or_(each, self.tiled))
+                    count = b.select(fixed, self.piece, self.part)
+                    to = b.add(room, b.mul(b.mul(turn.index, self.part), size))
+                    b.call(copying(b.module), [to, size, here, step, size, count])
+            column = b.add(column, self.part)
+            over = b.icmp_signed("==", column, self.n)
+            b.store(b.select(over, WORD(0), column), self.column)
+            with b.if_then(b.and_(over, b.not_(whole))):
+                self.next_row()
+        with b.if_then(whole), cgutils.for_range(b, self.arrays) as k:
+            record, here = self.record(k.index), self.slot(self.at, k.index)
+            with b.if_then(b.icmp_signed("==", self.word(record, WORD(_MODE)), WORD(DIRECT))):
+                gone = b.mul(b.mul(self.turns, self.part), self.word(record, WORD(_SIZE)))
+                b.store(b.add(b.load(here), gone), here)
+
+    def widened(self, address: Any, size: Any) -> Any:
+        """The bits of the float64 that a float of ``size`` bytes at an address is."""
+        b = self.b
+        bits = cgutils.alloca_once(b, WORD)
+        with b.if_else(b.icmp_signed("==", size, WORD(4))) as (single, double):
+            with single:
+                value = b.load(at(b, address, ir.FloatType()))
+                b.store(b.bitcast(b.fpext(value, ir.DoubleType()), WORD), bits)
+            with double:
+                b.store(b.load(at(b, address, WORD)), bits)
+        return b.load(bits)
+
+    def next_row(self) -> None:
+        """Count on by one row, from the innermost of the outer dimensions outwards."""
+        b = self.b
+        carried = cgutils.alloca_once(b, ir.IntType(1))
+        b.store(cgutils.true_bit, carried)
+        with cgutils.for_range(b, self.dims) as d, b.if_then(b.load(carried)):
+            place = self.slot(self.index, d.index)
+            old = b.load(place)
+            new = b.add(old, WORD(1))
+            over = b.icmp_signed("==", new, self.word(WORD(_HEAD), d.index))
+            b.store(b.select(over, WORD(0), new), place)
+            b.store(over, carried)
+            gone = b.select(over, b.neg(old), WORD(1))
+            with cgutils.for_range(b, self.arrays) as k:
+                step = self.word(self.record(k.index), WORD(_RECORD), d.index)
+                here = self.slot(self.at, k.index)
+                b.store(b.add(b.load(here), b.mul(gone, step)), here)
+
+    def run(self) -> None:
+        """Call the formula."""
+        address = self.b.inttoptr(self.word(WORD(_ADDRESS)), CALLED.as_pointer())
+        self.b.call(address, [self.mine, self.b.mul(self.turns, self.part)])
+
+    def scatter(self) -> None:
+        """Write what lies apart from where it was computed."""
+        b = self.b
+        with cgutils.for_range(b, self.outputs) as k:
+            record = self.record(k.index)
+            size, step, mode, offset = (
+                self.word(record, WORD(f)) for f in (_SIZE, _STEP, _MODE, _OFFSET)
+            )
+            with b.if_then(b.icmp_signed("!=", mode, WORD(DIRECT))):
+                to = b.load(self.slot(self.back, k.index))
+                given = [to, step, b.add(self.room, offset), size, size, self.part]
+                b.call(copying(b.module), given)
+
+
+def _nest(plan, operands):
+    """Run a formula over the loop nest ``plan``."""
+    _walk(start(plan), start(operands), 0, plan[_TOTAL])
+
+
+def _nest_in_parts(walk, plan, operands, parts):
+    """The same by threads, each of which takes a part of the elements. walk: its address."""
+    words, places, total = start(plan), start(operands), plan[_TOTAL]
+    grain = plan[_INNER] * plan[_ROWS] if plan[_ROWS] else 64
+    units = (total + grain - 1) // grain
+    for part in prange(0, parts):
+        first, last = units * part // parts * grain, units * (part + 1) // parts * grain
+        _walk_at(walk, words, places, first, lesser(last, total))
+
+
+@functools.cache
+def _compiled() -> Any:
+    body: Any = _nest
+    dispatcher = store.jit(body, nogil=False)
+    dispatcher.compile((TableType(), OperandsType()))
+    (result,) = dispatcher.overloads.values()
+    return result
+
+
+@functools.cache
+def nest(parallel: bool) -> Callable[..., None]:
+    """``nest(plan, operands)``, with ``parts`` the form for threads, compiled."""
+    result = _compiled()
+    if not parallel:
+        return result.entry_point
+    machine.threads()
+    body: Any = _nest_in_parts
+    signature = types.int64, types.Array(types.int64, 1, "C"), OperandsType(), types.int64
+    entry = store.entry_of_compiled(store.jit(body, parallel=True), signature)
+    walk = result.library.get_pointer_to_function(f"walk.{result.fndesc.llvm_func_name}")
+    return functools.partial(entry, walk)
+
+
+def interpreted(function: Callable[..., Any], outputs: int) -> Callable[..., None]:
+    """What stands for ``nest`` under NUMBA_DISABLE_JIT: the flat form on copies."""
+
+    def run(plan: Any, operands: Sequence[Any], parts: int = 1) -> None:
+        shape = operands[0].shape
+        results = [np.empty(shape, out.dtype) for out in operands[:outputs]]
+        given = [
+            np.ascontiguousarray(np.broadcast_to(x, shape)) if isinstance(x, np.ndarray) else x
+            for x in operands[outputs:]
+        ]
+        function(*results, *given)
+        for out, result in zip(operands, results, strict=False):
+            out[...] = result
+
+    return run
