@@ -49,7 +49,7 @@ a tile with it costs up to half of the call, and the formula is compiled for a n
 DIRECT, EACH, ONCE, NUMBER = range(4)
 """What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
 
-_ADDRESS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _TOTAL, _STEADY, _HEAD = range(10)
+_ADDRESS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _TOTAL, _PERIOD, _HEAD = range(10)
 _WORDS = WORD.as_pointer()
 _SLOT, _SIZE, _STEP, _MODE, _OFFSET, _RECORD = range(6)
 
@@ -85,18 +85,17 @@ def layout(
     """
     dims = _merged(shape, strides)
     numbers = [slot in floats for slot in slots]
-    tile, modes, rows = _modes(dims, sizes, outputs, numbers)
+    tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
     if dims[-1][0] < 8 and (EACH in modes or not rows):  # a long inner loop is worth a strided one
         longest = max(range(len(dims)), key=lambda d: dims[d][0])
         if dims[longest][0] > 8 * dims[-1][0]:
             dims.append(dims.pop(longest))
-            tile, modes, rows = _modes(dims, sizes, outputs, numbers)
+            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
     *outer, (n, *steps) = dims
     outer.reverse()
     total = math.prod([d[0] for d in dims])
     piece = tile if EACH in modes or ONCE in modes else PIECE
-    steady = int(rows > 0 and EACH not in modes)  # dense rows, beside what is gathered once
-    words = [0, n, len(outer), len(sizes), outputs, rows, piece, total, steady]
+    words = [0, n, len(outer), len(sizes), outputs, rows, piece, total, period]
     words += [d[0] for d in outer]
     room = 0
     for k, size in enumerate(sizes):
@@ -108,9 +107,10 @@ def layout(
 
 def _modes(
     dims: Sequence[Sequence[int]], sizes: Sequence[int], outputs: int, numbers: Sequence[bool]
-) -> tuple[int, list[int], int]:
-    """Elements that are gathered at a time, what is done of each array, and how many rows are
-    gathered together; 0 where a row is cut into pieces."""
+) -> tuple[int, list[int], int, int]:
+    """Elements that are gathered at a time, what is done of each array, how many rows are gathered
+    together, 0 where a row is cut into pieces, and after how many rows all that is gathered repeats
+    itself, 0 where something does not."""
     n, *steps = dims[-1]
     dense, periods = [], []  # whether rows follow on one another; after how many rows they repeat
     for k, size in enumerate(sizes):
@@ -128,19 +128,19 @@ def _modes(
     together = math.lcm(*periods)
     if several and together * n <= tile and n <= MIDDLE:
         once = [DIRECT if lies else ONCE for lies in dense]
-        return tile, once, tile // n // together * together
+        return tile, once, tile // n // together * together, together
     if several and n <= SHORT:
         modes = [
             DIRECT if k else ONCE if p == 1 else EACH for k, p in zip(dense, periods, strict=True)
         ]
-        return tile, modes, tile // n
+        return tile, modes, tile // n, 0
     modes = []
     for step, size, period, number in zip(steps, sizes, periods, numbers, strict=True):
         if step == size or step:
             modes.append(DIRECT if step == size else EACH)
         else:
             modes.append(NUMBER if number else ONCE if period == 1 else EACH)
-    return tile, modes, 0
+    return tile, modes, 0, 0
 
 
 def by_value(words: Sequence[int]) -> tuple[int, ...]:
@@ -203,10 +203,10 @@ class _Walk:
         self.plan = builder.inttoptr(plan, _WORDS)
         self.places = builder.inttoptr(places, _WORDS)
         self.last = last
-        self.n, self.dims, self.arrays, self.outputs, self.rows, self.piece, steady = (
-            self.word(WORD(k)) for k in (_INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _STEADY)
+        self.n, self.dims, self.arrays, self.outputs, self.rows, self.piece, self.period = (
+            self.word(WORD(k)) for k in (_INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _PERIOD)
         )
-        self.steady = builder.trunc(steady, ir.IntType(1))
+        self.steady = builder.icmp_signed("!=", self.period, WORD(0))
         self.mine, self.at, self.back, self.index = (
             builder.alloca(WORD, size=WORD(MOST)) for _ in range(4)
         )
@@ -283,8 +283,9 @@ class _Walk:
         """Say where the operands of the next call are, gather what lies apart, and go on."""
         b = self.b
         filling = b.trunc(b.load(self.filling), ir.IntType(1))
-        whole = b.and_(self.steady, b.not_(filling))
-        with cgutils.for_range(b, b.select(whole, WORD(1), self.turns)) as turn:
+        turns = b.select(filling, self.lesser(self.turns, self.period), WORD(1))
+        turns = b.select(self.steady, turns, self.turns)
+        with cgutils.for_range(b, turns) as turn:
             column = b.load(self.column)
             with cgutils.for_range(b, self.arrays) as k:
                 record = self.record(k.index)
@@ -312,13 +313,38 @@ class _Walk:
             column = b.add(column, self.part)
             over = b.icmp_signed("==", column, self.n)
             b.store(b.select(over, WORD(0), column), self.column)
-            with b.if_then(b.and_(over, b.not_(whole))):
+            with b.if_then(over):
                 self.next_row()
-        with b.if_then(whole), cgutils.for_range(b, self.arrays) as k:
-            record, here = self.record(k.index), self.slot(self.at, k.index)
-            with b.if_then(b.icmp_signed("==", self.word(record, WORD(_MODE)), WORD(DIRECT))):
-                gone = b.mul(b.mul(self.turns, self.part), self.word(record, WORD(_SIZE)))
-                b.store(b.add(b.load(here), gone), here)
+        with b.if_then(self.steady), cgutils.for_range(b, self.arrays) as k:
+            record = self.record(k.index)
+            mode, size, offset = (self.word(record, WORD(f)) for f in (_MODE, _SIZE, _OFFSET))
+            all_ = b.mul(b.mul(self.turns, self.part), size)
+            with b.if_else(b.icmp_signed("==", mode, WORD(DIRECT))) as (direct, once):
+                with direct:
+                    here = b.load(self.slot(self.back, k.index))
+                    b.store(b.add(here, all_), self.slot(self.at, k.index))
+                with once, b.if_then(filling):
+                    first = b.mul(b.mul(self.period, self.part), size)
+                    self.repeat(b.add(self.room, offset), first, all_)
+
+    def repeat(self, begin: Any, first: Any, all_: Any) -> None:
+        """Write the ``first`` bytes again and again behind themselves, until there are ``all_``."""
+        b = self.b
+        byte = ir.IntType(8).as_pointer()
+        have = cgutils.alloca_once(b, WORD)
+        b.store(first, have)
+        test, body, after = (b.append_basic_block(name) for name in ("more", "copy", "enough"))
+        b.branch(test)
+        b.position_at_end(test)
+        done = b.load(have)
+        b.cbranch(b.icmp_signed("<", done, all_), body, after)
+        b.position_at_end(body)
+        to, from_ = b.inttoptr(b.add(begin, done), byte), b.inttoptr(begin, byte)
+        count = self.lesser(done, b.sub(all_, done))
+        cgutils.raw_memcpy(b, to, from_, count, WORD(1))
+        b.store(b.add(done, count), have)
+        b.branch(test)
+        b.position_at_end(after)
 
     def widened(self, address: Any, size: Any) -> Any:
         """The bits of the float64 that a float of ``size`` bytes at an address is."""

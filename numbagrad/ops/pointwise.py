@@ -205,13 +205,12 @@ class PointwiseOp:
 
         Planning a loop nest costs 10 us; a model meets the same few again and again.
         """
-        key = _layout(args)
-        found = self.nests.get(key)
+        found = self.nests.get(_layout(args))
         if found is None:
             return None
-        entry, plan, shape, dtype = found
-        out = wrap(empty(shape, dtype.numpy), dtype)
-        entry(plan, (out._array, *[a._array if isinstance(a, Tensor) else a for a in args]))
+        loop, plan, shape, dtype, numpy_dtype, *_ = found
+        out = wrap(empty(shape, numpy_dtype), dtype)
+        loop(plan, (out._array, *[a._array if isinstance(a, Tensor) else a for a in args]))
         self._record_if_needed(args, out)
         return out
 
@@ -221,9 +220,11 @@ class PointwiseOp:
             return
         if len(self.nests) >= 512:
             self.nests.clear()
-        key = _layout(args)
-        entry, plan = self.kernel.nest((out._array, *operands))
-        self.nests[key] = (entry, plan, out._array.shape, out._dtype)
+        loop, plan = self.kernel.nest((out._array, *operands))
+        dtype = out._dtype
+        found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
+        plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
+        self.nests[_layout(args)] = (*found, _what_differs(args, out), plans)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:
         if grad_mode.enabled and out._dtype.is_floating_point:
@@ -313,18 +314,12 @@ class PointwiseOp:
             if plan.keep_out:
                 saved.append(SavedOutput(out, 0))
             node._save(tuple(saved))
-        shape = out._array.shape
-        dtype = out._dtype
-        for a in args:
-            if isinstance(a, Tensor) and (a._array.shape != shape or a._dtype is not dtype):
-                node._rare = node._rare or Rare()
-                node._rare.meta = tuple(
-                    [
-                        (a._array.shape, a._dtype) if isinstance(a, Tensor) else ((), None)
-                        for a in args
-                    ]
-                )
-                break
+        differs = _what_differs(args, out)
+        if differs is not None:
+            if node._rare is not None:
+                node._rare.meta = differs.meta
+            else:
+                node._rare = differs
         out._edge = node
 
     def __repr__(self) -> str:
@@ -349,14 +344,28 @@ class PointwiseOp:
         return function
 
 
-def _layout(args: tuple) -> tuple:
-    """What decides the loop nest: dtype, shape and strides of each operand."""
-    return tuple(
-        [
-            (a._dtype, a._array.shape, a._array.strides) if isinstance(a, Tensor) else type(a)
-            for a in args
-        ]
+def _what_differs(args: tuple, out: Tensor) -> Rare | None:
+    """Shapes and dtypes to bring gradients back to, where an operand's are not those of ``out``."""
+    shape, dtype = out._array.shape, out._dtype
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if all([a._array.shape == shape and a._dtype is dtype for a in tensors]):
+        return None
+    rare = Rare()
+    rare.meta = tuple(
+        [(a._array.shape, a._dtype) if isinstance(a, Tensor) else ((), None) for a in args]
     )
+    return rare
+
+
+def _layout(args: tuple) -> tuple:
+    """What decides the loop nest: dtype, shape and strides of each operand, one after another."""
+    key: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            key += (a._dtype, a._array.shape, a._array.strides)
+        else:
+            key.append(type(a))
+    return tuple(key)
 
 
 def _with_keywords(op: PointwiseOp, args: tuple, kwargs: dict) -> tuple:
