@@ -130,6 +130,17 @@ def test_a_float_number_brings_the_default_dtype():
         ng.set_default_dtype(ng.float32)
 
 
+def test_the_default_dtype_of_now_decides_for_operands_met_before():
+    x, y = ng.tensor([[1, 2], [3, 4]]), ng.tensor([1, 2])
+    results = [lambda: x / y, lambda: x.t() / y, lambda: x.t().exp(), lambda: x.t() * 1.5]
+    for default in (ng.float32, ng.float64, ng.float32):
+        ng.set_default_dtype(default)
+        try:
+            assert [f().dtype for f in results] == [default] * 4
+        finally:
+            ng.set_default_dtype(ng.float32)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_division_is_floating(name):
     expected = name if name.startswith("float") else "float32"

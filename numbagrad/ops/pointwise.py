@@ -218,10 +218,12 @@ class PointwiseOp:
         """Keep the loop nest of this call for ``_seen_before``."""
         if machine.recording or not 0 < out._array.size < self.kernel.grain:
             return
+        dtype = out._dtype
+        if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):
+            return  # the default dtype decided, which may change
         if len(self.nests) >= 512:
             self.nests.clear()
         loop, plan = self.kernel.nest((out._array, *operands))
-        dtype = out._dtype
         found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
         plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
         self.nests[_layout(args)] = (*found, _what_differs(args, out), plans)
