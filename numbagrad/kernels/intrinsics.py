@@ -1,9 +1,9 @@
 """The intrinsics of all kernels: typed loads and stores, addresses, bit casts.
 
-``FlatType`` is how elementwise kernels take arrays: only the data pointer and the number of
-elements, read straight from NumPy's array struct. One compiled signature then serves every rank,
-and entering a kernel with three arrays costs 57 ns instead of 215 (Numba's own unboxing keeps a
-reference-counted record per array).
+``FlatType`` is how elementwise kernels take arrays: only the data pointer, the sizes and whether it
+is contiguous, read straight from NumPy's array struct. One compiled signature then serves every
+rank, and entering a kernel with three arrays costs 57 ns instead of 215 (Numba's own unboxing keeps
+a reference-counted record per array).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 
 from .half_type import computed
 from .halves import BFLOAT16, FLOAT16, FLOAT32, decoded, encoded
+from .vectors import WORD, counted
 
 
 class FlatType(types.Type):
-    """An ndarray of ``dtype`` as a pointer and a count; rank and strides are not seen."""
+    """An ndarray of ``dtype`` as a pointer and its sizes; strides are not seen."""
 
     def __init__(self, dtype: Any):
         self.dtype = dtype
@@ -35,7 +36,6 @@ class _FlatModel(models.StructModel):
     def __init__(self, manager, flat):
         members = [
             ("data", types.CPointer(flat.dtype)),
-            ("nitems", types.intp),
             ("rank", types.int32),
             ("flags", types.int32),
             ("sizes", types.CPointer(types.intp)),
@@ -62,13 +62,8 @@ def _unbox_flat(flat, obj, c):
 
     rank = field(_RANK, ir.IntType(32))
     sizes = field(SIZES, word.as_pointer())
-    total = cgutils.alloca_once_value(builder, ir.Constant(word, 1))
-    with cgutils.for_range(builder, builder.sext(rank, word)) as loop:
-        size = builder.load(builder.gep(sizes, [loop.index]))
-        builder.store(builder.mul(builder.load(total), size), total)
     struct = cgutils.create_struct_proxy(flat)(c.context, builder)
     struct.data = field(DATA, c.context.get_data_type(flat.dtype).as_pointer())
-    struct.nitems = builder.load(total)
     struct.rank, struct.sizes = rank, sizes
     struct.flags = field(_FLAGS, ir.IntType(32))
     return NativeValue(struct._getvalue())
@@ -117,7 +112,14 @@ def _store(typing, array, i, value):
 @intrinsic
 def _count(typing, array):
     def generate(context, builder, signature, args):
-        return _struct(context, builder, signature.args[0], args[0]).nitems
+        struct = _struct(context, builder, signature.args[0], args[0])
+        if not isinstance(signature.args[0], FlatType):
+            return struct.nitems
+        total = cgutils.alloca_once_value(builder, _word(1))
+        with counted(builder, builder.sext(struct.rank, WORD)) as d:
+            size = builder.load(builder.gep(struct.sizes, [d]))
+            builder.store(builder.mul(builder.load(total), size), total)
+        return builder.load(total)
 
     return types.intp(array), generate
 
@@ -168,8 +170,8 @@ def _agree(typing, x, y):
         start = builder.and_(one_rank, builder.icmp_signed("!=", contiguous, contiguous.type(0)))
         result = cgutils.alloca_once_value(builder, start)
         with builder.if_then(start):
-            with cgutils.for_range(builder, builder.sext(a.rank, ir.IntType(64))) as loop:
-                sizes = [builder.load(builder.gep(s.sizes, [loop.index])) for s in (a, b)]
+            with counted(builder, builder.sext(a.rank, WORD)) as d:
+                sizes = [builder.load(builder.gep(s.sizes, [d])) for s in (a, b)]
                 equal = builder.icmp_signed("==", *sizes)
                 builder.store(builder.and_(builder.load(result), equal), result)
         return builder.load(result)

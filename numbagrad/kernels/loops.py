@@ -272,12 +272,12 @@ def emit(
             lines += ["", *helper_lines(helper, "T"), ""]
     lines += ["", f"def NAME({', '.join([*out_names, *inputs])}):"]
     lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
+    lines += [f"    n = count({out_names[0]})"]
     if limit is not None:
-        checks = [f"agree({out_names[0]}, {p})" for p in arrays]
-        guard = " and ".join([f"count({out_names[0]}) < {limit}", *checks])
+        guard = " and ".join([f"n < {limit}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
         lines += [f"    if not ({guard}):", "        return False"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
-    lines += [f"    for i in range(count({out_names[0]})):"]
+    lines += ["    for i in range(n):"]
     indent = " " * 8
     if costly:
         lines += [f"{indent}wide()"]
@@ -296,7 +296,7 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree out i T math np load_apart store_apart count njit second_way_in wide "
+    "agree out i n T math np load_apart store_apart count njit second_way_in wide "
     "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
     "uint8".split()
 ).union(_SIMD)

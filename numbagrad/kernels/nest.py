@@ -29,7 +29,7 @@ from . import machine, store
 from .intrinsics import lesser, start
 from .pieces import CALLED, MOST, OperandsType, copying
 from .table import TableType
-from .vectors import WORD, at
+from .vectors import WORD, at, counted
 
 __all__ = ["WORTH", "by_value", "interpreted", "layout", "nest"]
 
@@ -240,17 +240,17 @@ class _Walk:
         first = b.load(self.first)
         b.store(b.urem(first, self.n), self.column)
         b.store(b.udiv(first, self.n), rest)
-        with cgutils.for_range(b, self.dims) as d:
-            size = self.word(WORD(_HEAD), d.index)
-            b.store(b.urem(b.load(rest), size), self.slot(self.index, d.index))
+        with counted(b, self.dims) as d:
+            size = self.word(WORD(_HEAD), d)
+            b.store(b.urem(b.load(rest), size), self.slot(self.index, d))
             b.store(b.udiv(b.load(rest), size), rest)
-        with cgutils.for_range(b, self.arrays) as k:
-            record, here = self.record(k.index), self.slot(self.at, k.index)
+        with counted(b, self.arrays) as k:
+            record, here = self.record(k), self.slot(self.at, k)
             operand = self.word(record, WORD(_SLOT))
             b.store(b.load(self.slot(self.places, operand)), here)
-            with cgutils.for_range(b, self.dims) as d:
-                step = self.word(record, WORD(_RECORD), d.index)
-                gone = b.mul(step, b.load(self.slot(self.index, d.index)))
+            with counted(b, self.dims) as d:
+                step = self.word(record, WORD(_RECORD), d)
+                gone = b.mul(step, b.load(self.slot(self.index, d)))
                 b.store(b.add(b.load(here), gone), here)
 
     @contextmanager
@@ -285,44 +285,44 @@ class _Walk:
         filling = b.trunc(b.load(self.filling), ir.IntType(1))
         turns = b.select(filling, self.lesser(self.turns, self.period), WORD(1))
         turns = b.select(self.steady, turns, self.turns)
-        with cgutils.for_range(b, turns) as turn:
+        with counted(b, turns) as turn:
             column = b.load(self.column)
-            with cgutils.for_range(b, self.arrays) as k:
-                record = self.record(k.index)
+            with counted(b, self.arrays) as k:
+                record = self.record(k)
                 operand, size, step, mode, offset = (
                     self.word(record, WORD(f)) for f in (_SLOT, _SIZE, _STEP, _MODE, _OFFSET)
                 )
-                here = b.add(b.load(self.slot(self.at, k.index)), b.mul(column, step))
+                here = b.add(b.load(self.slot(self.at, k)), b.mul(column, step))
                 room = b.add(self.room, offset)
                 direct = b.icmp_signed("==", mode, WORD(DIRECT))
                 number = b.icmp_signed("==", mode, WORD(NUMBER))
                 with b.if_then(number):
                     b.store(self.widened(here, size), self.slot(self.mine, operand))
-                with b.if_then(b.and_(b.icmp_signed("==", turn.index, WORD(0)), b.not_(number))):
+                with b.if_then(b.and_(b.icmp_signed("==", turn, WORD(0)), b.not_(number))):
                     b.store(b.select(direct, here, room), self.slot(self.mine, operand))
-                    b.store(here, self.slot(self.back, k.index))
-                is_input = b.icmp_signed(">=", k.index, self.outputs)
+                    b.store(here, self.slot(self.back, k))
+                is_input = b.icmp_signed(">=", k, self.outputs)
                 each = b.icmp_signed("==", mode, WORD(EACH))
                 once = b.and_(filling, b.icmp_signed("==", mode, WORD(ONCE)))
                 with b.if_then(b.and_(is_input, b.or_(each, once))):
                     # What is gathered once for pieces of rows is one number: as often as any asks.
                     fixed = b.not_(b.or_(each, self.tiled))
                     count = b.select(fixed, self.piece, self.part)
-                    to = b.add(room, b.mul(b.mul(turn.index, self.part), size))
+                    to = b.add(room, b.mul(b.mul(turn, self.part), size))
                     b.call(copying(b.module), [to, size, here, step, size, count])
             column = b.add(column, self.part)
             over = b.icmp_signed("==", column, self.n)
             b.store(b.select(over, WORD(0), column), self.column)
             with b.if_then(over):
                 self.next_row()
-        with b.if_then(self.steady), cgutils.for_range(b, self.arrays) as k:
-            record = self.record(k.index)
+        with b.if_then(self.steady), counted(b, self.arrays) as k:
+            record = self.record(k)
             mode, size, offset = (self.word(record, WORD(f)) for f in (_MODE, _SIZE, _OFFSET))
             all_ = b.mul(b.mul(self.turns, self.part), size)
             with b.if_else(b.icmp_signed("==", mode, WORD(DIRECT))) as (direct, once):
                 with direct:
-                    here = b.load(self.slot(self.back, k.index))
-                    b.store(b.add(here, all_), self.slot(self.at, k.index))
+                    here = b.load(self.slot(self.back, k))
+                    b.store(b.add(here, all_), self.slot(self.at, k))
                 with once, b.if_then(filling):
                     first = b.mul(b.mul(self.period, self.part), size)
                     self.repeat(b.add(self.room, offset), first, all_)
@@ -363,17 +363,17 @@ class _Walk:
         b = self.b
         carried = cgutils.alloca_once(b, ir.IntType(1))
         b.store(cgutils.true_bit, carried)
-        with cgutils.for_range(b, self.dims) as d, b.if_then(b.load(carried)):
-            place = self.slot(self.index, d.index)
+        with counted(b, self.dims) as d, b.if_then(b.load(carried)):
+            place = self.slot(self.index, d)
             old = b.load(place)
             new = b.add(old, WORD(1))
-            over = b.icmp_signed("==", new, self.word(WORD(_HEAD), d.index))
+            over = b.icmp_signed("==", new, self.word(WORD(_HEAD), d))
             b.store(b.select(over, WORD(0), new), place)
             b.store(over, carried)
             gone = b.select(over, b.neg(old), WORD(1))
-            with cgutils.for_range(b, self.arrays) as k:
-                step = self.word(self.record(k.index), WORD(_RECORD), d.index)
-                here = self.slot(self.at, k.index)
+            with counted(b, self.arrays) as k:
+                step = self.word(self.record(k), WORD(_RECORD), d)
+                here = self.slot(self.at, k)
                 b.store(b.add(b.load(here), b.mul(gone, step)), here)
 
     def run(self) -> None:
@@ -384,13 +384,13 @@ class _Walk:
     def scatter(self) -> None:
         """Write what lies apart from where it was computed."""
         b = self.b
-        with cgutils.for_range(b, self.outputs) as k:
-            record = self.record(k.index)
+        with counted(b, self.outputs) as k:
+            record = self.record(k)
             size, step, mode, offset = (
                 self.word(record, WORD(f)) for f in (_SIZE, _STEP, _MODE, _OFFSET)
             )
             with b.if_then(b.icmp_signed("!=", mode, WORD(DIRECT))):
-                to = b.load(self.slot(self.back, k.index))
+                to = b.load(self.slot(self.back, k))
                 given = [to, step, b.add(self.room, offset), size, size, self.part]
                 b.call(copying(b.module), given)
 

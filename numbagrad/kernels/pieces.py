@@ -40,15 +40,15 @@ def _second_way_in(typing):
         places, n = function.args
         kinds = [a.type for a in called.args]
         values = [inside.alloca(kinds[0].pointee), inside.alloca(kinds[1].pointee)]
-        place, none, flat = 0, ir.IntType(32)(0), ir.IntType(32)(C_CONTIGUOUS)
+        sizes = inside.alloca(_WORD)
+        inside.store(n, sizes)
+        place, one, flat = 0, ir.IntType(32)(1), ir.IntType(32)(C_CONTIGUOUS)
         while len(values) < len(kinds):
             kind = kinds[len(values)]
             slot = inside.gep(places, [_WORD(place)])
             place += 1
-            if isinstance(
-                kind, ir.PointerType
-            ):  # a FlatType: data, count, rank, flags, sizes: of none
-                values += [inside.inttoptr(inside.load(slot), kind), n, none, flat, places]
+            if isinstance(kind, ir.PointerType):  # a FlatType: data, rank, flags, sizes
+                values += [inside.inttoptr(inside.load(slot), kind), one, flat, sizes]
             elif isinstance(kind, ir.IntType) and kind.width < 64:
                 values.append(inside.trunc(inside.load(slot), kind))
             else:
@@ -151,10 +151,10 @@ def _unbox_operands(kind, obj, c):
     real, whole, truth = (
         c.pyapi.get_c_object(name) for name in ("PyFloat_Type", "PyLong_Type", "PyBool_Type")
     )
-    with cgutils.for_range(builder, c.pyapi.tuple_size(obj)) as loop:
-        item = builder.load(builder.gep(items, [loop.index]))
+    with counted(builder, c.pyapi.tuple_size(obj)) as i:
+        item = builder.load(builder.gep(items, [i]))
         item = builder.bitcast(item, c.pyapi.pyobj)
-        place = builder.gep(places, [loop.index])
+        place = builder.gep(places, [i])
         type_ = c.pyapi.get_type(item)
         with builder.if_else(builder.icmp_unsigned("==", type_, real)) as (is_real, other):
             with is_real:

@@ -8,6 +8,7 @@ does it without the JIT. Start reading at ``TableType``.
 from __future__ import annotations
 
 import ctypes
+from contextlib import contextmanager
 
 from llvmlite import ir
 from numba import config, types
@@ -16,6 +17,7 @@ from numba.core.imputils import lower_builtin
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from .intrinsics import DATA, SIZES, array_from
+from .vectors import counted
 
 __all__ = ["TableType", "held", "meet", "move_counts", "overlaps"]
 
@@ -73,6 +75,13 @@ class _Words:
         return self[place], self[self._builder.add(place, ir.Constant(_WORD, 1))]
 
 
+@contextmanager
+def _every(builder, first, step, count):
+    """A loop over ``count`` places, ``step`` apart, that LLVM leaves as short as it is."""
+    with counted(builder, count) as i:
+        yield builder.add(first, builder.mul(ir.Constant(_WORD, step), i))
+
+
 def overlaps(begin, size, table, first, count):
     """Whether ``size`` bytes from ``begin`` meet one of ``count`` ranges, pairs in ``table``."""
     for k in range(first, first + 2 * count, 2):
@@ -88,8 +97,7 @@ def _overlaps(typing, begin, size, table, first, count):
         begin, size, table, first, count = args
         words = _Words(context, builder, signature.args[2], table)
         found = cgutils.alloca_once_value(builder, cgutils.false_bit)
-        end = builder.add(first, builder.mul(_PAIR, count))
-        with cgutils.for_range_slice(builder, first, end, _PAIR) as (k, _):
+        with _every(builder, first, 2, count) as k:
             _note(builder, found, _meet(builder, begin, size, *words.pair(k)))
         return builder.load(found)
 
@@ -128,12 +136,12 @@ def _meet_any(typing, table, first, count, changed):
         table, first, count, changed = args
         words = _Words(context, builder, signature.args[0], table)
         found = cgutils.alloca_once_value(builder, cgutils.false_bit)
-        end = builder.add(first, builder.mul(_PAIR, count))
-        last = builder.add(first, builder.mul(_PAIR, changed))
-        with cgutils.for_range_slice(builder, first, last, _PAIR) as (k, _):
+        with counted(builder, changed) as i:
+            k = builder.add(first, builder.mul(_PAIR, i))
             place, size = words.pair(k)
             begin = words[place]
-            with cgutils.for_range_slice(builder, builder.add(k, _PAIR), end, _PAIR) as (j, _):
+            others = builder.sub(builder.sub(count, i), ir.Constant(_WORD, 1))
+            with _every(builder, builder.add(k, _PAIR), 2, others) as j:
                 place, length = words.pair(j)
                 _note(builder, found, _meet(builder, begin, size, words[place], length))
         return builder.load(found)
@@ -160,8 +168,7 @@ def _held(typing, table, first, count):
         table, first, count = args
         words = _Words(context, builder, signature.args[0], table)
         found = cgutils.alloca_once_value(builder, cgutils.false_bit)
-        end = builder.add(first, builder.mul(_PAIR, count))
-        with cgutils.for_range_slice(builder, first, end, _PAIR) as (k, _):
+        with _every(builder, first, 2, count) as k:
             place, told = words.pair(k)
             references = builder.load(builder.inttoptr(place, _WORD.as_pointer()))
             references = builder.and_(references, ir.Constant(_WORD, 0xFFFFFFFF))
@@ -184,9 +191,7 @@ def _move_counts(typing, table, first, count):
     def generate(context, builder, signature, args):
         table, first, count = args
         words = _Words(context, builder, signature.args[0], table)
-        four = ir.Constant(_WORD, 4)
-        end = builder.add(first, builder.mul(four, count))
-        with cgutils.for_range_slice(builder, first, end, four) as (k, _):
+        with _every(builder, first, 4, count) as k:
             _add_to_int(builder, *words.pair(k))
             slot, line = words.pair(builder.add(k, _PAIR))
             now = builder.load(builder.inttoptr(slot, _WORD.as_pointer()))

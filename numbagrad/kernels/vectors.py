@@ -89,12 +89,16 @@ def spread(builder: ir.IRBuilder, value: Any, lanes: int) -> Any:
 
 
 def as_written(module: Any) -> Any:
-    """What the last branch of a loop says lest LLVM unroll it: a tile's chain of sums takes as long
-    either way, and one of one row would become eight. Such a node names itself: it is for one loop.
+    """What the last branch of a loop says lest LLVM unroll or vectorise it: a tile's chain of sums
+    takes as long either way, and one of one row would become eight; a loop over dimensions would
+    become a hundred instructions. Such a node names itself: it is for one loop.
     """
-    told = module.add_metadata(["llvm.loop.unroll.disable"])
-    node = MDValue(module, [told], str(len(module.metadata)))
-    node.operands = (node, told)
+    told = (
+        module.add_metadata(["llvm.loop.unroll.disable"]),
+        module.add_metadata(["llvm.loop.vectorize.enable", ir.IntType(1)(0)]),
+    )
+    node = MDValue(module, told, str(len(module.metadata)))
+    node.operands = (node, *told)
     return node
 
 
