@@ -22,6 +22,18 @@ def test_importing_numbagrad_imports_no_heavy_library():
     assert heavy & set(json.loads(run.stdout)) == set()
 
 
+def test_importing_numbagrad_asks_numba_for_nothing():
+    """Two hundred inner functions of kernels cost nothing before a kernel is compiled."""
+    program = (
+        "import gc, numbagrad, numba.core.registry as registry; "
+        "print(sum(type(x) is registry.CPUDispatcher for x in gc.get_objects()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == 0
+
+
 @pytest.fixture
 def collector():
     yield

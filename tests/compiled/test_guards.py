@@ -565,7 +565,7 @@ WRITERS = {
     "ops/linalg.py": 1,
     "ops/pointwise.py": 1,
     "ops/shape.py": 1,
-    "ops/short_way.py": 9,
+    "ops/short_way.py": 12,
     "ops/view.py": 2,
     "tape.py": 4,
     "tensor.py": 9,
