@@ -652,3 +652,11 @@ def test_a_write_reads_what_was_there_before(write):
         x[1:].copy_(source)
     before = np.arange(199.0)
     assert x[1:].tolist() == (before + before + 1 if write == "add_" else before).tolist()
+
+
+def test_a_gradient_that_is_the_kept_one_turned_is_read_before_it_is_written():
+    n = np.random.default_rng(0).standard_normal((200, 200)).astype(np.float32)
+    p = ng.zeros(200, 200, requires_grad=True)
+    p.grad = ng.tensor(n.copy())
+    p.T.backward(p.grad)
+    assert np.array_equal(p.grad.numpy(), n + n.T)

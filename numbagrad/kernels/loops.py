@@ -401,7 +401,7 @@ class ElementwiseKernel:
         arrays = [args[k] for k in slots]
         strides = tuple([_broadcast_strides(a, shape) for a in arrays])
         sizes = tuple([a.itemsize for a in arrays])
-        given = shape, strides, sizes, slots, self.outputs
+        given = shape, strides, sizes, slots, self.outputs, len(args)
         words = layout(*given)
         if args[0].size >= WORTH:
             numbers = by_value(layout(*given, self._floats(dtypes)))

@@ -27,7 +27,7 @@ from numba.extending import intrinsic
 
 from . import machine, store
 from .intrinsics import lesser, start
-from .pieces import CALLED, MOST, OperandsType, copying
+from .pieces import CALLED, OperandsType, copying
 from .table import TableType
 from .vectors import WORD, at, counted
 
@@ -35,8 +35,9 @@ __all__ = ["WORTH", "by_value", "interpreted", "layout", "nest"]
 
 PIECE = 8192
 """Elements of a call where nothing is gathered: less than the flat form's limit."""
-ROOM = 16 * 1024
-"""Words of eight bytes for all that is gathered together."""
+ROOM = 4 * 1024
+"""Words of eight bytes for all that is gathered together: they lie on the stack, of which a thread
+may have only 128 KB."""
 TILE = 1024
 """Elements gathered at a time."""
 SHORT = 64
@@ -49,7 +50,8 @@ a tile with it costs up to half of the call, and the formula is compiled for a n
 DIRECT, EACH, ONCE, NUMBER = range(4)
 """What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
 
-_ADDRESS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _TOTAL, _PERIOD, _HEAD = range(10)
+_ADDRESS, _OPERANDS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE = range(8)
+_TOTAL, _PERIOD, _HEAD = range(8, 11)
 _WORDS = WORD.as_pointer()
 _SLOT, _SIZE, _STEP, _MODE, _OFFSET, _RECORD = range(6)
 
@@ -76,12 +78,13 @@ def layout(
     sizes: tuple[int, ...],
     slots: tuple[int, ...],
     outputs: int,
+    operands: int,
     floats: frozenset[int] = frozenset(),
 ) -> tuple[int, ...]:
     """The words of a plan by which ``_Walk`` goes over arrays, the first of which are outputs.
 
     strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
-    place of each array among the operands; floats: slots of floats that may enter as numbers.
+    place of each array among so many operands; floats: slots of floats that may enter as numbers.
     """
     dims = _merged(shape, strides)
     numbers = [slot in floats for slot in slots]
@@ -95,7 +98,7 @@ def layout(
     outer.reverse()
     total = math.prod([d[0] for d in dims])
     piece = tile if EACH in modes or ONCE in modes else PIECE
-    words = [0, n, len(outer), len(sizes), outputs, rows, piece, total, period]
+    words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period]
     words += [d[0] for d in outer]
     room = 0
     for k, size in enumerate(sizes):
@@ -207,8 +210,10 @@ class _Walk:
             self.word(WORD(k)) for k in (_INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _PERIOD)
         )
         self.steady = builder.icmp_signed("!=", self.period, WORD(0))
+        self.operands = self.word(WORD(_OPERANDS))
         self.mine, self.at, self.back, self.index = (
-            builder.alloca(WORD, size=WORD(MOST)) for _ in range(4)
+            builder.alloca(WORD, size=count)
+            for count in (self.operands, self.arrays, self.arrays, self.dims)
         )
         room = builder.alloca(WORD, size=WORD(ROOM))
         room.align = 64
@@ -235,7 +240,7 @@ class _Walk:
     def begin(self) -> None:
         """Find the row and the column of the first element."""
         b = self.b
-        cgutils.raw_memcpy(b, self.mine, self.places, WORD(MOST), WORD(8))
+        cgutils.raw_memcpy(b, self.mine, self.places, self.operands, WORD(8))
         rest = b.alloca(WORD)
         first = b.load(self.first)
         b.store(b.urem(first, self.n), self.column)

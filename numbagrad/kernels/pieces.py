@@ -16,10 +16,7 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 from .intrinsics import C_CONTIGUOUS, DATA
 from .vectors import at, counted, spread
 
-__all__ = ["CALLED", "MOST", "OperandsType", "copying", "second_address", "second_way_in"]
-
-MOST = 64
-"""Operands, and dimensions, at most."""
+__all__ = ["CALLED", "OperandsType", "copying", "second_address", "second_way_in"]
 
 _WORD, _PLACES = ir.IntType(64), ir.IntType(64).as_pointer()
 CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, _WORD])
@@ -144,14 +141,14 @@ _ITEMS = tuple.__basicsize__
 @unbox(OperandsType)
 def _unbox_operands(kind, obj, c):
     builder, byte = c.builder, ir.IntType(8).as_pointer()
-    with builder.goto_entry_block():
-        places = builder.alloca(_WORD, size=_WORD(MOST))
+    count = c.pyapi.tuple_size(obj)
+    places = builder.alloca(_WORD, size=count)
     items = builder.bitcast(obj, byte)
     items = builder.bitcast(builder.gep(items, [_WORD(_ITEMS)]), byte.as_pointer())
     real, whole, truth = (
         c.pyapi.get_c_object(name) for name in ("PyFloat_Type", "PyLong_Type", "PyBool_Type")
     )
-    with counted(builder, c.pyapi.tuple_size(obj)) as i:
+    with counted(builder, count) as i:
         item = builder.load(builder.gep(items, [i]))
         item = builder.bitcast(item, c.pyapi.pyobj)
         place = builder.gep(places, [i])

@@ -12,7 +12,7 @@ from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
 from .autocasting import raised
-from .base import Op, as_operand, copy_kernel, new_empty, ones_like
+from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like
 from .pointwise import elementwise
 from .short_way import make_binary
 from .transfer import transfer
@@ -106,6 +106,9 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
         found = op.fast.get(dtype) or op.prepare(dtype, (dtype, dtype), (a.dtype, a.dtype))
         done = found[0](a, a, b)
     if not done:
+        if meets(x, y):  # it may be x, turned: what is written would be read again
+            b = new_empty(b.shape, y._dtype, y._device)._array
+            machine.launch(copy_kernel, b, y._array)
         machine.launch(f.Add.op.kernel, a, a, b)
     (x._counter or x._version_counter()).bump()
 

@@ -265,6 +265,17 @@ def _not_empty(name: str, x: Tensor, axes: list[tuple]) -> None:
         )
 
 
+def _not_in_padding(name: str, axes: list[tuple]) -> None:
+    """A window without an element has no place that its gradient could go to."""
+    for dim, rows in enumerate(axes, -len(axes)):
+        for i, (start, stop, _) in enumerate(rows):
+            if start >= stop:
+                raise ShapeError(
+                    f"{name}: window {i} along dim {dim} holds no element of the input, only "
+                    f"padding. Use a smaller padding or dilation."
+                )
+
+
 def _max_pool(
     rank: int,
     input: Any,
@@ -281,6 +292,7 @@ def _max_pool(
     large = x._array.shape[-rank:]
     axes = [_max_axis(*each, bool(ceil_mode)) for each in zip(large, *moves, strict=True)]
     _not_empty(name, x, axes)
+    _not_in_padding(name, axes)
     values, indices = MaxPool.apply(x, _windows(large, axes))
     return Pooled(values, indices) if return_indices else values
 

@@ -1,6 +1,7 @@
 """Loops made from formulas, in the forms that only large arrays take."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -134,3 +135,24 @@ def test_a_number_of_threads_chosen_later_is_used():
     finally:
         ng.set_num_threads(before)
     assert seen == {1, before}
+
+
+def test_more_operands_than_any_table_has_room_for():
+    """Seventy arrays, each of which is gathered, and a thread of 128 KB of stack."""
+    names = [f"x{k}" for k in range(70)]
+    total = symbol(names[0])
+    for name in names[1:]:
+        total = expr("add", total, symbol(name))
+    kernel = ElementwiseKernel(Formula("total", tuple(names), total))
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(0, 9, (7, 1) if k % 2 else (70, 7)).astype(float) for k in range(70)]
+    arrays = [a if k % 2 else a.T for k, a in enumerate(arrays)]
+    out = np.empty((7, 70))
+    before = threading.stack_size(128 * 1024)
+    try:
+        thread = threading.Thread(target=kernel, args=(out, *arrays))
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    assert np.array_equal(out, sum(np.broadcast_to(a, out.shape) for a in arrays))

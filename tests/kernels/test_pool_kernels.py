@@ -100,3 +100,18 @@ def test_a_window_of_too_many_elements_is_refused(monkeypatch):
     for call in (lambda: F.max_pool2d(x, (3, 4)), lambda: F.adaptive_max_pool2d(x, 1)):
         with pytest.raises(ShapeError, match=r"max_pool: a window spans .* 15 at most"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "kwargs"),
+    [
+        (1, (1,), {"kernel_size": 2, "padding": 1, "dilation": 2}),
+        (2, (1, 3000), {"kernel_size": (2, 1), "stride": 1, "padding": (1, 0), "dilation": (2, 1)}),
+        (2, (5, 2), {"kernel_size": 3, "stride": 1, "padding": (1, 3), "dilation": (1, 3)}),
+    ],
+)
+def test_a_window_of_nothing_but_padding_is_refused(rank, size, kwargs):
+    """Its largest element has no place: a gradient would go beside the array."""
+    pool = getattr(ng.nn.functional, f"max_pool{rank}d")
+    with pytest.raises(ShapeError, match=f"max_pool{rank}d: window . along dim -. holds no"):
+        pool(ng.ones(1, 1, *size), **kwargs)

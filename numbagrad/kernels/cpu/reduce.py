@@ -5,7 +5,8 @@ One form serves every case: a full reduction is (1, n, 1), a row (outer, n, 1), 
 ``pieces`` nearly equal parts of the middle axis, so that a long axis can be shared by threads;
 reducing the pieces again gives the result. ``pieces`` depends on the shape alone, hence so do the
 bits of the result. float32 is accumulated in float64; sums take four numbers at a time, which they
-add up in float32 first: to widen each would cost as much as all the rest.
+add up in float32 first: to widen each would cost as much as all the rest. Numbers beyond 8.5e37 may
+so have an infinite mean.
 """
 
 from __future__ import annotations
