@@ -107,7 +107,7 @@ def test_a_window_of_too_many_elements_is_refused(monkeypatch):
     [
         (1, (1,), {"kernel_size": 2, "padding": 1, "dilation": 2}),
         (2, (1, 3000), {"kernel_size": (2, 1), "stride": 1, "padding": (1, 0), "dilation": (2, 1)}),
-        (2, (5, 2), {"kernel_size": 3, "stride": 1, "padding": (1, 3), "dilation": (1, 3)}),
+        (2, (5, 2), {"kernel_size": (3, 2), "stride": 1, "padding": (1, 2), "dilation": (1, 4)}),
     ],
 )
 def test_a_window_of_nothing_but_padding_is_refused(rank, size, kwargs):
