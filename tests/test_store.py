@@ -261,7 +261,7 @@ def test_generated_source_is_readable():
     compile(text, "<test>", "exec")
     assert re.fullmatch(r"scaled_[0-9a-f]{16}", name)
     assert f"def {name}(out, x, y):" in text
-    assert '"""flat: scaled(x, y) = ' in text  # the formula stands above the loop
+    assert '"""scaled(x, y) = ' in text  # the formula stands above the loop
     assert "T = float32" in text
     assert text.count("x_i * y_i") == 1  # common parts are computed once
     assert max(map(len, text.splitlines())) <= 100

@@ -199,12 +199,12 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                                 node._where = (code, frame.f_lasti)
                         return out
                     del out_array
-                other = y._array
+                beside = y._array
                 nest = nests.get(
-                    (dtype, array.shape, array.strides, y._dtype, other.shape, other.strides)
+                    (dtype, array.shape, array.strides, y._dtype, beside.shape, beside.strides)
                 )
                 if nest is not None:
-                    return _nested(op, nest, (x, y), (x._edge, y._edge), (array, other))
+                    return _nested(op, nest, (x, y), (x._edge, y._edge), (array, beside))
             elif type(y) in NUMBERS:
                 key = (dtype, type(y))
                 found = fast.get(key)

@@ -16,8 +16,9 @@ def array(rank, layout="C"):
 
 def wide_arithmetic(function, *signature):
     """The sums, differences and products of float64 in a function, as LLVM has them."""
-    function.compile(signature)
-    text = function.inspect_llvm(signature)
+    dispatcher = function.dispatcher
+    dispatcher.compile(signature)
+    text = dispatcher.inspect_llvm(signature)
     return re.findall(r"= f(?:add|sub|mul|div).*double.*", text)
 
 
