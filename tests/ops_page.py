@@ -49,6 +49,9 @@ NOTES = {
     "bernoulli": "as `rand`",
     "normal": "as `rand`",
     "nn.functional.dropout": "as `rand`",
+    "nn.functional.max_pool1d": "as `max_pool2d`",
+    "nn.functional.max_pool2d": "a window of nothing but padding is refused",
+    "nn.functional.max_pool3d": "as `max_pool2d`",
     "getitem": "compiled, `x[i]` with a 0-d tensor `i` copies",
 }
 """What a user of PyTorch should know, where it is more than the columns say."""

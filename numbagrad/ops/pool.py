@@ -376,7 +376,8 @@ def max_pool2d(
     window), dilation: ints or pairs. ceil_mode: also a last window that is cut off.
     return_indices: ``(values, indices)``, the places in the flattened plane. Gradient: to the
     element at the index, the first of equals.
-    Raises ShapeError for sizes that do not fit.
+    Raises ShapeError for sizes that do not fit, and for a window of nothing but padding, which
+    PyTorch gives -inf and a place outside of the plane.
 
     >>> max_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 2, return_indices=True).indices.tolist()
     [[[1]]]
