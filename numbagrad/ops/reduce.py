@@ -83,7 +83,7 @@ def sum(
 ) -> Tensor:
     """The sum of all elements, or over ``dim``: an int or a tuple of ints.
 
-    Ints and bools give int64; float32 is accumulated in float64. dtype: convert first.
+    Ints and bools give int64; float32 is added by fours, then in float64. dtype: convert first.
     Gradient: g, repeated over the summed dims. Raises IndexError if dim is out of range.
 
     >>> sum(tensor([[1.0, 2.0], [3.0, 4.0]]), 0).tolist()
