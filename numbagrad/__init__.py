@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import e, inf, nan, pi
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .collector import paused as _paused
 from .later import asked_for as _asked_for
+from .later import register_files as _register_files
 
 with _paused():
     from . import autograd, cuda, errors, kernels
-    from . import tape as _tape
     from .autograd import (
         detect_anomaly,
         enable_grad,
@@ -89,8 +90,11 @@ with _paused():
     _install()
 
     # These need the operations installed.
-    from . import amp, data, io, nn, optim, utils
+    from . import amp, nn
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+
+if _TYPE_CHECKING:
+    from . import data, io, optim, utils
     from .io import load, save
 
 float = float32
@@ -104,7 +108,21 @@ newaxis = None
 
 __version__ = "0.1.0"
 
-_tape.register_files()
+_register_files()
 
 
-__getattr__ = _asked_for(__name__, {"compile": "compiled", "profiler": "profiler"})
+_LATER = {
+    "compile": "compiled",
+    "data": "data",
+    "io": "io",
+    "load": "io",
+    "optim": "optim",
+    "profiler": "profiler",
+    "save": "io",
+    "utils": "utils",
+}
+__getattr__ = _asked_for(__name__, _LATER)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_LATER]

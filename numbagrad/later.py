@@ -1,4 +1,4 @@
-"""Parts of a package that are imported when they are first asked for."""
+"""Parts of a package that are imported when they are first asked for, and which files are ours."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from typing import Any
 
 from .collector import paused
 
-__all__ = ["asked_for"]
+__all__ = ["OUR_FILES", "asked_for", "register_files"]
+
+OUR_FILES: set[str] = set()
+"""The source files of this package that have been imported."""
+
+
+def register_files() -> None:
+    """Note which source files are ours; called when the package or a part has been imported."""
+    package = __name__.partition(".")[0]
+    for name, module in list(sys.modules.items()):
+        if name == package or name.startswith(package + "."):
+            file = getattr(module, "__file__", None)
+            if file:
+                OUR_FILES.add(file)
 
 
 def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -23,6 +36,7 @@ def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with paused():
             module = import_module(f"{package}.{places[name]}")
+        register_files()
         found = module if name == places[name] else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found

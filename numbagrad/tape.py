@@ -25,6 +25,7 @@ from .kernels import machine
 from .kernels.blocks import Block
 from .kernels.machine import changed
 from .kernels.traced_float import TracedFloat
+from .later import OUR_FILES
 from .tables import show_file
 
 
@@ -47,21 +48,8 @@ ONE_OUTPUT: set[type] = set()
 
 next_sequence = itertools.count(1).__next__
 
-OUR_FILES: set[str] = set()
-"""Source files of this package; the user's line is the first frame outside of them."""
-
 Location = tuple[Any, int]
 NUMBERS = frozenset((float, int, bool, TracedFloat))
-
-
-def register_files() -> None:
-    """Note which source files are ours; called once when the package is imported."""
-    package = __name__.partition(".")[0]
-    for name, module in list(sys.modules.items()):
-        if name == package or name.startswith(package + "."):
-            file = getattr(module, "__file__", None)
-            if file:
-                OUR_FILES.add(file)
 
 
 def user_location(depth: int = 1) -> Location | None:

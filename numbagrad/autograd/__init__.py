@@ -1,11 +1,13 @@
 """Automatic differentiation for users: ``Function``, ``grad``, grad modes, ``gradcheck``."""
 
+from typing import TYPE_CHECKING
+
+from ..later import asked_for
 from ..tensor import backward
 from ..tensor import gradients as grad
 from . import functional, graph
 from .anomaly import detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
-from .gradcheck import gradcheck, gradgradcheck
 from .modes import (
     enable_grad,
     inference_mode,
@@ -14,6 +16,9 @@ from .modes import (
     no_grad,
     set_grad_enabled,
 )
+
+if TYPE_CHECKING:
+    from .differences import gradcheck, gradgradcheck
 
 __all__ = [
     "Function",
@@ -33,3 +38,9 @@ __all__ = [
     "once_differentiable",
     "set_grad_enabled",
 ]
+
+__getattr__ = asked_for(__name__, {"gradcheck": "differences", "gradgradcheck": "differences"})
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -6,7 +6,7 @@ text), ``bind.py``, ``guards.py`` and ``entry.py`` (what a call checks and passe
 (the tape).
 """
 
-from ..tape import register_files
+from ..later import register_files
 from .step import CacheInfo, CompiledFunction, compile
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..kernels import machine
+from ..later import OUR_FILES
 from ..tape import (
     NUMBERS,
-    OUR_FILES,
     Rare,
     SavedOutput,
     grad_mode,
