@@ -12,7 +12,7 @@ from .collector import paused
 __all__ = ["OUR_FILES", "asked_for", "register_files"]
 
 OUR_FILES: set[str] = set()
-"""The source files of this package that have been imported."""
+"""The source files of this package; the user's line is the first frame outside of them."""
 
 
 def register_files() -> None:

@@ -29,7 +29,8 @@ from .formula import Formula
 from .half_type import half_type
 from .halves import arithmetic
 from .intrinsics import FlatType
-from .nest import WORTH, by_value, interpreted, layout, nest
+from .layout import WORTH, by_value, layout
+from .nest import interpreted, nest
 from .pieces import second_address
 from .simd_math import FUNCTIONS
 

@@ -287,15 +287,21 @@ class Kernel:
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads when there is enough work."""
         grain = self.grain
-        run = self._serial or self.serial
         if grain is not None:
             for a in args:
                 if type(a) is np.ndarray and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
-                    run = self._parallel or self.parallel
-                    break
+                    self._run(self._parallel or self.parallel, args)
+                    return
+        self._run(self._serial or self.serial, args)
+
+    def run_small(self, *args: Any) -> None:
+        """Run on host arrays that are known to have less than ``grain`` elements."""
+        self._run(self._serial or self.serial, args)
+
+    def _run(self, compiled: Any, args: tuple[Any, ...]) -> None:
         try:
-            run(*args)
+            compiled(*args)
         except Exception:  # typing fails in many ways where a dtype is unknown
             halves.refuse(self.__name__, args)
             raise

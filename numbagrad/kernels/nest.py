@@ -6,17 +6,15 @@ memory first, a thousand at a time, and what comes out is scattered from one: bo
 nearest cache, so that what waits for memory takes as long as before, and a transposed operand of
 ``exp`` is computed by vectors. Operands that lie well are not copied.
 
-``layout`` says how arrays are walked, ``_Walk`` writes the function that does it. Start reading
+``layout.py`` plans how arrays are walked, ``_Walk`` writes the function that does it. Start reading
 there.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from operator import eq
 from typing import Any
 
 import numpy as np
@@ -27,132 +25,37 @@ from numba.extending import intrinsic
 
 from . import machine, store
 from .intrinsics import lesser, start
+from .layout import (
+    ADDRESS,
+    ARRAYS,
+    DIMS,
+    DIRECT,
+    EACH,
+    HEAD,
+    INNER,
+    MODE,
+    NUMBER,
+    OFFSET,
+    ONCE,
+    OPERANDS,
+    OUTPUTS,
+    PERIOD,
+    PIECE,
+    RECORD,
+    ROOM,
+    ROWS,
+    SIZE,
+    SLOT,
+    STEP,
+    TOTAL,
+)
 from .pieces import CALLED, OperandsType, copying
 from .table import TableType
 from .vectors import WORD, at, counted
 
-__all__ = ["WORTH", "by_value", "interpreted", "layout", "nest"]
+__all__ = ["interpreted", "nest"]
 
-PIECE = 8192
-"""Elements of a call where nothing is gathered: less than the flat form's limit."""
-ROOM = 4 * 1024
-"""Words of eight bytes for all that is gathered together: they lie on the stack, of which a thread
-may have only 128 KB."""
-TILE = 1024
-"""Elements gathered at a time."""
-SHORT = 64
-"""Inner dimensions below this are gathered several together: a call costs 8 ns."""
-MIDDLE = 256
-"""The same where what is gathered once serves for all, as a bias does."""
-WORTH = 1 << 15
-"""Elements from which a float that stands for a whole row enters the formula as a number: to fill
-a tile with it costs up to half of the call, and the formula is compiled for a number."""
-DIRECT, EACH, ONCE, NUMBER = range(4)
-"""What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
-
-_ADDRESS, _OPERANDS, _INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE = range(8)
-_TOTAL, _PERIOD, _HEAD = range(8, 11)
 _WORDS = WORD.as_pointer()
-_SLOT, _SIZE, _STEP, _MODE, _OFFSET, _RECORD = range(6)
-
-
-def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
-    """The loop nest over ``shape``: of each dimension its size and each array's step, innermost
-    last. Neighbours that every array walks as one are one."""
-    dims: list[list[int]] = []
-    for d, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [s[d] for s in strides]
-        if dims and all(o == s * size for o, s in zip(dims[-1][1:], steps, strict=True)):
-            dims[-1] = [dims[-1][0] * size, *steps]
-        else:
-            dims.append([size, *steps])
-    return dims or [[1] + [0] * len(strides)]
-
-
-@functools.lru_cache(maxsize=4096)
-def layout(
-    shape: tuple[int, ...],
-    strides: tuple[tuple[int, ...], ...],
-    sizes: tuple[int, ...],
-    slots: tuple[int, ...],
-    outputs: int,
-    operands: int,
-    floats: frozenset[int] = frozenset(),
-) -> tuple[int, ...]:
-    """The words of a plan by which ``_Walk`` goes over arrays, the first of which are outputs.
-
-    strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
-    place of each array among so many operands; floats: slots of floats that may enter as numbers.
-    """
-    dims = _merged(shape, strides)
-    numbers = [slot in floats for slot in slots]
-    tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
-    if dims[-1][0] < 8 and (EACH in modes or not rows):  # a long inner loop is worth a strided one
-        longest = max(range(len(dims)), key=lambda d: dims[d][0])
-        if dims[longest][0] > 8 * dims[-1][0]:
-            dims.append(dims.pop(longest))
-            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
-    *outer, (n, *steps) = dims
-    outer.reverse()
-    total = math.prod([d[0] for d in dims])
-    piece = tile if EACH in modes or ONCE in modes else PIECE
-    words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period]
-    words += [d[0] for d in outer]
-    room = 0
-    for k, size in enumerate(sizes):
-        words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]
-        if modes[k] in (EACH, ONCE):
-            room += 8 * tile
-    return tuple(words)
-
-
-def _modes(
-    dims: Sequence[Sequence[int]], sizes: Sequence[int], outputs: int, numbers: Sequence[bool]
-) -> tuple[int, list[int], int, int]:
-    """Elements that are gathered at a time, what is done of each array, how many rows are gathered
-    together, 0 where a row is cut into pieces, and after how many rows all that is gathered repeats
-    itself, 0 where something does not."""
-    n, *steps = dims[-1]
-    dense, periods = [], []  # whether rows follow on one another; after how many rows they repeat
-    for k, size in enumerate(sizes):
-        step, lies, rows, period = n * size, steps[k] == size, 1, 1
-        for d in reversed(dims[:-1]):
-            lies = lies and d[1 + k] == step
-            step *= d[0]
-            rows *= d[0]
-            period = rows if d[1 + k] else period
-        dense.append(lies)
-        periods.append(1 if lies else period)
-    several = len(dims) > 1 and all(dense[:outputs])
-    gathered = dense.count(False) if several else len(sizes) - list(map(eq, steps, sizes)).count(1)
-    tile = min(TILE, ROOM // max(gathered, 1)) // 8 * 8
-    together = math.lcm(*periods)
-    if several and together * n <= tile and n <= MIDDLE:
-        once = [DIRECT if lies else ONCE for lies in dense]
-        return tile, once, tile // n // together * together, together
-    if several and n <= SHORT:
-        modes = [
-            DIRECT if k else ONCE if p == 1 else EACH for k, p in zip(dense, periods, strict=True)
-        ]
-        return tile, modes, tile // n, 0
-    modes = []
-    for step, size, period, number in zip(steps, sizes, periods, numbers, strict=True):
-        if step == size or step:
-            modes.append(DIRECT if step == size else EACH)
-        else:
-            modes.append(NUMBER if number else ONCE if period == 1 else EACH)
-    return tile, modes, 0, 0
-
-
-def by_value(words: Sequence[int]) -> tuple[int, ...]:
-    """The slots of what enters as a number."""
-    width, first = _RECORD + words[_DIMS], _HEAD + words[_DIMS]
-    records = [words[first + k * width :] for k in range(words[_ARRAYS])]
-    return tuple([r[_SLOT] for r in records if r[_MODE] == NUMBER])
-
-
 _WALK = ir.FunctionType(ir.VoidType(), [WORD] * 4)
 
 
@@ -207,10 +110,10 @@ class _Walk:
         self.places = builder.inttoptr(places, _WORDS)
         self.last = last
         self.n, self.dims, self.arrays, self.outputs, self.rows, self.piece, self.period = (
-            self.word(WORD(k)) for k in (_INNER, _DIMS, _ARRAYS, _OUTPUTS, _ROWS, _PIECE, _PERIOD)
+            self.word(WORD(k)) for k in (INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE, PERIOD)
         )
         self.steady = builder.icmp_signed("!=", self.period, WORD(0))
-        self.operands = self.word(WORD(_OPERANDS))
+        self.operands = self.word(WORD(OPERANDS))
         self.mine, self.at, self.back, self.index = (
             builder.alloca(WORD, size=count)
             for count in (self.operands, self.arrays, self.arrays, self.dims)
@@ -234,8 +137,8 @@ class _Walk:
 
     def record(self, k: Any) -> Any:
         """Where the plan tells of array ``k``."""
-        width = self.b.add(self.dims, WORD(_RECORD))
-        return self.b.add(self.b.add(self.dims, WORD(_HEAD)), self.b.mul(k, width))
+        width = self.b.add(self.dims, WORD(RECORD))
+        return self.b.add(self.b.add(self.dims, WORD(HEAD)), self.b.mul(k, width))
 
     def begin(self) -> None:
         """Find the row and the column of the first element."""
@@ -246,15 +149,15 @@ class _Walk:
         b.store(b.urem(first, self.n), self.column)
         b.store(b.udiv(first, self.n), rest)
         with counted(b, self.dims) as d:
-            size = self.word(WORD(_HEAD), d)
+            size = self.word(WORD(HEAD), d)
             b.store(b.urem(b.load(rest), size), self.slot(self.index, d))
             b.store(b.udiv(b.load(rest), size), rest)
         with counted(b, self.arrays) as k:
             record, here = self.record(k), self.slot(self.at, k)
-            operand = self.word(record, WORD(_SLOT))
+            operand = self.word(record, WORD(SLOT))
             b.store(b.load(self.slot(self.places, operand)), here)
             with counted(b, self.dims) as d:
-                step = self.word(record, WORD(_RECORD), d)
+                step = self.word(record, WORD(RECORD), d)
                 gone = b.mul(step, b.load(self.slot(self.index, d)))
                 b.store(b.add(b.load(here), gone), here)
 
@@ -295,7 +198,7 @@ class _Walk:
             with counted(b, self.arrays) as k:
                 record = self.record(k)
                 operand, size, step, mode, offset = (
-                    self.word(record, WORD(f)) for f in (_SLOT, _SIZE, _STEP, _MODE, _OFFSET)
+                    self.word(record, WORD(f)) for f in (SLOT, SIZE, STEP, MODE, OFFSET)
                 )
                 here = b.add(b.load(self.slot(self.at, k)), b.mul(column, step))
                 room = b.add(self.room, offset)
@@ -322,7 +225,7 @@ class _Walk:
                 self.next_row()
         with b.if_then(self.steady), counted(b, self.arrays) as k:
             record = self.record(k)
-            mode, size, offset = (self.word(record, WORD(f)) for f in (_MODE, _SIZE, _OFFSET))
+            mode, size, offset = (self.word(record, WORD(f)) for f in (MODE, SIZE, OFFSET))
             all_ = b.mul(b.mul(self.turns, self.part), size)
             with b.if_else(b.icmp_signed("==", mode, WORD(DIRECT))) as (direct, once):
                 with direct:
@@ -372,18 +275,18 @@ class _Walk:
             place = self.slot(self.index, d)
             old = b.load(place)
             new = b.add(old, WORD(1))
-            over = b.icmp_signed("==", new, self.word(WORD(_HEAD), d))
+            over = b.icmp_signed("==", new, self.word(WORD(HEAD), d))
             b.store(b.select(over, WORD(0), new), place)
             b.store(over, carried)
             gone = b.select(over, b.neg(old), WORD(1))
             with counted(b, self.arrays) as k:
-                step = self.word(self.record(k), WORD(_RECORD), d)
+                step = self.word(self.record(k), WORD(RECORD), d)
                 here = self.slot(self.at, k)
                 b.store(b.add(b.load(here), b.mul(gone, step)), here)
 
     def run(self) -> None:
         """Call the formula."""
-        address = self.b.inttoptr(self.word(WORD(_ADDRESS)), CALLED.as_pointer())
+        address = self.b.inttoptr(self.word(WORD(ADDRESS)), CALLED.as_pointer())
         self.b.call(address, [self.mine, self.b.mul(self.turns, self.part)])
 
     def scatter(self) -> None:
@@ -392,7 +295,7 @@ class _Walk:
         with counted(b, self.outputs) as k:
             record = self.record(k)
             size, step, mode, offset = (
-                self.word(record, WORD(f)) for f in (_SIZE, _STEP, _MODE, _OFFSET)
+                self.word(record, WORD(f)) for f in (SIZE, STEP, MODE, OFFSET)
             )
             with b.if_then(b.icmp_signed("!=", mode, WORD(DIRECT))):
                 to = b.load(self.slot(self.back, k))
@@ -402,13 +305,13 @@ class _Walk:
 
 def _nest(plan, operands):
     """Run a formula over the loop nest ``plan``."""
-    _walk(start(plan), start(operands), 0, plan[_TOTAL])
+    _walk(start(plan), start(operands), 0, plan[TOTAL])
 
 
 def _nest_in_parts(walk, plan, operands, parts):
     """The same by threads, each of which takes a part of the elements. walk: its address."""
-    words, places, total = start(plan), start(operands), plan[_TOTAL]
-    grain = plan[_INNER] * plan[_ROWS] if plan[_ROWS] else 64
+    words, places, total = start(plan), start(operands), plan[TOTAL]
+    grain = plan[INNER] * plan[ROWS] if plan[ROWS] else 64
     units = (total + grain - 1) // grain
     for part in prange(0, parts):
         first, last = units * part // parts * grain, units * (part + 1) // parts * grain

@@ -14,12 +14,12 @@ from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from .intrinsics import C_CONTIGUOUS, DATA
-from .vectors import at, counted, spread
+from .vectors import WORD, at, counted, spread
 
 __all__ = ["CALLED", "OperandsType", "copying", "second_address", "second_way_in"]
 
-_WORD, _PLACES = ir.IntType(64), ir.IntType(64).as_pointer()
-CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, _WORD])
+_PLACES = WORD.as_pointer()
+CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, WORD])
 
 
 @intrinsic
@@ -37,12 +37,12 @@ def _second_way_in(typing):
         places, n = function.args
         kinds = [a.type for a in called.args]
         values = [inside.alloca(kinds[0].pointee), inside.alloca(kinds[1].pointee)]
-        sizes = inside.alloca(_WORD)
+        sizes = inside.alloca(WORD)
         inside.store(n, sizes)
         place, one, flat = 0, ir.IntType(32)(1), ir.IntType(32)(C_CONTIGUOUS)
         while len(values) < len(kinds):
             kind = kinds[len(values)]
-            slot = inside.gep(places, [_WORD(place)])
+            slot = inside.gep(places, [WORD(place)])
             place += 1
             if isinstance(kind, ir.PointerType):  # a FlatType: data, rank, flags, sizes
                 values += [inside.inttoptr(inside.load(slot), kind), one, flat, sizes]
@@ -80,7 +80,7 @@ def copying(module: Any) -> Any:
     name = "numbagrad_copy_elements"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [_WORD] * 6), name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 6), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     to, to_step, from_, from_step, size, n = function.args
@@ -92,14 +92,14 @@ def copying(module: Any) -> Any:
         cgutils.raw_memcpy(builder, *pair, n, size)
         builder.ret_void()
         builder.position_at_end(builder.append_basic_block("unreachable"))
-    still = builder.and_(dense, builder.icmp_signed("==", from_step, _WORD(0)))
+    still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
     for width in (4, 8, 2, 1):
         kind = ir.IntType(8 * width)
-        with builder.if_then(builder.icmp_signed("==", size, _WORD(width))):
+        with builder.if_then(builder.icmp_signed("==", size, WORD(width))):
             with builder.if_then(still):
                 first = builder.load(builder.inttoptr(from_, kind.as_pointer()))
                 _fill(builder, to, n, first, width)
-            begin = builder.select(still, n, _WORD(0))
+            begin = builder.select(still, n, WORD(0))
             with counted(builder, builder.sub(n, begin)) as i:
                 ends = [
                     builder.add(a, builder.mul(i, s))
@@ -117,12 +117,12 @@ def _fill(builder, to, n, value, width):
     """Write ``value``, of ``width`` bytes, ``n`` times, by vectors and then one by one."""
     lanes = 32 // width
     many = spread(builder, value, lanes)
-    with counted(builder, builder.udiv(n, _WORD(lanes))) as block:
-        place = builder.add(to, builder.mul(block, _WORD(32)))
+    with counted(builder, builder.udiv(n, WORD(lanes))) as block:
+        place = builder.add(to, builder.mul(block, WORD(32)))
         builder.store(many, at(builder, place, many.type), align=width)
-    done = builder.and_(n, _WORD(-lanes))
+    done = builder.and_(n, WORD(-lanes))
     with counted(builder, builder.sub(n, done)) as i:
-        place = builder.add(to, builder.mul(builder.add(done, i), _WORD(width)))
+        place = builder.add(to, builder.mul(builder.add(done, i), WORD(width)))
         builder.store(value, at(builder, place, value.type))
 
 
@@ -142,9 +142,9 @@ _ITEMS = tuple.__basicsize__
 def _unbox_operands(kind, obj, c):
     builder, byte = c.builder, ir.IntType(8).as_pointer()
     count = c.pyapi.tuple_size(obj)
-    places = builder.alloca(_WORD, size=count)
+    places = builder.alloca(WORD, size=count)
     items = builder.bitcast(obj, byte)
-    items = builder.bitcast(builder.gep(items, [_WORD(_ITEMS)]), byte.as_pointer())
+    items = builder.bitcast(builder.gep(items, [WORD(_ITEMS)]), byte.as_pointer())
     real, whole, truth = (
         c.pyapi.get_c_object(name) for name in ("PyFloat_Type", "PyLong_Type", "PyBool_Type")
     )
@@ -156,13 +156,13 @@ def _unbox_operands(kind, obj, c):
         with builder.if_else(builder.icmp_unsigned("==", type_, real)) as (is_real, other):
             with is_real:
                 number = c.pyapi.float_as_double(item)
-                builder.store(builder.bitcast(number, _WORD), place)
+                builder.store(builder.bitcast(number, WORD), place)
             with other:
                 a, b = (builder.icmp_unsigned("==", type_, t) for t in (whole, truth))
                 with builder.if_else(builder.or_(a, b)) as (is_whole, is_array):
                     with is_whole:
                         builder.store(c.pyapi.long_as_longlong(item), place)
                     with is_array:
-                        field = builder.gep(builder.bitcast(item, byte), [_WORD(DATA)])
+                        field = builder.gep(builder.bitcast(item, byte), [WORD(DATA)])
                         builder.store(builder.load(builder.bitcast(field, _PLACES)), place)
     return NativeValue(places, is_error=c.pyapi.c_api_error())

@@ -170,11 +170,7 @@ def fold(
         if type(source) is np.ndarray:  # the common case, without detours
             kernel, *arguments = last or first
             array = np.empty(where.out, dtype.numpy)
-            forms = array.reshape(small[1]), source.reshape(small[0])
-            try:
-                kernel.serial(*forms, *arguments)
-            except Exception:
-                kernel(*forms, *arguments)  # it says what is wrong
+            kernel.run_small(array.reshape(small[1]), source.reshape(small[0]), *arguments)
             return wrap(array, dtype)
     then = then or first
     out = new_empty(where.out, dtype, x._device)

@@ -42,12 +42,12 @@ def never(*args: Any) -> bool:
 
 def _nested(op: PointwiseOp, nest: tuple, args: tuple, edges: tuple, arrays: tuple) -> Tensor:
     """The result by a loop nest that was planned for such operands before."""
-    loop, plan, shape, out_dtype, numpy_dtype, floating, rare, plans = nest
+    loop, layout, shape, out_dtype, numpy_dtype, floating, rare, plans = nest
     out = _new(Tensor)
     out._array = array = empty(shape, numpy_dtype)
     out._dtype = out_dtype
     out._counter = out._edge = None
-    loop(plan, (array, *arrays))
+    loop(layout, (array, *arrays))
     which = (edges[0] is not None) + 2 * (edges[-1] is not None)
     if which and floating and grad_mode.enabled:
         out._edge = node = _new(PointwiseNode)

@@ -1,0 +1,133 @@
+"""How a loop goes over arrays of any strides: what is gathered, how much at a time, in which order.
+
+``nest.py`` runs the plans that are made here. Start reading at ``layout``.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from operator import eq
+
+__all__ = ["WORTH", "by_value", "layout"]
+
+LONGEST = 8192
+"""Elements of a call where nothing is gathered: less than the flat form's limit."""
+ROOM = 4 * 1024
+"""Words of eight bytes for all that is gathered together: they lie on the stack, of which a thread
+may have only 128 KB."""
+TILE = 1024
+"""Elements gathered at a time."""
+SHORT = 64
+"""Inner dimensions below this are gathered several together: a call costs 8 ns."""
+MIDDLE = 256
+"""The same where what is gathered once serves for all, as a bias does."""
+WORTH = 1 << 15
+"""Elements from which a float that stands for a whole row enters the formula as a number: to fill
+a tile with it costs up to half of the call, and the formula is compiled for a number."""
+DIRECT, EACH, ONCE, NUMBER = range(4)
+"""What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
+
+# Places in a plan: a head, the sizes of the outer dimensions, and of each array a record, with its
+# steps along those dimensions at the end.
+ADDRESS, OPERANDS, INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE = range(8)
+TOTAL, PERIOD, HEAD = range(8, 11)
+SLOT, SIZE, STEP, MODE, OFFSET, RECORD = range(6)
+
+
+def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
+    """The loop nest over ``shape``: of each dimension its size and each array's step, innermost
+    last. Neighbours that every array walks as one are one."""
+    dims: list[list[int]] = []
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        steps = [s[d] for s in strides]
+        if dims and all(o == s * size for o, s in zip(dims[-1][1:], steps, strict=True)):
+            dims[-1] = [dims[-1][0] * size, *steps]
+        else:
+            dims.append([size, *steps])
+    return dims or [[1] + [0] * len(strides)]
+
+
+@functools.lru_cache(maxsize=4096)
+def layout(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    sizes: tuple[int, ...],
+    slots: tuple[int, ...],
+    outputs: int,
+    operands: int,
+    floats: frozenset[int] = frozenset(),
+) -> tuple[int, ...]:
+    """The words of a plan by which ``nest.py`` goes over arrays, the first of which are outputs.
+
+    strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
+    place of each array among so many operands; floats: slots of floats that may enter as numbers.
+    """
+    dims = _merged(shape, strides)
+    numbers = [slot in floats for slot in slots]
+    tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
+    if dims[-1][0] < 8 and (EACH in modes or not rows):  # a long inner loop is worth a strided one
+        longest = max(range(len(dims)), key=lambda d: dims[d][0])
+        if dims[longest][0] > 8 * dims[-1][0]:
+            dims.append(dims.pop(longest))
+            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
+    *outer, (n, *steps) = dims
+    outer.reverse()
+    total = math.prod([d[0] for d in dims])
+    piece = tile if EACH in modes or ONCE in modes else LONGEST
+    words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period]
+    words += [d[0] for d in outer]
+    room = 0
+    for k, size in enumerate(sizes):
+        words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]
+        if modes[k] in (EACH, ONCE):
+            room += 8 * tile
+    return tuple(words)
+
+
+def _modes(
+    dims: Sequence[Sequence[int]], sizes: Sequence[int], outputs: int, numbers: Sequence[bool]
+) -> tuple[int, list[int], int, int]:
+    """Elements that are gathered at a time, what is done of each array, how many rows are gathered
+    together, 0 where a row is cut into pieces, and after how many rows all that is gathered repeats
+    itself, 0 where something does not."""
+    n, *steps = dims[-1]
+    dense, periods = [], []  # whether rows follow on one another; after how many rows they repeat
+    for k, size in enumerate(sizes):
+        step, lies, rows, period = n * size, steps[k] == size, 1, 1
+        for d in reversed(dims[:-1]):
+            lies = lies and d[1 + k] == step
+            step *= d[0]
+            rows *= d[0]
+            period = rows if d[1 + k] else period
+        dense.append(lies)
+        periods.append(1 if lies else period)
+    several = len(dims) > 1 and all(dense[:outputs])
+    gathered = dense.count(False) if several else len(sizes) - list(map(eq, steps, sizes)).count(1)
+    tile = min(TILE, ROOM // max(gathered, 1)) // 8 * 8
+    together = math.lcm(*periods)
+    if several and together * n <= tile and n <= MIDDLE:
+        once = [DIRECT if lies else ONCE for lies in dense]
+        return tile, once, tile // n // together * together, together
+    if several and n <= SHORT:
+        modes = [
+            DIRECT if k else ONCE if p == 1 else EACH for k, p in zip(dense, periods, strict=True)
+        ]
+        return tile, modes, tile // n, 0
+    modes = []
+    for step, size, period, number in zip(steps, sizes, periods, numbers, strict=True):
+        if step == size or step:
+            modes.append(DIRECT if step == size else EACH)
+        else:
+            modes.append(NUMBER if number else ONCE if period == 1 else EACH)
+    return tile, modes, 0, 0
+
+
+def by_value(words: Sequence[int]) -> tuple[int, ...]:
+    """The slots of what enters as a number."""
+    width, first = RECORD + words[DIMS], HEAD + words[DIMS]
+    records = [words[first + k * width :] for k in range(words[ARRAYS])]
+    return tuple([r[SLOT] for r in records if r[MODE] == NUMBER])
