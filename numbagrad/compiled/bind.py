@@ -106,11 +106,11 @@ def _compile(template: Template, varying: dict[int, str]) -> Variant:
     parts, texts = [], []
     for k, part in enumerate(template.parts):
         text, name = template.part_source(k, varying)
-        dispatcher = store.compile_source(text, name, parallel=part.threads)
+        dispatcher = store.compile_source(text, name, parallel=part.threads, allocates=False)
         parts.append((dispatcher, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)
-    main = store.compile_source(text, name, nogil=template.heavy)
+    main = store.compile_source(text, name, nogil=template.heavy, allocates=False)
     signature = [TableType()]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)

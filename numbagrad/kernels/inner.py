@@ -14,6 +14,8 @@ from typing import Any
 
 import numba
 
+from .numba_compiler import InnerCompiler
+
 __all__ = ["OPTIONS", "Inner", "device", "inner", "pasted"]
 
 OPTIONS = {
@@ -39,7 +41,7 @@ class Inner:
     @functools.cached_property
     def dispatcher(self) -> Any:
         """Numba's own object, made when it is asked for."""
-        return numba.njit(**self.targetoptions)(self.py_func)
+        return numba.njit(pipeline_class=InnerCompiler, **self.targetoptions)(self.py_func)
 
     @property
     def _numba_type_(self) -> Any:
@@ -49,13 +51,18 @@ class Inner:
         return f"<inner function {self.__name__}>"
 
 
-def inner(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """``numba.njit`` for a function of this kind, with further options of Numba."""
+def inner(
+    function: Callable[..., Any] | None = None, *, allocates: bool = False, **options: Any
+) -> Any:
+    """``numba.njit`` for a function of this kind, with further options of Numba.
+
+    allocates: whether it makes arrays or returns any; then its callers must be told so too.
+    """
     if function is None:
-        return functools.partial(inner, **options)
+        return functools.partial(inner, allocates=allocates, **options)
     if numba.config.DISABLE_JIT:
         return function
-    return Inner(function, {**OPTIONS, **options})
+    return Inner(function, {**OPTIONS, "_nrt": allocates, **options})
 
 
 device = inner(inline="never")

@@ -56,12 +56,12 @@ class ListKernel(Kernel):
 
 
 def list_kernel(
-    *, outputs: int = 1, grain: int | None = None, by_element: bool = False
+    *, outputs: int = 1, grain: int | None = None, by_element: bool = False, **options: Any
 ) -> Callable[[Callable[..., None]], ListKernel]:
     """Make a function on tables of arrays a ``ListKernel``; ``grain`` counts all elements."""
 
     def decorate(function: Callable[..., None]) -> ListKernel:
-        kernel = ListKernel(function, outputs, grain)
+        kernel = ListKernel(function, outputs, grain, **options)
         kernel.by_element = by_element
         return kernel
 

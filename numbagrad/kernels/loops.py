@@ -375,7 +375,7 @@ class ElementwiseKernel:
         """The form for contiguous arrays, and the address of its second way in."""
         text, name = self.source(dtypes, self.grain)
         # A call is short: letting go of the GIL would cost it 36 of 93 ns.
-        dispatcher = store.compile_source(text, name, nogil=False)
+        dispatcher = store.compile_source(text, name, nogil=False, allocates=False)
         if numba.config.DISABLE_JIT:
             return dispatcher, 0
         numbers = {float: types.float64, int: types.int64, bool: types.boolean}

@@ -335,18 +335,20 @@ def kernel(
     grain: int | None = None,
     reassoc: bool = False,
     moves: bool = False,
+    **options: Any,
 ) -> Any:
     """Make a plain function on arrays a ``Kernel``; use as ``@kernel`` or ``@kernel(grain=...)``.
 
     reassoc: let LLVM reorder sums, which it needs to vectorise a reduction. moves: it moves
-    elements from its inputs to its first argument and computes nothing with them.
+    elements from its inputs to its first argument and computes nothing with them. options: those
+    of ``store.jit``.
     """
 
     def decorate(function: Any) -> Kernel:
         if isinstance(function, CPUDispatcher):
             function = function.py_func
         kind = MovingKernel if moves else Kernel
-        return kind(function, outputs, grain, reassoc=reassoc)
+        return kind(function, outputs, grain, reassoc=reassoc, **options)
 
     return decorate if function is None else decorate(function)
 

@@ -142,8 +142,8 @@ if not numba.config.DISABLE_JIT:
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
-    def __init__(self, function: Any, outputs: int, grain: int):
-        super().__init__(function, outputs, grain)
+    def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
+        super().__init__(function, outputs, grain, **options)
         self.grain: int = grain
         self._loaded: set[int] = set()  # bytes in an element: they tell the two dtypes apart
 
@@ -156,9 +156,11 @@ class GemmKernel(Kernel):
         super().__call__(*args)
 
 
-def gemm_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], GemmKernel]:
+def gemm_kernel(
+    grain: int, outputs: int = 1, **options: Any
+) -> Callable[[Callable[..., None]], GemmKernel]:
     """Make a plain function a ``GemmKernel``: ``@gemm_kernel(grain=...)``."""
-    return lambda function: GemmKernel(function, outputs, grain)
+    return lambda function: GemmKernel(function, outputs, grain, **options)
 
 
 class StridedGemmKernel(GemmKernel):
@@ -170,8 +172,8 @@ class StridedGemmKernel(GemmKernel):
     checked.
     """
 
-    def __init__(self, function: Any, outputs: int, grain: int):
-        super().__init__(function, outputs, grain)
+    def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
+        super().__init__(function, outputs, grain, **options)
         # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
         self._serial_entries: dict[int, Callable[..., None]] = {}
         self._parallel_entries: dict[int, Callable[..., None]] = {}
@@ -197,8 +199,8 @@ class ProductKernel(StridedGemmKernel):
     """One whose first three arguments are the result and factors of a product: they tell the work
     that threads share."""
 
-    def __init__(self, function: Any, outputs: int, grain: int):
-        super().__init__(function, outputs, grain)
+    def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
+        super().__init__(function, outputs, grain, **options)
         self._squared_grain = grain * grain
 
     def __call__(self, *args: Any) -> None:
@@ -230,13 +232,15 @@ def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callab
     return entry
 
 
-def product_kernel(grain: int, outputs: int = 1) -> Callable[[Callable[..., None]], ProductKernel]:
+def product_kernel(
+    grain: int, outputs: int = 1, **options: Any
+) -> Callable[[Callable[..., None]], ProductKernel]:
     """Make a plain function on matrices a ``ProductKernel``: ``@product_kernel(grain=...)``."""
-    return lambda function: ProductKernel(function, outputs, grain)
+    return lambda function: ProductKernel(function, outputs, grain, **options)
 
 
 def strided_gemm_kernel(
-    grain: int, outputs: int = 1
+    grain: int, outputs: int = 1, **options: Any
 ) -> Callable[[Callable[..., None]], StridedGemmKernel]:
     """Make a function a ``StridedGemmKernel``: ``@strided_gemm_kernel(grain=...)``."""
-    return lambda function: StridedGemmKernel(function, outputs, grain)
+    return lambda function: StridedGemmKernel(function, outputs, grain, **options)

@@ -166,7 +166,7 @@ def rows_at_once(q, causal):
     return ROWS // 2 if causal and q.shape[2] <= SHORT else ROWS
 
 
-@device
+@device(allocates=True)
 def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal):
     """Some rows of queries of one head."""
     heads, length, keys, width = q.shape[1], q.shape[2], k.shape[2], v.shape[3]
@@ -225,7 +225,7 @@ def keep(tile, other):
     """Nothing: Numba frees an array after its last use by name, and an address is none."""
 
 
-@strided_gemm_kernel(grain=GRAIN, outputs=2)
+@strided_gemm_kernel(grain=GRAIN, outputs=2, allocates=True)
 def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     """``out = softmax(scale q k^T + mask) v``; lse: the logarithms of the sums of exponentials.
 
@@ -242,7 +242,7 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     blas_restore(previous)
 
 
-@device
+@device(allocates=True)
 def score_grads(
     tile, other, lost, g, lse, q, k, v, mask, state, scale, factor, p, masked, causal,
     b, h, i, j, n, m,
@@ -294,7 +294,7 @@ def lost_rows(lost, g, out, b, h):
         lost[i] = dot(x, y, g.shape[3], nothing)
 
 
-@device
+@device(allocates=True)
 def attention_grad_columns(
     task, chunks, rest, gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, masked, causal
 ):
@@ -337,7 +337,7 @@ def attention_grad_columns(
     keep(tile, other)
 
 
-@strided_gemm_kernel(grain=GRAIN, outputs=3)
+@strided_gemm_kernel(grain=GRAIN, outputs=3, allocates=True)
 def attention_grad(gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, masked, causal):
     """The gradients of ``attention`` with respect to q, k and v.
 
@@ -363,7 +363,7 @@ def attention_grad(gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, mask
                         gq[b, h, i, j] += rest[c, b, h, i, j]
 
 
-@device
+@device(allocates=True)
 def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale, p):
     """Some rows of one head of the mask, from all heads to which it is broadcast."""
     sizes, heads, length, keys = gmask.shape, q.shape[1], q.shape[2], k.shape[2]
@@ -396,7 +396,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
     keep(tile, other)
 
 
-@strided_gemm_kernel(grain=GRAIN)
+@strided_gemm_kernel(grain=GRAIN, allocates=True)
 def attention_mask_grad(gmask, g, out, lse, q, k, v, mask, state, scale, p):
     """The gradient of ``attention`` with respect to a mask before it was broadcast.
 

@@ -13,7 +13,7 @@ CHUNK = 16384
 """Elements that one task sums; fixed, so that the result does not depend on the threads."""
 
 
-@kernel(grain=65536)
+@kernel(grain=65536, allocates=True)
 def column_sum(out, x):
     """Sums over rows, accumulated in float64. out (m) C; x (n, m) C."""
     n, m = x.shape

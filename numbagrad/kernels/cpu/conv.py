@@ -138,7 +138,7 @@ def move(dtype, itemsize, adds, column, column_row, x, x_row, rows, columns, ste
                 to[j] = at[j * step]
 
 
-@device
+@device(allocates=True)
 def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, form):
     """A block of lines of one group of one image."""
     image, part = task // (groups * blocks), task % (groups * blocks)
@@ -171,7 +171,7 @@ def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, 
     keep(cols)
 
 
-@gemm_kernel(grain=GRAIN)
+@gemm_kernel(grain=GRAIN, allocates=True)
 def conv(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """``out[n, o] = sum over c of x[n, c] * weight[o, c]``, correlated, plus ``bias[o]``.
 
@@ -197,7 +197,7 @@ def channels_at_once(weight, g):
     return max(1, min(weight.shape[1], room))
 
 
-@device
+@device(allocates=True)
 def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, form):
     """Some channels of one group of one image."""
     image, part = task // (groups * parts), task % (groups * parts)
@@ -232,7 +232,7 @@ def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, fo
     keep(cols)
 
 
-@gemm_kernel(grain=GRAIN)
+@gemm_kernel(grain=GRAIN, allocates=True)
 def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to x, plus ``bias[c]``; also transposed convolution.
 
@@ -256,7 +256,7 @@ def turned(weight, groups):
     return weight.size // max(1, weight.shape[0]) > height >= FEW
 
 
-@device
+@device(allocates=True)
 def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form):
     """Some channels of one group, summed over a chunk of the images, added at ``to``."""
     chunk, part = task // (groups * parts), task % (groups * parts)
@@ -289,7 +289,7 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
     keep(cols)
 
 
-@gemm_kernel(grain=GRAIN)
+@gemm_kernel(grain=GRAIN, allocates=True)
 def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to weight; shapes as there, all C."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)

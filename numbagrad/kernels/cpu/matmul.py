@@ -44,7 +44,7 @@ def even_part(size, width):
     return (size + parts * 16 - 1) // (parts * 16) * 16
 
 
-@device
+@device(allocates=True)
 def readable(x):
     """``x``, or a copy of it if BLAS cannot read it: no unit stride, or rows that overlap."""
     rows, cols = x.shape
@@ -103,7 +103,7 @@ def shared_gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, o
     blas_restore(previous)
 
 
-@product_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN, allocates=True)
 def mm(out, x, y, transx, transy, accumulate):
     """``out = x y``, or ``out += x y`` if ``accumulate``; ``trans*``: take the transpose.
 
@@ -128,7 +128,7 @@ def mm(out, x, y, transx, transy, accumulate):
     blas_restore(previous)
 
 
-@product_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN, allocates=True)
 def addmm(out, x, y, bias, transx, transy):
     """``out = x y + bias``, the bias added to each row.
 
@@ -156,7 +156,7 @@ def addmm(out, x, y, bias, transx, transy):
     blas_restore(previous)
 
 
-@product_kernel(grain=GRAIN)
+@product_kernel(grain=GRAIN, allocates=True)
 def bmm(out, x, y, transx, transy):
     """``out[b] = x[b] y[b]``; a batch stride of 0 repeats one matrix.
 

@@ -11,8 +11,8 @@ from math import sqrt
 import numpy as np
 from numba import prange
 
-from ..inner import device, inner
-from ..intrinsics import larger
+from ..inner import device, inner, pasted
+from ..intrinsics import larger, load, stack, store
 from ..machine import kernel
 from ..simd_math import exp, falling_exp, log
 
@@ -30,8 +30,9 @@ __all__ = [
     "softmax_rows_grad",
 ]
 
-WIDTH = 64
-"""Columns of the middle-axis kernels that one task carries: their sums stay in the first cache."""
+WIDTH = 256
+"""Most columns of the middle-axis kernels that one task carries: their sums stay in the first
+cache."""
 
 
 @device
@@ -93,16 +94,6 @@ def squares_from(x, center):
     return total
 
 
-@device
-def columns_max(x, peak):
-    """Maximum of each column of ``x`` (m, w) into ``peak`` (w)."""
-    for j in range(x.shape[1]):
-        peak[j] = -np.inf
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            peak[j] = x[i, j] if x[i, j] > peak[j] else peak[j]
-
-
 @kernel(grain=16384)
 def softmax_rows(out, x):
     """Exponentials scaled to sum to one in each row. out (n, m) C; x (n, m) C; out may be x."""
@@ -158,81 +149,127 @@ def logsumexp_rows(out, x):
         out[i] = peak if np.isinf(peak) else log(sum_of_exp(x[i], peak)) + peak
 
 
+@pasted
+def _tasks(x):
+    """How many tasks share the middle-axis kernels, of how many parts each of the outer ones."""
+    outer, _, inner = x.shape
+    parts = (inner + WIDTH - 1) // WIDTH
+    return outer * parts, parts
+
+
+@pasted
+def _columns(x, task, parts):
+    """Where a task's first row begins in all of x (outer, m, inner), and its columns."""
+    _, m, inner = x.shape
+    o, part = task // parts, task % parts
+    first, last = inner * part // parts, inner * (part + 1) // parts
+    return o * m * inner + first, last - first
+
+
+@inner
+def columns_max(peak, x, begin, width):
+    """Maximum of each of a task's columns, but for NaN, into ``peak``."""
+    _, m, inner = x.shape
+    for j in range(width):
+        peak[j] = -np.inf
+    for row in range(begin, begin + m * inner, inner):
+        for j in range(width):
+            value = load(x, row + j)
+            peak[j] = value if value > peak[j] else peak[j]
+
+
+# Results go through a line of their own: LLVM knows that it is not x, which ``out`` may be.
+
+
 @kernel(grain=16384)
 def softmax_axis(out, x):
     """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
-    outer, m, inner = x.shape
-    across = (inner + WIDTH - 1) // WIDTH
-    for task in prange(outer * across):
-        o, start = task // across, task % across * WIDTH
-        stop = min(start + WIDTH, inner)
-        peak = np.empty(stop - start, x.dtype)
-        columns_max(x[o, :, start:stop], peak)
-        total = np.zeros(stop - start, x.dtype)
-        for i in range(m):
-            for j in range(stop - start):
-                value = exp(x[o, i, start + j] - peak[j])
-                out[o, i, start + j] = value
-                total[j] += value
-        for i in range(m):
-            for j in range(stop - start):
-                out[o, i, start + j] /= total[j]
+    _, m, inner = x.shape
+    tasks, parts = _tasks(x)
+    for task in prange(tasks):
+        begin, width = _columns(x, task, parts)
+        zero, one = x.dtype.type(0), x.dtype.type(1)
+        peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
+        columns_max(peak, x, begin, width)
+        for j in range(width):
+            total[j] = zero
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                line[j] = exp(load(x, row + j) - peak[j])
+                total[j] += line[j]
+            for j in range(width):
+                store(out, row + j, line[j])
+        for j in range(width):
+            total[j] = one / total[j]
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                store(out, row + j, load(out, row + j) * total[j])
 
 
 @kernel(grain=32768)
 def softmax_axis_grad(gx, g, out):
     """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
-    outer, m, inner = out.shape
-    across = (inner + WIDTH - 1) // WIDTH
-    for task in prange(outer * across):
-        o, start = task // across, task % across * WIDTH
-        stop = min(start + WIDTH, inner)
-        total = np.zeros(stop - start, out.dtype)
-        for i in range(m):
-            for j in range(stop - start):
-                total[j] += g[o, i, start + j] * out[o, i, start + j]
-        for i in range(m):
-            for j in range(stop - start):
-                gx[o, i, start + j] = out[o, i, start + j] * (g[o, i, start + j] - total[j])
+    _, m, inner = out.shape
+    tasks, parts = _tasks(out)
+    for task in prange(tasks):
+        begin, width = _columns(out, task, parts)
+        zero = out.dtype.type(0)
+        total, line = stack(WIDTH, zero), stack(WIDTH, zero)
+        for j in range(width):
+            total[j] = zero
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                total[j] += load(g, row + j) * load(out, row + j)
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                line[j] = load(out, row + j) * (load(g, row + j) - total[j])
+            for j in range(width):
+                store(gx, row + j, line[j])
 
 
 @kernel(grain=16384)
 def log_softmax_axis(out, x):
     """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
-    outer, m, inner = x.shape
-    across = (inner + WIDTH - 1) // WIDTH
-    for task in prange(outer * across):
-        o, start = task // across, task % across * WIDTH
-        stop = min(start + WIDTH, inner)
-        peak = np.empty(stop - start, x.dtype)
-        columns_max(x[o, :, start:stop], peak)
-        total = np.zeros(stop - start, x.dtype)
-        for i in range(m):
-            for j in range(stop - start):
-                total[j] += falling_exp(x[o, i, start + j] - peak[j])
-        for j in range(stop - start):
+    _, m, inner = x.shape
+    tasks, parts = _tasks(x)
+    for task in prange(tasks):
+        begin, width = _columns(x, task, parts)
+        zero = x.dtype.type(0)
+        peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
+        columns_max(peak, x, begin, width)
+        for j in range(width):
+            total[j] = zero
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                total[j] += falling_exp(load(x, row + j) - peak[j])
+        for j in range(width):
             total[j] = log(total[j])
-        for i in range(m):
-            for j in range(stop - start):
-                out[o, i, start + j] = (x[o, i, start + j] - peak[j]) - total[j]
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                line[j] = (load(x, row + j) - peak[j]) - total[j]
+            for j in range(width):
+                store(out, row + j, line[j])
 
 
 @kernel(grain=16384)
 def log_softmax_axis_grad(gx, g, out):
     """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
-    outer, m, inner = out.shape
-    across = (inner + WIDTH - 1) // WIDTH
-    for task in prange(outer * across):
-        o, start = task // across, task % across * WIDTH
-        stop = min(start + WIDTH, inner)
-        total = np.zeros(stop - start, out.dtype)
-        for i in range(m):
-            for j in range(stop - start):
-                total[j] += g[o, i, start + j]
-        for i in range(m):
-            for j in range(stop - start):
-                power = falling_exp(out[o, i, start + j])
-                gx[o, i, start + j] = g[o, i, start + j] - power * total[j]
+    _, m, inner = out.shape
+    tasks, parts = _tasks(out)
+    for task in prange(tasks):
+        begin, width = _columns(out, task, parts)
+        zero = out.dtype.type(0)
+        total, line = stack(WIDTH, zero), stack(WIDTH, zero)
+        for j in range(width):
+            total[j] = zero
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                total[j] += load(g, row + j)
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                line[j] = load(g, row + j) - falling_exp(load(out, row + j)) * total[j]
+            for j in range(width):
+                store(gx, row + j, line[j])
 
 
 @kernel(outputs=3, grain=32768)
@@ -265,7 +302,7 @@ ROWS = 64
 """Rows whose gradients of weight and bias one task sums; fixed, whatever the threads."""
 
 
-@kernel(outputs=3, grain=32768)
+@kernel(outputs=3, grain=32768, allocates=True)
 def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     """Gradients of ``layer_norm``, the sums over rows accumulated in float64.
 

@@ -435,7 +435,7 @@ def lion(params, firsts, grads, sizes, like, lr, beta1, beta2, decay, sign):
                 store_at(m, i, one(0) if abs(first) < tiny else first, like)
 
 
-@device
+@device(allocates=True)
 def data_of(ids):
     """Addresses of the elements of the arrays whose object ids are given."""
     pointers = np.empty_like(ids)
@@ -444,7 +444,7 @@ def data_of(ids):
     return pointers
 
 
-@device
+@device(allocates=True)
 def chunks_of(sizes):
     """(k, 3) table of all chunks: which array, first element, end."""
     total = 0
@@ -461,7 +461,7 @@ def chunks_of(sizes):
     return table
 
 
-@device
+@device(allocates=True)
 def square_sum(pointer, begin, end, like):
     """Sum of squares in float64, in eight lanes: their order is fixed and they vectorise."""
     lanes = np.zeros(8)
@@ -489,7 +489,7 @@ def power_sum(pointer, begin, end, like, power):
     return total
 
 
-@list_kernel(grain=GRAIN)
+@list_kernel(grain=GRAIN, allocates=True)
 def power_sums(out, grads, sizes, like, power):
     """out (1,) float64: the sum over all arrays of ``|g| ** power``; the maximum if infinite."""
     g = data_of(grads)

@@ -389,7 +389,7 @@ def dropout(out, x, state, p, scale):
         out[i] = x[i] * (keep if _u64(_word(key, start, i)) >= limit else drop)
 
 
-@kernel
+@kernel(allocates=True)
 def permutation(out, state):
     """out (n,) any integer dtype: 0 to n - 1 shuffled by Fisher and Yates; state (2,)."""
     key, start = _u64(state[0]), _u64(state[1])
@@ -407,7 +407,7 @@ def permutation(out, state):
         out[i], out[j] = out[j], out[i]
 
 
-@kernel(outputs=2)
+@kernel(outputs=2, allocates=True)
 def multinomial_again(out, bad, p, state):
     """out (n, k) int64: columns of p (n, m), drawn with replacement by weight; state (2,).
 
@@ -445,7 +445,7 @@ def multinomial_again(out, bad, p, state):
             out[row, i] = low
 
 
-@kernel(outputs=2)
+@kernel(outputs=2, allocates=True)
 def multinomial_once(out, bad, p, state):
     """out (n, k) int64: columns of p (n, m), drawn without replacement by weight; state (2,).
 

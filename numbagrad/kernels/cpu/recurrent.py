@@ -31,7 +31,7 @@ def keep(array):
     """Nothing: Numba frees an array after its last use by name, and an address is none."""
 
 
-@device
+@device(allocates=True)
 def turned(weight, steps):
     """``weight`` transposed: what each step multiplies by. Empty if it is not worth it."""
     rows, columns = weight.shape
@@ -88,7 +88,7 @@ def rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse):
     copied(last, out[0 if reverse else steps - 1], first, rows)
 
 
-@gemm_kernel(grain=GRAIN, outputs=2)
+@gemm_kernel(grain=GRAIN, outputs=2, allocates=True)
 def rnn(out, last, h0, weight, relu, reverse):
     """``h = tanh(given + h weight.T)``, or relu, from step to step (Elman, 1990).
 
@@ -188,7 +188,7 @@ def lstm_rows(
     copied(last_cell, cells[end], first, rows)
 
 
-@gemm_kernel(grain=GRAIN, outputs=5)
+@gemm_kernel(grain=GRAIN, outputs=5, allocates=True)
 def lstm(gates, out, cells, last, last_cell, h0, c0, weight, reverse):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
@@ -242,7 +242,7 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
         gc[j] *= keeps[j]
 
 
-@device
+@device(allocates=True)
 def lstm_grad_rows(
     first, rows, ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse
 ):  # fmt: skip
@@ -271,7 +271,7 @@ def lstm_grad_rows(
     keep(spare)
 
 
-@gemm_kernel(grain=GRAIN, outputs=3)
+@gemm_kernel(grain=GRAIN, outputs=3, allocates=True)
 def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse):
     """Gradients of ``lstm`` with respect to what gates were given, h0 and c0.
 
@@ -314,7 +314,7 @@ def gru_row(like, at, mixed, kept, old, state, m):
         h[j] = new[j] + update[j] * (before[j] - new[j])
 
 
-@device
+@device(allocates=True)
 def gru_rows(
     first, rows, transposed, gates, out, held, last, h0, weight, bias, biased, reverse
 ):  # fmt: skip
@@ -339,7 +339,7 @@ def gru_rows(
     keep(mixed)
 
 
-@gemm_kernel(grain=GRAIN, outputs=4)
+@gemm_kernel(grain=GRAIN, outputs=4, allocates=True)
 def gru(gates, out, held, last, h0, weight, bias, biased, reverse):
     """A gated recurrent unit (Cho et al., 2014), reset after the product of the state.
 

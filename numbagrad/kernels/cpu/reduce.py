@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numba import prange
 
-from ..inner import inner, pasted
+from ..inner import inner
 from ..intrinsics import added, lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import bottom, down, lowered, lowest, raised, to_least, to_most, up
@@ -79,7 +79,7 @@ def pieces(outer: int, n: int, inner: int) -> int:
     return max(1, min(n, n * min(inner, LANES) // PIECE))
 
 
-@pasted
+@inlined
 def _rows(piece, n, k):
     """First and last row of ``piece``, counted over all of x (outer, n, inner)."""
     if k == 1:
@@ -88,13 +88,13 @@ def _rows(piece, n, k):
     return o * n + c * n // k, o * n + (c + 1) * n // k
 
 
-@pasted
+@inlined
 def _parts(out, x):
     outer, k, inner = out.shape
     return lesser(outer * k * -(-inner // LANES), lesser(1 + x.size // SHARE, PARTS))
 
 
-@pasted
+@inlined
 def _fold(out, x, part, start, step, four, merge, finish, p):
     """Do one of ``_parts(out, x)`` shares of the reduction.
 
@@ -415,7 +415,7 @@ def norm(out, x, p):
         _fold(out, x, part, _zero, _add_power, _each, _plus, _root, p)
 
 
-@pasted
+@inlined
 def _fold_squares(out, x, center, divisor, part):
     outer, k, inner = out.shape
     n = x.shape[1]
@@ -456,7 +456,7 @@ def squares(out, x, center, divisor):
         _fold_squares(out, x, center, divisor, part)
 
 
-@pasted
+@inlined
 def _find(values, indices, x, part, key):
     """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
     outer, k, inner = values.shape

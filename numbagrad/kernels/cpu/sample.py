@@ -62,7 +62,7 @@ def window(offsets, weights, place, sizes, taps, padding, corners, orders):
     return count
 
 
-@device
+@device(allocates=True)
 def sample_block(out, x, at, sizes, first, last, taps, padding, corners, orders):
     """``sample`` of one image at the places from ``first`` to ``last``; x (c, d h w)."""
     offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
@@ -75,7 +75,7 @@ def sample_block(out, x, at, sizes, first, last, taps, padding, corners, orders)
             out[c, p] = total
 
 
-@kernel(grain=8192)
+@kernel(grain=8192, allocates=True)
 def sample(out, x, at, taps, padding, corners, kx, ky, kz):
     """``out[n, c, p]`` is the weighted sum of what place ``at[n, p]`` reads of ``x[n, c]``.
 
@@ -92,7 +92,7 @@ def sample(out, x, at, taps, padding, corners, kx, ky, kz):
         sample_block(out[n], planes[n], at[n], sizes, *how)
 
 
-@device
+@device(allocates=True)
 def spread_block(gx, g, at, sizes, first, last, taps, padding, corners, orders):
     """``sample_input_grad`` of the channels from ``first`` to ``last`` of one image."""
     offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
@@ -106,7 +106,7 @@ def spread_block(gx, g, at, sizes, first, last, taps, padding, corners, orders):
                 gx[c, offsets[i]] += weights[i] * g[c, p]
 
 
-@kernel(grain=8192)
+@kernel(grain=8192, allocates=True)
 def sample_input_grad(gx, g, at, taps, padding, corners, kx, ky, kz):
     """The gradient of ``sample`` with respect to x: zeros, plus g where it was read, in order.
 
@@ -123,7 +123,7 @@ def sample_input_grad(gx, g, at, taps, padding, corners, kx, ky, kz):
         spread_block(planes[n], g[n], at[n], sizes, *how)
 
 
-@device
+@device(allocates=True)
 def slope_block(out, g, x, at, sizes, first, last, taps, padding, corners, orders):
     """``sample_place_grad`` of one image at the places from ``first`` to ``last``."""
     offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
@@ -141,7 +141,7 @@ def slope_block(out, g, x, at, sizes, first, last, taps, padding, corners, order
             out[p, axis] = total
 
 
-@kernel(grain=8192)
+@kernel(grain=8192, allocates=True)
 def sample_place_grad(out, g, x, at, taps, padding, corners, kx, ky, kz):
     """The gradient of ``sample`` with respect to at, a coordinate after the other.
 

@@ -97,7 +97,7 @@ def _sort_short_row(values, indices, x, row, descending, keys):
             store(values, row * k + place, load(x, base + i))
 
 
-@inlined
+@inlined(allocates=True)
 def _sort_rows(values, indices, x, descending, part, parts):
     rows, n = x.shape
     k = values.shape[1]
@@ -118,7 +118,7 @@ def _sort_rows(values, indices, x, descending, part, parts):
             store(values, row * k + i, load(x, row * n + place))
 
 
-@kernel(grain=GRAIN, outputs=2)
+@kernel(grain=GRAIN, outputs=2, allocates=True)
 def sort(values, indices, x, descending):
     """values, indices (m, k) C; x (m, n) C, k <= n: the first k of each sorted row. Stable."""
     parts = _parts(x)
@@ -152,7 +152,7 @@ def _opposite(value):
     return opposite(rising(value))
 
 
-@inlined
+@inlined(allocates=True)
 def _top_rows(values, indices, x, part, parts, key_of):
     rows, n = x.shape
     k = values.shape[1]
@@ -181,7 +181,7 @@ def _top_rows(values, indices, x, part, parts, key_of):
             _sink(keys, places, keys[last], places[last], last)
 
 
-@kernel(grain=GRAIN, outputs=2)
+@kernel(grain=GRAIN, outputs=2, allocates=True)
 def topk(values, indices, x, smallest):
     """values, indices (m, k) C; x (m, n) C, 0 < k <= n: the best k of each row, best first."""
     parts = _parts(x)
