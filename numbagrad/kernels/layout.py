@@ -26,13 +26,19 @@ MIDDLE = 256
 WORTH = 1 << 15
 """Elements from which a float that stands for a whole row enters the formula as a number: to fill
 a tile with it costs up to half of the call, and the formula is compiled for a number."""
-DIRECT, EACH, ONCE, NUMBER = range(4)
-"""What is done of an array: nothing, gather each piece, gather the first piece, read a number."""
+HEIGHT, WIDTH = 16, 64
+"""Most rows and columns of a block of an array that is stored by columns: a tile. A line of memory
+is so read once, where a row of 1024 would read as many of them, and each 16 times over."""
+UNIT = 64
+"""Elements that threads share out together."""
+DIRECT, EACH, ONCE, NUMBER, TURNED = range(5)
+"""What is done of an array: nothing, gather each piece, gather the first piece, read a number,
+gather a block of as many rows as the next dimension has."""
 
 # Places in a plan: a head, the sizes of the outer dimensions, and of each array a record, with its
 # steps along those dimensions at the end.
 ADDRESS, OPERANDS, INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE = range(8)
-TOTAL, PERIOD, HEAD = range(8, 11)
+TOTAL, PERIOD, UNITS, HEAD = range(8, 12)
 SLOT, SIZE, STEP, MODE, OFFSET, RECORD = range(6)
 
 
@@ -74,16 +80,25 @@ def layout(
         if dims[longest][0] > 8 * dims[-1][0]:
             dims.append(dims.pop(longest))
             tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
+    unit = rows * dims[-1][0] or UNIT
+    if tile == TILE and not rows and EACH in modes[outputs:] and dims[-1][0] > WIDTH:
+        blocks = _in_blocks(dims, sizes, outputs)
+        if blocks is not dims:
+            dims, unit = blocks, blocks[-1][0] * blocks[-2][0]
+            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
+            for k in range(outputs, len(sizes)):
+                if modes[k] == EACH and dims[-2][1 + k] == sizes[k]:
+                    modes[k] = TURNED
     *outer, (n, *steps) = dims
     outer.reverse()
     total = math.prod([d[0] for d in dims])
     piece = tile if EACH in modes or ONCE in modes else LONGEST
-    words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period]
+    words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period, unit]
     words += [d[0] for d in outer]
     room = 0
     for k, size in enumerate(sizes):
         words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]
-        if modes[k] in (EACH, ONCE):
+        if modes[k] in (EACH, ONCE, TURNED):
             room += 8 * tile
     return tuple(words)
 
@@ -124,6 +139,31 @@ def _modes(
         else:
             modes.append(NUMBER if number else ONCE if period == 1 else EACH)
     return tile, modes, 0, 0
+
+
+def _in_blocks(dims: list[list[int]], sizes: Sequence[int], outputs: int) -> list[list[int]]:
+    """``dims`` with two of them cut into blocks that are turned in the cache, where an input is
+    stored along another dimension than the innermost; else as they are."""
+    *outer, inner = dims
+    for k in range(outputs, len(sizes)):
+        along = [d for d, (_, *steps) in enumerate(outer) if steps[k] == sizes[k]]
+        if not along or inner[1 + k] in (0, sizes[k]):
+            continue
+        across = outer.pop(along[0])
+        height, width = _divisor(across[0], HEIGHT), _divisor(inner[0], WIDTH)
+        if height < 4 or width < 8:
+            return dims
+        blocks = [
+            [n // m, *[s * m for s in steps]]
+            for (n, *steps), m in ((inner, width), (across, height))
+        ]
+        return [*outer, *blocks, [height, *across[1:]], [width, *inner[1:]]]
+    return dims
+
+
+def _divisor(number: int, most: int) -> int:
+    """The greatest divisor up to ``most``."""
+    return next(d for d in range(most, 0, -1) if number % d == 0)
 
 
 def by_value(words: Sequence[int]) -> tuple[int, ...]:

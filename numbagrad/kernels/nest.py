@@ -24,6 +24,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from . import machine, store
+from .copies import transpose
 from .intrinsics import lesser, start
 from .layout import (
     ADDRESS,
@@ -48,10 +49,13 @@ from .layout import (
     SLOT,
     STEP,
     TOTAL,
+    TURNED,
+    UNITS,
+    WIDTH,
 )
 from .pieces import CALLED, OperandsType, copying
 from .table import TableType
-from .vectors import WORD, at, counted
+from .vectors import VECTOR_BYTES, WORD, at, counted
 
 __all__ = ["interpreted", "nest"]
 
@@ -206,7 +210,11 @@ class _Walk:
                 number = b.icmp_signed("==", mode, WORD(NUMBER))
                 with b.if_then(number):
                     b.store(self.widened(here, size), self.slot(self.mine, operand))
-                with b.if_then(b.and_(b.icmp_signed("==", turn, WORD(0)), b.not_(number))):
+                turned = b.icmp_signed("==", mode, WORD(TURNED))
+                with b.if_then(turned):
+                    self.turn(here, step, size, room, self.slot(self.mine, operand))
+                alone = b.or_(number, turned)
+                with b.if_then(b.and_(b.icmp_signed("==", turn, WORD(0)), b.not_(alone))):
                     b.store(b.select(direct, here, room), self.slot(self.mine, operand))
                     b.store(here, self.slot(self.back, k))
                 is_input = b.icmp_signed(">=", k, self.outputs)
@@ -234,6 +242,42 @@ class _Walk:
                 with once, b.if_then(filling):
                     first = b.mul(b.mul(self.period, self.part), size)
                     self.repeat(b.add(self.room, offset), first, all_)
+
+    def turn(self, here: Any, step: Any, size: Any, room: Any, place: Any) -> None:
+        """Say at ``place`` where the row of a block is; gather the block before its first row."""
+        b = self.b
+        row, pitch = b.load(self.index), b.mul(size, WORD(WIDTH))
+        b.store(b.add(room, b.mul(row, pitch)), place)
+        with b.if_then(b.icmp_signed("==", row, WORD(0))):
+            height = self.word(WORD(HEAD))
+            for kind, width in ((ir.FloatType(), 4), (ir.DoubleType(), 8)):
+                lanes = VECTOR_BYTES // width
+                if not lanes:
+                    continue
+                with b.if_then(b.icmp_signed("==", size, WORD(width))):
+                    with (
+                        self.by(lanes, self.part) as (j, columns),
+                        self.by(lanes, height) as (i, rows),
+                    ):
+                        from_ = b.add(here, b.add(b.mul(j, step), b.mul(i, size)))
+                        to = b.add(room, b.add(b.mul(i, pitch), b.mul(j, size)))
+                        b.call(
+                            transpose.function_in(b.module, kind),
+                            [from_, step, columns, rows, to, pitch],
+                        )
+            with b.if_then(b.icmp_signed("<", size, WORD(4 if VECTOR_BYTES else 9))):
+                with counted(b, height) as i:
+                    from_, to = b.add(here, b.mul(i, size)), b.add(room, b.mul(i, pitch))
+                    b.call(copying(b.module), [to, size, from_, step, size, self.part])
+
+    @contextmanager
+    def by(self, most: int, count: Any) -> Iterator[Any]:
+        """A loop over ``count`` by as many as ``most`` at a time: the first, and how many."""
+        b = self.b
+        rounds = b.udiv(b.add(count, WORD(most - 1)), WORD(most))
+        with counted(b, rounds) as k:
+            first = b.mul(k, WORD(most))
+            yield first, self.lesser(WORD(most), b.sub(count, first))
 
     def repeat(self, begin: Any, first: Any, all_: Any) -> None:
         """Write the ``first`` bytes again and again behind themselves, until there are ``all_``."""
@@ -311,10 +355,10 @@ def _nest(plan, operands):
 def _nest_in_parts(walk, plan, operands, parts):
     """The same by threads, each of which takes a part of the elements. walk: its address."""
     words, places, total = start(plan), start(operands), plan[TOTAL]
-    grain = plan[INNER] * plan[ROWS] if plan[ROWS] else 64
-    units = (total + grain - 1) // grain
+    unit = plan[UNITS]
+    units = (total + unit - 1) // unit
     for part in prange(0, parts):
-        first, last = units * part // parts * grain, units * (part + 1) // parts * grain
+        first, last = units * part // parts * unit, units * (part + 1) // parts * unit
         _walk_at(walk, words, places, first, lesser(last, total))
 
 

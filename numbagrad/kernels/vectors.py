@@ -71,7 +71,9 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     # Numba reads the names of the parameters here.
     setattr(written, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
     written.__name__, written.__doc__ = name, build.__doc__
-    return intrinsic(written)
+    result = intrinsic(written)
+    result.function_in = made  # of an LLVM module, for one kind of floats
+    return result
 
 
 def at(builder: ir.IRBuilder, address: Any, kind: Any) -> Any:

@@ -9,6 +9,19 @@ import pytest
 import numbagrad as ng
 from numbagrad.kernels.expr import expr, symbol
 from numbagrad.kernels.formula import Formula
+from numbagrad.kernels.layout import (
+    DIMS,
+    DIRECT,
+    HEAD,
+    HEIGHT,
+    INNER,
+    MODE,
+    RECORD,
+    TURNED,
+    UNITS,
+    WIDTH,
+    layout,
+)
 from numbagrad.kernels.loops import ElementwiseKernel
 
 
@@ -95,6 +108,39 @@ def test_any_layouts_of_any_dtypes(parts):
         expected = np.broadcast_to((a + np.float64(b)) * c, shape)
         np.testing.assert_allclose(out, expected, 1e-14, err_msg=told)
         np.testing.assert_array_equal(args[1], np.broadcast_to(a + np.float64(c), shape), told)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int8, np.bool_, np.int64])
+def test_what_is_stored_by_columns_is_turned_in_blocks(dtype):
+    """Whole blocks and parts of them, more than one such operand, under an outer dimension."""
+    product = expr("mul", symbol("x"), symbol("y"))
+    kernel = ElementwiseKernel(Formula("product", ("x", "y"), product))
+    rng = np.random.default_rng(3)
+    for outer, rows, columns in (
+        (1, 16, 128),
+        (1, 100, 70),
+        (3, 4, 200),
+        (2, 33, 1000),
+        (1, 7, 96),
+    ):
+        x = (9 * rng.standard_normal((outer, columns, rows))).astype(dtype).transpose(0, 2, 1)
+        y = (9 * rng.standard_normal((columns, outer, rows))).astype(dtype).transpose(1, 2, 0)
+        z = (9 * rng.standard_normal((outer, 1, columns))).astype(dtype)
+        for args in ((x, y), (y, z), (z, x), (x, y[:, ::-1])):
+            out = np.empty((outer, rows, columns), dtype)
+            for parts in 0, 1, 3:
+                out[:] = 0
+                loop, plan = kernel.nest((out, *args), parts > 0)
+                loop(plan, (out, *args), *[parts] * (parts > 0))
+                np.testing.assert_array_equal(out, args[0] * args[1], f"{rows} {columns} {parts}")
+
+
+def test_a_block_is_read_once_for_all_its_rows():
+    words = layout((1024, 2048), ((8192, 4), (4, 4096)), (4, 4), (0, 1), 1, 2)
+    assert words[INNER] == WIDTH and words[UNITS] == HEIGHT * WIDTH
+    assert words[HEAD : HEAD + words[DIMS]] == (HEIGHT, 1024 // HEIGHT, 2048 // WIDTH)
+    modes = [words[HEAD + words[DIMS] + k * (RECORD + words[DIMS]) + MODE] for k in (0, 1)]
+    assert modes == [DIRECT, TURNED]
 
 
 def test_a_number_beyond_int64_is_refused():
