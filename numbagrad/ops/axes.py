@@ -18,6 +18,7 @@ from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu.reduce import GRAIN, pieces
 from ..kernels.halves import arithmetic
+from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import Op, contiguous, copy_kernel, full, new_empty, normalize_dim, normalize_dims
 
@@ -210,11 +211,7 @@ class Spread(Op):
     @staticmethod
     def forward(ctx: Any, x: Tensor, where: Axes) -> Tensor:
         ctx.axes = where
-        if type(x._array) is np.ndarray and x._array.size == 1 and not machine.recording:
-            return full(where.shape, x.item(), x._dtype)  # the gradient of a loss
-        out = new_empty(where.shape, x._dtype, x._device)
-        machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
-        return out
+        return _repeated(x, where)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -223,9 +220,22 @@ class Spread(Op):
         return Sum.apply(g, ctx.axes)
 
 
+def _repeated(x: Tensor, where: Axes) -> Tensor:
+    """``Spread`` without history."""
+    if type(x._array) is np.ndarray and x._array.size == 1 and not machine.recording:
+        return full(where.shape, x.item(), x._dtype)  # the gradient of a loss
+    out = new_empty(where.shape, x._dtype, x._device)
+    machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
+    return out
+
+
 def spread(x: Tensor, where: Axes) -> Tensor:
     """``Spread``, or ``x`` itself when nothing was reduced."""
-    return x if x._array.shape == where.shape else Spread.apply(x, where)
+    if x._array.shape == where.shape:
+        return x
+    if x._edge is None or not grad_mode.enabled:
+        return _repeated(x, where)
+    return Spread.apply(x, where)
 
 
 class Pick(Op):

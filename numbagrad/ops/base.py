@@ -20,7 +20,7 @@ from ..kernels import machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
-from ..tape import NUMBERS, SavedOutput, grad_mode
+from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 
 _new = object.__new__
@@ -51,6 +51,13 @@ class OpNode(Recorded):
         result = self._op.backward(self, *self._materialised(grads))
         return result if type(result) is tuple else (result,)
 
+    def _run_one(self, grad: Any) -> Sequence[Any]:
+        """The same; the gradient of the only output, or a list of those of several."""
+        if self._outputs > 1:
+            return self._run(grad)
+        result = self._op.backward(self, grad)
+        return result if type(result) is tuple else (result,)
+
 
 _NEEDS_NOTHING = (False,) * 64
 
@@ -67,6 +74,7 @@ class Op:
 
     def __init_subclass__(cls) -> None:
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
+        ONE_OUTPUT.add(cls._node_type)
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
