@@ -186,7 +186,7 @@ def softmax_axis(out, x):
     """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
     _, m, inner = x.shape
     tasks, parts = _tasks(x)
-    for task in prange(tasks):
+    for task in prange(0, tasks):
         begin, width = _columns(x, task, parts)
         zero, one = x.dtype.type(0), x.dtype.type(1)
         peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
@@ -211,7 +211,7 @@ def softmax_axis_grad(gx, g, out):
     """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
     _, m, inner = out.shape
     tasks, parts = _tasks(out)
-    for task in prange(tasks):
+    for task in prange(0, tasks):
         begin, width = _columns(out, task, parts)
         zero = out.dtype.type(0)
         total, line = stack(WIDTH, zero), stack(WIDTH, zero)
@@ -232,7 +232,7 @@ def log_softmax_axis(out, x):
     """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
     _, m, inner = x.shape
     tasks, parts = _tasks(x)
-    for task in prange(tasks):
+    for task in prange(0, tasks):
         begin, width = _columns(x, task, parts)
         zero = x.dtype.type(0)
         peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
@@ -256,7 +256,7 @@ def log_softmax_axis_grad(gx, g, out):
     """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
     _, m, inner = out.shape
     tasks, parts = _tasks(out)
-    for task in prange(tasks):
+    for task in prange(0, tasks):
         begin, width = _columns(out, task, parts)
         zero = out.dtype.type(0)
         total, line = stack(WIDTH, zero), stack(WIDTH, zero)
