@@ -44,7 +44,7 @@ __all__ = [
 GRAIN = 1 << 17
 """Elements from which threads pay (benchmarks: two threads gain from about 100,000 float32)."""
 
-PIECE = 1 << 15
+PIECE = 1 << 16
 """Elements of a piece: large against a task's cost, small against the last-level cache."""
 
 LANES = 1024
@@ -59,8 +59,8 @@ SHORT = 32
 PARTS = 64
 """Most parts of one parallel loop; each does its share of the rows with its own accumulators."""
 
-APART = 64
-"""Least length of a row whose quarters are read side by side."""
+ABREAST = 32
+"""Accumulators of a long row, which is read from its begin to its end: each takes in four."""
 
 SHARE = 1 << 12
 """Elements that are worth a part of their own."""
@@ -76,7 +76,9 @@ def pieces(outer: int, n: int, inner: int) -> int:
     tasks = outer * -(-inner // LANES)
     if tasks >= PARTS:
         return 1
-    return max(1, min(n, n * min(inner, LANES) // PIECE))
+    many = max(1, min(n, n * min(inner, LANES) // PIECE))
+    # Results of pieces of columns are as long as the columns: no more than threads can use.
+    return many if inner == 1 else min(many, -(-PARTS // tasks))
 
 
 @inlined
@@ -107,16 +109,28 @@ def _fold(out, x, part, start, step, four, merge, finish, p):
     tasks, parts = outer * k * tiles, _parts(out, x)
     todo = range(tasks * part // parts, tasks * (part + 1) // parts)
     if inner == 1:
+        abreast = stack(ABREAST, start(x))
         for task in todo:
-            begin, end = _rows(task, n, k)
+            i, end = _rows(task, n, k)
             acc = start(x)
-            apart = (end - begin) // 4 if end - begin >= APART else 0
-            for i in range(begin, begin + apart):
-                a, b = load(x, i), load(x, i + apart)
-                c, d = load(x, i + 2 * apart), load(x, i + 3 * apart)
-                acc = four(step, acc, a, b, c, d, p)
-            for i in range(begin + 4 * apart, end):
-                acc = step(acc, load(x, i), p)
+            if end - i >= 4 * ABREAST:
+                for lane in range(ABREAST):
+                    abreast[lane] = start(x)
+                while i + 4 * ABREAST <= end:
+                    for lane in range(ABREAST):
+                        at = i + lane
+                        a, b = load(x, at), load(x, at + ABREAST)
+                        c, d = load(x, at + 2 * ABREAST), load(x, at + 3 * ABREAST)
+                        abreast[lane] = four(step, abreast[lane], a, b, c, d, p)
+                    i += 4 * ABREAST
+                half = ABREAST // 2
+                while half > 0:
+                    for lane in range(half):
+                        abreast[lane] = merge(abreast[lane], abreast[lane + half])
+                    half //= 2
+                acc = abreast[0]
+            for j in range(i, end):
+                acc = step(acc, load(x, j), p)
             store(out, task, finish(acc, x, p))
         return
     # A narrow row is taken several rows at a time: the accumulators repeat it ``group`` times.
