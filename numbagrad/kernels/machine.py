@@ -341,7 +341,7 @@ def kernel(
 
     reassoc: let LLVM reorder sums, which it needs to vectorise a reduction. moves: it moves
     elements from its inputs to its first argument and computes nothing with them. options: those
-    of ``store.jit``.
+    of ``store.jit``, for kernels of our own.
     """
 
     def decorate(function: Any) -> Kernel:

@@ -67,7 +67,8 @@ def _specialised(kernel: Any, constants: Mapping[str, Any]) -> Any:
     if is_kernel:
         outputs = sum(name in parameters for name in before[: kernel.outputs])
         result = type(kernel)(made, outputs, kernel.grain)
-        result._options = {**kernel._options, "source": text}
+        allocates = kernel._options.get("allocates", not store.ours(function))
+        result._options = {**kernel._options, "source": text, "allocates": allocates}
     if isinstance(kernel, ListKernel):
         result.by_element = kernel.by_element
     result.parameters = parameters

@@ -198,17 +198,23 @@ class KernelCache(FunctionCache):
             self._cache_file.save(self._index_key(sig, data.codegen), self._impl.reduce(data))
 
 
+def ours(function: types.FunctionType) -> bool:
+    """Whether a function is of the kernels that come with numbagrad."""
+    return Path(function.__code__.co_filename).is_relative_to(_KERNELS)
+
+
 def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
     """``numba.njit`` with numbagrad's options and cache.
 
     source: what the cache key is made from; by default the text of a user's function, of what it
     calls and of what it reads. ``library_stamp`` has the files of our own. allocates: whether it
     makes arrays, by default true of a user's alone: without, Numba counts no references to arrays,
-    which is a tenth of compiling and 25 ns a call for each array.
+    which is a tenth of compiling and 25 ns a call for each array. A user's ``@njit`` function that
+    such code called would count none either, wherever else it is called: False is for code of ours,
+    which calls nothing else.
     """
     recipe = function, source, options.copy()
-    ours = Path(function.__code__.co_filename).is_relative_to(_KERNELS)
-    options["_nrt"] = options.pop("allocates", not ours)
+    options["_nrt"] = options.pop("allocates", not ours(function))
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
     fastmath = {"contract", "nsz"}
     if options.pop("reassoc", False):
@@ -220,7 +226,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     # Code of a function whose module nobody can import, as after ``exec``, cannot be loaded.
     if not numba.config.DISABLE_JIT and function.__module__ in sys.modules:
         if source is None:
-            source = _place(function) if ours else source_with_globals(function)
+            source = _place(function) if ours(function) else source_with_globals(function)
         dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)

@@ -12,8 +12,10 @@ from numba.core import errors
 
 import numbagrad as ng
 from numbagrad.kernels import store
+from numbagrad.kernels.cpu import norm
 from numbagrad.kernels.inner import inner
 from numbagrad.kernels.machine import kernel
+from numbagrad.kernels.specialise import specialise
 
 KERNELS = Path(ng.__file__).parent / "kernels"
 compiled = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -99,6 +101,15 @@ def test_whoever_returns_or_makes_an_array_must_say_so():
     with pytest.raises(errors.TypingError):
         result(add_copy, x)
     assert result(add_copy_by_count, x) == 45  # a user's kernel may do as it likes
+
+
+def test_a_specialised_kernel_allocates_as_the_whole_one_does():
+    for whole, constants in (
+        (norm.layer_norm, {"affine": 0}),
+        (norm.layer_norm_grad, {"affine": 0}),
+    ):
+        allocates = whole._options.get("allocates", False)
+        assert specialise(whole, constants)._options["allocates"] is allocates
 
 
 def functions():

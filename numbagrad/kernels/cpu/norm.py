@@ -365,7 +365,7 @@ def layer_norm_grad_rows(gx, sums, g, x, mean, rstd, weight, affine, part):
 
 @kernel(outputs=3, grain=32768, allocates=True)
 def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
-    """Gradients of ``layer_norm``, the sums over rows accumulated in float64.
+    """Gradients of ``layer_norm``, the sums over rows accumulated in float64, four rows at a time.
 
     gx (n, m) C; gweight, gbias (m) C, written always; the rest as for ``layer_norm``.
     """
