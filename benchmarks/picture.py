@@ -71,9 +71,7 @@ def _panel(axes: Any, kind: str, its_bars: list[Bar], mean: float | None) -> Non
     axes.minorticks_off()
     axes.grid(axis="x", linewidth=0.4)
     told = "" if mean is None else f"; geometric mean {mean:.2f}"
-    axes.set_xlabel(
-        f"{kind}, time over that of {peer} (dark: 1 thread, light: 2){told}", fontsize=8
-    )
+    axes.set_xlabel(f"{kind} / {peer} (dark: 1 thread, light: 2){told}", fontsize=8)
 
 
 def main() -> None:
