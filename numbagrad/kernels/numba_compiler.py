@@ -4,7 +4,7 @@ Numba runs LLVM's passes over each function alone, then a cheap set over it with
 then the full one; what it calls has been through all three, and has become machine code too, though
 nobody calls that. The first two serve to find counts of references that cancel each other, which
 a function that allocates nothing does not have, and LLVM's full set begins with much the same.
-A kernel compiles in two thirds of the time so.
+Kernels of all kinds compile in four fifths of the time so.
 """
 
 from __future__ import annotations
