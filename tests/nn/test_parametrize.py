@@ -37,7 +37,7 @@ def first(result):
 @pytest.mark.parametrize("layer", LAYERS)
 def test_keys_values_and_gradients_are_torchs(layer, how):
     torch = pytest.importorskip("torch")
-    # Of some weights two rounds of the power iteration are far from their end, and magnify rounding.
+    # From some weights two rounds of power iteration end far off, and magnify rounding.
     torch.manual_seed(0)
     make, name, shape = LAYERS[layer]
     theirs, ours = make(torch.nn), make(nn)
