@@ -61,12 +61,16 @@ def copy_panels(builder, kind, out, out_panel, x, x_row, rows, panels):
 
 
 @in_machine_code
-def copy_lines(builder, kind, out, x, x_row, rows):
-    """Write ``rows`` of ``WIDE`` vectors from the address x to out, without gaps; x_row: bytes."""
-    lines = Rows(builder, kind, WIDE, None)
+def copy_lines(builder, kind, out, x, x_row, rows, columns):
+    """Write ``rows`` of ``WIDE`` vectors from the address x to out, without gaps; x_row: bytes.
+
+    columns: how many there are in the last vector, zeros come after them; with AVX2 all.
+    """
+    lines = Rows(builder, kind, WIDE, None if FULL else columns)
+    whole = Rows(builder, kind, WIDE, None)
     with cgutils.for_range(builder, rows) as row:
         values = lines.load(builder.add(x, builder.mul(row.index, x_row)))
-        lines.store(values, builder.add(out, builder.mul(row.index, WORD(WIDE * VECTOR_BYTES))))
+        whole.store(values, builder.add(out, builder.mul(row.index, WORD(WIDE * VECTOR_BYTES))))
 
 
 @in_machine_code

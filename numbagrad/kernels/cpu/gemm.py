@@ -93,6 +93,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     x_row, x_col = (size, ldx * size) if transx else (ldx * size, size)
     y_row, out_row = ldy * size, ldout * size
     base, base_row = start, ldstart * size if start else 0
+    lined = transy or n >= TALL  # lines of y lie side by side, with room after the last number
     room = scratch(ROOM)
     panels = scratch(PANELS_ROOM)
     h = 0
@@ -109,19 +110,18 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
                 copy_panels(like, panels, panel, left, x_col, depth, rows // PANEL)
             j = 0
             while j < m:
-                columns = m - j
-                if columns <= (WIDE - 1) * lanes:  # two vectors, or the last one
-                    columns = min(columns, 2 * lanes) if columns > lanes else columns
-                else:
-                    columns = min(columns, WIDE * lanes)
+                columns = min(m - j, WIDE * lanes)
+                if columns < WIDE * lanes and (columns <= (WIDE - 1) * lanes or not lined):
+                    columns = min(columns, 2 * lanes)  # two vectors, or the last one
                 right, right_row = y + h * y_row + j * size, y_row
                 if transy:
                     first = y + j * y_row + h * size
                     turned(like, columns, depth, first, y_row, room, ROOM_ROW)
                     right, right_row = room, ROOM_ROW
-                elif n >= TALL:
-                    if columns == WIDE * lanes:
-                        copy_lines(like, room, right, y_row, depth)
+                elif lined:
+                    if columns == WIDE * lanes if FULL else columns > (WIDE - 1) * lanes:
+                        last = columns - (WIDE - 1) * lanes
+                        copy_lines(like, room, right, y_row, depth, last)
                     else:
                         copied(like, depth, columns, right, y_row, room, ROOM_ROW)
                     right, right_row = room, ROOM_ROW
@@ -139,7 +139,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
                     *(right, right_row, begin + done * base_row, base_row),
                     *(to + done * out_row, out_row),
                 )
-                if columns == WIDE * lanes if FULL else columns > 2 * lanes:
+                if columns == WIDE * lanes if FULL else columns > (WIDE - 1) * lanes:
                     wide_strip(like, *strip, columns - (WIDE - 1) * lanes)
                 elif columns > lanes:
                     middle_strip(like, *strip, columns - lanes)
