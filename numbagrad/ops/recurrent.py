@@ -172,53 +172,65 @@ class Rnn(Op):
 
 
 class Lstm(Op):
-    """Long short-term memory: all h (t, n, m), the last h, and the last c."""
+    """Long short-term memory: all h (t, n, p), the last h, and the last c.
+
+    h has the m numbers of c, or with ``w_hr`` (p, m) as many as it is projected to.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
-        b_ih: Tensor | None, b_hh: Tensor | None, reverse: bool,
+        b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, reverse: bool,
     ) -> tuple:  # fmt: skip
         gates = affine(x, w_ih, _both(b_ih, b_hh))
-        n, m = h0._array.shape
-        shapes = [(len(x), n, m)] * 2 + [(n, m)] * 2
+        steps, (n, p), m = len(x), h0._array.shape, c0._array.shape[1]
+        wide = (0, 0, 0) if w_hr is None else (steps, n, m)
+        shapes = (steps, n, p), wide, (steps, n, m), (n, p), (n, m)
         made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
-        given = [contiguous(t)._array for t in (h0, c0, w_hh)]
+        given = [contiguous(t)._array for t in (h0, c0, w_hh, _narrow(w_hr, x))]
         arrays = gates._array, *[t._array for t in made], *given
         machine.launch(recurrent.lstm, *arrays, int(reverse))
-        out, cells, last, last_cell = made
+        out, wide_out, cells, last, last_cell = made
         ctx.reverse = reverse
-        ctx.save(x, h0, c0, w_ih, w_hh, b_ih, b_hh, out, gates, cells)
+        ctx.save(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, out, wide_out, gates, cells)
         return out, last, last_cell
 
     @staticmethod
     def steps(
-        x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool
+        x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, reverse: bool
     ) -> tuple:
         """``forward`` by operations on the tape."""
         given, states = linear(x, w_ih, b_ih), {}
         for t in _order(len(x), reverse):
             h, c = lstm_step(given[t], linear(h, w_hh, b_hh), c)
-            states[t] = h
+            h = states[t] = h if w_hr is None else linear(h, w_hr)
         return _in_time(states), h, c
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, glast: Tensor, glast_cell: Tensor) -> tuple:
-        *inputs, out, gates, cells = ctx.saved_tensors
+        *inputs, out, wide_out, gates, cells = ctx.saved_tensors
         reverse = ctx.reverse
         if grad_mode.enabled:
             layer = partial(Lstm.steps, reverse=reverse)
             return _again(ctx, layer, inputs, (g, glast, glast_cell))
-        x, h0, c0, w_ih, w_hh, *_ = inputs
-        ggates = new_empty(gates._array.shape, x._dtype, x._device)
-        gh0, gc0 = [new_empty(h0._array.shape, x._dtype, x._device) for _ in range(2)]
-        given = [contiguous(t)._array for t in (g, glast, glast_cell, gates, cells, c0, w_hh)]
-        arrays = ggates._array, gh0._array, gc0._array, *given
+        x, h0, c0, w_ih, w_hh, _, _, w_hr = inputs
+        every = (0, 0, 0) if w_hr is None else out._array.shape
+        shapes = gates._array.shape, h0._array.shape, c0._array.shape, every
+        made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
+        given = g, glast, glast_cell, gates, cells, c0, w_hh, _narrow(w_hr, x)
+        arrays = *[t._array for t in made], *[contiguous(t)._array for t in given]
         machine.launch(recurrent.lstm_grad, *arrays, int(reverse))
+        ggates, gh0, gc0, gout = made
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[3:7]
         gx, *rest = _shared_grads(shared, ggates, ggates, x, h0, out, w_ih, reverse)
-        return gx, gh0, gc0, *rest
+        gw_hr = product(_rows(gout), _rows(wide_out), 1) if needs[7] else None
+        return gx, gh0, gc0, *rest, gw_hr
+
+
+def _narrow(w_hr: Tensor | None, x: Tensor) -> Tensor:
+    """What h is projected with; nothing for the kernel that does not."""
+    return new_empty((0, 0), x._dtype, x._device) if w_hr is None else w_hr
 
 
 class Gru(Op):
@@ -300,9 +312,11 @@ def _check(
             f"{name}: expected {each} parameters for each of {layers} layers in {directions} "
             f"directions, {each * layers * directions} altogether, but got {len(params)}."
         )
-    m = params[1]._array.shape[-1]
-    expected = (layers * directions, n, m)
+    projected = each % 2 == 1
+    width = params[1]._array.shape[-1]  # of h; that of c is the same unless h is projected
+    m = params[each - 1]._array.shape[-1] if projected else width
     for i, state in enumerate(states):
+        expected = (layers * directions, n, m if i else width)
         if state._array.shape != expected:
             which = f"hidden[{i}]" if len(states) > 1 else "hidden"
             raise ShapeError(
@@ -314,11 +328,14 @@ def _check(
             f"{name}: input.size(-1) must be equal to input_size. Expected {size}, got {shape[2]}."
         )
     for i, parameter in enumerate(params):
-        features = size if i < each * directions else m * directions
-        wanted = [(gates * m, features), (gates * m, m), (gates * m,), (gates * m,)][i % each]
-        if parameter._array.shape != wanted:
+        features = size if i < each * directions else width * directions
+        wanted: list[tuple[int, ...]]
+        wanted = [(gates * m, features), (gates * m, width), (gates * m,), (gates * m,)]
+        if projected:
+            wanted[each - 1 :] = [(width, m)]
+        if parameter._array.shape != wanted[i % each]:
             raise ShapeError(
-                f"{name}: expected parameter {i} to have shape {list(wanted)}, got "
+                f"{name}: expected parameter {i} to have shape {list(wanted[i % each])}, got "
                 f"{list(parameter._array.shape)}."
             )
 
@@ -329,10 +346,11 @@ def _check(
 def _layers(
     name: str, gates: int, layer: Callable[..., tuple], input: Tensor, states: tuple, params: Any,
     has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    batch_first: bool,
+    batch_first: bool, projected: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The output of the last layer, and the last states of all layers and directions."""
-    params, each, directions = list(params), 4 if has_biases else 2, 1 + bool(bidirectional)
+    params, directions = list(params), 1 + bool(bidirectional)
+    each = (4 if has_biases else 2) + projected
     _check(name, gates, input, states, params, each, num_layers, directions, batch_first)
     x = input.transpose(0, 1) if batch_first else input
     ends: list[list[Tensor]] = [[] for _ in states]
@@ -341,7 +359,7 @@ def _layers(
         for direction in range(directions):
             at = k * directions + direction
             own = params[each * at : each * (at + 1)]
-            weights = own if has_biases else (*own, None, None)
+            weights = own if has_biases else (*own[:2], None, None, *own[2:])
             starts = [select(state, 0, at) for state in states]
             out, *last = layer(x, *starts, *weights, bool(direction))
             outs.append(out)
@@ -418,12 +436,21 @@ def lstm(
 
     hx: h and c. Arguments as for ``rnn_tanh``, weights and biases with 4 m rows: the input,
     forget (Gers et al., 2000), cell and output gates. Returns the h of each step, and the last h
-    and c of all layers.
+    and c of all layers. One more parameter in each layer and direction, weight_hr (p, m), projects
+    h to p numbers (Sak et al., 2014); weight_hh is then (4 m, p), and h of hx (layers * directions,
+    n, p).
     """
+    params = list(params)
+    projected = len(params) == ((4 if has_biases else 2) + 1) * num_layers * (1 + bidirectional)
+    layer = Lstm.apply if projected else _lstm
     return _layers(
-        "lstm", 4, Lstm.apply, input, tuple(hx), params, has_biases, num_layers, dropout, train,
-        bidirectional, batch_first,
+        "lstm", 4, layer, input, tuple(hx), params, has_biases, num_layers, dropout, train,
+        bidirectional, batch_first, projected,
     )  # type: ignore[return-value]  # fmt: skip
+
+
+def _lstm(*args: Any) -> tuple:
+    return Lstm.apply(*args[:-1], None, args[-1])
 
 
 def gru(

@@ -43,16 +43,19 @@ def layers(step: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:  # fmt: skip
         states = hx if isinstance(hx, tuple) else (hx,)
         x = np.swapaxes(x, 0, 1) if batch_first else x
-        each, directions, ends = 4 if biased else 2, 1 + both, []
+        directions, ends = 1 + both, []
+        each = len(params) // (depth * directions)
         for k in range(depth):
             outs = []
             for direction in range(directions):
                 at = k * directions + direction
-                w_ih, w_hh, *biases = params[at * each : (at + 1) * each]
-                b_ih, b_hh = biases or (0, 0)
+                w_ih, w_hh, *more = params[at * each : (at + 1) * each]
+                b_ih, b_hh = more[:2] if biased else (0, 0)
                 state, out = [s[at] for s in states], {}
                 for t in range(len(x))[:: -1 if direction else 1]:
                     state = step(x[t] @ w_ih.T + b_ih, state[0] @ w_hh.T + b_hh, state)
+                    if each % 2:
+                        state[0] = state[0] @ more[-1].T
                     out[t] = state[0]
                 outs.append(np.stack([out[t] for t in range(len(x))]))
                 ends.append(state)
@@ -63,18 +66,21 @@ def layers(step: Callable[..., Any]) -> Callable[..., Any]:
     return oracle
 
 
-def params(draw: Draw, gates: int, features: int, m: int, biased: bool, *layers: int) -> list:
-    """Weights and biases; layers: for each, the directions."""
-    found = []
+def params(
+    draw: Draw, gates: int, features: int, m: int, biased: bool, *layers: int, width: int = 0
+) -> list:
+    """Weights and biases; layers: for each, the directions; width: of a projection, if any."""
+    found, h = [], width or m
     for k, directions in enumerate(layers):
         for _ in range(directions):
-            found += [draw(gates * m, m * directions if k else features), draw(gates * m, m)]
+            found += [draw(gates * m, h * directions if k else features), draw(gates * m, h)]
             found += [draw(gates * m), draw(gates * m)] if biased else []
+            found += [draw(width, m)] if width else []
     return found
 
 
 def calls(gates: int) -> Callable[[Draw], list[Sample]]:
-    """A layer; both directions and two layers without biases, batch first; no rows."""
+    """A layer; both directions and two layers without biases, batch first; no rows; projected."""
 
     def samples(draw: Draw) -> list[Sample]:
         def hx(*shape: int) -> Any:
@@ -83,11 +89,16 @@ def calls(gates: int) -> Callable[[Draw], list[Sample]]:
         own = params(draw, gates, 2, 2, True, 1)
         deep = params(draw, gates, 1, 1, False, 2, 2)
         options = (0.0, True, False, False)
-        return [
+        found = [
             sample(draw(3, 2, 2), hx(1, 2, 2), own, True, 1, *options),
             sample(draw(1, 2, 1), hx(4, 1, 1), deep, False, 2, 0.5, False, True, True),
             sample(draw(2, 0, 2), hx(1, 0, 2), own, True, 1, *options, kind="empty"),
         ]
+        if gates == 4:
+            narrow = params(draw, gates, 1, 2, True, 1, width=1)
+            states = draw(1, 1, 1), draw(1, 1, 2)
+            found.append(sample(draw(2, 1, 1), states, narrow, True, 1, *options))
+        return found
 
     return samples
 

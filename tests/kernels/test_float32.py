@@ -24,7 +24,7 @@ def wide_arithmetic(function, *signature):
 
 ROWS = {
     "lstm_row": (array(3), *[i64] * 5),
-    "lstm_row_grad": (array(3), array(1), *[i64] * 8),
+    "lstm_row_grad": (array(3), array(1), *[i64] * 7),
     "gru_row": (array(3), *[i64] * 6),
     "gru_row_grad": (array(3), *[i64] * 8),
 }

@@ -14,6 +14,7 @@ LAYERS = {
     "RNN": {},
     "RNN relu": {"nonlinearity": "relu"},
     "LSTM": {},
+    "LSTM projected": {"proj_size": 2},
     "GRU": {},
 }
 FORMS = [
@@ -56,7 +57,8 @@ def test_layer_is_torchs(name, form):
     draw = np.random.default_rng(0)
     n = 5 if form.get("batch_first") else 9  # as many rows as two tasks of the kernels take
     for batch, with_states in itertools.product(((n,), ()), (True, False)):
-        shapes = (*((5, 9) if batch else (5,)), 3), (count, *batch, 4), (count, *batch, 4)
+        width = LAYERS[name].get("proj_size", 4)
+        shapes = (*((5, 9) if batch else (5,)), 3), (count, *batch, width), (count, *batch, 4)
         arrays = [draw.normal(size=shape) for shape in shapes]
         found = [
             outcome(library, layer, arrays, with_states)
@@ -66,7 +68,7 @@ def test_layer_is_torchs(name, form):
             np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "LSTM projected"])
 def test_layer_is_its_cell_step_by_step(name):
     ng.manual_seed(0)
     layer = layer_of(ng, name).double()
@@ -84,12 +86,12 @@ def test_layer_is_its_cell_step_by_step(name):
         np.testing.assert_allclose(mine[0].detach(), other.detach(), rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "LSTM projected", "GRU"])
 def test_a_compiled_step_trains_as_the_eager_one(name):
     weights = []
     for whole in (lambda step: step, ng.compile):
         ng.manual_seed(0)
-        layer, head = layer_of(ng, name), nn.Linear(4, 2)
+        layer, head = layer_of(ng, name), nn.Linear(LAYERS[name].get("proj_size", 4), 2)
         parameters = [*layer.parameters(), *head.parameters()]
         optimizer = ng.optim.SGD(parameters, lr=0.1)
 
@@ -176,7 +178,10 @@ def test_an_empty_batch_gives_empty_results_and_zero_gradients():
         (lambda: nn.LSTM(3, 0), ValueError, "hidden_size must be greater than zero"),
         (lambda: nn.LSTM(3, 4, num_layers=0), ValueError, "num_layers must be greater than zero"),
         (lambda: nn.LSTM(3, 4.5), TypeError, "hidden_size should be of type int"),
-        (lambda: nn.LSTM(3, 4, proj_size=2), NotImplementedError, "LSTM: .*proj_size=2"),
+        (lambda: nn.LSTM(3, 4, proj_size=4), ValueError, "LSTM: proj_size has to be smaller"),
+        (lambda: nn.LSTM(3, 4, proj_size=-1), ValueError, "should be a positive integer or zero"),
+        (lambda: nn.LSTM(3, 4, proj_size=2.0), TypeError, "proj_size should be of type int"),
+        (lambda: nn.GRU(3, 4, proj_size=2), ValueError, "only supported for LSTM.* Put a Linear"),
         (lambda: nn.GRU(3, 4, bias=1), TypeError, "bias should be of type bool"),
         (lambda: nn.GRU(3, 4)(ng.ones(3)), ValueError, "Expected input to be 2D or 3D, got 1D"),
         (lambda: nn.GRU(3, 4)(ng.ones(0, 2, 3)), RuntimeError, "larger than 0"),
@@ -195,6 +200,11 @@ def test_an_empty_batch_gives_empty_results_and_zero_gradients():
             lambda: nn.LSTM(3, 4)(ng.ones(5, 3), (ng.ones(1, 4), ng.ones(2, 4))),
             RuntimeError,
             r"Expected hidden\[1\] size",
+        ),
+        (
+            lambda: nn.LSTM(3, 4, proj_size=2)(ng.ones(5, 3), (ng.ones(1, 4), ng.ones(1, 4))),
+            RuntimeError,
+            r"Expected hidden\[0\] size \(1, 1, 2\), got \[1, 1, 4\]",
         ),
         (lambda: nn.LSTM(3, 4)(ng.ones(5, 2, 3), ng.ones(1, 2, 4)), TypeError, "pair of tensors"),
         (lambda: nn.GRU(3, 4)(ng.ones(5, 2, 3).double()), TypeError, "does not match weight dtype"),

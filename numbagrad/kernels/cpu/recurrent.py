@@ -169,49 +169,56 @@ def lstm_row(like, at, cell, old, state, m):
 
 @device
 def lstm_rows(
-    first, rows, transposed, gates, out, cells, last, last_cell, h0, c0, weight, reverse
+    first, rows, transposed, narrowing, gates, out, wide_out, cells, last, last_cell, h0, c0,
+    weight, narrow, reverse,
 ):  # fmt: skip
     """``lstm`` of some rows."""
-    steps, n, m = out.shape
-    row = m * out.itemsize
-    before, old = address(h0) + first * row, address(c0) + first * row
+    steps, n, m = cells.shape
+    row, out_row = m * cells.itemsize, out.shape[2] * cells.itemsize
+    before, old = address(h0) + first * out_row, address(c0) + first * row
     for s in range(steps):
         t = steps - 1 - s if reverse else s
         at = (t * n + first) * row
-        state, cell, gate = address(out) + at, address(cells) + at, address(gates) + 4 * at
+        end, cell, gate = address(out) + (t * n + first) * out_row, address(cells) + at, 4 * at
+        state = address(wide_out) + at if narrow.size else end
+        gate += address(gates)
         add_product(out, weight, transposed, rows, before, gate, 4 * m, gate)
         for i in range(rows):
             lstm_row(out, gate + 4 * i * row, cell + i * row, old + i * row, state + i * row, m)
-        before, old = state, cell
-    end = 0 if reverse else steps - 1
-    copied(last, out[end], first, rows)
-    copied(last_cell, cells[end], first, rows)
+        if narrow.size:
+            add_product(out, narrow, narrowing, rows, state, 0, 0, end)
+        before, old = end, cell
+    copied(last, out[0 if reverse else steps - 1], first, rows)
+    copied(last_cell, cells[0 if reverse else steps - 1], first, rows)
 
 
-@gemm_kernel(grain=GRAIN, outputs=5, allocates=True)
-def lstm(gates, out, cells, last, last_cell, h0, c0, weight, reverse):
+@gemm_kernel(grain=GRAIN, outputs=6, allocates=True)
+def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, reverse):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
     gates (t, n, 4 m): what the input, forget, cell and output gates are given, and then these
-    gates. out, cells (t, n, m): h and c of each step; last, last_cell, h0, c0 (n, m): after and
-    before; weight (4 m, m), by which h enters the gates: all C.
+    gates. out (t, n, p), cells (t, n, m): h and c of each step; last, h0 (n, p), last_cell, c0
+    (n, m): after and before; weight (4 m, p), by which h enters the gates; narrow (p, m): what
+    the m numbers of wide_out (t, n, m) are multiplied by to be h (Sak et al., 2014). Without any
+    numbers in narrow p is m and wide_out is not touched. All C.
     """
     steps, n, _ = out.shape
-    transposed = turned(weight, steps)
+    transposed, narrowing = turned(weight, steps), turned(narrow, steps)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         lstm_rows(
-            *(first, rows, transposed, gates, out, cells),
-            *(last, last_cell, h0, c0, weight, reverse),
+            *(first, rows, transposed, narrowing, gates, out, wide_out, cells),
+            *(last, last_cell, h0, c0, weight, narrow, reverse),
         )
     blas_restore(previous)
     keep(transposed)
+    keep(narrowing)
 
 
 @device
-def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
+def lstm_row_grad(like, spare, to, gh_at, gc_at, at, cell, old, m):
     """A step back of one row, all addresses but ``spare`` (m); to: the gradients of its gates."""
     wide()
     dtype, width = like.dtype, m * like.itemsize
@@ -219,15 +226,13 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
     new, leave = pointer(at + 2 * width, dtype), pointer(at + 3 * width, dtype)
     genter, gkeeps = pointer(to, dtype), pointer(to + width, dtype)
     gnew, gleave = pointer(to + 2 * width, dtype), pointer(to + 3 * width, dtype)
-    gh, gc, grad = pointer(gh_at, dtype), pointer(gc_at, dtype), pointer(grad_at, dtype)
+    gh, gc = pointer(gh_at, dtype), pointer(gc_at, dtype)
     c, before, squashed = pointer(cell, dtype), pointer(old, dtype), pointer(address(spare), dtype)
     one = dtype.type(1)  # a plain one would make all of this float64
     # Short loops, each of which writes one array: LLVM vectorises no loop that writes many, for
     # it would have to check all of them against one another.
     for j in range(m):
         squashed[j] = tanh(c[j])
-    for j in range(m):
-        gh[j] += grad[j]
     for j in range(m):
         gleave[j] = gh[j] * squashed[j] * (leave[j] * (one - leave[j]))
     for j in range(m):
@@ -244,38 +249,55 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, grad_at, at, cell, old, m):
 
 @device(allocates=True)
 def lstm_grad_rows(
-    first, rows, ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse
+    first, rows, ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow,
+    reverse,
 ):  # fmt: skip
     """``lstm_grad`` of some rows."""
     steps, n, m = cells.shape
-    row = m * cells.itemsize
+    width = g.shape[2]
+    row, out_row = m * cells.itemsize, width * cells.itemsize
     copied(gh0, glast, first, rows)
     copied(gc0, glast_cell, first, rows)
-    gh, gc = address(gh0) + first * row, address(gc0) + first * row
-    spare = np.empty(m, cells.dtype)
+    gh, gc = address(gh0) + first * out_row, address(gc0) + first * row
+    spare, widened = np.empty(m, cells.dtype), np.empty(rows * m if narrow.size else 0, cells.dtype)
     for s in range(steps):
         t = s if reverse else steps - 1 - s
-        at = (t * n + first) * row
+        at, out_at = (t * n + first) * row, (t * n + first) * out_row
         if s == steps - 1:
             old = address(c0) + first * row
         else:
             old = address(cells) + at + (n if reverse else -n) * row
-        grad, gate, cell = address(g) + at, address(gates) + 4 * at, address(cells) + at
-        to = address(ggates) + 4 * at
+        carried, grad = pointer(gh, cells.dtype), pointer(address(g) + out_at, cells.dtype)
+        for j in range(rows * width):
+            carried[j] += grad[j]
+        of_state = gh
+        if narrow.size:
+            kept, of_state = pointer(address(gout) + out_at, cells.dtype), address(widened)
+            for j in range(rows * width):
+                kept[j] = carried[j]
+            right = address(narrow)
+            gemm(cells, 0, 0, rows, m, width, gh, width, right, m, 0, 0, of_state, m)
+        gate, cell, to = address(gates) + 4 * at, address(cells) + at, address(ggates) + 4 * at
         for i in range(rows):
             lstm_row_grad(
-                *(cells, spare, to + 4 * i * row, gh + i * row, gc + i * row, grad + i * row),
+                *(cells, spare, to + 4 * i * row, of_state + i * row, gc + i * row),
                 *(gate + 4 * i * row, cell + i * row, old + i * row, m),
             )
-        gemm(cells, 0, 0, rows, m, 4 * m, to, 4 * m, address(weight), m, 0, 0, gh, m)
+        right = address(weight)
+        gemm(cells, 0, 0, rows, width, 4 * m, to, 4 * m, right, width, 0, 0, gh, width)
     keep(spare)
+    keep(widened)
 
 
-@gemm_kernel(grain=GRAIN, outputs=3, allocates=True)
-def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse):
+@gemm_kernel(grain=GRAIN, outputs=4, allocates=True)
+def lstm_grad(
+    ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow, reverse
+):  # fmt: skip
     """Gradients of ``lstm`` with respect to what gates were given, h0 and c0.
 
-    ggates (t, n, 4 m), gh0, gc0, glast, glast_cell (n, m), g (t, n, m); the rest as there: all C.
+    ggates (t, n, 4 m), gh0, glast (n, p), gc0, glast_cell (n, m), g, gout (t, n, p): the gradient
+    of each h, alone and with what comes through later steps; the rest as there: all C. Without any
+    numbers in narrow gout is not touched.
     """
     n = cells.shape[1]
     previous = blas_alone(n * weight.size)
@@ -283,8 +305,8 @@ def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, 
         first = task * ROWS
         rows = min(ROWS, n - first)
         lstm_grad_rows(
-            *(first, rows, ggates, gh0, gc0, g, glast),
-            *(glast_cell, gates, cells, c0, weight, reverse),
+            *(first, rows, ggates, gh0, gc0, gout, g, glast),
+            *(glast_cell, gates, cells, c0, weight, narrow, reverse),
         )
     blas_restore(previous)
 

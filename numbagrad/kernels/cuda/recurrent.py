@@ -158,91 +158,135 @@ def rnn_grad(ggiven, gh0, g, glast, out, weight, relu, reverse):
 def _lstm(real: Any, together: int) -> Any:
     add_product, sigmoid = _product(real, together), _squashed(real)
 
-    def lstm(gates, out, cells, last, last_cell, h0, c0, turned, reverse, steps, n, m):
-        """turned: the weight transposed."""
+    def lstm(
+        gates, out, wide_out, cells, last, last_cell, h0, c0, turned, narrowing, narrowed, reverse,
+        steps, n, m, width,
+    ):  # fmt: skip
+        """turned, narrowing: weight and narrow transposed."""
         first = cuda.blockIdx.x * together
-        rows, base = min(together, n - first), first * m
+        rows, base, start_at = min(together, n - first), first * m, first * width
         for s in range(steps):
             t = steps - 1 - s if reverse else s
-            at = (t * n + first) * m
-            before = at + (n if reverse else -n) * m
+            at, out_at = (t * n + first) * m, (t * n + first) * width
+            back = n if reverse else -n
             if s == 0:
-                add_product(gates, 4 * at, h0, base, turned, 4 * m, m, rows)
+                add_product(gates, 4 * at, h0, start_at, turned, 4 * m, width, rows)
             else:
-                add_product(gates, 4 * at, out, before, turned, 4 * m, m, rows)
+                before = out_at + back * width
+                add_product(gates, 4 * at, out, before, turned, 4 * m, width, rows)
             cuda.syncthreads()
             for j in range(cuda.threadIdx.x, rows * m, BLOCK):
                 gate = 4 * at + j // m * 4 * m + j % m
                 enter, keep = sigmoid(gates[gate]), sigmoid(gates[gate + m])
                 new = real(math.tanh(gates[gate + 2 * m]))
                 leave = sigmoid(gates[gate + 3 * m])
-                old = c0[base + j] if s == 0 else cells[before + j]
+                old = c0[base + j] if s == 0 else cells[at + back * m + j]
                 c = keep * old + enter * new
                 h = leave * real(math.tanh(c))
                 gates[gate], gates[gate + m] = enter, keep
                 gates[gate + 2 * m], gates[gate + 3 * m] = new, leave
-                cells[at + j], out[at + j] = c, h
+                cells[at + j] = c
+                if narrowed:
+                    wide_out[at + j] = h
+                else:
+                    out[at + j] = h
                 if s == steps - 1:
-                    last[base + j], last_cell[base + j] = h, c
+                    last_cell[base + j] = c
+            if narrowed:
+                for j in range(cuda.threadIdx.x, rows * width, BLOCK):
+                    out[out_at + j] = real(0)
+                cuda.syncthreads()
+                add_product(out, out_at, wide_out, at, narrowing, width, m, rows)
             cuda.syncthreads()
+            if s == steps - 1:
+                for j in range(cuda.threadIdx.x, rows * width, BLOCK):
+                    last[start_at + j] = out[out_at + j]
 
     return lstm
 
 
-def lstm(gates, out, cells, last, last_cell, h0, c0, weight, reverse):
+def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, reverse):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
     gates (t, n, 4 m): what the input, forget, cell and output gates are given, and then these
-    gates. out, cells (t, n, m): h and c of each step; last, last_cell, h0, c0 (n, m): after and
-    before; weight (4 m, m), by which h enters the gates: all C.
+    gates. out (t, n, p), cells (t, n, m): h and c of each step; last, h0 (n, p), last_cell, c0
+    (n, m): after and before; weight (4 m, p), by which h enters the gates; narrow (p, m): what
+    the m numbers of wide_out (t, n, m) are multiplied by to be h (Sak et al., 2014). Without any
+    numbers in narrow p is m and wide_out is not touched. All C.
     """
-    steps, n, m = out.shape
-    arrays = gates, out, cells, last, last_cell, h0, c0, weight.T.copy()
-    _start(_lstm, out, n, *arrays, reverse, steps, n, m)
+    steps, n, m = cells.shape
+    arrays = gates, out, wide_out, cells, last, last_cell, h0, c0
+    turned = weight.T.copy(), narrow.T.copy()
+    sizes = int(narrow.size > 0), reverse, steps, n, m, out.shape[2]
+    _start(_lstm, out, n, *arrays, *turned, *sizes)
 
 
 def _lstm_grad(real: Any, together: int) -> Any:
     add_product = _product(real, together)
 
     def lstm_grad(
-        ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse, steps, n, m,
+        ggates, gh0, gc0, gout, widened, g, glast, glast_cell, gates, cells, c0, weight, narrow,
+        narrowed, reverse, steps, n, m, width,
     ):  # fmt: skip
+        """widened (n, m): the gradient of what is narrowed to be h."""
         one = real(1)
         first = cuda.blockIdx.x * together
-        rows, base = min(together, n - first), first * m
+        rows, base, start_at = min(together, n - first), first * m, first * width
         for s in range(steps):
             t = s if reverse else steps - 1 - s
-            at = (t * n + first) * m
+            at, out_at = (t * n + first) * m, (t * n + first) * width
             before = at + (n if reverse else -n) * m
+            if narrowed:
+                for j in range(cuda.threadIdx.x, rows * width, BLOCK):
+                    later = glast[start_at + j] if s == 0 else gh0[start_at + j]
+                    gout[out_at + j] = g[out_at + j] + later
+                for j in range(cuda.threadIdx.x, rows * m, BLOCK):
+                    widened[base + j] = real(0)
+                cuda.syncthreads()
+                add_product(widened, base, gout, out_at, narrow, m, width, rows)
+                cuda.syncthreads()
             for j in range(cuda.threadIdx.x, rows * m, BLOCK):
                 gate = 4 * at + j // m * 4 * m + j % m
                 enter, keep = gates[gate], gates[gate + m]
                 new, leave = gates[gate + 2 * m], gates[gate + 3 * m]
                 old = c0[base + j] if s == steps - 1 else cells[before + j]
                 squashed = real(math.tanh(cells[at + j]))
-                gh = g[at + j] + (glast[base + j] if s == 0 else gh0[base + j])
+                if narrowed:
+                    gh = widened[base + j]
+                else:
+                    gh = g[at + j] + (glast[base + j] if s == 0 else gh0[base + j])
                 gc = glast_cell[base + j] if s == 0 else gc0[base + j]
                 gc += gh * leave * (one - squashed * squashed)
                 ggates[gate] = gc * new * (enter * (one - enter))
                 ggates[gate + m] = gc * old * (keep * (one - keep))
                 ggates[gate + 2 * m] = gc * enter * (one - new * new)
                 ggates[gate + 3 * m] = gh * squashed * (leave * (one - leave))
-                gc0[base + j], gh0[base + j] = gc * keep, real(0)
+                gc0[base + j] = gc * keep
             cuda.syncthreads()
-            add_product(gh0, base, ggates, 4 * at, weight, m, 4 * m, rows)
+            for j in range(cuda.threadIdx.x, rows * width, BLOCK):
+                gh0[start_at + j] = real(0)
+            cuda.syncthreads()
+            add_product(gh0, start_at, ggates, 4 * at, weight, width, 4 * m, rows)
             cuda.syncthreads()
 
     return lstm_grad
 
 
-def lstm_grad(ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight, reverse):
+def lstm_grad(
+    ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow, reverse
+):  # fmt: skip
     """Gradients of ``lstm`` with respect to what gates were given, h0 and c0.
 
-    ggates (t, n, 4 m), gh0, gc0, glast, glast_cell (n, m), g (t, n, m); the rest as there: all C.
+    ggates (t, n, 4 m), gh0, glast (n, p), gc0, glast_cell (n, m), g, gout (t, n, p): the gradient
+    of each h, alone and with what comes through later steps; the rest as there: all C. Without any
+    numbers in narrow gout is not touched.
     """
     steps, n, m = cells.shape
-    arrays = ggates, gh0, gc0, g, glast, glast_cell, gates, cells, c0, weight
-    _start(_lstm_grad, cells, n, *arrays, reverse, steps, n, m)
+    narrowed = int(narrow.size > 0)
+    widened = device.empty((n, m), cells.dtype, cells.device) if narrowed else gc0
+    arrays = ggates, gh0, gc0, gout, widened, g, glast, glast_cell, gates, cells, c0
+    sizes = narrowed, reverse, steps, n, m, g.shape[2]
+    _start(_lstm_grad, cells, n, *arrays, weight, narrow, *sizes)
 
 
 # -- gated recurrent unit --------------------------------------------------------------------------

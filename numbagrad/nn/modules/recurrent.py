@@ -47,15 +47,12 @@ class RNNBase(Module):
     ):
         super().__init__()
         name = type(self).__name__
-        if proj_size:
-            raise NotImplementedError(
-                f"{name}: projections of the hidden state (proj_size={proj_size}) are not "
-                f"implemented. Use proj_size=0, or LSTMCell with a Linear on each h."
-            )
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         _check_options(name, sizes, {"bias": bias, "batch_first": batch_first}, dropout)
+        _check_projection(name, self.mode == "LSTM", proj_size, hidden_size)
         self.input_size = input_size
         self.hidden_size = hidden_size
+        self.proj_size = proj_size
         self.num_layers = num_layers
         self.bias = bias
         self.batch_first = batch_first
@@ -64,12 +61,14 @@ class RNNBase(Module):
         self._names: list[str] = []
         rows, made = self.gates * hidden_size, {"device": device, "dtype": dtype}
         for k in range(num_layers):
-            features = hidden_size * self._directions if k else input_size
+            features = self._width * self._directions if k else input_size
             for suffix in ("", "_reverse")[: self._directions]:
                 shapes: dict[str, tuple[int, ...]]
-                shapes = {"weight_ih": (rows, features), "weight_hh": (rows, hidden_size)}
+                shapes = {"weight_ih": (rows, features), "weight_hh": (rows, self._width)}
                 if bias:
                     shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)}
+                if proj_size:
+                    shapes["weight_hr"] = (proj_size, hidden_size)
                 for kind, shape in shapes.items():
                     self._names.append(f"{kind}_l{k}{suffix}")
                     setattr(self, self._names[-1], new_parameter(*shape, **made))
@@ -80,9 +79,14 @@ class RNNBase(Module):
         return 2 if self.bidirectional else 1
 
     @property
+    def _width(self) -> int:
+        """Numbers in h."""
+        return self.proj_size or self.hidden_size
+
+    @property
     def all_weights(self) -> list[list[Parameter]]:
         """The parameters, a list for each layer and direction."""
-        weights, each = self._weights(), 4 if self.bias else 2
+        weights, each = self._weights(), (4 if self.bias else 2) + (self.proj_size > 0)
         return [weights[i : i + each] for i in range(0, len(weights), each)]
 
     def _weights(self) -> list[Any]:
@@ -117,8 +121,9 @@ class RNNBase(Module):
             hx = None if hx is None else tuple([state.unsqueeze(1) for state in hx])
         if hx is None:
             n = x._array.shape[0 if self.batch_first else 1]
-            shape = (self.num_layers * self._directions, n, self.hidden_size)
-            hx = (full(shape, 0, x._dtype, x._device),) * self.states
+            shape = self.num_layers * self._directions, n
+            widths = (self._width, self.hidden_size)[: self.states]
+            hx = tuple([full((*shape, width), 0, x._dtype, x._device) for width in widths])
         out, *last = getattr(recurrent, self.mode.lower())(
             x,
             hx if self.states > 1 else hx[0],
@@ -137,6 +142,7 @@ class RNNBase(Module):
 
     def extra_repr(self) -> str:
         shown = f"{self.input_size}, {self.hidden_size}"
+        shown += f", proj_size={self.proj_size}" if self.proj_size else ""
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
         for name, value in {**usual, "bidirectional": False}.items():
             if getattr(self, name) != value:
@@ -168,6 +174,27 @@ def _check_options(name: str, sizes: dict[str, Any], flags: dict[str, Any], drop
             f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
             f"num_layers=1.",
             stacklevel=3,
+        )
+
+
+def _check_projection(name: str, can: bool, proj_size: Any, hidden_size: int) -> None:
+    """Refuse what h cannot be projected to."""
+    if not isinstance(proj_size, int):
+        raise TypeError(f"{name}: proj_size should be of type int, got: {type(proj_size).__name__}")
+    if proj_size and not can:
+        raise ValueError(
+            f"{name}: proj_size argument is only supported for LSTM, not RNN or GRU, got "
+            f"{proj_size}. Put a Linear behind the layer."
+        )
+    if proj_size < 0:
+        raise ValueError(
+            f"{name}: proj_size should be a positive integer or zero to disable projections, got "
+            f"{proj_size}."
+        )
+    if proj_size >= hidden_size:
+        raise ValueError(
+            f"{name}: proj_size has to be smaller than hidden_size, got {proj_size} and "
+            f"{hidden_size}."
         )
 
 
@@ -215,7 +242,10 @@ class LSTM(RNNBase):
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997).
 
     Arguments, input and output as for ``RNN``; states are pairs ``(h, c)``. The rows of weights
-    are the input, forget, cell and output gates. Raises NotImplementedError for a proj_size.
+    are the input, forget, cell and output gates. With ``proj_size`` p each h is projected to p
+    numbers by weight_hr_lk (p, hidden_size), so that weight_hh_lk is (4 hidden_size, p), and h and
+    the output have p features where c has hidden_size (Sak et al., 2014). Raises ValueError for a
+    proj_size not smaller than hidden_size.
 
     >>> out, (h, c) = LSTM(4, 3)(tensor([[[1.0, 2.0, 3.0, 4.0]]]))
     >>> out.shape, c.shape
