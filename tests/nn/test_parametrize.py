@@ -24,6 +24,7 @@ HOW = {
     "spectral_norm": lambda lib, m, name: lib.utils.parametrizations.spectral_norm(m, name),
     "old weight_norm": lambda lib, m, name: lib.utils.weight_norm(m, name),
     "old, of columns": lambda lib, m, name: lib.utils.weight_norm(m, name, dim=1),
+    "old spectral_norm": lambda lib, m, name: lib.utils.spectral_norm(m, name),
 }
 
 
@@ -222,3 +223,80 @@ def test_the_older_weight_norm():
         utils.remove_weight_norm(layer)
     with pytest.raises(ValueError, match="no parameter 'wait'"):
         utils.weight_norm(layer, "wait")
+
+
+def test_the_older_spectral_norm():
+    layer = nn.Linear(6, 5)
+    before = layer.weight
+    assert utils.spectral_norm(layer, n_power_iterations=50) is layer
+    assert layer.weight_orig is before and type(layer).__name__ == "Linear"
+    layer(ng.ones(1, 6))
+    assert abs(float(ng.linalg.matrix_norm(layer.weight, 2)) - 1) < 1e-3
+    u = layer.weight_u.clone()
+    assert (layer.weight == layer.weight).all() and (layer.weight_u == u).all()
+    layer.eval()
+    layer(ng.ones(1, 6))
+    assert (layer.weight_u == u).all()
+    twin = copy.deepcopy(layer).train()
+    with ng.no_grad():
+        twin.weight_orig.mul_(ng.rand(5, 6) + 0.5)
+    twin(ng.ones(1, 6))
+    assert (layer.weight_u == u).all() and not (twin.weight_u == u).all()
+    with pytest.raises(RuntimeError, match="two spectral_norm hooks"):
+        utils.spectral_norm(layer)
+    with pytest.raises(AttributeError, match="computed from weight_orig, weight_u"):
+        layer.weight = ng.zeros(5, 6)
+    shown = layer.weight.detach()
+    utils.remove_spectral_norm(layer)
+    assert type(layer) is nn.Linear and isinstance(layer.weight, nn.Parameter)
+    assert sorted(layer.state_dict()) == ["bias", "weight"] and (layer.weight == shown).all()
+    layer.train()(ng.ones(1, 6))  # its hook is gone too
+    for name, error, words in (
+        ("weight", ValueError, "spectral_norm of 'weight' not found"),
+        ("wait", ValueError, "not found"),
+    ):
+        with pytest.raises(error, match=words):
+            utils.remove_spectral_norm(layer, name)
+    with pytest.raises(ValueError, match="no parameter 'wait'"):
+        utils.spectral_norm(layer, "wait")
+    with pytest.raises(ValueError, match="n_power_iterations to be positive"):
+        utils.spectral_norm(layer, n_power_iterations=0)
+    with pytest.raises(IndexError, match="out of range"):
+        utils.spectral_norm(layer, dim=2)
+    assert sorted(layer.state_dict()) == ["bias", "weight"]
+
+
+def test_cached_tensors_are_computed_once():
+    layer = parametrizations.weight_norm(nn.Linear(3, 2))
+    assert layer.weight is not layer.weight
+    with parametrize.cached():
+        weight = layer.weight
+        with parametrize.cached():
+            assert layer.weight is weight
+        assert layer.weight is weight
+        with ng.no_grad():
+            assert not layer.weight.requires_grad and layer.weight is layer.weight
+            layer.weight = weight * 2
+        assert ng.allclose(layer.weight, weight * 2)
+        (layer.weight + layer.weight).sum().backward()
+    assert layer.parametrizations.weight.original0.grad is not None
+    assert layer.weight is not layer.weight
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_cached_and_a_compiled_step(within):
+    layer = parametrizations.weight_norm(nn.Linear(3, 2))
+    x = ng.randn(4, 3)
+
+    def call(x):
+        if within:
+            with parametrize.cached():
+                return layer(x) + layer(x)
+        return layer(x) + layer(x)
+
+    run = ng.compile(call)
+    for factor in (1, 3):
+        with ng.no_grad():
+            layer.parametrizations.weight.original0.mul_(factor)
+        with parametrize.cached():
+            assert ng.allclose(layer(x) * 2, run(x))

@@ -9,6 +9,7 @@ from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
     from . import parametrizations, parametrize
+    from .largest_singular import remove_spectral_norm, spectral_norm
     from .length_direction import remove_weight_norm, weight_norm
 
 __all__ = [
@@ -18,7 +19,9 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "remove_spectral_norm",
     "remove_weight_norm",
+    "spectral_norm",
     "stateless",
     "vector_to_parameters",
     "weight_norm",
@@ -29,7 +32,9 @@ __getattr__ = asked_for(
     {
         "parametrizations": "parametrizations",
         "parametrize": "parametrize",
+        "remove_spectral_norm": "largest_singular",
         "remove_weight_norm": "length_direction",
+        "spectral_norm": "largest_singular",
         "weight_norm": "length_direction",
     },
 )

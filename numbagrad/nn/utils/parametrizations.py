@@ -52,6 +52,46 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return register_parametrization(module, name, WeightNorm(dim), unsafe=True)
 
 
+def check_spectral_norm(weight: Tensor, name: str, n_power_iterations: int, dim: int) -> int:
+    """``dim`` counted from 0; refuse what spectral normalisation cannot take."""
+    if not weight.numel():
+        raise ShapeError(f"spectral_norm: {name} is empty, of shape {list(weight.shape)}.")
+    rank = weight.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(
+            f"spectral_norm: Dimension out of range (expected to be in range of [-{rank}, "
+            f"{rank - 1}] but got {dim})."
+        )
+    if n_power_iterations <= 0:
+        raise ValueError(
+            f"spectral_norm: Expected n_power_iterations to be positive, but got "
+            f"n_power_iterations={n_power_iterations}."
+        )
+    return dim % rank
+
+
+def outputs_dim(module: Module) -> int:
+    """The dimension of the outputs in a weight of ``module``."""
+    turned = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
+    return 1 if isinstance(module, turned) else 0
+
+
+def as_matrix(weight: Tensor, dim: int) -> Tensor:
+    """``weight`` with ``dim`` first, the others flattened."""
+    rows = weight.movedim(dim, 0)
+    return rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
+
+
+def improve(
+    matrix: Tensor, u: Tensor, v: Tensor, times: int, eps: float, v_first: bool = False
+) -> None:
+    """Power iterations: bring u and v closer to the singular vectors of the largest value."""
+    halves = [(u, matrix, v), (v, matrix.t(), u)]
+    for _ in range(times):
+        for held, factor, other in reversed(halves) if v_first else halves:
+            held.copy_(functional.normalize(factor.mv(other), dim=0, eps=eps))
+
+
 class SpectralNorm(Module):
     """``weight`` over its largest singular value, found by power iterations while training."""
 
@@ -62,47 +102,24 @@ class SpectralNorm(Module):
         self, weight: Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ):
         super().__init__()
-        rank = weight.dim()
-        if not -rank <= dim < rank:
-            raise IndexError(
-                f"spectral_norm: Dimension out of range (expected to be in range of [-{rank}, "
-                f"{rank - 1}] but got {dim})."
-            )
-        if n_power_iterations <= 0:
-            raise ValueError(
-                f"spectral_norm: Expected n_power_iterations to be positive, but got "
-                f"n_power_iterations={n_power_iterations}."
-            )
-        self.dim, self.eps = dim % rank, eps
+        self.dim, self.eps = check_spectral_norm(weight, "weight", n_power_iterations, dim), eps
         self.n_power_iterations = n_power_iterations
-        if rank > 1:
+        if weight.dim() > 1:
             with no_grad():
-                matrix = self._matrix(weight.detach())
+                matrix = as_matrix(weight.detach(), self.dim)
                 for name, size in zip(("_u", "_v"), matrix.shape, strict=True):
                     start = new_empty((size,), weight.dtype, weight.device).normal_(0, 1)
                     self.register_buffer(name, functional.normalize(start, dim=0, eps=eps))
-                self._iterate(matrix, 15)
-
-    def _matrix(self, weight: Tensor) -> Tensor:
-        """``weight`` with its dim first, the others flattened."""
-        return weight.movedim(self.dim, 0).flatten(1)
-
-    def _iterate(self, matrix: Tensor, times: int) -> None:
-        for _ in range(times):
-            for held, factor, other in (
-                (self._u, matrix, self._v),
-                (self._v, matrix.t(), self._u),
-            ):
-                held.copy_(functional.normalize(factor.mv(other), dim=0, eps=self.eps))
+                improve(matrix, self._u, self._v, 15, eps)
 
     def forward(self, weight: Tensor) -> Tensor:
         """The weight, scaled."""
         if weight.dim() == 1:
             return functional.normalize(weight, dim=0, eps=self.eps)
-        matrix = self._matrix(weight)
+        matrix = as_matrix(weight, self.dim)
         if self.training:
             with no_grad():
-                self._iterate(matrix.detach(), self.n_power_iterations)
+                improve(matrix.detach(), self._u, self._v, self.n_power_iterations, self.eps)
         u, v = self._u.clone(), self._v.clone()  # a second forward changes them before backward
         return weight / u.dot(matrix.mv(v))
 
@@ -129,10 +146,8 @@ def spectral_norm(
         raise ValueError(
             f"spectral_norm: Module '{module}' has no parameter or buffer with name '{name}'."
         )
-    if not weight.numel():
-        raise ShapeError(f"spectral_norm: {name} is empty, of shape {list(weight.shape)}.")
-    if dim is None:
-        turned = (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)
-        dim = 1 if isinstance(module, turned) else 0
+    dim = check_spectral_norm(
+        weight, name, n_power_iterations, outputs_dim(module) if dim is None else dim
+    )
     made = SpectralNorm(weight, n_power_iterations, dim, eps)
     return register_parametrization(module, name, made)

@@ -7,11 +7,14 @@ whenever it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ...autograd.modes import no_grad
 from ...kernels import machine
+from ...tape import grad_mode
 from ...tensor import Tensor
 from ..modules.container import ModuleDict, ModuleList
 from ..modules.module import Module
@@ -20,6 +23,7 @@ from .computed import compute, forget, plain_class
 
 __all__ = [
     "ParametrizationList",
+    "cached",
     "is_parametrized",
     "register_parametrization",
     "remove_parametrizations",
@@ -138,12 +142,65 @@ class ParametrizationList(ModuleList):
         return out
 
 
+class _Cache(threading.local):
+    """What has been computed within ``cached``; recorder: of the step that it was entered in."""
+
+    depth = 0
+    recorder: Any = None
+
+    def __init__(self) -> None:
+        self.tensors: dict[tuple[int, str, bool], tuple[Module, Tensor]] = {}
+
+
+_cache = _Cache()
+
+
+@contextmanager
+def cached() -> Iterator[None]:
+    """Within it each parametrized tensor is computed once, at its first reading, in this thread.
+
+    For models that read a parametrized weight many times in a forward, as a recurrent cell does.
+    A change of the originals shows after it, not within; assigning to the tensor does show. With
+    gradients and without they are computed apart; a step that is compiled keeps to what is computed
+    in it.
+
+    >>> layer = ng.nn.utils.parametrizations.weight_norm(ng.nn.Linear(3, 2))
+    >>> with cached():
+    ...     layer.weight is layer.weight
+    True
+    """
+    if not _cache.depth:
+        _cache.recorder = machine.recorder.current
+    _cache.depth += 1
+    try:
+        yield
+    finally:
+        _cache.depth -= 1
+        if not _cache.depth:
+            _cache.recorder = None
+            _cache.tensors.clear()
+
+
 def _reader(name: str) -> Callable[[Any], Tensor]:
-    return lambda module: module.parametrizations[name]()
+    def read(module: Any) -> Tensor:
+        if not _cache.depth or machine.recorder.current is not _cache.recorder:
+            return module.parametrizations[name]()
+        key = id(module), name, grad_mode.enabled
+        found = _cache.tensors.get(key)
+        if found is None:  # the module is held, for its id not to become that of another
+            found = _cache.tensors[key] = module, module.parametrizations[name]()
+        return found[1]
+
+    return read
 
 
 def _writer(name: str) -> Callable[[Any, Tensor], None]:
-    return lambda module, value: module.parametrizations[name].right_inverse(value)
+    def write(module: Any, value: Tensor) -> None:
+        for enabled in (False, True):
+            _cache.tensors.pop((id(module), name, enabled), None)
+        module.parametrizations[name].right_inverse(value)
+
+    return write
 
 
 def register_parametrization(
@@ -166,6 +223,7 @@ def register_parametrization(
     (True, ['bias', 'parametrizations.weight.original'])
     """
     parametrization.train(module.training)
+    _cache.tensors.clear()
     if is_parametrized(module, tensor_name):
         held = module.parametrizations[tensor_name]
         before = getattr(module, tensor_name).detach()
@@ -217,6 +275,7 @@ def remove_parametrizations(module: Any, tensor_name: str, leave_parametrized: b
             f"remove_parametrizations: Module {module} does not have a parametrization on "
             f"{tensor_name}."
         )
+    _cache.tensors.clear()
     held = module.parametrizations[tensor_name]
     if not held.is_tensor and not leave_parametrized:
         raise ValueError(
