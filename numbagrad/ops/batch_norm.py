@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import batch_norm as kernels
@@ -22,12 +24,29 @@ from .norm import LayerNorm
 
 __all__: list[str] = []  # in nn.functional alone
 
+NARROW = 16
+"""Elements of a plane, one float32 vector of a cache line, from which a channel is read by itself.
+"""
+
 
 def _planes(x: Tensor) -> Any:
     """The array of ``x`` as (n, c, p)."""
     array = contiguous(x)._array
     n, channels = array.shape[:2]
     return array.reshape((n, channels, math.prod(array.shape[2:])))
+
+
+def _narrow(planes: Any) -> bool:
+    """Whether a channel's numbers lie too far apart in memory to be read by themselves."""
+    return 0 < planes.shape[2] < NARROW
+
+
+def _room(planes: Any, device: Any, sums: int, lines: int) -> list[Any]:
+    """What the kernels of rows use: so many arrays of sums, and one of so many lines."""
+    n, channels, p = planes.shape
+    columns, parts = channels * p, max(1, -(-n // kernels.ROWS))
+    shapes = [((parts, columns), np.float64)] * sums + [((lines, columns), planes.dtype)]
+    return [machine.empty(shape, np.dtype(dtype), device) for shape, dtype in shapes]
 
 
 def along_channels(v: Tensor, x: Tensor) -> Tensor:
@@ -61,10 +80,12 @@ class BatchNorm(Op):
         w = mean if weight is None else contiguous(weight)._array
         b = mean if bias is None else contiguous(bias)._array
         affine = (weight is not None) + 2 * (bias is not None)
+        kernel, room = kernels.batch_norm, list[Any]()
+        if _narrow(planes):
+            kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
         machine.launch(
-            kernels.batch_norm,
-            *(_planes(out), mean, rstd, *moved, planes, w, b, momentum, eps, affine),
-            int(running is not None),
+            *(kernel, _planes(out), mean, rstd, *moved, *room, planes, w, b),
+            *(momentum, eps, affine, int(running is not None)),
         )
         for statistic in running or ():
             statistic._bump_version()
@@ -82,9 +103,12 @@ class BatchNorm(Op):
         gweight = new_empty(channels, x._dtype, x._device)
         gbias = new_empty(channels, x._dtype, x._device)
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array
+        planes = _planes(x)
+        kernel, room = kernels.batch_norm_grad, list[Any]()
+        if _narrow(planes):
+            kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
         machine.launch(
-            kernels.batch_norm_grad,
-            *(_planes(gx), gweight._array, gbias._array, _planes(g), _planes(x)),
+            *(kernel, _planes(gx), gweight._array, gbias._array, *room, _planes(g), planes),
             *(*ctx.statistics, w, int(weight is not None)),
         )
         return gx, gweight, gbias

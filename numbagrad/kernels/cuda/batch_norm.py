@@ -21,7 +21,7 @@ from .runtime.maths import math
 from .runtime.shape import BLOCK
 from .runtime.warp import split
 
-__all__ = ["batch_norm", "batch_norm_grad"]
+__all__ = ["batch_norm", "batch_norm_grad", "batch_norm_rows", "batch_norm_rows_grad"]
 
 
 def _over_channels(
@@ -135,3 +135,22 @@ def batch_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     if x.size:
         arrays = gx, g, x, mean, rstd, weight, level, slope
         start(_apply_grad, strided_grid(x.size), BLOCK, *arrays, x.size, c, p, affine)
+
+
+# For narrow planes, which the CPU reads in another order and needs room for.
+
+
+def batch_norm_rows(
+    out, mean, rstd, running_mean, running_var, sums, lines, x, weight, bias, momentum, eps,
+    affine, track,
+):  # fmt: skip
+    """``batch_norm``; sums and lines are not touched."""
+    moved = running_mean, running_var
+    batch_norm(out, mean, rstd, *moved, x, weight, bias, momentum, eps, affine, track)
+
+
+def batch_norm_rows_grad(
+    gx, gweight, gbias, totals, alongs, lines, g, x, mean, rstd, weight, affine
+):  # fmt: skip
+    """``batch_norm_grad``; totals, alongs and lines are not touched."""
+    batch_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine)
