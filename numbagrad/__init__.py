@@ -60,6 +60,7 @@ with _paused():
     from .ops.index import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
+    from .ops.methods import IN_PLACE_FUNCTIONS as _IN_PLACE_FUNCTIONS
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403
     from .ops.norm import *  # noqa: F403
@@ -88,6 +89,7 @@ with _paused():
     from .tensor import Size, Tensor, is_tensor
 
     _install()
+    globals().update({name: getattr(Tensor, name) for name in _IN_PLACE_FUNCTIONS})
 
     # These need the operations installed.
     from . import amp, nn

@@ -361,7 +361,7 @@ class Tensor:
         if self._edge is not None and not value._dtype.is_floating_point:
             raise DTypeError(f"data: {value._dtype} cannot replace a tensor that requires grad.")
         if machine.recording and machine.recorder.current is not None:
-            machine.recorder.current.touched.add(id(self))
+            machine.recorder.current.set_data(self)
         self._share(value)
         self._moved()
 

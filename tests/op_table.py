@@ -256,6 +256,10 @@ class Case:
         return tuple(rule(dtype) for rule in rules)
 
 
+RESHAPING = {f"{name}_" for name in "squeeze swapaxes swapdims t transpose unsqueeze".split()}
+"""In-place methods that give their tensor another shape."""
+
+
 # ---------------------------------------------------------------- builders of common rows
 
 

@@ -38,6 +38,15 @@ LINES = """
     F.hardtanh(x, max_val=2.5)
     F.elu(input=x - 3, alpha=0.5)
     F.relu_(x - 3)
+    L.relu_(x - 3)
+    L.detach_(x).requires_grad
+    F.rrelu_(x - 3)
+    F.threshold(x, 2.5, 9.0, True)
+    F.threshold_(x, threshold=2.5, value=9.0)
+    x.hardshrink(1.5)
+    x[0, 0].is_nonzero()
+    x.unsqueeze_(1).squeeze_().transpose_(0, 1).t_().swapaxes_(0, 1).swapdims_(1, 0)
+    [x.t_().stride(), x.is_contiguous(), x.mul_(2).tolist()]
     F.softmax(input=x, dim=1)
     F.one_hot(input=L.tensor([0, 2]), num_classes=3)
     L.broadcast_tensors(v, x)

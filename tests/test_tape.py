@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.errors import GradError, GraphFreedError, NotScalarError, VersionError
+from numbagrad.errors import (
+    GradError,
+    GraphFreedError,
+    NotScalarError,
+    RecordingError,
+    VersionError,
+)
 
 
 def leaf(*values):
@@ -660,3 +666,80 @@ def test_a_gradient_that_is_the_kept_one_turned_is_read_before_it_is_written():
     p.grad = ng.tensor(n.copy())
     p.T.backward(p.grad)
     assert np.array_equal(p.grad.numpy(), n + n.T)
+
+
+def test_a_view_in_place_gives_other_sizes_and_keeps_the_history():
+    x = ng.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    y = x * 2
+    row = y[0]
+    assert y.unsqueeze_(0).transpose_(0, 2) is y and y.shape == (3, 2, 1)
+    assert not y.is_leaf and row.tolist() == [2.0, 4.0, 6.0]
+    with ng.no_grad():
+        y.squeeze_()
+    (y * ng.tensor([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])).sum().backward()
+    np.testing.assert_array_equal(x.grad, [[2, 4, 6], [20, 40, 60]])
+
+
+def test_a_view_in_place_of_a_view():
+    x = ng.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)
+    base = x * 1
+    view = base[1:3]
+    view.unsqueeze_(1)
+    view.mul_(10)
+    assert view.shape == (2, 1) and base.tolist() == [1, 20, 30, 4]
+    (base * base).sum().backward()
+    np.testing.assert_array_equal(x.grad, [2, 400, 600, 8])
+
+
+def test_a_view_in_place_is_refused_where_the_tape_could_not_follow():
+    x = ng.ones(2, 3, requires_grad=True)
+    with pytest.raises(GradError, match=r"t_: a leaf Variable"):
+        x.t_()
+    with ng.no_grad():
+        assert x.t_().shape == (3, 2)
+    y = ng.ones(2, 3, requires_grad=True) * 2
+    z = y * y
+    y.t_()
+    with pytest.raises(GradError, match="modified by an inplace operation"):
+        z.sum().backward()
+    row = y[0]
+    before = y.tolist()
+    for change in (lambda: y.mul_(2), lambda: y.copy_(y * 3), lambda: y.add_(z.t()), row.zero_):
+        with pytest.raises(GradError, match=r"cannot be followed by the tape\. Clone it first"):
+            change()
+        assert y.tolist() == before
+    del row, change
+    assert y.mul_(2).shape == (3, 2)  # without views there is nothing to follow
+    y.sum().backward()
+    with pytest.raises(IndexError, match="out of range"):
+        y.unsqueeze_(4)
+    assert y.shape == (3, 2)
+
+
+def test_a_view_in_place_in_a_compiled_step():
+    held = ng.ones(3, 2)
+
+    def step(x):
+        y = (x * 2).unsqueeze_(0)
+        return y.squeeze_(0).t_() + held, held.view(6).unsqueeze_(1)
+
+    run = ng.compile(step)
+    for _ in range(2):
+        for mine, eager in zip(run(ng.ones(2, 3)), step(ng.ones(2, 3)), strict=True):
+            assert mine.tolist() == eager.tolist()
+    for outside in (lambda x: held.t_(), lambda x: x.t_()):
+        x = ng.ones(2, 3)
+        with pytest.raises(RecordingError, match=r"t_: not possible .*test_tape\.py.*Use t, which"):
+            ng.compile(outside)(x)
+        assert held.shape == (3, 2) and x.shape == (2, 3)
+
+
+def test_the_data_of_an_argument_is_not_set_in_a_compiled_step():
+    def step(x):
+        x.data = x * 2
+        return x + 1
+
+    x = ng.ones(2)
+    with pytest.raises(RecordingError, match=r"data: not possible for an argument.*x\.copy_\(y\)"):
+        ng.compile(step)(x)
+    assert x.tolist() == [1, 1]

@@ -231,6 +231,8 @@ class Recorder:
         self.grads_written: set[int] = set()  # ids of tensors whose ``.grad`` was set first
         self.grads_set: set[int] = set()  # ids of tensors whose ``.grad`` was set
         self.touched: set[int] = set()  # ids of tensors whose ``.data`` was set
+        self.others: frozenset[int] = frozenset()  # ids of tensors that lived before
+        self.arguments: set[int] = set()  # ids of those that stand in for arguments
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     # -- the verbs -------------------------------------------------------------------------------
@@ -416,6 +418,25 @@ class Recorder:
     def undo(self, function: Callable[[], None]) -> None:
         """Call ``function`` if the recording fails."""
         self.adopted.append(function)
+
+    def set_data(self, tensor: Tensor) -> None:
+        """Note that the ``.data`` of a tensor is set; refuse it for an argument."""
+        if id(tensor) in self.arguments:
+            raise RecordingError(
+                f"data: not possible for an argument of a compiled function, at "
+                f"{show_location(user_location())}: a compiled call would not do it. Write into "
+                f"it, x.copy_(y), or return y."
+            )
+        self.touched.add(id(tensor))
+
+    def set_sizes(self, name: str, tensor: Tensor) -> None:
+        """Refuse to give a tensor that the recording did not make other sizes."""
+        if id(tensor) in self.arguments or id(tensor) in self.others:
+            raise RecordingError(
+                f"{name}: not possible for a tensor that a compiled function did not make, at "
+                f"{show_location(user_location())}: a compiled call would not do it. Use "
+                f"{name.removesuffix('_')}, which gives a view, or call it outside."
+            )
 
     def reading(self, name: str, array: np.ndarray) -> None:
         """Refuse to show values, unless they are constants made from Python values."""

@@ -120,6 +120,7 @@ def record(
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]
         recorder.before = frozenset(roots_of(before))
+        recorder.others = frozenset([id(b.tensor) for b in before])
         for b in before:
             note_covering(recorder.covering, b.array)
         start = next_sequence()
@@ -161,6 +162,7 @@ def _run(
             tensor = _stand_in(leaf, k, recorder)
             inputs.append(Input(k, recorder.ref(tensor._array), leaf._array.flags.c_contiguous))
             stand_in[k] = tensor
+            recorder.arguments.add(id(tensor))
             given.append(tensor)
         else:
             given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.activation import (
-    hardshrink,
-    softshrink,
-    softsign,
-    tanhshrink,
-    threshold,
-)
+from ..ops.activation import hardshrink, softshrink, softsign, tanhshrink
 from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
 from ..ops.base import new_empty
@@ -163,6 +157,7 @@ __all__ = [
     "relu_",
     "rms_norm",
     "rrelu",
+    "rrelu_",
     "scaled_dot_product_attention",
     "selu",
     "selu_",
@@ -178,6 +173,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
@@ -194,6 +190,7 @@ relu = FUNCTIONS["relu"]
 relu6 = FUNCTIONS["relu6"]
 selu = FUNCTIONS["selu"]
 silu = FUNCTIONS["silu"]
+threshold = FUNCTIONS["threshold"]
 
 _twins = twins()
 celu_ = _twins["celu_"]
@@ -202,6 +199,7 @@ hardtanh_ = _twins["hardtanh_"]
 leaky_relu_ = _twins["leaky_relu_"]
 relu_ = _twins["relu_"]
 selu_ = _twins["selu_"]
+threshold_ = _twins["threshold_"]
 
 
 def dropout1d(
@@ -382,12 +380,20 @@ def rrelu(
     """
     if not lower <= upper:
         raise ValueError(f"rrelu: lower {lower} should be less than or equal to upper {upper}.")
+    x = input.clone() if inplace else input  # the history must not hold what is to change
     if training:
-        slope = uniform_(new_empty(input.shape, input.dtype, input.device), lower, upper)
-        out = where(input >= 0, input, input * slope)
+        slope = uniform_(new_empty(x.shape, x.dtype, x.device), lower, upper)
+        out = where(x >= 0, x, x * slope)
     else:
-        out = leaky_relu(input, (lower + upper) / 2)
+        out = leaky_relu(x, (lower + upper) / 2)
     return input.copy_(out) if inplace else out
+
+
+def rrelu_(
+    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
+) -> Tensor:
+    """In-place form of ``rrelu``."""
+    return rrelu(input, lower, upper, training, inplace=True)
 
 
 rename(globals()[name] for name in __all__)

@@ -19,7 +19,7 @@ def _relu6(input: Tensor) -> Tensor:
     return further.hardtanh(input, 0.0, 6.0)
 
 
-OPTIONS: dict[str, dict[str, float]] = {
+OPTIONS: dict[str, dict[str, Any]] = {
     "celu": {"alpha": 1.0},
     "elu": {"alpha": 1.0},
     "hardsigmoid": {},
@@ -31,8 +31,9 @@ OPTIONS: dict[str, dict[str, float]] = {
     "relu6": {},
     "selu": {},
     "silu": {},
+    "threshold": {"threshold": inspect.Parameter.empty, "value": inspect.Parameter.empty},
 }
-"""Activations and what they take beside ``input`` and ``inplace``."""
+"""Activations and what they take beside ``input`` and ``inplace``, with defaults."""
 
 
 def with_inplace(name: str) -> Callable[..., Tensor]:
@@ -65,5 +66,5 @@ FUNCTIONS = {name: with_inplace(name) for name in OPTIONS}
 
 def twins() -> dict[str, Callable[..., Tensor]]:
     """``relu_`` and its kin: the activations, writing into their input."""
-    named = "celu elu hardtanh leaky_relu relu selu".split()
+    named = "celu elu hardtanh leaky_relu relu selu threshold".split()
     return {f"{name}_": in_place(f"{name}_", FUNCTIONS[name]) for name in named}

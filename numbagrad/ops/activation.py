@@ -121,3 +121,5 @@ threshold = Threshold.function
 hardsigmoid = Hardsigmoid.function
 hardswish = Hardswish.function
 mish = Mish.function
+
+METHODS = {"hardshrink": hardshrink}

@@ -25,7 +25,7 @@ from ..tensor import Tensor, wrap, wrap_any
 from .argument_names import sizes_by_name
 from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, meets, new_empty
 from .elementwise import cast
-from .inplace import _rebase, assign
+from .inplace import _rebase, assign, check_followed
 from .part import _diagonal_view
 from .transfer import transfer
 from .view import expand, sizes_of
@@ -531,10 +531,13 @@ def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
         fresh = new_empty(x._array.shape, x._dtype, x._device)
         write(fresh)
         return assign(x, fresh, name)
+    base = x if x._base is None else x._base
+    if grad_mode.enabled and base._edge is not None:
+        check_followed(x, name)
     write(x)
     x._bump_version()
     if grad_mode.enabled:
-        if x._base is not None and x._base._edge is not None:
+        if x._base is not None and base._edge is not None:
             _rebase(x, wrap(x._array, x._dtype))
         elif x._edge is not None:
             _rebase(x, Overwrite.apply(x, None))
@@ -588,6 +591,7 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     src = cast(src, x._dtype)
     if grad_mode.enabled and x._base is None:  # a node of its own, also where src is a leaf
         check_in_place(x, "copy_")
+        check_followed(x, "copy_")
         machine.launch(copy_kernel, x._array, src._array)
         x._bump_version()
         _rebase(x, Overwrite.apply(x, src))

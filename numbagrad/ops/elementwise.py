@@ -436,12 +436,12 @@ METHODS |= {
 }
 
 _IN_PLACE = """
-    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 ceil
-    clamp clip cos cosh div divide eq erf exp expm1 floor floor_divide ge greater greater_equal
-    gt le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
-    logical_xor lt masked_fill mul multiply nan_to_num ne neg negative not_equal pow reciprocal
-    relu remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh
-    true_divide trunc
+    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 bitwise_and
+    bitwise_not bitwise_or bitwise_xor ceil clamp clip cos cosh div divide eq erf exp expm1 floor
+    floor_divide ge greater greater_equal gt le lerp less less_equal log log10 log1p log2
+    logical_and logical_not logical_or logical_xor lt masked_fill mul multiply nan_to_num ne neg
+    negative not_equal pow reciprocal relu remainder round rsqrt sigmoid sign sin sinh sqrt square
+    sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
 

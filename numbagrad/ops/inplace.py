@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from ..autograd.function import check_in_place
+from ..autograd.modes import enable_grad
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..tape import grad_mode, split_edge
@@ -86,12 +88,29 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     )
     if recording:
         check_in_place(x, name)
+        check_followed(x, name)
     check_distinct(x, name)
     machine.launch(copy_kernel, x._array, value._array)
     x._bump_version()
     if recording:
         _rebase(x, value)
     return x
+
+
+def check_followed(x: Tensor, name: str) -> None:
+    """Raise if the tape cannot follow a change of ``x``: views read their region of a base as rows
+    of memory without gaps, and of one dtype."""
+    base = x._base
+    if base is None:
+        if x._flat or all(view() is None for view in x._views or ()):
+            return
+        base = x
+    elif base._flat and base._dtype is x._dtype:
+        return
+    raise GradError(
+        f"{name}: in-place: the base of {'this view' if base is not x else 'living views'}, "
+        f"{list(base.shape)} of {base._dtype}, cannot be followed by the tape. Clone it first."
+    )
 
 
 def _rebase(x: Tensor, value: Tensor) -> None:
@@ -106,11 +125,6 @@ def _rebase(x: Tensor, value: Tensor) -> None:
         _refresh_views(x)
         machine.moved()
         return
-    if base._dtype is not x._dtype or not base.is_contiguous():
-        raise GradError(
-            f"in-place: the base of this view, {list(base.shape)} of {base._dtype}, cannot be "
-            f"followed by the tape. Clone the view first."
-        )
     region = region_of(x)
     carrier = value.to(x._dtype) if value._dtype is not x._dtype else value
     if carrier._array.shape != x._array.shape:
@@ -206,4 +220,28 @@ def in_place(name: str, function: Callable) -> Callable:
 
     method.__name__ = name
     method.__doc__ = f"In-place form of ``{function.__name__}``."
+    return method
+
+
+def view_in_place(name: str, function: Callable) -> Callable:
+    """The in-place form of ``function``, which gives a view: x takes its shape and strides."""
+
+    @functools.wraps(function)
+    def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_in_place(x, name)
+        edge = x._edge
+        # Under no_grad too, the way back from what x is now leads through its old shape.
+        with enable_grad() if edge is not None and not x.is_leaf else nullcontext():
+            out = function(x, *args, **kwargs)
+        if machine.is_recording():
+            machine.recorder.current.set_sizes(name, x)
+        x._share(out)
+        if edge is not None and not x.is_leaf:
+            x._edge = out._edge
+        x._bump_version()
+        x._moved()
+        return x
+
+    method.__name__ = name
+    method.__doc__ = f"In-place form of ``{function.__name__}``: other sizes, the same memory."
     return method

@@ -7,12 +7,22 @@ from types import ModuleType
 
 from ..tensor import Tensor
 from .argument_names import LINALG, rename
-from .inplace import in_place
+from .inplace import in_place, view_in_place
 
 FAMILIES = (
-    "elementwise special gamma transfer create random view part shape scan reduce extreme moments "
-    "index scatter_reduce brackets linalg matrices einsum norm loss sort search compositions"
+    "elementwise special gamma activation transfer create random view part shape scan reduce "
+    "extreme moments index scatter_reduce brackets linalg matrices einsum norm loss sort search "
+    "compositions"
 ).split()
+
+IN_PLACE_FUNCTIONS = """
+    abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_
+    ceil_ clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_ exp_
+    expm1_ fill_ floor_ frac_ index_put_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_
+    rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_
+    trunc_ xlogy_ zero_
+""".split()
+"""Methods that PyTorch has as functions too."""
 
 
 def install() -> list[ModuleType]:
@@ -23,6 +33,8 @@ def install() -> list[ModuleType]:
             setattr(Tensor, name, function)
         for name, function in getattr(module, "INPLACE", {}).items():
             setattr(Tensor, name, in_place(name, function))
+        for name, function in getattr(module, "INPLACE_VIEWS", {}).items():
+            setattr(Tensor, name, view_in_place(name, function))
         for name, function in getattr(module, "OPERATORS", {}).items():
             setattr(Tensor, name, _operator(name, function))
     for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):

@@ -521,3 +521,8 @@ METHODS |= {
     "reshape_as": reshape_as,
     "view": view,
 }
+
+INPLACE_VIEWS: dict[str, Any] = {
+    f"{name}_": globals()[name]
+    for name in "squeeze swapaxes swapdims t transpose unsqueeze".split()
+}

@@ -76,7 +76,12 @@ FUNCTIONS = [
     unary("isfinite", np.isfinite, result=boolean, orders=0),
     unary("logical_not", np.logical_not, dtypes=ANY, result=boolean, orders=0),
     unary(
-        "bitwise_not", np.bitwise_not, dtypes=INTS_AND_BOOL, result=same, orders=0, special=False
+        *("bitwise_not", np.bitwise_not),
+        dtypes=INTS_AND_BOOL,
+        result=same,
+        orders=0,
+        special=False,
+        inplace=True,
     ),
     unary("nan_to_num", lambda x: np.nan_to_num(x), dtypes=FLOATS, special=False, inplace=True),
     unary("clone", np.copy, dtypes=EVERY, result=same),
@@ -170,9 +175,24 @@ PAIRS = [
     binary("logical_and", np.logical_and, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("logical_or", np.logical_or, dtypes=ANY, result=boolean, orders=0, numbers=False),
     binary("logical_xor", np.logical_xor, dtypes=ANY, result=boolean, orders=0, numbers=False),
-    binary("bitwise_and", np.bitwise_and, dtypes=INTS_AND_BOOL, orders=0),
-    binary("bitwise_or", np.bitwise_or, dtypes=INTS_AND_BOOL, orders=0),
-    binary("bitwise_xor", np.bitwise_xor, dtypes=INTS_AND_BOOL, orders=0),
+    binary(
+        *("bitwise_and", np.bitwise_and),
+        dtypes=INTS_AND_BOOL,
+        orders=0,
+        inplace="bitwise_and_",
+    ),
+    binary(
+        *("bitwise_or", np.bitwise_or),
+        dtypes=INTS_AND_BOOL,
+        orders=0,
+        inplace="bitwise_or_",
+    ),
+    binary(
+        *("bitwise_xor", np.bitwise_xor),
+        dtypes=INTS_AND_BOOL,
+        orders=0,
+        inplace="bitwise_xor_",
+    ),
 ]
 
 
@@ -301,14 +321,15 @@ FORMS = [
         avoid=(1,),
         inplace="clamp_max_",
     ),
-    unary("deg2rad", np.deg2rad, dtypes=FLOATS, result=same),
-    unary("rad2deg", np.rad2deg, dtypes=FLOATS, result=same),
+    unary("deg2rad", np.deg2rad, dtypes=FLOATS, result=same, inplace=True),
+    unary("rad2deg", np.rad2deg, dtypes=FLOATS, result=same, inplace=True),
     Case(
         "logit",
         lambda d: [sample(d(2, 3)), sample(d(2, 3), 0.3)],
         lambda x, eps=0: np.log(np.clip(x, eps, 1 - eps) / (1 - np.clip(x, eps, 1 - eps))),
         domain=(0.05, 0.95),
         avoid=(0.3, 0.7),
+        inplace="logit_",
     ),
     Case("clamp-tensors", _clamp_tensors, _clip, domain=(-1.5, 1.5)),
     Case("where", _where, np.where, dtypes=ANY, method=NO_METHOD),

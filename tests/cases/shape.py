@@ -206,10 +206,11 @@ CASES = [
         ],
         lambda x, a, b: np.swapaxes(x, a, b) if x.ndim else x,
         dtypes=EVERY,
+        inplace="transpose_",
         errors=(wrong(_ones, 0, 2, **_range),),
     ),
-    moved("swapaxes", lambda d: [sample(d(2, 3, 4), 0, 2)], np.swapaxes),
-    moved("swapdims", lambda d: [sample(d(2, 3, 4), 0, 2)], np.swapaxes),
+    moved("swapaxes", lambda d: [sample(d(2, 3, 4), 0, 2)], np.swapaxes, inplace="swapaxes_"),
+    moved("swapdims", lambda d: [sample(d(2, 3, 4), 0, 2)], np.swapaxes, inplace="swapdims_"),
     moved(
         "t",
         lambda d: [
@@ -219,6 +220,7 @@ CASES = [
             sample(d(0, 3), kind="empty"),
         ],
         np.transpose,
+        inplace="t_",
         errors=(
             wrong(np.ones((2, 2, 2)), raises=RuntimeError, words="expects a tensor with <= 2"),
         ),
@@ -262,6 +264,7 @@ CASES = [
             sample(d(0, 3), 1, kind="empty"),
         ],
         lambda x, dim: np.expand_dims(x, dim),
+        inplace="unsqueeze_",
         errors=(wrong(_ones, 3, **_range),),
     ),
     moved(
@@ -277,6 +280,7 @@ CASES = [
             sample(d(0, 1), kind="empty"),
         ],
         _squeeze,
+        inplace="squeeze_",
         errors=(wrong(_ones, 2, **_range),),
     ),
     moved(

@@ -561,7 +561,7 @@ WRITERS = {
     "compiled/trace.py": 3,
     "ops/axes.py": 1,
     "ops/base.py": 1,
-    "ops/inplace.py": 4,
+    "ops/inplace.py": 5,
     "ops/linalg.py": 1,
     "ops/pointwise.py": 1,
     "ops/shape.py": 1,

@@ -506,3 +506,13 @@ def test_dropout3d_takes_whole_channels():
         nn.ChannelShuffle(4)(ng.ones(2, 6, 3))
     with pytest.raises(RuntimeError, match="CircularPad1d: padding is a number, or left, r"):
         nn.CircularPad1d((1, 2, 3))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_rrelu_in_place_has_the_gradient_of_the_other(training):
+    layer = nn.RReLU(0.1, 0.4, inplace=True).train(training)
+    x = ng.tensor([-2.0, -1.0, 3.0], requires_grad=True)
+    y = x * 1
+    assert layer(y) is y
+    y.backward(ng.ones(3))
+    np.testing.assert_allclose(x.grad, (y / x).detach())
