@@ -584,12 +584,17 @@ def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list
             tensor._grad = grads[index].clone() if held is None else held + grads[index]
     if wanted is not None:
         for index in wanted:
-            wanted[index] = grads[index]
+            wanted[index] = written_out(grads[index])
     for hook in list(hooks.before.values()):
         result = hook(tuple(grads))
         if result is not None:
             grads = list(result) if isinstance(result, (tuple, list)) else [result]
     return grads
+
+
+def written_out(grad: Any) -> Any:
+    """``grad``, or a copy if its elements share memory: who gets it may write into it."""
+    return grad if grad is None or grad._flat or 0 not in grad.stride() else grad.clone()
 
 
 def _checked_hook(node: Node, grad: Any, result: Any) -> Any:

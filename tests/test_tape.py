@@ -743,3 +743,46 @@ def test_the_data_of_an_argument_is_not_set_in_a_compiled_step():
     with pytest.raises(RecordingError, match=r"data: not possible for an argument.*x\.copy_\(y\)"):
         ng.compile(step)(x)
     assert x.tolist() == [1, 1]
+
+
+class Doubled(ng.autograd.Function):
+    """Twice x, by a backward that looks at its gradient."""
+
+    strides = ()
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        Doubled.strides = g.stride()
+        return g * 2
+
+
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+def test_a_long_gradient_of_a_reduction_is_a_view_that_nobody_can_tell(reduce):
+    n = 1 << 17
+    x = ng.linspace(-1, 1, n, requires_grad=True)
+    part = 1.0 if reduce == "sum" else 1.0 / n
+    getattr(x * x, reduce)().backward()
+    np.testing.assert_allclose(x.grad, 2 * part * x.detach(), rtol=1e-6)
+    x.grad = None
+    getattr(x, reduce)().backward()
+    assert x.grad.stride() == (1,)
+    x.grad.mul_(2)  # of its own memory
+    np.testing.assert_allclose(x.grad, np.full(n, 2 * part), rtol=1e-6)
+    (g,) = ng.autograd.grad(getattr(x, reduce)(), x)
+    assert g.stride() == (1,) and g.add_(1)[0] == part + 1
+    y = x * 1
+    y.retain_grad()
+    getattr(Doubled.apply(y), reduce)().backward()
+    assert Doubled.strides == (1,) and y.grad.stride() == (1,)
+    np.testing.assert_allclose(y.grad, np.full(n, 2 * part), rtol=1e-6)
+    matrix = ng.ones(400, 300, requires_grad=True)
+    seen = []
+    rows = matrix * 1
+    rows.register_hook(lambda g: seen.append(g.stride()))
+    (rows.sum(1) * ng.arange(400.0)).sum().backward()
+    assert seen == [(1, 0)]
+    np.testing.assert_array_equal(matrix.grad, np.repeat(np.arange(400.0), 300).reshape(400, 300))

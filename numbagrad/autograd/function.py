@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence
+from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence, written_out
 from ..tensor import Tensor
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -298,6 +298,9 @@ class FunctionCtx(Recorded):
             finally:
                 self.__dict__.update(kept)
         else:
+            for k, g in enumerate(grads):  # kernels of users are compiled for rows without gaps
+                if g is not None and not g._flat:
+                    grads[k] = written_out(g)
             result = function.backward(self, *grads)
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         expected = self.num_inputs

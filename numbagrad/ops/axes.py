@@ -205,6 +205,10 @@ def _stage(stage: Any, source: Any, shape: tuple, x: Tensor, dtype: DType) -> An
 # -- moving between a reduced tensor and the whole -------------------------------------------------
 
 
+LONG = 1 << 16
+"""Elements from which a repeated gradient is not written down: what reads it takes the number."""
+
+
 class Spread(Op):
     """Repeat the results of a reduction over the reduced dims; Sum's adjoint."""
 
@@ -234,8 +238,23 @@ def spread(x: Tensor, where: Axes) -> Tensor:
     if x._array.shape == where.shape:
         return x
     if x._edge is None or not grad_mode.enabled:
+        if where.n * x._array.size >= LONG and type(x._array) is np.ndarray:
+            if not machine.recording:
+                return _repeated_without_copy(x, where)
         return _repeated(x, where)
     return Spread.apply(x, where)
+
+
+def _repeated_without_copy(x: Tensor, where: Axes) -> Tensor:
+    """``_repeated`` as a view, whose strides are 0 along the reduced dims."""
+    strides, step = [], 1
+    for kept in reversed(where.kept):
+        strides.append(step if kept > 1 else 0)
+        step *= kept
+    array = machine.view(contiguous(x)._array, where.shape, tuple(reversed(strides)), 0)
+    out = wrap(array, x._dtype)
+    out._flat = bool(array.flags.c_contiguous)
+    return out
 
 
 class Pick(Op):
