@@ -7,6 +7,7 @@ tests/cases, the record in tests/op_table.py. ``OP_TABLE_LIBRARY=torch`` runs al
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import os
 import warnings
@@ -329,6 +330,35 @@ def test_gradient_of_empty(case: Case) -> None:
         total = sum(o.sum() for o in outputs)
         for x, g in zip(inputs, ng.autograd.grad(total, inputs, allow_unused=True), strict=True):
             assert g is None or tuple(g.shape) == tuple(x.shape), f"{case.name} {call}"
+
+
+@pytest.mark.skipif(ON_PEER, reason="ours alone")
+@rows(differentiable)
+def test_gradient_that_is_a_view_of_one_number(case: Case, monkeypatch: Any) -> None:
+    """As that of a long sum is: no kernel takes it for rows without gaps."""
+    axes = importlib.import_module("numbagrad.ops.axes")
+    for call in case.calls("float64", "plain")[:2]:
+        found = []
+        for least in (0, axes.LONG):
+            monkeypatch.setattr(axes, "LONG", least)
+            ng.manual_seed(0)
+            inputs: list[Any] = []
+
+            def make(array: np.ndarray) -> Any:
+                tensor = tracked(array)
+                if array.dtype.kind == "f":
+                    inputs.append(tensor)  # noqa: B023
+                return tensor
+
+            outputs = [o for o in floating_outputs(run(case, call, make)) if o.requires_grad]
+            if outputs:
+                total = sum(o.sum() for o in outputs)
+                found.append(ng.autograd.grad(total, inputs, allow_unused=True))
+        for mine, other in zip(*found, strict=True) if found else ():
+            assert (mine is None) == (other is None)
+            if mine is not None:
+                assert_equal(mine, to_numpy(other), 1e-12, 1e-12, f"{case.name} {call}")
+        monkeypatch.undo()
 
 
 # ---------------------------------------------------------------- layouts
