@@ -57,8 +57,10 @@ with _paused():
     from .ops.extreme import *  # noqa: F403
     from .ops.factorise import vander
     from .ops.gamma import *  # noqa: F403
+    from .ops.gather import *  # noqa: F403
     from .ops.index import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
+    from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
     from .ops.methods import IN_PLACE_FUNCTIONS as _IN_PLACE_FUNCTIONS
     from .ops.methods import install as _install

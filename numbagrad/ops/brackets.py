@@ -25,8 +25,9 @@ from ..tensor import Tensor, wrap
 from .base import contiguous, copy_kernel, fill_kernel, full, meets, new_empty
 from .create import as_tensor
 from .elementwise import cast, clone, masked_fill
-from .index import Put, Take, _write, launch_checked, positions, scalar_tensor
+from .index import Put, Take, _write, launch_checked, scalar_tensor
 from .inplace import assign, check_distinct
+from .masks import positions
 from .part import Select, Slice
 from .transfer import transfer
 from .view import expand, permute, reshape, seen

@@ -192,7 +192,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
 def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
     """x where condition holds, else y; with the condition alone, the indices where it holds."""
     if x is None and y is None:
-        from .index import nonzero
+        from .masks import nonzero
 
         return nonzero(condition, as_tuple=True)
     as_operand("where", condition)

@@ -17,7 +17,7 @@ from .base import as_operand, broadcast_shape
 from .create import arange
 from .distance import pairwise_distance
 from .elementwise import clamp, exp, log, logsigmoid, minimum, softplus, where
-from .index import gathered
+from .gather import gathered
 from .loss import _reduced, _reduction
 
 __all__ = [

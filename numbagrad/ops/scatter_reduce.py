@@ -16,17 +16,8 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .elementwise import cast, clone, div, eq, floor_divide, masked_fill, maximum, where
-from .index import (
-    Scatter,
-    _flat_index,
-    _indexed,
-    _slices,
-    _source,
-    _vector,
-    gather,
-    scatter_add,
-    write_elements,
-)
+from .gather import Scatter, _indexed, _source, _vector, gather, scatter_add, write_elements
+from .index import _flat_index, _slices
 from .reduce import any as any_
 from .view import expand, reshape
 

@@ -1,0 +1,278 @@
+"""Reading and writing with an index for each element. Start reading at ``Gather``."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+from .. import dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import index as kernels
+from ..tensor import Tensor, wrap
+from .autocasting import widest
+from .base import (
+    Op,
+    as_operand,
+    broadcast_shape,
+    contiguous,
+    copy_kernel,
+    full,
+    new_empty,
+    normalize_dim,
+)
+from .elementwise import cast, clone, eq, mul
+from .index import (
+    _INTS,
+    Take,
+    _counting,
+    index_tensor,
+    launch_checked,
+    scalar_tensor,
+)
+from .part import narrow
+from .view import expand, reshape
+
+
+def _planes(x: Any, dim: int) -> Any:
+    """An array as (before, dim, after)."""
+    shape = x.shape
+    return x.reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
+
+
+class Gather(Op):
+    """One element for each index, along ``dim``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, dim: int, index: Tensor, name: str) -> Tensor:
+        ctx.save(index)
+        ctx.how = (dim, x._array.shape, name)
+        at = index._array
+        out = new_empty(at.shape, x._dtype, x._device)
+        source = contiguous(x)._array
+        launch_checked(
+            name,
+            kernels.gather,
+            _planes(out._array, dim),
+            _planes(source, dim),
+            _planes(at, dim),
+            where=(at, dim, source.shape[dim]),
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (index,) = ctx.saved_tensors
+        dim, shape, name = ctx.how
+        zeros = full(shape, 0, g._dtype, g._device)
+        return Scatter.apply(zeros, dim, index, g, True, name)
+
+
+def write_elements(
+    name: str, kernel: Any, out: Tensor, value: Tensor, dim: int, index: Tensor, *how: Any
+) -> None:
+    """Launch a kernel that writes an element of ``value`` into ``out`` for each of ``index``.
+
+    index may be smaller than the contiguous ``out`` in other dimensions than ``dim``.
+    """
+    at = index._array
+    sizes = list(at.shape)
+    sizes[dim] = out._array.shape[dim]
+    part = tuple([builtins.slice(0, n) for n in sizes])
+    whole = tuple(sizes) == out._array.shape
+    target = out._array
+    if not whole:
+        target = new_empty(sizes, out._dtype, out._device)._array
+        machine.launch(copy_kernel, target, out._array[part])
+    launch_checked(
+        name,
+        kernel,
+        _planes(target, dim),
+        _planes(contiguous(value)._array, dim),
+        _planes(at, dim),
+        *how,
+        where=(at, dim, sizes[dim]),
+    )
+    if not whole:
+        machine.launch(copy_kernel, out._array[part], target)
+
+
+class Scatter(Op):
+    """A copy of ``x`` with one element replaced, or added to, for each index along ``dim``.
+
+    index may be smaller than ``x`` in the other dimensions.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, dim: int, index: Tensor, value: Tensor, add: bool, name: str
+    ) -> Tensor:
+        ctx.save(index)
+        ctx.how = (dim, add, name)
+        out = clone(x)
+        kernel = kernels.scatter_add if add else kernels.scatter
+        write_elements(name, kernel, out, value, dim, index)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        (index,) = ctx.saved_tensors
+        dim, add, name = ctx.how
+        gx = gv = None
+        if ctx.needs_input_grad[0]:
+            hole = full(index._array.shape, 0, g._dtype, g._device)
+            gx = g if add else Scatter.apply(g, dim, index, hole, False, name)
+        if ctx.needs_input_grad[3]:
+            part = _front(g, index, dim)
+            gv = Gather.apply(part, dim, index, name)
+            if not add:
+                order = reshape(_counting(index._array.size, index._device), index._array.shape)
+                last = new_empty(part._array.shape, dtypes.int64, part._device)
+                last = Scatter.apply(last, dim, index, order, False, name)
+                standing = eq(Gather.apply(last, dim, index, name), order)
+                gv = mul(gv, cast(standing, g._dtype))
+        return gx, None, None, gv
+
+
+def _front(x: Tensor, index: Tensor, dim: int) -> Tensor:
+    """``x`` cut to the sizes of ``index`` in all dimensions but ``dim``."""
+    for d, n in enumerate(index._array.shape):
+        if d != dim and n != x._array.shape[d]:
+            x = narrow(x, d, 0, n)
+    return x
+
+
+def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
+    """dim and index of a gather or scatter, checked against ``x``."""
+    dim = normalize_dim(name, dim, as_operand(name, x)._array.ndim)
+    index = index_tensor(name, index, _INTS)
+    shape, sizes = x._array.shape, index._array.shape
+    if len(shape) != len(sizes):
+        raise ShapeError(
+            f"{name}: Index tensor must have the same number of dimensions as input tensor, got "
+            f"{len(sizes)} and {len(shape)}."
+        )
+    for d, (n, i) in enumerate(zip(shape, sizes, strict=True)):
+        if d != dim and i > n and index._array.size:
+            raise ShapeError(
+                f"{name}: Size does not match at dimension {d} expected index {list(sizes)} to be "
+                f"no larger than self {list(shape)} apart from dimension {dim}."
+            )
+    return dim, index
+
+
+def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """``out[i][j] = x[index[i][j]][j]`` for ``dim`` 0, and so on: one element for each index.
+
+    index: int64, as many dimensions as ``x``. Gradient: g added at the indices.
+
+    >>> gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0], [1]])).tolist()
+    [[1], [4]]
+    """
+    return gathered("gather", x, dim, index)
+
+
+def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
+    """``gather`` whose errors say ``name``."""
+    dim, index = _indexed(name, x, dim, index)
+    if not x._array.ndim:
+        flat = reshape(x, (1,))
+        return reshape(Gather.apply(flat, 0, _vector(index), name), ())
+    return Gather.apply(_front(x, index, dim), dim, index, name)
+
+
+def _vector(index: Tensor) -> Tensor:
+    return wrap(index._array.reshape(-1), dtypes.int64)
+
+
+def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """``gather`` whose other dimensions broadcast; over the flattened ``x`` for dim None."""
+    index = index_tensor("take_along_dim", indices, _INTS)
+    if dim is None:
+        return gathered("take_along_dim", reshape(x, (x._array.size,)), 0, _vector(index))
+    dim = normalize_dim("take_along_dim", dim, x._array.ndim)
+    if index._array.ndim != x._array.ndim:
+        raise ShapeError(
+            f"take_along_dim: input and indices should have the same number of dimensions, but "
+            f"got {x._array.ndim} and {index._array.ndim}."
+        )
+    ours, theirs = list(x._array.shape), list(index._array.shape)
+    n, i = ours[dim], theirs[dim]
+    ours[dim] = theirs[dim] = 1
+    common = list(broadcast_shape("take_along_dim", tuple(ours), tuple(theirs)))
+    common[dim] = n
+    x = expand(x, tuple(common))
+    common[dim] = i
+    return gathered("take_along_dim", x, dim, expand(index, tuple(common)))
+
+
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """The elements of the flattened ``x`` at ``index``, in the shape of ``index``."""
+    index = index_tensor("take", index, _INTS)
+    return Take.apply(reshape(x, (x._array.size,)), index, 0, 1, True, -1, "take")
+
+
+def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
+    """The values of a scatter in the shape of ``index``."""
+    if not isinstance(src, Tensor):
+        return expand(scalar_tensor(src, x), index._array.shape)
+    if src._dtype is not x._dtype:
+        raise DTypeError(
+            f"{name}: Expected self.dtype to be equal to src.dtype, got {x._dtype} and "
+            f"{src._dtype}."
+        )
+    if not src._array.ndim and index._array.ndim:
+        return expand(src, index._array.shape)
+    if src._array.ndim != index._array.ndim:
+        raise ShapeError(
+            f"{name}: Index tensor must have the same number of dimensions as src tensor, got "
+            f"{index._array.ndim} and {src._array.ndim}."
+        )
+    for d, (i, n) in enumerate(zip(index._array.shape, src._array.shape, strict=True)):
+        if i > n:
+            raise ShapeError(
+                f"{name}: Expected index {list(index._array.shape)} to be no larger than src "
+                f"{list(src._array.shape)}."
+            )
+        if i < n:
+            src = narrow(src, d, 0, i)
+    return src
+
+
+def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, add: bool) -> Tensor:
+    dim, index = _indexed(name, x, dim, index)
+    src = _source(name, x, index, src)
+    if not x._array.ndim:
+        out = Scatter.apply(reshape(x, (1,)), 0, _vector(index), reshape(src, (1,)), add, name)
+        return reshape(out, ())
+    if not index._array.size:
+        return clone(x)
+    return Scatter.apply(x, dim, index, src, add, name)
+
+
+def scatter(
+    x: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
+) -> Tensor:
+    """``x`` with ``out[index[i][j]][j] = src[i][j]`` for ``dim`` 0; src may be a number.
+
+    Where indices repeat, the last entry stands, and only it gets a gradient.
+    """
+    src = value if src is None else src
+    if reduce not in (None, "add"):
+        raise ValueError(f"scatter: reduce must be None or 'add', got {reduce!r}.")
+    return _scattered("scatter", x, dim, index, src, reduce == "add")
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """``x`` with ``out[index[i][j]][j] += src[i][j]`` for ``dim`` 0; repeats add up in order."""
+    if machine.autocasting:
+        x, src = widest(x, src)
+    return _scattered("scatter_add", x, dim, index, src, True)
+
+
+_PUBLIC = "gather scatter scatter_add take take_along_dim".split()
+__all__ = [*_PUBLIC]
+
+METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC}
+INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in "scatter scatter_add".split()}

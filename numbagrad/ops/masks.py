@@ -1,0 +1,135 @@
+"""Elements where a mask holds, and their positions. Start reading at ``nonzero``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import index as kernels
+from ..tensor import Tensor
+from .base import (
+    Op,
+    as_operand,
+    broadcast_shape,
+    contiguous,
+    full,
+    new_empty,
+)
+from .elementwise import clone, masked_fill
+from .index import (
+    Put,
+    Take,
+    _counting,
+)
+from .part import narrow
+from .view import expand, reshape
+
+
+def positions(mask: Tensor) -> Tensor:
+    """int64 positions, in row-major order, of the entries that are not 0."""
+    flat = contiguous(mask)._array.reshape(-1)
+    count = new_empty((1,), dtypes.int64, mask._device)
+    machine.launch(kernels.count_nonzero, count._array, flat)
+    out = new_empty((int(count.item()),), dtypes.int64, mask._device)
+    if out._array.size:
+        machine.launch(kernels.nonzero, out._array, flat)
+    return out
+
+
+def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
+    """(n, x.dim()) int64: the coordinates of the entries that are not 0, in order.
+
+    as_tuple: one vector for each dimension, ready for brackets.
+
+    >>> nonzero(tensor([0, 3, 4])).tolist()
+    [[1], [2]]
+    """
+    as_operand("nonzero", x)
+    if as_tuple and not x._array.ndim:
+        x = reshape(x, (1,))
+    flat = positions(x)
+    shape = x._array.shape
+    out = new_empty((flat._array.size, len(shape)), dtypes.int64, x._device)
+    if out._array.size:
+        sizes = machine.table(np.array(shape, np.int64), flat._array)
+        machine.launch(kernels.unravel, out._array, flat._array, sizes)
+    if as_tuple:
+        return tuple([contiguous(narrow(out, 1, d, 1)).reshape(-1) for d in range(len(shape))])
+    return out
+
+
+def argwhere(x: Tensor) -> Tensor:
+    """The coordinates of the entries that are not 0."""
+    return nonzero(x)
+
+
+def masked_select(x: Tensor, mask: Tensor) -> Tensor:
+    """The elements of ``x`` where ``mask`` holds, in order, as a vector; they broadcast."""
+    if as_operand("masked_select", mask, 1)._dtype is not dtypes.bool_:
+        raise DTypeError(
+            f"masked_select: expected BoolTensor for mask, got {mask._dtype}. Compare it, "
+            f"mask != 0 say."
+        )
+    shape = broadcast_shape("masked_select", x._array.shape, mask._array.shape)
+    flat = positions(expand(mask, shape))
+    return Take.apply(expand(x, shape), flat, 0, len(shape), True, -1, "masked_select")
+
+
+class MaskedScatter(Op):
+    """A copy of ``x`` with the elements of ``source`` in turn where ``mask`` holds."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+        ctx.save(mask)
+        ctx.shape = source._array.shape
+        out = clone(x)
+        bad = machine.flag(out._array)
+        machine.launch(
+            kernels.masked_scatter,
+            out._array.reshape(-1),
+            bad,
+            contiguous(mask)._array.reshape(-1),
+            contiguous(source)._array.reshape(-1),
+        )
+
+        size = source._array.size
+
+        def fail(ones: int) -> None:
+            raise ShapeError(
+                f"masked_scatter: Number of elements of source ({size}) < number of "
+                f"ones in mask ({ones})."
+            )
+
+        machine.check(bad, fail)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        (mask,) = ctx.saved_tensors
+        gx = masked_fill(g, mask, 0) if ctx.needs_input_grad[0] else None
+        if not ctx.needs_input_grad[2]:
+            return (gx,)
+        taken = masked_select(g, mask)
+        zeros = full((math.prod(ctx.shape),), 0, g._dtype, g._device)
+        first = _counting(taken._array.size, taken._device)
+        return gx, None, reshape(Put.apply(zeros, taken, first, 0, 1, False, "put"), ctx.shape)
+
+
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """``x`` with the elements of ``source`` in turn where ``mask`` holds."""
+    if as_operand("masked_scatter", mask, 1)._dtype is not dtypes.bool_:
+        raise DTypeError(f"masked_scatter: only supports boolean masks, got {mask._dtype}.")
+    shape = broadcast_shape("masked_scatter", x._array.shape, mask._array.shape)
+    return MaskedScatter.apply(expand(x, shape), expand(mask, shape), source)
+
+
+_PUBLIC = "argwhere masked_scatter masked_select nonzero".split()
+__all__ = [*_PUBLIC]
+
+METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC}
+INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in "masked_scatter".split()}
