@@ -23,6 +23,27 @@ from .state import Stateful
 __all__ = ["Module"]
 
 
+class _WithKwargs:
+    """A hook that is told the keyword arguments too."""
+
+    __slots__ = ("hook",)
+
+    def __init__(self, hook: Callable):
+        self.hook = hook
+
+    def before(self, module: Any, args: Any, kwargs: Any) -> tuple[tuple, dict]:
+        """The arguments that a forward pre-hook leaves."""
+        changed = self.hook(module, args, kwargs)
+        if changed is None:
+            return args, kwargs
+        if not isinstance(changed, tuple) or len(changed) != 2:
+            raise RuntimeError(
+                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
+                f"{changed!r}."
+            )
+        return changed
+
+
 class Module(Convertible, Stateful):
     """The base of all layers and models: subclass it, register in ``__init__``, write ``forward``.
 
@@ -64,6 +85,9 @@ class Module(Convertible, Stateful):
         if hooks is None:
             return self.forward(*args, **kwargs)
         for hook in list(hooks["forward_pre"].values()):
+            if type(hook) is _WithKwargs:
+                args, kwargs = hook.before(self, args, kwargs)
+                continue
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
@@ -72,7 +96,10 @@ class Module(Convertible, Stateful):
         else:
             output = self.forward(*args, **kwargs)
         for hook in list(hooks["forward"].values()):
-            changed = hook(self, args, output)
+            if type(hook) is _WithKwargs:
+                changed = hook.hook(self, args, kwargs, output)
+            else:
+                changed = hook(self, args, output)
             if changed is not None:
                 output = changed
         return output
@@ -315,14 +342,22 @@ class Module(Convertible, Stateful):
         return RemovableHandle(self._hooks[kind], hook, first)
 
     def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before forward; it may return new args."""
-        return self._add_hook("forward_pre", hook, prepend)
+        """Call ``hook(module, args)`` before forward; it may return new args.
 
-    def register_forward_hook(self, hook: Callable, *, prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after forward; it may return a new output."""
-        return self._add_hook("forward", hook, prepend)
+        with_kwargs: ``hook(module, args, kwargs)``, which may return new ``(args, kwargs)``.
+        """
+        return self._add_hook("forward_pre", _WithKwargs(hook) if with_kwargs else hook, prepend)
+
+    def register_forward_hook(
+        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, args, output)`` after forward; it may return a new output.
+
+        with_kwargs: ``hook(module, args, kwargs, output)``.
+        """
+        return self._add_hook("forward", _WithKwargs(hook) if with_kwargs else hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` once the inputs' gradients are known.
