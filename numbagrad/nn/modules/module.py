@@ -336,7 +336,7 @@ class Module(Convertible, Stateful):
 
     # -- hooks -----------------------------------------------------------------------------------
 
-    def _add_hook(self, kind: str, hook: Callable, first: bool) -> RemovableHandle:
+    def _add_hook(self, kind: str, hook: Any, first: bool) -> RemovableHandle:
         if self._hooks is None:
             self._hooks = {"forward_pre": {}, "forward": {}, "backward": {}}
         return RemovableHandle(self._hooks[kind], hook, first)
