@@ -326,6 +326,15 @@ class AccumulateGrad(Node):
         if leaf is None:
             return
         held = leaf._grad
+        shape = grads[0]._array.shape
+        if shape != leaf._array.shape or (held is not None and held._array.shape != shape):
+            raise GradError(
+                f"AccumulateGrad: a gradient of size {list(shape)} arrived at a leaf of size "
+                f"{list(leaf.shape)}"
+                + (f" with a .grad of size {list(held.shape)}" if held is not None else "")
+                + ". Its size was changed, by .data or in place: set .grad to None and compute "
+                "the loss anew."
+            )
         if held is None:
             sole = not grad_mode.enabled and _is_sole(grads) and _is_sole_array(grads)
             leaf._grad = grads[0] if sole else grads[0].clone()
@@ -574,6 +583,7 @@ def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list
     for index, by_id in hooks.tensor.items():
         for hook in list(by_id.values()):
             if grads[index] is not None:
+                grads[index] = written_out(grads[index])
                 result = hook(grads[index])
                 if result is not None:
                     grads[index] = _checked_hook(node, grads[index], result)
@@ -586,6 +596,7 @@ def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list
         for index in wanted:
             wanted[index] = written_out(grads[index])
     for hook in list(hooks.before.values()):
+        grads = [written_out(g) for g in grads]
         result = hook(tuple(grads))
         if result is not None:
             grads = list(result) if isinstance(result, (tuple, list)) else [result]

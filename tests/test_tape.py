@@ -779,10 +779,31 @@ def test_a_long_gradient_of_a_reduction_is_a_view_that_nobody_can_tell(reduce):
     getattr(Doubled.apply(y), reduce)().backward()
     assert Doubled.strides == (1,) and y.grad.stride() == (1,)
     np.testing.assert_allclose(y.grad, np.full(n, 2 * part), rtol=1e-6)
+    getattr(Doubled.apply(x), reduce)().backward(create_graph=True)
+    assert Doubled.strides == (1,)
     matrix = ng.ones(400, 300, requires_grad=True)
     seen = []
     rows = matrix * 1
     rows.register_hook(lambda g: seen.append(g.stride()))
+    rows.grad_fn.register_prehook(lambda grads: seen.append(grads[0].stride()))
     (rows.sum(1) * ng.arange(400.0)).sum().backward()
-    assert seen == [(1, 0)]
+    assert seen == [(300, 1)] * 2
     np.testing.assert_array_equal(matrix.grad, np.repeat(np.arange(400.0), 300).reshape(400, 300))
+
+
+def test_a_gradient_of_another_size_than_its_leaf_is_refused():
+    x = ng.arange(6.0).view(2, 3).clone().requires_grad_()
+    (x * x).sum().backward()
+    before = x.grad.tolist()
+    late = (x * 2).sum()
+    with ng.no_grad():
+        x.t_()
+    for loss in (late, (x * x).sum()):
+        with pytest.raises(GradError, match=r"AccumulateGrad: .* set \.grad to None"):
+            loss.backward()
+        assert x.grad.tolist() == before
+    with pytest.raises(RuntimeError, match=r"SGD: a parameter of size \[3, 2\] has a gradient"):
+        ng.optim.SGD([x], lr=1.0).step()
+    x.grad = None
+    (x * x).sum().backward()
+    np.testing.assert_array_equal(x.grad, 2 * x.detach())

@@ -34,7 +34,6 @@ class Watcher:
     def __init__(self, only_nan: bool):
         self.only_nan = only_nan
         self.looked_for = "nan" if only_nan else "inf"
-        self.touched: set[int] = set()  # what a recorder is told and nobody here asks for
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
@@ -99,6 +98,12 @@ class Watcher:
 
     def outside(self, name: str) -> None:
         """Nothing: Python runs each time."""
+
+    def set_data(self, tensor: Any) -> None:
+        """Nothing: it is set for real."""
+
+    def set_sizes(self, name: str, tensor: Any) -> None:
+        """Nothing: they are set for real."""
 
 
 def _arrays(args: Sequence[Any]) -> Iterator[Any]:

@@ -289,6 +289,9 @@ class FunctionCtx(Recorded):
             )
         if self._materialize and _missing(grads):
             grads = self._materialised(grads)
+        for k, g in enumerate(grads):  # kernels of users are compiled for rows without gaps
+            if g is not None and not g._flat:
+                grads[k] = written_out(g)
         if grad_mode.enabled:
             kept = self._loose()
             try:
@@ -298,9 +301,6 @@ class FunctionCtx(Recorded):
             finally:
                 self.__dict__.update(kept)
         else:
-            for k, g in enumerate(grads):  # kernels of users are compiled for rows without gaps
-                if g is not None and not g._flat:
-                    grads[k] = written_out(g)
             result = function.backward(self, *grads)
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         expected = self.num_inputs

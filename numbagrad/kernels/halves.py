@@ -65,6 +65,7 @@ def refuse(name: str, args: tuple[Any, ...]) -> None:
         for each in a if isinstance(a, (list, tuple)) else (a,):
             if isinstance(each, np.ndarray) and each.dtype in HALVES:
                 half = dtypes.from_numpy(each.dtype)
+                name = name.replace("_rows", "").replace("_axis", "")  # of a kernel: the op's
                 raise DTypeError(
                     f"{name}: not implemented for {half} on the CPU, which has elementwise "
                     f"operations of halves only. Convert with .float(), or compute on a GPU."

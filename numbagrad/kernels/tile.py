@@ -120,12 +120,14 @@ def _strip(vectors: int, full: bool = False) -> Any:
 
         x is n by k, at least 1 by 1; ``*_row``, ``*_col``: bytes from one to the next; x_gap: what
         more there is between the tallest tiles. columns: how many there are in the last vector.
-        With ``start_row`` 0 the start is the same in each row. The widest strip reads whole vectors
-        of y and leaves what is beyond the columns: a load of a part is one instruction more for the
-        units that multiply (4 % of a product on an Intel Xeon).
+        With ``start_row`` 0 the start is the same in each row. The widest strip of AVX-512 reads
+        whole vectors of y, which must lie in memory that has them, and leaves what is beyond the
+        columns: a load of a part is one instruction more for the units that multiply (4 % of a
+        product on an Intel Xeon).
         """
         lines = Rows(builder, kind, vectors, None if full else columns)
-        right = Rows(builder, kind, vectors, None if vectors == WIDE else columns)
+        whole = full or (vectors == WIDE and not FULL)
+        right = Rows(builder, kind, vectors, None if whole else columns)
         moving = {}  # what moves down the strip: a loop of the tallest tiles, then the shorter ones
         for name, first in (("left", n), ("x", x), ("start", start), ("out", out)):
             moving[name] = builder.alloca(WORD)

@@ -18,7 +18,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
-from .base import Op, as_operand, contiguous, new_empty
+from .base import Op, as_operand, contiguous, full, new_empty
 from .elementwise import rsqrt
 from .norm import LayerNorm
 
@@ -42,9 +42,13 @@ def _narrow(planes: Any) -> bool:
 
 
 def _room(planes: Any, device: Any, sums: int, lines: int) -> list[Any]:
-    """What the kernels of rows use: so many arrays of sums, and one of so many lines."""
+    """What the kernels of rows use: so many arrays of sums, and one of so many lines.
+
+    Nothing on a GPU, whose twins need none.
+    """
     n, channels, p = planes.shape
-    columns, parts = channels * p, max(1, -(-n // kernels.ROWS))
+    columns = channels * p if device.type == "cpu" else 0
+    parts = max(1, -(-n // kernels.ROWS))
     shapes = [((parts, columns), np.float64)] * sums + [((lines, columns), planes.dtype)]
     return [machine.empty(shape, np.dtype(dtype), device) for shape, dtype in shapes]
 
@@ -83,12 +87,13 @@ class BatchNorm(Op):
         kernel, room = kernels.batch_norm, list[Any]()
         if _narrow(planes):
             kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
-        machine.launch(
-            *(kernel, _planes(out), mean, rstd, *moved, *room, planes, w, b),
-            *(momentum, eps, affine, int(running is not None)),
-        )
-        for statistic in running or ():
-            statistic._bump_version()
+        if x._array.size:  # nothing moves the statistics by nothing
+            machine.launch(
+                *(kernel, _planes(out), mean, rstd, *moved, *room, planes, w, b),
+                *(momentum, eps, affine, int(running is not None)),
+            )
+            for statistic in running or ():
+                statistic._bump_version()
         ctx.statistics, ctx.eps = (mean, rstd), eps
         ctx.save(x, weight)
         return out
@@ -98,8 +103,11 @@ class BatchNorm(Op):
         x, weight = ctx.saved_tensors
         if grad_mode.enabled:
             return _batch_norm_grad(g, x, weight, ctx.eps)
-        gx = new_empty(x._array.shape, x._dtype, x._device)
         channels = (x._array.shape[1],)
+        if not x._array.size:
+            nothing = full(channels, 0, x._dtype, x._device)
+            return full(x._array.shape, 0, x._dtype, x._device), nothing, nothing.clone()
+        gx = new_empty(x._array.shape, x._dtype, x._device)
         gweight = new_empty(channels, x._dtype, x._device)
         gbias = new_empty(channels, x._dtype, x._device)
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array

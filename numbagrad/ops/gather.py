@@ -23,14 +23,7 @@ from .base import (
     normalize_dim,
 )
 from .elementwise import cast, clone, eq, mul
-from .index import (
-    _INTS,
-    Take,
-    _counting,
-    index_tensor,
-    launch_checked,
-    scalar_tensor,
-)
+from .index import _INTS, Take, _counting, index_tensor, launch_checked, scalar_tensor
 from .part import narrow
 from .view import expand, reshape
 

@@ -15,14 +15,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor, wrap
-from .base import (
-    Op,
-    as_operand,
-    contiguous,
-    full,
-    new_empty,
-    normalize_dim,
-)
+from .base import Op, as_operand, contiguous, full, new_empty, normalize_dim
 from .elementwise import cast, clone, eq, mul
 from .view import expand, reshape
 

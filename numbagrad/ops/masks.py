@@ -12,20 +12,9 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor
-from .base import (
-    Op,
-    as_operand,
-    broadcast_shape,
-    contiguous,
-    full,
-    new_empty,
-)
+from .base import Op, as_operand, broadcast_shape, contiguous, full, new_empty
 from .elementwise import clone, masked_fill
-from .index import (
-    Put,
-    Take,
-    _counting,
-)
+from .index import Put, Take, _counting
 from .part import narrow
 from .view import expand, reshape
 
@@ -132,4 +121,4 @@ _PUBLIC = "argwhere masked_scatter masked_select nonzero".split()
 __all__ = [*_PUBLIC]
 
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC}
-INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in "masked_scatter".split()}
+INPLACE: dict[str, Any] = {"masked_scatter_": masked_scatter}

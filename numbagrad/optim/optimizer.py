@@ -16,6 +16,7 @@ from typing import Any
 
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
+from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.machine import launch
 from ..kernels.options import Options, telling
@@ -149,6 +150,11 @@ class Optimizer:
             for param in group["params"]:
                 grad = param._grad
                 if grad is not None:
+                    if grad._array.shape != param._array.shape:
+                        raise ShapeError(
+                            f"{type(self).__name__}: a parameter of size {list(param.shape)} has a "
+                            f"gradient of size {list(grad.shape)}. Set its .grad to None."
+                        )
                     lists = by_dtype.get(param._dtype)
                     if lists is None:
                         lists = by_dtype[param._dtype] = ([], [])

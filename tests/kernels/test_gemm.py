@@ -157,7 +157,7 @@ from numbagrad.kernels import vectors
 from numbagrad.kernels.cpu.matmul import addmm
 assert vectors.VECTOR_BYTES == {nbytes}, vectors.VECTOR_BYTES
 rng = np.random.default_rng(0)
-for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300)]:
+for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300), (8, 12, 5)]:
     x, y = rng.standard_normal((n, k)), rng.standard_normal((m, k))
     bias, out = rng.standard_normal(m), np.empty((n, m))
     addmm(out, x, y, bias, 0, 1)
@@ -170,3 +170,56 @@ for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300)]:
         [sys.executable, "-c", text], env=os.environ | environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+GUARDED = """
+import ctypes, mmap
+import numpy as np
+from numbagrad.kernels import vectors
+from numbagrad.kernels.cpu.matmul import mm
+
+page = mmap.PAGESIZE
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def before_a_wall(values):
+    # A copy that ends where memory does: to read one number more is a segmentation fault.
+    size = -(-values.nbytes // page) * page
+    whole = mmap.mmap(-1, size + page)
+    start = np.frombuffer(whole, np.uint8).ctypes.data
+    assert libc.mprotect(ctypes.c_void_p(start + size), page, 0) == 0
+    array = np.frombuffer(whole, values.dtype, values.size, size - values.nbytes)
+    array = array.reshape(values.shape)
+    array[...] = values
+    return array
+
+
+rng = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    for m in (1, 3, 5, 9, 12, 15, 17, 23, 31, 33, 47, 49, 63, 65, 100):
+        for n in (1, 2, 7, 70):
+            x, y = rng.standard_normal((n, 6)), rng.standard_normal((6, m))
+            for turnx in (0, 1):
+                for turny in (0, 1):
+                    left = before_a_wall((x.T if turnx else x).astype(dtype).copy())
+                    right = before_a_wall((y.T if turny else y).astype(dtype).copy())
+                    out = before_a_wall(np.zeros((n, m), dtype))
+                    mm(out, left, right, turnx, turny, 0)
+                    np.testing.assert_allclose(out, x @ y, atol=1e-4)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")
+@pytest.mark.parametrize("features", [None, "+avx,+avx2,+fma"], ids=["own", "avx2"])
+def test_nothing_beyond_a_matrix_is_touched(features):
+    environment = {}
+    if features:
+        environment = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

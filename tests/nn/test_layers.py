@@ -516,3 +516,19 @@ def test_rrelu_in_place_has_the_gradient_of_the_other(training):
     assert layer(y) is y
     y.backward(ng.ones(3))
     np.testing.assert_allclose(x.grad, (y / x).detach())
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (0, 3, 2), (2, 3, 0), (0, 3, 20)])
+def test_an_empty_batch_moves_no_statistics(shape):
+    layer = nn.BatchNorm1d(3)
+    x = ng.ones(*shape, requires_grad=True)
+    y = layer(x)
+    y.sum().backward()
+    assert y.shape == x.grad.shape == shape
+    assert layer.running_mean.tolist() == [0, 0, 0] and layer.running_var.tolist() == [1, 1, 1]
+    assert layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0, 0, 0]
+
+
+def test_a_kernel_names_its_operation():
+    with pytest.raises(TypeError, match=r"^batch_norm: not implemented for ng\.float16 on the CPU"):
+        nn.functional.batch_norm(ng.ones(130, 7, dtype=ng.half), None, None, training=True)

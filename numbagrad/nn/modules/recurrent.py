@@ -179,12 +179,14 @@ def _check_options(name: str, sizes: dict[str, Any], flags: dict[str, Any], drop
 
 def _check_projection(name: str, can: bool, proj_size: Any, hidden_size: int) -> None:
     """Refuse what h cannot be projected to."""
-    if not isinstance(proj_size, int):
-        raise TypeError(f"{name}: proj_size should be of type int, got: {type(proj_size).__name__}")
     if proj_size and not can:
         raise ValueError(
             f"{name}: proj_size argument is only supported for LSTM, not RNN or GRU, got "
             f"{proj_size}. Put a Linear behind the layer."
+        )
+    if not isinstance(proj_size, int) or isinstance(proj_size, bool):
+        raise TypeError(
+            f"{name}: proj_size should be of type int, got: {type(proj_size).__name__}."
         )
     if proj_size < 0:
         raise ValueError(
