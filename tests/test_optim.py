@@ -578,3 +578,31 @@ def test_schedulers_refuse_what_makes_no_sense(kind, options, words):
     with pytest.raises(ValueError, match=words):
         getattr(optim.lr_scheduler, kind)(optimizer, **options)
     assert optimizer.param_groups[0]["lr"] == 0.1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda ps: ng.optim.SGD(ps, lr=0.1, momentum=0.9),
+        lambda ps: ng.optim.AdamW(ps, lr=0.1),
+        lambda ps: ng.optim.RMSprop(ps, lr=0.1),
+    ],
+)
+def test_state_of_another_size_than_its_parameter_is_refused(make):
+    p = ng.nn.Parameter(ng.ones(3))
+    optimizer = make([p])
+
+    def step():
+        optimizer.zero_grad()
+        (p * p).sum().backward()
+        optimizer.step()
+
+    step()
+    p.grad = None
+    p.data = ng.ones(1000)
+    with pytest.raises(RuntimeError, match=r"parameter of size \[1000\] has size \[3\]"):
+        step()
+    assert p.tolist() == [1] * 1000
+    optimizer.state.pop(p)
+    step()
+    assert p.max().item() < 1

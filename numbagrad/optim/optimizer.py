@@ -299,8 +299,15 @@ def held(
 ) -> list[Tensor]:
     """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new."""
     for param, state in zip(params, states, strict=True):
-        if state.get(name) is None:
-            new_state(state, name, param._array.shape, param._dtype, param, value)
+        found, shape = state.get(name), param._array.shape
+        if found is None:
+            new_state(state, name, shape, param._dtype, param, value)
+        elif found._array.shape != shape:
+            raise ShapeError(
+                f"step: the state {name!r} of a parameter of size {list(shape)} has size "
+                f"{list(found.shape)}: the parameter's .data was given another size. Make a new "
+                f"optimiser, or pop the parameter from its state."
+            )
     return [state[name] for state in states]
 
 
