@@ -312,19 +312,24 @@ def test_second_gradient(case: Case) -> None:
         assert ng.autograd.gradgradcheck(function, inputs, **TIGHT), f"{case.name} {call}"
 
 
+def tracked_call(case: Case, call: Sample) -> tuple[list[Any], list[Any]]:
+    """The floating results of a call, and those of its inputs whose gradients it records."""
+    inputs: list[Any] = []
+
+    def make(array: np.ndarray) -> Any:
+        tensor = tracked(array)
+        if array.dtype.kind == "f":
+            inputs.append(tensor)
+        return tensor
+
+    return floating_outputs(run(case, call, make)), inputs
+
+
 @rows(differentiable)
 def test_gradient_of_empty(case: Case) -> None:
     """An empty input has an empty gradient; a full one beside it has zeros."""
     for call in case.calls("float64", "empty"):
-        inputs: list[Any] = []
-
-        def make(array: np.ndarray) -> Any:
-            tensor = tracked(array)
-            if array.dtype.kind == "f":
-                inputs.append(tensor)  # noqa: B023
-            return tensor
-
-        outputs = floating_outputs(run(case, call, make))
+        outputs, inputs = tracked_call(case, call)
         if not outputs or not all(o.requires_grad for o in outputs):
             continue
         total = sum(o.sum() for o in outputs)
@@ -342,16 +347,8 @@ def test_gradient_that_is_a_view_of_one_number(case: Case, monkeypatch: Any) -> 
         for least in (0, axes.LONG):
             monkeypatch.setattr(axes, "LONG", least)
             ng.manual_seed(0)
-            inputs: list[Any] = []
-
-            def make(array: np.ndarray) -> Any:
-                tensor = tracked(array)
-                if array.dtype.kind == "f":
-                    inputs.append(tensor)  # noqa: B023
-                return tensor
-
-            outputs = [o for o in floating_outputs(run(case, call, make)) if o.requires_grad]
-            if outputs:
+            outputs, inputs = tracked_call(case, call)
+            if outputs := [o for o in outputs if o.requires_grad]:
                 total = sum(o.sum() for o in outputs)
                 found.append(ng.autograd.grad(total, inputs, allow_unused=True))
         for mine, other in zip(*found, strict=True) if found else ():

@@ -27,6 +27,7 @@ from ..ops.elementwise import (
     where,
 )
 from ..ops.grid import affine_grid, grid_sample
+from ..ops.inplace import in_place
 from ..ops.linalg import linear, matmul
 from ..ops.loss import (
     binary_cross_entropy,
@@ -378,22 +379,17 @@ def rrelu(
     """``input`` where positive, else times a slope: random in [lower, upper] for each element in
     training, else their mean (Xu et al., 2015).
     """
+    if inplace:
+        return rrelu_(input, lower, upper, training)
     if not lower <= upper:
         raise ValueError(f"rrelu: lower {lower} should be less than or equal to upper {upper}.")
-    x = input.clone() if inplace else input  # the history must not hold what is to change
-    if training:
-        slope = uniform_(new_empty(x.shape, x.dtype, x.device), lower, upper)
-        out = where(x >= 0, x, x * slope)
-    else:
-        out = leaky_relu(x, (lower + upper) / 2)
-    return input.copy_(out) if inplace else out
+    if not training:
+        return leaky_relu(input, (lower + upper) / 2)
+    slope = uniform_(new_empty(input.shape, input.dtype, input.device), lower, upper)
+    return where(input >= 0, input, input * slope)
 
 
-def rrelu_(
-    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
-) -> Tensor:
-    """In-place form of ``rrelu``."""
-    return rrelu(input, lower, upper, training, inplace=True)
+rrelu_ = in_place("rrelu_", rrelu)
 
 
 rename(globals()[name] for name in __all__)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -12,7 +11,7 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
 from .create import fill_
-from .elementwise import cast, clamp, clone, isnan, lerp, log, where
+from .elementwise import cast, clamp, isnan, lerp, log, where
 from .inplace import ViewRegion
 from .reduce import any as any_
 from .sort import sort
@@ -229,13 +228,6 @@ METHODS: dict[str, Any] = {
     "rad2deg": rad2deg,
 }
 
-
-def _logit_apart(x: Tensor, eps: float | None = None) -> Tensor:
-    """``logit`` whose history does not hold ``x`` itself, which is about to change."""
-    return logit(clone(x) if x.requires_grad else x, eps)
-
-
 INPLACE: dict[str, Any] = {
-    f"{name}_": METHODS[name] for name in "clamp_max clamp_min deg2rad rad2deg".split()
+    f"{name}_": METHODS[name] for name in "clamp_max clamp_min deg2rad logit rad2deg".split()
 }
-INPLACE["logit_"] = functools.wraps(logit)(_logit_apart)

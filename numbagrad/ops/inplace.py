@@ -17,7 +17,7 @@ from ..autograd.function import check_in_place
 from ..autograd.modes import enable_grad
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..tape import grad_mode, split_edge
+from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
 
@@ -150,17 +150,23 @@ def _copy_of(x: Tensor) -> Tensor:
     return original
 
 
-def _save_original(x: Tensor, node: Any) -> None:
-    """Where ``node`` has saved ``x``, which is about to change, let it keep a copy."""
-    saved = node._saved
-    if not saved or not any([value is x for value in saved]):
-        return
-    original = _copy_of(x)
-    node._saved = tuple([original if value is x else value for value in saved])
-    rare = node._rare
-    if rare is not None and rare.versions is not None:
-        pairs = zip(saved, rare.versions, strict=True)
-        rare.versions = tuple([0 if value is x else version for value, version in pairs])
+def _save_original(x: Tensor, edge: Any, start: int) -> None:
+    """Where nodes made since ``start`` have saved ``x``, which is about to change, let them keep a
+    copy; edge: that of the last of them."""
+    original, nodes = None, [split_edge(edge)[0]]
+    for node in nodes:  # it grows on the way
+        if node._sequence < start:
+            continue
+        nodes += [n for e in node._edges if e is not None and (n := split_edge(e)[0]) not in nodes]
+        saved = getattr(node, "_saved", None)
+        if not saved or not any([value is x for value in saved]):
+            continue
+        original = _copy_of(x) if original is None else original
+        node._saved = tuple([original if value is x else value for value in saved])
+        rare = node._rare
+        if rare is not None and rare.versions is not None:
+            pairs = zip(saved, rare.versions, strict=True)
+            rare.versions = tuple([0 if value is x else version for value, version in pairs])
 
 
 def _refresh_views(base: Tensor) -> None:
@@ -201,7 +207,7 @@ def in_place(name: str, function: Callable) -> Callable:
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if grad_mode.enabled:
             check_in_place(x, name)
-        packed = grad_mode.saving is not None and grad_mode.enabled
+        packed, start = grad_mode.saving is not None and grad_mode.enabled, next_sequence()
         # What a hook packs must not change with x.
         out = function(_copy_of(x) if packed else x, *args, **kwargs)
         if out._array.shape != x._array.shape:
@@ -215,7 +221,7 @@ def in_place(name: str, function: Callable) -> Callable:
                 f"{x._dtype}. Use the op without _, or convert x first."
             )
         if out._edge is not None:
-            _save_original(x, split_edge(out._edge)[0])
+            _save_original(x, out._edge, start)
         return assign(x, out, name)
 
     method.__name__ = name

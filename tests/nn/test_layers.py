@@ -532,3 +532,16 @@ def test_an_empty_batch_moves_no_statistics(shape):
 def test_a_kernel_names_its_operation():
     with pytest.raises(TypeError, match=r"^batch_norm: not implemented for ng\.float16 on the CPU"):
         nn.functional.batch_norm(ng.ones(130, 7, dtype=ng.half), None, None, training=True)
+
+
+def test_in_place_functions():
+    x = ng.tensor([-1.0, 0.5, 4.0])
+    assert nn.functional.threshold(x, 1.0, 9.0).tolist() == [9, 9, 4] and x[0] == -1
+    assert nn.functional.rrelu_(x.clone(), 0.5, 0.5).tolist() == [-0.5, 0.5, 4]
+    y = x * 1
+    assert nn.functional.threshold_(y, 1.0, 9.0) is y and y.tolist() == [9, 9, 4]
+    assert ng.relu_(x) is x and x.tolist() == [0, 0.5, 4]
+    assert ng.sqrt_(x)[2] == 2 and ng.zero_(x).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"rrelu: lower 0\.6 should be less"):
+        nn.functional.rrelu_(y, 0.6, 0.5)
+    assert y.tolist() == [9, 9, 4]

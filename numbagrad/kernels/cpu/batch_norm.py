@@ -129,28 +129,19 @@ def share(sums, parts, n, p):
 
 
 @device
-def sum_columns(sums, x, part):
-    """``sums[part]``: the sums over ``ROWS`` rows of ``x``, in float64."""
+def sum_columns(sums, x, lines, squares, part):
+    """``sums[part]``: the sums over ``ROWS`` rows of ``x``, or of the squares of ``x - lines[0]``,
+    in float64."""
     columns = sums.shape[1]
     to, first, last = part * columns, part * ROWS, min(x.shape[0], (part + 1) * ROWS)
     for j in range(to, to + columns):
         store(sums, j, 0.0)
     for i in range(first, last):
         for j in range(columns):
-            store(sums, to + j, load(sums, to + j) + load(x, i * columns + j))
-
-
-@device
-def sum_squares(sums, x, lines, part):
-    """``sums[part]``: the sums of the squares of ``ROWS`` rows of ``x - lines[0]``."""
-    columns = sums.shape[1]
-    to, first, last = part * columns, part * ROWS, min(x.shape[0], (part + 1) * ROWS)
-    for j in range(to, to + columns):
-        store(sums, j, 0.0)
-    for i in range(first, last):
-        for j in range(columns):
-            away = load(x, i * columns + j) - load(lines, j)
-            store(sums, to + j, load(sums, to + j) + away * away)
+            value = load(x, i * columns + j)
+            if squares:
+                value = (value - load(lines, j)) * (value - load(lines, j))
+            store(sums, to + j, load(sums, to + j) + value)
 
 
 @device
@@ -177,10 +168,8 @@ def batch_norm_rows(
     columns, parts = channels * p, (n + ROWS - 1) // ROWS
     for stage in range(3):  # around one parallel loop, for each is compiled by itself
         for part in prange(0, parts):
-            if stage == 0:
-                sum_columns(sums, x, part)
-            elif stage == 1:
-                sum_squares(sums, x, lines, part)
+            if stage < 2:
+                sum_columns(sums, x, lines, stage, part)
             else:
                 apply_to_rows(out, x, lines, part)
         if stage == 2:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..modules.module import Module
 
-__all__ = ["compute", "forget", "is_computed", "plain_class"]
+__all__ = ["compute", "computed_from", "forget", "is_computed", "plain_class", "refuse_writing"]
 
 
 class _Computing(Module):
@@ -30,6 +30,23 @@ class _Computing(Module):
 def is_computed(module: Module) -> bool:
     """Whether an attribute of ``module`` is computed."""
     return isinstance(module, _Computing)
+
+
+def computed_from(module: Module, parameter: str) -> bool:
+    """Whether attributes of ``module`` are computed, and it has a parameter of this name."""
+    return is_computed(module) and parameter in module._parameters
+
+
+def refuse_writing(name: str, parts: str, because: str) -> Callable[[Any, Any], None]:
+    """What assigns to ``name`` where nobody can: raises, and says what it is computed from."""
+
+    def write(module: Any, value: Any) -> None:
+        raise AttributeError(
+            f"{name} is computed from {parts}, because of {because}. Set those, or call "
+            f"remove_{because} first."
+        )
+
+    return write
 
 
 def plain_class(module: Module) -> type:

@@ -12,7 +12,7 @@ from ...tensor import Tensor
 from .. import functional
 from ..modules.module import Module
 from ..parameter import Parameter
-from .computed import compute, forget, is_computed
+from .computed import compute, computed_from, forget, refuse_writing
 from .parametrizations import as_matrix, check_spectral_norm, improve, outputs_dim
 
 __all__ = ["remove_spectral_norm", "spectral_norm"]
@@ -47,20 +47,6 @@ def _reader(name: str, dim: int) -> Callable[[Any], Tensor]:
     return read
 
 
-def _writer(name: str) -> Callable[[Any, Tensor], None]:
-    def write(module: Any, value: Any) -> None:
-        raise AttributeError(
-            f"{name} is computed from {name}_orig, {name}_u and {name}_v, because of "
-            f"spectral_norm. Set {name}_orig, or call remove_spectral_norm first."
-        )
-
-    return write
-
-
-def _is_normed(module: Module, name: str) -> bool:
-    return is_computed(module) and f"{name}_orig" in module._parameters
-
-
 def spectral_norm(
     module: Module,
     name: str = "weight",
@@ -79,7 +65,7 @@ def spectral_norm(
     >>> sorted(spectral_norm(ng.nn.Linear(3, 2)).state_dict())
     ['bias', 'weight_orig', 'weight_u', 'weight_v']
     """
-    if _is_normed(module, name):
+    if computed_from(module, f"{name}_orig"):
         raise RuntimeError(
             f"spectral_norm: Cannot register two spectral_norm hooks on the same parameter {name}."
         )
@@ -97,7 +83,8 @@ def spectral_norm(
     module.register_parameter(f"{name}_orig", weight)
     for part, start in zip("uv", starts, strict=True):
         module.register_buffer(f"{name}_{part}", start)
-    compute(module, name, _reader(name, axis), _writer(name))
+    parts = f"{name}_orig, {name}_u and {name}_v"
+    compute(module, name, _reader(name, axis), refuse_writing(name, parts, "spectral_norm"))
     module.register_forward_pre_hook(_Iterations(name, n_power_iterations, axis, eps))
     return module
 
@@ -107,7 +94,7 @@ def remove_spectral_norm(module: Module, name: str = "weight") -> Module:
 
     Raises ValueError if the weight is not normed.
     """
-    if not _is_normed(module, name):
+    if not computed_from(module, f"{name}_orig"):
         raise ValueError(f"remove_spectral_norm: spectral_norm of '{name}' not found in {module}.")
     with no_grad():
         weight = getattr(module, name).detach().clone()

@@ -9,7 +9,7 @@ from ...autograd.modes import no_grad
 from ...tensor import Tensor
 from ..modules.module import Module
 from ..parameter import Parameter
-from .computed import compute, forget, is_computed
+from .computed import compute, computed_from, forget, refuse_writing
 from .parametrizations import norm_except_dim
 
 __all__ = ["remove_weight_norm", "weight_norm"]
@@ -23,20 +23,6 @@ def _reader(name: str, dim: int) -> Callable[[Any], Tensor]:
     return read
 
 
-def _writer(name: str) -> Callable[[Any, Tensor], None]:
-    def write(module: Any, value: Any) -> None:
-        raise AttributeError(
-            f"{name} is computed from {name}_g and {name}_v, because of weight_norm. Set those, or "
-            f"call remove_weight_norm first."
-        )
-
-    return write
-
-
-def _is_normed(module: Module, name: str) -> bool:
-    return is_computed(module) and f"{name}_g" in module._parameters
-
-
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
     """Learn the length ``weight_g`` and the direction ``weight_v`` of a weight; returns the module.
 
@@ -47,7 +33,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     >>> [n for n, _ in weight_norm(ng.nn.Linear(3, 2)).named_parameters()]
     ['bias', 'weight_g', 'weight_v']
     """
-    if _is_normed(module, name):
+    if computed_from(module, f"{name}_g"):
         raise RuntimeError(
             f"weight_norm: Cannot register two weight_norm hooks on the same parameter {name}."
         )
@@ -60,7 +46,8 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     delattr(module, name)
     module.register_parameter(f"{name}_g", Parameter(g))
     module.register_parameter(f"{name}_v", Parameter(weight.data))
-    compute(module, name, _reader(name, axis), _writer(name))
+    write = refuse_writing(name, f"{name}_g and {name}_v", "weight_norm")
+    compute(module, name, _reader(name, axis), write)
     return module
 
 
@@ -69,7 +56,7 @@ def remove_weight_norm(module: Module, name: str = "weight") -> Module:
 
     Raises ValueError if the weight is not normed.
     """
-    if not _is_normed(module, name):
+    if not computed_from(module, f"{name}_g"):
         raise ValueError(f"remove_weight_norm: weight_norm of '{name}' not found in {module}.")
     with no_grad():
         weight = getattr(module, name).detach().clone()
