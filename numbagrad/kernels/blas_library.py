@@ -22,10 +22,19 @@ import numba
 import numpy as np
 from numba import types
 
+from .processor import features, is_amd
+
 __all__ = ["NAMES", "TRANS", "Library", "chosen", "gemm_signature"]
 
 CHOICES = ("auto", "mkl", "openblas")
-"""What NUMBAGRAD_BLAS may say; "auto", the default, is oneMKL where it is installed."""
+"""What NUMBAGRAD_BLAS may say; "auto", the default, is oneMKL where it is installed and fast.
+
+On AMD's processors it is not: on a Zen 5 it takes twice as long as OpenBLAS (it has no AVX-512
+there), on a Zen 3 8 % longer.
+"""
+
+ALWAYS = 1 << 62
+"""Multiplications that no product has."""
 
 NAMES = (
     "numbagrad_sgemm",
@@ -55,11 +64,11 @@ class Library(NamedTuple):
 
 @functools.cache
 def chosen() -> Library:
-    """The BLAS of this process: what NUMBAGRAD_BLAS says, else oneMKL, else SciPy's."""
+    """The BLAS of this process: what NUMBAGRAD_BLAS says, else the faster of those installed."""
     choice = os.environ.get("NUMBAGRAD_BLAS", "auto")
     if choice not in CHOICES:
         raise ValueError(f"NUMBAGRAD_BLAS is {choice!r}, must be one of {', '.join(CHOICES)}")
-    if choice != "openblas":
+    if choice == "mkl" or (choice == "auto" and not is_amd()):
         for path in installed_mkl():
             try:
                 return _mkl(path)
@@ -92,6 +101,12 @@ def _addresses(library: Any, symbols: tuple[str, ...]) -> dict[str, int]:
         name: ctypes.cast(function, ctypes.c_void_p).value or 0
         for name, function in zip(NAMES, functions, strict=True)
     }
+
+
+def _tiles_below(elsewhere: int) -> int:
+    """On AMD's processors with AVX-512 our tiles are faster at any size: beside OpenBLAS by 6 % in
+    float32 and 20 % in float64 from 1024^3 to 2048^3 on a Zen 5, on one thread and on two."""
+    return ALWAYS if is_amd() and "+avx512f" in features() else elsewhere
 
 
 def _folders() -> list[Path]:
@@ -131,7 +146,7 @@ def _mkl(path: Path) -> Library:
         _addresses(
             library, ("cblas_sgemm", "cblas_dgemm", "MKL_Get_Max_Threads", "MKL_Set_Num_Threads")
         ),
-        tiles_below=1 << 26,
+        tiles_below=_tiles_below(1 << 26),
     )
 
 
@@ -172,7 +187,7 @@ def _openblas(path: Path) -> Library:
                 "scipy_openblas_set_num_threads",
             ),
         ),
-        tiles_below=1 << 28,
+        tiles_below=_tiles_below(1 << 28),
     )
 
 
@@ -204,7 +219,7 @@ def _behind_scipy() -> Library:
     _kept_alive.extend((one, ignore))
     addresses["numbagrad_blas_threads"] = one.address
     addresses["numbagrad_set_blas_threads"] = ignore.address
-    return Library("that of SciPy", addresses, tiles_below=1 << 28)
+    return Library("that of SciPy", addresses, _tiles_below(1 << 28))
 
 
 def _fortran_adapter(real: Any, fortran_gemm: Callable[..., None]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import llvmlite.binding
 from numba import config
 
-__all__ = ["features"]
+__all__ = ["features", "is_amd"]
 
 
 def features() -> frozenset[str]:
@@ -20,3 +20,8 @@ def features() -> frozenset[str]:
         except RuntimeError:
             return frozenset()
     return frozenset(told.split(","))
+
+
+def is_amd() -> bool:
+    """Whether AMD made the processor that this runs on, as far as LLVM knows it."""
+    return llvmlite.binding.get_host_cpu_name().startswith(("znver", "bdver", "btver"))

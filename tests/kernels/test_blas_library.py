@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -71,8 +72,31 @@ def test_mkl_that_does_not_load_is_passed_over(monkeypatch, tmp_path):
     broken = tmp_path / "libmkl_rt.so.2"
     broken.write_bytes(b"no library")
     monkeypatch.setattr(blas_library, "installed_mkl", lambda: [broken])
+    monkeypatch.setattr(blas_library, "is_amd", lambda: False)
     monkeypatch.delenv("NUMBAGRAD_BLAS", raising=False)
     assert "MKL" not in blas_library.chosen.__wrapped__().name
+
+
+@pytest.mark.parametrize("amd", [True, False])
+@pytest.mark.parametrize("choice", ["auto", "mkl", "openblas"])
+def test_mkl_is_not_chosen_on_amd_but_where_it_is_asked_for(monkeypatch, choice, amd):
+    monkeypatch.setattr(blas_library, "installed_mkl", lambda: [Path("libmkl_rt.so.2")])
+    monkeypatch.setattr(blas_library, "_mkl", lambda path: blas_library.Library("oneMKL", {}, 0))
+    monkeypatch.setattr(blas_library, "is_amd", lambda: amd)
+    monkeypatch.setenv("NUMBAGRAD_BLAS", choice)
+    chosen = blas_library.chosen.__wrapped__()
+    assert (chosen.name == "oneMKL") == (choice == "mkl" or (choice == "auto" and not amd))
+
+
+def test_tiles_do_every_product_where_they_are_faster(monkeypatch):
+    features = frozenset({"+avx2", "+fma", "+avx512f"})
+    monkeypatch.setattr(blas_library, "features", lambda: features)
+    for amd, below in ((True, blas_library.ALWAYS), (False, 1 << 28)):
+        monkeypatch.setattr(blas_library, "is_amd", lambda amd=amd: amd)
+        assert blas_library._tiles_below(1 << 28) == below
+    features -= {"+avx512f"}
+    monkeypatch.setattr(blas_library, "is_amd", lambda: True)
+    assert blas_library._tiles_below(1 << 28) == 1 << 28
 
 
 def test_the_newest_mkl_is_found(monkeypatch, tmp_path):
