@@ -176,19 +176,20 @@ CONTENDERS: dict[str, Callable[[Gradient, int], Call]] = {
 
 
 def _tape(lib: Any, work: Gradient, whole: Callable[[Any], Any] = lambda step: step) -> Call:
-    """Forward and backward in numbagrad or torch, passed through ``whole``."""
+    """Forward and backward in numbagrad or torch, passed through ``whole``.
+
+    Gradients are returned, as in jax.jit and in torch.compile's form, not added to ``x.grad``, which
+    would have to copy one that is ``g`` itself.
+    """
     tensors = [lib.from_numpy(array) for array in work.arrays()]
     g = _incoming(lib, work, tensors)
     for x in _floating(tensors, _is_float):
         x.requires_grad_()
 
     def step(g: Any, *tensors: Any) -> Any:
-        leaves = [x for x in tensors if x.requires_grad]
-        for x in leaves:
-            x.grad = None
         out = work.in_torch(lib, *tensors)
-        out.backward(g)
-        return out.detach(), *[x.grad for x in leaves]
+        leaves = [x for x in tensors if x.requires_grad]
+        return out.detach(), *lib.autograd.grad(out, leaves, g)
 
     call = whole(step)
     return lambda: call(g, *tensors)

@@ -56,10 +56,25 @@ class Gather(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
+        return GatherGrad.apply(g, *ctx.saved_tensors, *ctx.how)
+
+
+class GatherGrad(Op):
+    """Zeros with the elements of ``g`` added where ``Gather`` read them."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, index: Tensor, dim: int, shape: tuple, name: str) -> Tensor:
+        ctx.save(index)
+        ctx.how = (dim, name)
+        out = full(shape, 0, g._dtype, g._device)
+        write_elements(name, kernels.scatter_add, out, g, dim, index)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
         (index,) = ctx.saved_tensors
-        dim, shape, name = ctx.how
-        zeros = full(shape, 0, g._dtype, g._device)
-        return Scatter.apply(zeros, dim, index, g, True, name)
+        dim, name = ctx.how
+        return Gather.apply(g, dim, index, name)
 
 
 def write_elements(

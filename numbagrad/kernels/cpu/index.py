@@ -17,6 +17,9 @@ from ..machine import kernel
 # Columns that one thread owns where rows may meet: enough for a cache line of every dtype.
 _WIDTH = 64
 
+# Entries of an index that one task checks and reads: they stay in the innermost cache.
+_BLOCK = 1024
+
 
 @pasted
 def _first_bad(index, m, wrap):
@@ -30,6 +33,16 @@ def _first_bad(index, m, wrap):
             if index[i] < low or index[i] >= m:
                 return i
     return -1
+
+
+@pasted
+def _all_good(index, start, stop, m):
+    """Whether the entries of the flat ``index`` from start to stop are in [0, m)."""
+    signs = 0
+    for i in range(start, stop):
+        at = index[np.uintp(i)]  # a signed one might be negative, which costs the SIMD form
+        signs |= at | (m - 1 - at)
+    return signs >= 0
 
 
 @kernel(grain=65536, outputs=2, moves=True)
@@ -152,58 +165,80 @@ def fill_where(out, mask, value):
 
 @kernel(grain=65536, outputs=2, moves=True)
 def gather(out, bad, x, index):
-    """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c]."""
+    """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c].
+
+    With an index out of range what is written in out is undefined.
+    """
     n, j, k = out.shape
     m = x.shape[1]
-    bad[0] = _first_bad(index.reshape(-1), m, False)
-    if bad[0] >= 0:
-        return
-    if k == 1:
-        for a in prange(n):
-            for b in range(j):
+    entries, rows = index.reshape(-1), max(1, _BLOCK // max(1, k))
+    blocks = (j + rows - 1) // rows
+    bad[0] = -1
+    for block in prange(n * blocks):  # each is checked and then read, while it is in a cache
+        a = block // blocks
+        start = (block - a * blocks) * rows
+        stop = min(start + rows, j)
+        if not _all_good(entries, (a * j + start) * k, (a * j + stop) * k, m):
+            bad[0] = 0
+        elif k == 1:
+            for i in range(start, stop):
+                b = np.uintp(i)
                 out[a, b, 0] = x[a, np.uintp(index[a, b, 0]), 0]
-    else:
-        for row in prange(n * j):
-            a = row // j
-            b = row - a * j
-            for c in range(k):
-                out[a, b, c] = x[a, np.uintp(index[a, b, c]), c]
+        else:
+            for i in range(start, stop):
+                b = np.uintp(i)
+                for c in range(k):
+                    out[a, b, c] = x[a, np.uintp(index[a, b, c]), c]
+    if bad[0] >= 0:
+        bad[0] = _first_bad(entries, m, False)
 
 
 @kernel(grain=65536, outputs=2, moves=True)
 def scatter(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: out[a, index[a, b, c], c] becomes x[a, b, c]."""
     n, m, k = out.shape
-    bad[0] = _first_bad(index.reshape(-1), m, False)
-    if bad[0] >= 0:
-        return
-    if k == 1:
+    j = index.shape[1]
+    entries = index.reshape(-1)
+    bad[0] = -1
+    for stage in range(2):  # around one parallel loop, for each is compiled by itself
         for a in prange(n):
-            for b in range(index.shape[1]):
-                out[a, np.uintp(index[a, b, 0]), 0] = x[a, b, 0]
-    else:
-        for a in prange(n):
-            for b in range(index.shape[1]):
-                for c in range(k):
-                    out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
+            if stage == 0:
+                if not _all_good(entries, a * j * k, (a + 1) * j * k, m):
+                    bad[0] = 0
+            elif k == 1:
+                for b in range(j):
+                    out[a, np.uintp(index[a, b, 0]), 0] = x[a, b, 0]
+            else:
+                for b in range(j):
+                    for c in range(k):
+                        out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
+        if bad[0] >= 0:
+            bad[0] = _first_bad(entries, m, False)
+            return
 
 
 @kernel(grain=65536, outputs=2)
 def scatter_add(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: x[a, b, c] is added to out[a, index[a, b, c], c]."""
     n, m, k = out.shape
-    bad[0] = _first_bad(index.reshape(-1), m, False)
-    if bad[0] >= 0:
-        return
-    if k == 1:
+    j = index.shape[1]
+    entries = index.reshape(-1)
+    bad[0] = -1
+    for stage in range(2):  # around one parallel loop, for each is compiled by itself
         for a in prange(n):
-            for b in range(index.shape[1]):
-                out[a, np.uintp(index[a, b, 0]), 0] += x[a, b, 0]
-    else:
-        for a in prange(n):
-            for b in range(index.shape[1]):
-                for c in range(k):
-                    out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
+            if stage == 0:
+                if not _all_good(entries, a * j * k, (a + 1) * j * k, m):
+                    bad[0] = 0
+            elif k == 1:
+                for b in range(j):
+                    out[a, np.uintp(index[a, b, 0]), 0] += x[a, b, 0]
+            else:
+                for b in range(j):
+                    for c in range(k):
+                        out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
+        if bad[0] >= 0:
+            bad[0] = _first_bad(entries, m, False)
+            return
 
 
 @pasted
