@@ -178,7 +178,7 @@ CONTENDERS: dict[str, Callable[[Gradient, int], Call]] = {
 def _tape(lib: Any, work: Gradient, whole: Callable[[Any], Any] = lambda step: step) -> Call:
     """Forward and backward in numbagrad or torch, passed through ``whole``.
 
-    Gradients are returned, as in jax.jit and in torch.compile's form, not added to ``x.grad``, which
+    Gradients are returned, as jax.jit and torch.compile do here, not added to ``x.grad``, which
     would have to copy one that is ``g`` itself.
     """
     tensors = [lib.from_numpy(array) for array in work.arrays()]
