@@ -9,9 +9,10 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from .tile import FULL, PANEL, WIDE
-from .vectors import VECTOR_BYTES, WORD, Rows, at, in_machine_code, overlapping
+from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code, overlapping
 
-__all__ = ["add_rectangle", "copy_lines", "copy_panels", "copy_rectangle", "transpose"]
+__all__ = ["add_rectangle", "copy_lines", "copy_panels", "copy_rectangle", "copy_rows_at"]
+__all__ += ["transpose"]
 
 
 @in_machine_code
@@ -95,6 +96,48 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
             from_ = builder.add(builder.add(x, shift), builder.mul(row.index, x_row))
             to = builder.add(builder.add(out, shift), builder.mul(row.index, out_row))
             line.store(line.load(from_), to)
+
+
+@in_machine_code
+def copy_rows_at(builder, kind, out, x, row_bytes, index, count, m, skip):
+    """Write the rows of x at ``count`` int64 of index to out; ``kind`` are bytes.
+
+    out, x, index: addresses; x has m rows, negative indices count from its end. skip: an index
+    whose rows become 0, or -1. What is written is not read. LLVM's own loop asks for each row
+    whether the two overlap, and copies one shorter than four vectors number by number.
+    """
+    width, one = kind.count, ir.IntType(8)
+    while width:
+        part = ir.VectorType(one, width)
+        fits = builder.icmp_signed(">=", row_bytes, WORD(width))
+        if width < kind.count:
+            fits = builder.and_(fits, builder.icmp_signed("<", row_bytes, WORD(2 * width)))
+        with builder.if_then(fits):
+            last = builder.sub(row_bytes, WORD(width))
+            with counted(builder, count) as i:
+                place = builder.load(at(builder, builder.add(index, builder.shl(i, WORD(3))), WORD))
+                ended = builder.icmp_signed("<", place, WORD(0))
+                place = builder.select(ended, builder.add(place, m), place)
+                from_ = builder.add(x, builder.mul(place, row_bytes))
+                to = builder.add(out, builder.mul(i, row_bytes))
+                rest = part, to, from_, builder.icmp_signed("==", place, skip)
+                if width == kind.count:
+                    before = builder.udiv(builder.add(last, WORD(width - 1)), WORD(width))
+                    with counted(builder, before) as block:
+                        begin = builder.mul(block, WORD(width))
+                        _copy(builder, *rest, begin)
+                else:
+                    _copy(builder, *rest, WORD(0))
+                # The last part may lie over the one before it.
+                _copy(builder, *rest, last)
+        width //= 2
+
+
+def _copy(builder, part, out, x, skipped, shift):
+    """Write a vector ``part`` from so many bytes after x, or zeros, as many after out."""
+    value = builder.load(at(builder, builder.add(x, shift), part), align=1)
+    value = builder.select(skipped, ir.Constant(part, None), value)
+    builder.store(value, at(builder, builder.add(out, shift), part), align=1)
 
 
 @in_machine_code

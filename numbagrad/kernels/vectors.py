@@ -36,10 +36,13 @@ VECTOR_BYTES = 0 if config.DISABLE_JIT else _vector_bytes()
 WORD = ir.IntType(64)
 
 
+_FLOAT_BYTES = {ir.FloatType: 4, ir.DoubleType: 8}
+
+
 def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     """The function of compiled code that ``build(builder, kind, *words)`` writes.
 
-    It is called with an array or pointer, of whose floats ``kind`` is the vector, and int64. It
+    It is called with an array or pointer, of whose numbers ``kind`` is the vector, and int64. It
     stays a function in machine code: inlined it would be optimised again in each place, which takes
     LLVM longer than all the rest. name: by default that of ``build``.
     """
@@ -55,7 +58,7 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
         function.linkage = "internal"
         function.attributes.add("noinline")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
-        lanes = VECTOR_BYTES // (4 if isinstance(real, ir.FloatType) else 8)
+        lanes = VECTOR_BYTES // (_FLOAT_BYTES.get(type(real)) or real.width // 8)
         build(builder, ir.VectorType(real, lanes), *function.args)
         builder.ret_void()
         return function

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -42,6 +46,56 @@ def test_skipped_rows_are_zero_and_get_nothing(rng):
     assert not out[0, 0].any() and np.array_equal(out[0, 1], x[0, 2])
     kernels.add_at(x, bad, np.ones((1, 2, 2)), index, True, 2)
     assert x[0, 2, 0] == out[0, 1, 0]
+
+
+ROWS = """
+import numpy as np
+from numbagrad.kernels import vectors
+from numbagrad.kernels.cpu import index as kernels
+assert vectors.VECTOR_BYTES in {widths}
+rng = np.random.default_rng(0)
+index, bad = np.array([2, -1, 0, 4, -5, 2]), np.empty(1, np.int64)
+for dtype in (np.uint8, np.float64):
+    for k in [*range(1, 36), 63, 64, 65, 127, 128, 130, 200, 1025]:
+        x = rng.integers(0, 250, (2, 5, k)).astype(dtype)
+        room = np.full(2 * index.size * k + 64, 251, dtype)
+        for skip in (-1, 4):
+            out = room[:-64].reshape(2, index.size, k)
+            kernels.take(out, bad, x, index, True, skip)
+            expected = x[:, index]
+            expected[:, index % 5 == skip] = 0
+            assert bad[0] == -1 and np.array_equal(out, expected), (dtype, k, skip)
+            assert (room[-64:] == 251).all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("features", "widths"), [(None, {0, 32, 64}), ("+avx,+avx2,+fma", {32}), ("", {0})]
+)
+def test_rows_of_every_width_are_copied(features, widths):
+    environment = dict(os.environ)
+    if features is not None:
+        environment |= {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
+    text = ROWS.replace("{widths}", str(widths))
+    done = subprocess.run([sys.executable, "-c", text], env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+def test_long_gathers_are_checked_in_each_block(rng):
+    x, bad = rng.standard_normal((2, 7, 1)), flag()
+    index = rng.integers(0, 7, (2, 5000, 1))
+    out = np.empty(index.shape)
+    for how in ("serial", "parallel"):
+        getattr(kernels.gather, how)(out, bad, x, index)
+        assert bad[0] == -1 and np.array_equal(out, np.take_along_axis(x, index, 1))
+    for wrong in ((1, 4999), (1, 1024), (0, 4999), (0, 0)):  # the first of them is reported
+        index[(*wrong, 0)] = 7 if wrong[1] % 2 else -1
+        getattr(kernels.gather, how)(out, bad, x, index)
+        assert bad[0] == wrong[0] * 5000 + wrong[1]
+        before = x.copy()
+        for kernel in (kernels.scatter, kernels.scatter_add):
+            kernel(x, bad, out, index)
+            assert bad[0] == wrong[0] * 5000 + wrong[1] and np.array_equal(x, before)
 
 
 @pytest.mark.parametrize("how", ["serial", "parallel"])

@@ -11,8 +11,11 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..copies import copy_rows_at
 from ..inner import pasted
+from ..intrinsics import address, pointer
 from ..machine import kernel
+from ..vectors import VECTOR_BYTES
 
 # Columns that one thread owns where rows may meet: enough for a cache line of every dtype.
 _WIDTH = 64
@@ -56,25 +59,31 @@ def take(out, bad, x, index, wrap, skip):
     bad[0] = _first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
-    zero = x.dtype.type(0)
-    if k == 1:  # rows of one element: finding a row would cost more than copying it
-        for a in prange(n):
-            for b in range(j):
+    zero, nbytes, rows = x.dtype.type(0), k * x.itemsize, max(1, _BLOCK // max(1, k))
+    blocks = (j + rows - 1) // rows
+    for block in prange(n * blocks):
+        a = block // blocks
+        start = (block - a * blocks) * rows
+        stop = min(start + rows, j)
+        if k == 1:
+            for i in range(start, stop):
+                b = np.uintp(i)
                 at = index[b]
                 at = at + m if at < 0 else at
                 out[a, b, 0] = zero if at == skip else x[a, np.uintp(at), 0]
-    else:
-        for row in prange(n * j):
-            a = row // j
-            b = row - a * j
-            at = index[b]
-            at = at + m if at < 0 else at
-            if at == skip:
+        elif VECTOR_BYTES:  # a constant
+            to = address(out) + (a * j + start) * nbytes
+            copy_rows_at(
+                *(pointer(to, np.uint8), to, address(x) + a * m * nbytes, nbytes),
+                *(address(index) + 8 * start, stop - start, m, skip),
+            )
+        else:
+            for i in range(start, stop):
+                b = np.uintp(i)
+                at = index[b]
+                at = at + m if at < 0 else at
                 for c in range(k):
-                    out[a, b, c] = zero
-            else:
-                for c in range(k):
-                    out[a, b, c] = x[a, at, c]
+                    out[a, b, c] = zero if at == skip else x[a, np.uintp(at), c]
 
 
 @kernel(grain=65536, outputs=2)
