@@ -39,8 +39,9 @@ class Axes:
 
     groups: (outer, n, inner) of each run of neighbouring dims, the last run first; each form
     counts what the runs before it have reduced as 1. n: elements per result. kept, dropped: the
-    shape of the result with keepdim and without. out: the one that was asked for. small: the forms
-    of the input and the result of a reduction of one stage that needs no threads; else None.
+    shape of the result with keepdim and without. out: the one that was asked for. forms: of a
+    reduction of one group, what the input, its pieces (None where it is not cut) and the result are
+    seen as; None for more groups. small: whether it needs no threads.
     """
 
     shape: tuple[int, ...]
@@ -50,7 +51,8 @@ class Axes:
     kept: tuple[int, ...]
     dropped: tuple[int, ...]
     out: tuple[int, ...]
-    small: Any
+    forms: Any
+    small: bool
 
     def keeping(self) -> Axes:
         """The same with the reduced dims kept as 1."""
@@ -67,7 +69,7 @@ def _axes(name: str, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Axes:
     dims = normalize_dims(name, None if dim == () else dim, len(shape))
     if not shape:
         one = (1, 1, 1)
-        return Axes(shape, (), (one,), 1, (), (), (), (one, one))
+        return Axes(shape, (), (one,), 1, (), (), (), (one, None, one), True)
     runs: list[list[int]] = []
     for d in dims:
         if runs and all(shape[k] == 1 for k in range(runs[-1][1] + 1, d)):
@@ -82,14 +84,14 @@ def _axes(name: str, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Axes:
     dropped = tuple([size for d, size in enumerate(shape) if d not in dims])
     n = math.prod([shape[d] for d in dims])
     out = kept if keepdim else dropped
-    return Axes(shape, dims, tuple(groups), n, kept, dropped, out, _small(groups, 0 in shape))
+    forms = None if len(groups) > 1 or 0 in shape else _forms(*groups[0])
+    small = math.prod(shape) < GRAIN
+    return Axes(shape, dims, tuple(groups), n, kept, dropped, out, forms, small)
 
 
-def _small(groups: Any, nothing: bool) -> Any:
-    outer, n, inner = groups[0]
-    if len(groups) > 1 or nothing or outer * n * inner >= GRAIN:
-        return None
-    return (outer, n, inner), (outer, 1, inner)
+def _forms(outer: int, n: int, inner: int) -> Any:
+    cut = pieces(outer, n, inner)
+    return (outer, n, inner), (outer, cut, inner) if cut > 1 else None, (outer, 1, inner)
 
 
 def _form(shape: Any, first: int, last: int) -> tuple[int, int, int]:
@@ -165,15 +167,11 @@ def fold(
     for threads. first: reduces elements. then: reduces the results of stages before, by default
     as ``first`` does. last: does the last stage instead, also when it is the only one.
     """
-    small = where.small
-    if small is not None and x._flat and not machine.recording:
-        source = x._array
-        if type(source) is np.ndarray:  # the common case, without detours
-            kernel, *arguments = last or first
-            array = np.empty(where.out, dtype.numpy)
-            kernel.run_small(array.reshape(small[1]), source.reshape(small[0]), *arguments)
-            return wrap(array, dtype)
     then = then or first
+    if where.forms is not None and x._flat and not machine.recording:
+        source = x._array
+        if type(source) is np.ndarray:  # the common cases, without detours
+            return _fold_here(source, where, dtype, first, then, last)
     out = new_empty(where.out, dtype, x._device)
     if out._array.size == 0:
         return out
@@ -193,6 +191,28 @@ def fold(
     kernel, *arguments = last or stage
     machine.launch(kernel, out._array.reshape((outer, 1, inner)), source, *arguments)
     return out
+
+
+def _fold_here(
+    source: np.ndarray, where: Axes, dtype: DType, first: Any, then: Any, last: Any
+) -> Tensor:
+    """``fold`` of one group of a contiguous array on the host."""
+    whole, cut, result = where.forms
+    if where.small:
+        kernel, *arguments = last or first
+        array = np.empty(where.out, dtype.numpy)
+        kernel.run_small(array.reshape(result), source.reshape(whole), *arguments)
+        return wrap(array, dtype)
+    array, stage = machine.empty(where.out, dtype.numpy), first
+    source = source.reshape(whole)
+    if cut is not None:
+        kernel, *arguments = first
+        parts, stage = np.empty(cut, arithmetic(dtype.numpy)), then
+        kernel(parts, source, *arguments)
+        source = parts
+    kernel, *arguments = last or stage
+    kernel(array.reshape(result), source, *arguments)
+    return wrap(array, dtype)
 
 
 def _stage(stage: Any, source: Any, shape: tuple, x: Tensor, dtype: DType) -> Any:
