@@ -8,21 +8,27 @@ reading at ``Lstm`` and ``_layers``.
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from .. import dtypes
 from ..autograd import grad as gradients
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import matmul, recurrent
 from ..tape import grad_mode
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, reshaped, same_device
 from .elementwise import relu, sigmoid, tanh
+from .index import index_select
 from .linalg import affine, column_sum, linear, product
-from .part import select
+from .part import narrow, select
 from .random import dropout as drop
 from .shape import cat, chunk, stack
 
@@ -54,12 +60,69 @@ def rnn_step(given: Tensor, held: Tensor, is_relu: bool) -> Tensor:
 # -- what the layers share -------------------------------------------------------------------------
 
 
-def _order(steps: int, reverse: bool) -> range:
-    return range(steps - 1, -1, -1) if reverse else range(steps)
+class Form(NamedTuple):
+    """Which rows take part in each step.
+
+    sizes: how many, for each step; they never grow. lead: the leading sizes of what has a row for
+    each: (t, n), or (N,) where sequences of different lengths are packed.
+    """
+
+    sizes: tuple[int, ...]
+    lead: tuple[int, ...]
+
+    @property
+    def packed(self) -> bool:
+        return len(self.lead) == 1
+
+    def starts(self, beside: Any) -> Any:
+        """Where each step begins, and the number of rows, on the device of an array."""
+        return machine.table(_starts(self.sizes), beside)
+
+    def part(self, x: Tensor, t: int) -> Tensor:
+        """Step t of ``x``."""
+        if not self.packed:
+            return select(x, 0, t)
+        starts = _starts(self.sizes)
+        return narrow(x, 0, int(starts[t]), self.sizes[t])
+
+    def walk(self, step: Callable[..., tuple], states: tuple, reverse: bool) -> tuple:
+        """``step(t, *states)``, the output and next states, in order: all outputs, and the last
+        states."""
+        outs, ended = {}, []
+        beginnings, steps = states, len(self.sizes)
+        for t in range(steps - 1, -1, -1) if reverse else range(steps):
+            held, now = states[0]._array.shape[0], self.sizes[t]
+            if t == steps - 1 and reverse:
+                states = tuple([narrow(s, 0, 0, now) for s in states])
+            elif now < held:  # these have ended
+                ended.append([narrow(s, 0, now, held - now) for s in states])
+                states = tuple([narrow(s, 0, 0, now) for s in states])
+            elif now > held:  # these begin
+                pairs = zip(states, beginnings, strict=True)
+                states = tuple([cat([s, narrow(b, 0, held, now - held)]) for s, b in pairs])
+            outs[t], *rest = step(t, *states)
+            states = tuple(rest)
+        parts = zip(states, *reversed(ended), strict=True)
+        last = [cat(list(part)) if ended else part[0] for part in parts]
+        join = cat if self.packed else stack
+        return join([outs[t] for t in range(steps)]), *last
 
 
-def _in_time(states: dict[int, Tensor]) -> Tensor:
-    return stack([states[t] for t in range(len(states))])
+@functools.lru_cache(256)
+def _starts(sizes: tuple[int, ...]) -> np.ndarray:
+    return np.cumsum((0, *sizes), dtype=np.int64)
+
+
+@functools.lru_cache(256)
+def _states_before(sizes: tuple[int, ...], reverse: bool) -> np.ndarray:
+    """For each row which of the n beginnings and, after them, N states its step started from."""
+    starts, many = _starts(sizes), np.array(sizes, np.int64)
+    rows = np.arange(starts[-1]) - np.repeat(starts[:-1], many)
+    shift = -1 if reverse else 1  # to the step before
+    held, begin = np.roll(many, shift), np.roll(starts[:-1], shift)
+    held[-1 if reverse else 0] = 0
+    kept = rows < np.repeat(held, many)
+    return rows + np.where(kept, sizes[0] + np.repeat(begin, many), 0)
 
 
 def _again(ctx: Any, layer: Callable[..., tuple], inputs: Sequence[Any], grads: tuple) -> tuple:
@@ -79,13 +142,22 @@ def _both(b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor | None:
 
 
 def _rows(x: Tensor) -> Tensor:
-    """``x`` (t, n, k) as a matrix."""
-    steps, n, k = x._array.shape
-    return reshaped(contiguous(x), (steps * n, k))
+    """``x`` (t, n, k) or (N, k) as a matrix."""
+    shape = x._array.shape
+    return reshaped(contiguous(x), (math.prod(shape[:-1]), shape[-1]))
 
 
-def _state_weight_grad(gheld: Tensor, out: Tensor, h0: Tensor, reverse: bool) -> Tensor:
+def _flat(x: Tensor) -> Any:
+    """The array of ``_rows(x)``."""
+    array = contiguous(x)._array
+    return array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
+
+
+def _state_weight_grad(gheld: Tensor, out: Tensor, h0: Tensor, form: Form, reverse: bool) -> Tensor:
     """The gradient of the weight of the state, which is ``h0`` first and then ``out``."""
+    if form.packed:
+        index = wrap(machine.table(_states_before(form.sizes, reverse), out._array), dtypes.int64)
+        return product(gheld, index_select(cat([h0, out]), 0, index), 1)
     steps, n, m = out._array.shape
     width, more = gheld._array.shape[2], steps - 1
     gweight = new_empty((width, m), out._dtype, out._device)
@@ -106,7 +178,7 @@ def _state_weight_grad(gheld: Tensor, out: Tensor, h0: Tensor, reverse: bool) ->
 
 def _shared_grads(
     needs: Sequence[bool], ggiven: Tensor, gheld: Tensor, x: Tensor, h0: Tensor, out: Tensor,
-    w_ih: Tensor, reverse: bool,
+    w_ih: Tensor, form: Form, reverse: bool,
 ) -> tuple:  # fmt: skip
     """Gradients of x, w_ih, w_hh, b_ih, b_hh, of those of what the input and the state gave."""
     rows = _rows(ggiven)
@@ -114,7 +186,7 @@ def _shared_grads(
     if needs[0]:
         gx = reshaped(product(rows, w_ih), x._array.shape)
     gw_ih = product(rows, _rows(x), 1) if needs[1] else None
-    gw_hh = _state_weight_grad(gheld, out, h0, reverse) if needs[2] else None
+    gw_hh = _state_weight_grad(gheld, out, h0, form, reverse) if needs[2] else None
     gb_ih = column_sum(rows) if needs[3] or (needs[4] and gheld is ggiven) else None
     gb_hh = gb_ih
     if gheld is not ggiven:
@@ -131,43 +203,46 @@ class Rnn(Op):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
-        b_hh: Tensor | None, is_relu: bool, reverse: bool,
+        b_hh: Tensor | None, is_relu: bool, form: Form, reverse: bool,
     ) -> tuple:  # fmt: skip
         out = affine(x, w_ih, _both(b_ih, b_hh))
         last = new_empty(h0._array.shape, x._dtype, x._device)
-        state, weight = contiguous(h0)._array, contiguous(w_hh)._array
-        arrays = out._array, last._array, state, weight
+        arrays = _flat(out), last._array, _flat(h0), _flat(w_hh), form.starts(last._array)
         machine.launch(recurrent.rnn, *arrays, int(is_relu), int(reverse))
-        ctx.options = is_relu, reverse
+        ctx.options = is_relu, form, reverse
         ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out)
         return out, last
 
     @staticmethod
     def steps(
-        x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, is_relu: bool, reverse: bool
-    ) -> tuple:
+        x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, is_relu: bool, form: Form,
+        reverse: bool,
+    ) -> tuple:  # fmt: skip
         """``forward`` by operations on the tape."""
-        given, states = linear(x, w_ih, b_ih), {}
-        for t in _order(len(x), reverse):
-            h = states[t] = rnn_step(given[t], linear(h, w_hh, b_hh), is_relu)
-        return _in_time(states), h
+        given = linear(x, w_ih, b_ih)
+
+        def step(t: int, h: Tensor) -> tuple:
+            h = rnn_step(form.part(given, t), linear(h, w_hh, b_hh), is_relu)
+            return h, h
+
+        return form.walk(step, (h,), reverse)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, glast: Tensor) -> tuple:
         *inputs, out = ctx.saved_tensors
-        is_relu, reverse = ctx.options
+        is_relu, form, reverse = ctx.options
         if grad_mode.enabled:
-            layer = partial(Rnn.steps, is_relu=is_relu, reverse=reverse)
+            layer = partial(Rnn.steps, is_relu=is_relu, form=form, reverse=reverse)
             return _again(ctx, layer, inputs, (g, glast))
         x, h0, w_ih, w_hh, *_ = inputs
         ggiven = new_empty(out._array.shape, x._dtype, x._device)
         gh0 = new_empty(h0._array.shape, x._dtype, x._device)
-        given = [contiguous(t)._array for t in (g, glast, out, w_hh)]
-        arrays = ggiven._array, gh0._array, *given
-        machine.launch(recurrent.rnn_grad, *arrays, int(is_relu), int(reverse))
+        arrays = [_flat(t) for t in (ggiven, gh0, g, glast, out, w_hh)]
+        starts = form.starts(gh0._array)
+        machine.launch(recurrent.rnn_grad, *arrays, starts, int(is_relu), int(reverse))
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[2:6]
-        gx, *rest = _shared_grads(shared, ggiven, ggiven, x, h0, out, w_ih, reverse)
+        gx, *rest = _shared_grads(shared, ggiven, ggiven, x, h0, out, w_ih, form, reverse)
         return gx, gh0, *rest
 
 
@@ -180,50 +255,53 @@ class Lstm(Op):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, c0: Tensor, w_ih: Tensor, w_hh: Tensor,
-        b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, reverse: bool,
+        b_ih: Tensor | None, b_hh: Tensor | None, w_hr: Tensor | None, form: Form, reverse: bool,
     ) -> tuple:  # fmt: skip
         gates = affine(x, w_ih, _both(b_ih, b_hh))
-        steps, (n, p), m = len(x), h0._array.shape, c0._array.shape[1]
-        wide = (0, 0, 0) if w_hr is None else (steps, n, m)
-        shapes = (steps, n, p), wide, (steps, n, m), (n, p), (n, m)
+        lead, (n, p), m = form.lead, h0._array.shape, c0._array.shape[1]
+        wide = (0, 0) if w_hr is None else (*lead, m)
+        shapes = (*lead, p), wide, (*lead, m), (n, p), (n, m)
         made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
-        given = [contiguous(t)._array for t in (h0, c0, w_hh, _narrow(w_hr, x))]
-        arrays = gates._array, *[t._array for t in made], *given
-        machine.launch(recurrent.lstm, *arrays, int(reverse))
+        arrays = [_flat(t) for t in (gates, *made, h0, c0, w_hh, _narrow(w_hr, x))]
+        machine.launch(recurrent.lstm, *arrays, form.starts(arrays[0]), int(reverse))
         out, wide_out, cells, last, last_cell = made
-        ctx.reverse = reverse
+        ctx.options = form, reverse
         ctx.save(x, h0, c0, w_ih, w_hh, b_ih, b_hh, w_hr, out, wide_out, gates, cells)
         return out, last, last_cell
 
     @staticmethod
     def steps(
-        x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, reverse: bool
-    ) -> tuple:
+        x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, form: Form,
+        reverse: bool,
+    ) -> tuple:  # fmt: skip
         """``forward`` by operations on the tape."""
-        given, states = linear(x, w_ih, b_ih), {}
-        for t in _order(len(x), reverse):
-            h, c = lstm_step(given[t], linear(h, w_hh, b_hh), c)
-            h = states[t] = h if w_hr is None else linear(h, w_hr)
-        return _in_time(states), h, c
+        given = linear(x, w_ih, b_ih)
+
+        def step(t: int, h: Tensor, c: Tensor) -> tuple:
+            h, c = lstm_step(form.part(given, t), linear(h, w_hh, b_hh), c)
+            h = h if w_hr is None else linear(h, w_hr)
+            return h, h, c
+
+        return form.walk(step, (h, c), reverse)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, glast: Tensor, glast_cell: Tensor) -> tuple:
         *inputs, out, wide_out, gates, cells = ctx.saved_tensors
-        reverse = ctx.reverse
+        form, reverse = ctx.options
         if grad_mode.enabled:
-            layer = partial(Lstm.steps, reverse=reverse)
+            layer = partial(Lstm.steps, form=form, reverse=reverse)
             return _again(ctx, layer, inputs, (g, glast, glast_cell))
         x, h0, c0, w_ih, w_hh, _, _, w_hr = inputs
-        every = (0, 0, 0) if w_hr is None else out._array.shape
+        every = (0, 0) if w_hr is None else out._array.shape
         shapes = gates._array.shape, h0._array.shape, c0._array.shape, every
         made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
         given = g, glast, glast_cell, gates, cells, c0, w_hh, _narrow(w_hr, x)
-        arrays = *[t._array for t in made], *[contiguous(t)._array for t in given]
-        machine.launch(recurrent.lstm_grad, *arrays, int(reverse))
+        arrays = [_flat(t) for t in (*made, *given)]
+        machine.launch(recurrent.lstm_grad, *arrays, form.starts(arrays[0]), int(reverse))
         ggates, gh0, gc0, gout = made
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[3:7]
-        gx, *rest = _shared_grads(shared, ggates, ggates, x, h0, out, w_ih, reverse)
+        gx, *rest = _shared_grads(shared, ggates, ggates, x, h0, out, w_ih, form, reverse)
         gw_hr = product(_rows(gout), _rows(wide_out), 1) if needs[7] else None
         return gx, gh0, gc0, *rest, gw_hr
 
@@ -239,44 +317,49 @@ class Gru(Op):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, h0: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
-        b_hh: Tensor | None, reverse: bool,
+        b_hh: Tensor | None, form: Form, reverse: bool,
     ) -> tuple:  # fmt: skip
         gates = affine(x, w_ih, b_ih)
         n, m = h0._array.shape
-        shapes = [(len(x), n, m)] * 2 + [(n, m)]
+        shapes = (*form.lead, m), (*form.lead, m), (n, m)
         made = [new_empty(shape, x._dtype, x._device) for shape in shapes]
-        state, weight = contiguous(h0)._array, contiguous(w_hh)._array
-        bias = weight.reshape(-1) if b_hh is None else contiguous(b_hh)._array
-        arrays = gates._array, *[t._array for t in made], state, weight, bias
-        machine.launch(recurrent.gru, *arrays, int(b_hh is not None), int(reverse))
+        arrays = [_flat(t) for t in (gates, *made, h0, w_hh)]
+        bias = arrays[-1].reshape(-1) if b_hh is None else contiguous(b_hh)._array
+        options = form.starts(bias), int(b_hh is not None), int(reverse)
+        machine.launch(recurrent.gru, *arrays, bias, *options)
         out, held, last = made
-        ctx.reverse = reverse
+        ctx.options = form, reverse
         ctx.save(x, h0, w_ih, w_hh, b_ih, b_hh, out, gates, held)
         return out, last
 
     @staticmethod
-    def steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, reverse: bool) -> tuple:
+    def steps(
+        x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, form: Form, reverse: bool
+    ) -> tuple:
         """``forward`` by operations on the tape."""
-        given, states = linear(x, w_ih, b_ih), {}
-        for t in _order(len(x), reverse):
-            h = states[t] = gru_step(given[t], linear(h, w_hh, b_hh), h)
-        return _in_time(states), h
+        given = linear(x, w_ih, b_ih)
+
+        def step(t: int, h: Tensor) -> tuple:
+            h = gru_step(form.part(given, t), linear(h, w_hh, b_hh), h)
+            return h, h
+
+        return form.walk(step, (h,), reverse)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, glast: Tensor) -> tuple:
         *inputs, out, gates, held = ctx.saved_tensors
-        reverse = ctx.reverse
+        form, reverse = ctx.options
         if grad_mode.enabled:
-            return _again(ctx, partial(Gru.steps, reverse=reverse), inputs, (g, glast))
+            layer = partial(Gru.steps, form=form, reverse=reverse)
+            return _again(ctx, layer, inputs, (g, glast))
         x, h0, w_ih, w_hh, *_ = inputs
         ggates, gheld = [new_empty(gates._array.shape, x._dtype, x._device) for _ in range(2)]
         gh0 = new_empty(h0._array.shape, x._dtype, x._device)
-        given = [contiguous(t)._array for t in (g, glast, gates, held, out, h0, w_hh)]
-        arrays = ggates._array, gheld._array, gh0._array, *given
-        machine.launch(recurrent.gru_grad, *arrays, int(reverse))
+        arrays = [_flat(t) for t in (ggates, gheld, gh0, g, glast, gates, held, out, h0, w_hh)]
+        machine.launch(recurrent.gru_grad, *arrays, form.starts(arrays[0]), int(reverse))
         needs = ctx.needs_input_grad
         shared = needs[0], *needs[2:6]
-        gx, *rest = _shared_grads(shared, ggates, gheld, x, h0, out, w_ih, reverse)
+        gx, *rest = _shared_grads(shared, ggates, gheld, x, h0, out, w_ih, form, reverse)
         return gx, gh0, *rest
 
 
@@ -285,13 +368,16 @@ class Gru(Op):
 
 def _check(
     name: str, gates: int, x: Any, states: tuple, params: Sequence[Tensor], each: int,
-    layers: int, directions: int, batch_first: bool,
-) -> None:  # fmt: skip
-    """Refuse tensors that do not fit."""
+    layers: int, directions: int, batch_first: bool, sizes: tuple[int, ...] | None,
+) -> Form:  # fmt: skip
+    """The form of the sequences. Refuses tensors that do not fit."""
     given = [as_operand(name, t, i) for i, t in enumerate((x, *states, *params))]
-    shape = x._array.shape
-    if len(shape) != 3:
-        raise ShapeError(f"{name}: Expected input to be 3D, batched, got {len(shape)}D instead.")
+    shape, rank = x._array.shape, 3 if sizes is None else 2
+    if len(shape) != rank:
+        kind = "batched" if sizes is None else "packed"
+        raise ShapeError(
+            f"{name}: Expected input to be {rank}D, {kind}, got {len(shape)}D instead."
+        )
     if not x._dtype.is_floating_point:
         raise DTypeError(
             f"{name}: not implemented for '{DTYPE_WORDS[x._dtype.name]}', it needs a floating "
@@ -304,8 +390,13 @@ def _check(
                 f"({tensor._dtype}). Convert with .to(dtype)."
             )
     same_device(name, given)
-    steps, n = (shape[1], shape[0]) if batch_first else shape[:2]
-    if not steps:
+    if sizes is None:
+        steps, n = (shape[1], shape[0]) if batch_first else shape[:2]
+        form = Form((n,) * steps, (steps, n))
+    else:
+        form, n = Form(sizes, (shape[0],)), sizes[0] if sizes else 0
+        _check_sizes(name, sizes, shape[0])
+    if not form.sizes:
         raise ShapeError(f"{name}: Expected sequence length to be larger than 0 in RNN.")
     if len(params) != each * layers * directions:
         raise ShapeError(
@@ -323,9 +414,9 @@ def _check(
                 f"{name}: Expected {which} size {expected}, got {list(state._array.shape)}."
             )
     size = params[0]._array.shape[-1]
-    if shape[2] != size:
+    if shape[-1] != size:
         raise ShapeError(
-            f"{name}: input.size(-1) must be equal to input_size. Expected {size}, got {shape[2]}."
+            f"{name}: input.size(-1) must be equal to input_size. Expected {size}, got {shape[-1]}."
         )
     for i, parameter in enumerate(params):
         features = size if i < each * directions else width * directions
@@ -338,6 +429,16 @@ def _check(
                 f"{name}: expected parameter {i} to have shape {list(wanted[i % each])}, got "
                 f"{list(parameter._array.shape)}."
             )
+    return form
+
+
+def _check_sizes(name: str, sizes: tuple[int, ...], rows: int) -> None:
+    """Refuse batch sizes that kernels would read beyond the rows by."""
+    if sum(sizes) != rows or any(n < 1 for n in sizes) or list(sizes) != sorted(sizes)[::-1]:
+        raise ShapeError(
+            f"{name}: batch_sizes {list(sizes)} must be positive, never grow, and add up to the "
+            f"{rows} rows of the input. pack_padded_sequence makes them."
+        )
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -346,12 +447,14 @@ def _check(
 def _layers(
     name: str, gates: int, layer: Callable[..., tuple], input: Tensor, states: tuple, params: Any,
     has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
-    batch_first: bool, projected: bool = False,
+    batch_first: bool, sizes: tuple[int, ...] | None, projected: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The output of the last layer, and the last states of all layers and directions."""
     params, directions = list(params), 1 + bool(bidirectional)
     each = (4 if has_biases else 2) + projected
-    _check(name, gates, input, states, params, each, num_layers, directions, batch_first)
+    options = num_layers, directions, batch_first, sizes
+    form = _check(name, gates, input, states, params, each, *options)
+    batch_first = batch_first and not form.packed
     x = input.transpose(0, 1) if batch_first else input
     ends: list[list[Tensor]] = [[] for _ in states]
     for k in range(num_layers):
@@ -361,11 +464,11 @@ def _layers(
             own = params[each * at : each * (at + 1)]
             weights = own if has_biases else (*own[:2], None, None, *own[2:])
             starts = [select(state, 0, at) for state in states]
-            out, *last = layer(x, *starts, *weights, bool(direction))
+            out, *last = layer(x, *starts, *weights, form, bool(direction))
             outs.append(out)
             for end, value in zip(ends, last, strict=True):
                 end.append(value)
-        x = cat(outs, 2) if bidirectional else outs[0]
+        x = cat(outs, -1) if bidirectional else outs[0]
         if k + 1 < num_layers:
             x = drop(x, dropout, train)
     last = [stack(end) if len(end) > 1 else end[0].unsqueeze(0) for end in ends]
@@ -382,6 +485,8 @@ def rnn_tanh(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
+    batch_sizes: tuple[int, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``h = tanh(W_ih x + b_ih + W_hh h + b_hh)`` along a sequence (Elman, 1990).
 
@@ -389,12 +494,15 @@ def rnn_tanh(
     params: weight_ih (m, features), weight_hh (m, m) and, with has_biases, bias_ih and bias_hh (m)
     of each layer and direction in turn. dropout is applied between layers while training. Returns
     the h of each step of the last layer, those of both directions side by side, and the last h of
-    all layers. Differentiable to any order. Raises ShapeError if sizes do not fit.
+    all layers. batch_sizes: of sequences of different lengths that are packed, the longest first,
+    how many run at each step; input is then (N, features), the rows of one step after those of
+    another, and so is the output. Differentiable to any order. Raises ShapeError if sizes do not
+    fit.
     """
     layer = _rnn(False)
     return _layers(
         "rnn_tanh", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
-        bidirectional, batch_first,
+        bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
 
 
@@ -408,17 +516,19 @@ def rnn_relu(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
+    batch_sizes: tuple[int, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """``rnn_tanh`` with relu in place of tanh."""
     layer = _rnn(True)
     return _layers(
         "rnn_relu", 1, layer, input, (hx,), params, has_biases, num_layers, dropout, train,
-        bidirectional, batch_first,
+        bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip
 
 
 def _rnn(is_relu: bool) -> Callable[..., tuple]:
-    return lambda *args: Rnn.apply(*args[:-1], is_relu, args[-1])
+    return lambda *args: Rnn.apply(*args[:-2], is_relu, *args[-2:])
 
 
 def lstm(
@@ -431,6 +541,8 @@ def lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
+    batch_sizes: tuple[int, ...] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber, 1997).
 
@@ -445,12 +557,12 @@ def lstm(
     layer = Lstm.apply if projected else _lstm
     return _layers(
         "lstm", 4, layer, input, tuple(hx), params, has_biases, num_layers, dropout, train,
-        bidirectional, batch_first, projected,
+        bidirectional, batch_first, batch_sizes, projected,
     )  # type: ignore[return-value]  # fmt: skip
 
 
 def _lstm(*args: Any) -> tuple:
-    return Lstm.apply(*args[:-1], None, args[-1])
+    return Lstm.apply(*args[:-2], None, *args[-2:])
 
 
 def gru(
@@ -463,6 +575,8 @@ def gru(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    *,
+    batch_sizes: tuple[int, ...] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """A gated recurrent unit along a sequence (Cho et al., 2014).
 
@@ -471,5 +585,5 @@ def gru(
     """
     return _layers(
         "gru", 3, Gru.apply, input, (hx,), params, has_biases, num_layers, dropout, train,
-        bidirectional, batch_first,
+        bidirectional, batch_first, batch_sizes,
     )  # type: ignore[return-value]  # fmt: skip

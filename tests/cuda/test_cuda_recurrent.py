@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 pytestmark = pytest.mark.cuda
 
@@ -18,9 +19,13 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("n,bias", [(2, True), (3, False)], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "n,bias,lengths",
+    [(2, True, None), (3, False, None), (2, True, [3, 1]), (5, False, [1, 3, 2, 3, 1])],
+    ids=["few", "many", "few packed", "many packed"],
+)
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_layer_on_the_device_is_that_of_the_cpu(kind, n, bias):
+def test_layer_on_the_device_is_that_of_the_cpu(kind, n, bias, lengths):
     ng.manual_seed(0)
     options, name = OPTIONS[kind], kind.split()[0]
     layer = getattr(ng.nn, name)(2, 3, bias=bias, bidirectional=True, **options)
@@ -32,7 +37,13 @@ def test_layer_on_the_device_is_that_of_the_cpu(kind, n, bias):
         layer.zero_grad()
         inputs = [t.to(place).detach().requires_grad_() for t in (x, *states)]
         hx = tuple(inputs[1:]) if name == "LSTM" else inputs[1]
-        out, last = layer(inputs[0], hx)
+        given = inputs[0]
+        if lengths:
+            given = pack_padded_sequence(given, lengths, enforce_sorted=False)
+            assert given.is_cuda == (place == "cuda")
+        out, last = layer(given, hx)
+        if lengths:
+            out, _ = pad_packed_sequence(out)
         lasts = last if name == "LSTM" else (last,)
         sum([(t * t).sum() for t in (out, *lasts)]).backward()
         grads = [t.grad for t in (*inputs, *layer.parameters()) if t.grad is not None]

@@ -3,7 +3,12 @@
 The product of the input with its weight is made before, for all time steps at once; a kernel adds
 the product of the state at each step. The rows of a batch never meet, so a block of rows is a task
 of its own that goes through all steps. The weight's gradient is a product of what is left behind.
-A reversed layer goes from the last step to the first. Start reading at ``lstm``.
+A reversed layer goes from the last step to the first.
+
+Steps lie one after another, each with the rows that take part in it: ``starts`` (t + 1,) int64
+says where a step begins. Sequences of different lengths are sorted, the longest first, so that
+those still running are always the first rows. Below, N is the number of rows of all steps, n of the
+batch. Start reading at ``lstm``.
 """
 
 from __future__ import annotations
@@ -52,95 +57,119 @@ def add_product(like, weight, transposed, rows, state, start, ldstart, out):
         right, ldright, turn = address(transposed), m, 0
     else:
         right, ldright, turn = address(weight), k, 1
-    gemm(like, 0, turn, rows, m, k, state, k, right, ldright, start, ldstart, out, m)
+    if rows > 0:
+        gemm(like, 0, turn, rows, m, k, state, k, right, ldright, start, ldstart, out, m)
 
 
 @device
-def copied(to, x, first, rows):
-    """Write rows of ``x`` (n, m), from ``first`` on, at the same place of ``to``."""
-    for i in range(first, first + rows):
+def add_states(like, weight, transposed, now, kept, before, beginning, start, ldstart, out):
+    """``add_product`` for ``now`` rows: of the states ``before`` for those that are ``kept`` from
+    the step before, else of the same rows of ``beginning``. All addresses."""
+    wide, narrow = weight.shape[0] * like.itemsize, weight.shape[1] * like.itemsize
+    for fresh in range(2):
+        first, end, state = (kept, now, beginning) if fresh else (0, kept, before)
+        begin = start + first * ldstart * like.itemsize
+        state, to = state + first * narrow, out + first * wide
+        add_product(like, weight, transposed, end - first, state, begin, ldstart, to)
+
+
+@device
+def active(starts, t, first, rows):
+    """How many of ``rows`` from ``first`` on take part in step t; none before and after all."""
+    if t < 0 or t >= starts.size - 1:
+        return 0
+    return max(0, min(rows, starts[t + 1] - starts[t] - first))
+
+
+@device
+def copied(to, x, first, at, begin, end):
+    """Write x[at + i] to to[first + i] for i from begin to before end."""
+    for i in range(begin, end):
         for j in range(x.shape[1]):
-            to[i, j] = x[i, j]
+            to[first + i, j] = x[at + i, j]
 
 
 # -- simple ----------------------------------------------------------------------------------------
 
 
 @device
-def rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse):
+def rnn_rows(first, rows, transposed, out, last, h0, weight, starts, relu, reverse):
     """``rnn`` of some rows."""
     wide()
-    steps, n, m = out.shape
-    row = m * out.itemsize
-    before = address(h0) + first * row
-    for s in range(steps):
-        t = steps - 1 - s if reverse else s
-        at = address(out) + (t * n + first) * row
-        add_product(out, weight, transposed, rows, before, at, m, at)
+    steps, m = starts.size - 1, out.shape[1]
+    row, way = m * out.itemsize, -1 if reverse else 1
+    t, before, held = steps - 1 if reverse else 0, 0, 0
+    for _ in range(steps):
+        now = active(starts, t, first, rows)
+        at = address(out) + (starts[t] + first) * row
+        beginning, kept = address(h0) + first * row, min(now, held)
+        add_states(out, weight, transposed, now, kept, before, beginning, at, m, at)
         state = pointer(at, out.dtype)
         if relu:
-            for j in range(rows * m):
+            for j in range(now * m):
                 state[j] = state[j] if not state[j] <= 0 else 0
         else:
-            for j in range(rows * m):
+            for j in range(now * m):
                 state[j] = tanh(state[j])
-        before = at
-    copied(last, out[0 if reverse else steps - 1], first, rows)
+        copied(last, out, first, starts[t] + first, active(starts, t + way, first, rows), now)
+        before, held = at, now
+        t += way
 
 
 @gemm_kernel(grain=GRAIN, outputs=2, allocates=True)
-def rnn(out, last, h0, weight, relu, reverse):
+def rnn(out, last, h0, weight, starts, relu, reverse):
     """``h = tanh(given + h weight.T)``, or relu, from step to step (Elman, 1990).
 
-    out (t, n, m): given, and then h; last, h0 (n, m): h after and before; weight (m, m): all C.
+    out (N, m): given, and then h; last, h0 (n, m): h after and before; weight (m, m): all C.
     """
-    steps, n, _ = out.shape
-    transposed = turned(weight, steps)
+    n = h0.shape[0]
+    transposed = turned(weight, starts.size - 1)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
-        rnn_rows(first, rows, transposed, out, last, h0, weight, relu, reverse)
+        rnn_rows(first, rows, transposed, out, last, h0, weight, starts, relu, reverse)
     blas_restore(previous)
     keep(transposed)
 
 
 @device
-def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse):
+def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
     """``rnn_grad`` of some rows."""
-    steps, n, m = out.shape
+    steps, m = starts.size - 1, out.shape[1]
     row = m * out.itemsize
-    copied(gh0, glast, first, rows)
+    copied(gh0, glast, first, first, 0, rows)
     carried, one = address(gh0) + first * row, out.dtype.type(1)
     for s in range(steps):
         t = s if reverse else steps - 1 - s
-        at = (t * n + first) * row
+        at, now = (starts[t] + first) * row, active(starts, t, first, rows)
         gh, grad = pointer(carried, out.dtype), pointer(address(g) + at, out.dtype)
         state, to = pointer(address(out) + at, out.dtype), pointer(address(ggiven) + at, out.dtype)
-        for j in range(rows * m):
+        for j in range(now * m):
             gh[j] += grad[j]
         if relu:
-            for j in range(rows * m):
+            for j in range(now * m):
                 to[j] = gh[j] if state[j] > 0 else 0
         else:
-            for j in range(rows * m):
+            for j in range(now * m):
                 to[j] = gh[j] * (one - state[j] * state[j])
         ggiven_at = address(ggiven) + at
-        gemm(out, 0, 0, rows, m, m, ggiven_at, m, address(weight), m, 0, 0, carried, m)
+        if now > 0:
+            gemm(out, 0, 0, now, m, m, ggiven_at, m, address(weight), m, 0, 0, carried, m)
 
 
 @gemm_kernel(grain=GRAIN, outputs=2)
-def rnn_grad(ggiven, gh0, g, glast, out, weight, relu, reverse):
+def rnn_grad(ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
     """Gradients of ``rnn`` with respect to given and h0.
 
-    ggiven, g, out (t, n, m); gh0, glast (n, m); weight (m, m): all C.
+    ggiven, g, out (N, m); gh0, glast (n, m); weight (m, m): all C.
     """
-    n = out.shape[1]
+    n = gh0.shape[0]
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
-        rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, relu, reverse)
+        rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, starts, relu, reverse)
     blas_restore(previous)
 
 
@@ -170,39 +199,43 @@ def lstm_row(like, at, cell, old, state, m):
 @device
 def lstm_rows(
     first, rows, transposed, narrowing, gates, out, wide_out, cells, last, last_cell, h0, c0,
-    weight, narrow, reverse,
+    weight, narrow, starts, reverse,
 ):  # fmt: skip
     """``lstm`` of some rows."""
-    steps, n, m = cells.shape
-    row, out_row = m * cells.itemsize, out.shape[2] * cells.itemsize
-    before, old = address(h0) + first * out_row, address(c0) + first * row
-    for s in range(steps):
-        t = steps - 1 - s if reverse else s
-        at = (t * n + first) * row
-        end, cell, gate = address(out) + (t * n + first) * out_row, address(cells) + at, 4 * at
-        state = address(wide_out) + at if narrow.size else end
+    steps, m, way = starts.size - 1, cells.shape[1], -1 if reverse else 1
+    row, out_row = m * cells.itemsize, out.shape[1] * cells.itemsize
+    beginning, start_cell = address(h0) + first * out_row, address(c0) + first * row
+    t, before, old, held = steps - 1 if reverse else 0, 0, 0, 0
+    for _ in range(steps):
+        now, top = active(starts, t, first, rows), starts[t] + first
+        kept = min(now, held)
+        end, cell, gate = address(out) + top * out_row, address(cells) + top * row, 4 * top * row
+        state = address(wide_out) + top * row if narrow.size else end
         gate += address(gates)
-        add_product(out, weight, transposed, rows, before, gate, 4 * m, gate)
-        for i in range(rows):
-            lstm_row(out, gate + 4 * i * row, cell + i * row, old + i * row, state + i * row, m)
+        add_states(out, weight, transposed, now, kept, before, beginning, gate, 4 * m, gate)
+        for i in range(now):
+            old_cell = (old if i < kept else start_cell) + i * row
+            lstm_row(out, gate + 4 * i * row, cell + i * row, old_cell, state + i * row, m)
         if narrow.size:
-            add_product(out, narrow, narrowing, rows, state, 0, 0, end)
-        before, old = end, cell
-    copied(last, out[0 if reverse else steps - 1], first, rows)
-    copied(last_cell, cells[0 if reverse else steps - 1], first, rows)
+            add_product(out, narrow, narrowing, now, state, 0, 0, end)
+        later = active(starts, t + way, first, rows)
+        copied(last, out, first, top, later, now)
+        copied(last_cell, cells, first, top, later, now)
+        before, old, held = end, cell, now
+        t += way
 
 
 @gemm_kernel(grain=GRAIN, outputs=6, allocates=True)
-def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, reverse):
+def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, starts, reverse):
     """Long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
-    gates (t, n, 4 m): what the input, forget, cell and output gates are given, and then these
-    gates. out (t, n, p), cells (t, n, m): h and c of each step; last, h0 (n, p), last_cell, c0
-    (n, m): after and before; weight (4 m, p), by which h enters the gates; narrow (p, m): what
-    the m numbers of wide_out (t, n, m) are multiplied by to be h (Sak et al., 2014). Without any
-    numbers in narrow p is m and wide_out is not touched. All C.
+    gates (N, 4 m): what the input, forget, cell and output gates are given, and then these gates.
+    out (N, p), cells (N, m): h and c of each step; last, h0 (n, p), last_cell, c0 (n, m): after and
+    before; weight (4 m, p), by which h enters the gates; narrow (p, m): what the m numbers of
+    wide_out (N, m) are multiplied by to be h (Sak et al., 2014). Without any numbers in narrow p is
+    m and wide_out is not touched. All C.
     """
-    steps, n, _ = out.shape
+    n, steps = h0.shape[0], starts.size - 1
     transposed, narrowing = turned(weight, steps), turned(narrow, steps)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
@@ -210,7 +243,7 @@ def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, r
         rows = min(ROWS, n - first)
         lstm_rows(
             *(first, rows, transposed, narrowing, gates, out, wide_out, cells),
-            *(last, last_cell, h0, c0, weight, narrow, reverse),
+            *(last, last_cell, h0, c0, weight, narrow, starts, reverse),
         )
     blas_restore(previous)
     keep(transposed)
@@ -250,63 +283,64 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, at, cell, old, m):
 @device(allocates=True)
 def lstm_grad_rows(
     first, rows, ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow,
-    reverse,
+    starts, reverse,
 ):  # fmt: skip
     """``lstm_grad`` of some rows."""
-    steps, n, m = cells.shape
-    width = g.shape[2]
+    steps, m, width = starts.size - 1, cells.shape[1], g.shape[1]
     row, out_row = m * cells.itemsize, width * cells.itemsize
-    copied(gh0, glast, first, rows)
-    copied(gc0, glast_cell, first, rows)
-    gh, gc = address(gh0) + first * out_row, address(gc0) + first * row
+    copied(gh0, glast, first, first, 0, rows)
+    copied(gc0, glast_cell, first, first, 0, rows)
+    gh, gc, way = address(gh0) + first * out_row, address(gc0) + first * row, 1 if reverse else -1
     spare, widened = np.empty(m, cells.dtype), np.empty(rows * m if narrow.size else 0, cells.dtype)
     for s in range(steps):
         t = s if reverse else steps - 1 - s
-        at, out_at = (t * n + first) * row, (t * n + first) * out_row
-        if s == steps - 1:
-            old = address(c0) + first * row
-        else:
-            old = address(cells) + at + (n if reverse else -n) * row
+        now, kept = active(starts, t, first, rows), active(starts, t + way, first, rows)
+        top = starts[t] + first
+        at, out_at, old = top * row, top * out_row, address(c0) + first * row
+        if kept:
+            old = address(cells) + (starts[t + way] + first) * row
         carried, grad = pointer(gh, cells.dtype), pointer(address(g) + out_at, cells.dtype)
-        for j in range(rows * width):
+        for j in range(now * width):
             carried[j] += grad[j]
         of_state = gh
-        if narrow.size:
-            kept, of_state = pointer(address(gout) + out_at, cells.dtype), address(widened)
-            for j in range(rows * width):
-                kept[j] = carried[j]
+        if narrow.size and now > 0:
+            kept_grad, of_state = pointer(address(gout) + out_at, cells.dtype), address(widened)
+            for j in range(now * width):
+                kept_grad[j] = carried[j]
             right = address(narrow)
-            gemm(cells, 0, 0, rows, m, width, gh, width, right, m, 0, 0, of_state, m)
+            gemm(cells, 0, 0, now, m, width, gh, width, right, m, 0, 0, of_state, m)
         gate, cell, to = address(gates) + 4 * at, address(cells) + at, address(ggates) + 4 * at
-        for i in range(rows):
+        for i in range(now):
+            begin = old if i < kept else address(c0) + first * row
             lstm_row_grad(
                 *(cells, spare, to + 4 * i * row, of_state + i * row, gc + i * row),
-                *(gate + 4 * i * row, cell + i * row, old + i * row, m),
+                *(gate + 4 * i * row, cell + i * row, begin + i * row, m),
             )
         right = address(weight)
-        gemm(cells, 0, 0, rows, width, 4 * m, to, 4 * m, right, width, 0, 0, gh, width)
+        if now > 0:
+            gemm(cells, 0, 0, now, width, 4 * m, to, 4 * m, right, width, 0, 0, gh, width)
     keep(spare)
     keep(widened)
 
 
 @gemm_kernel(grain=GRAIN, outputs=4, allocates=True)
 def lstm_grad(
-    ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow, reverse
+    ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow, starts, reverse
 ):  # fmt: skip
     """Gradients of ``lstm`` with respect to what gates were given, h0 and c0.
 
-    ggates (t, n, 4 m), gh0, glast (n, p), gc0, glast_cell (n, m), g, gout (t, n, p): the gradient
-    of each h, alone and with what comes through later steps; the rest as there: all C. Without any
-    numbers in narrow gout is not touched.
+    ggates (N, 4 m), gh0, glast (n, p), gc0, glast_cell (n, m), g, gout (N, p): the gradient of each
+    h, alone and with what comes through later steps; the rest as there: all C. Without any numbers
+    in narrow gout is not touched.
     """
-    n = cells.shape[1]
+    n = gh0.shape[0]
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         lstm_grad_rows(
             *(first, rows, ggates, gh0, gc0, gout, g, glast),
-            *(glast_cell, gates, cells, c0, weight, narrow, reverse),
+            *(glast_cell, gates, cells, c0, weight, narrow, starts, reverse),
         )
     blas_restore(previous)
 
@@ -338,46 +372,50 @@ def gru_row(like, at, mixed, kept, old, state, m):
 
 @device(allocates=True)
 def gru_rows(
-    first, rows, transposed, gates, out, held, last, h0, weight, bias, biased, reverse
+    first, rows, transposed, gates, out, held, last, h0, weight, bias, biased, starts, reverse
 ):  # fmt: skip
     """``gru`` of some rows."""
-    steps, n, m = out.shape
+    steps, m, way = starts.size - 1, out.shape[1], -1 if reverse else 1
     row = m * out.itemsize
-    before = address(h0) + first * row
     mixed = np.empty(rows * 3 * m, out.dtype)
+    beginning, product = address(h0) + first * row, address(mixed)
     start = address(bias) if biased else 0
-    for s in range(steps):
-        t = steps - 1 - s if reverse else s
-        at = (t * n + first) * row
-        state, gate, kept = address(out) + at, address(gates) + 3 * at, address(held) + at
-        add_product(out, weight, transposed, rows, before, start, 0, address(mixed))
-        for i in range(rows):
+    t, before, earlier = steps - 1 if reverse else 0, 0, 0
+    for _ in range(steps):
+        now, top = active(starts, t, first, rows), starts[t] + first
+        kept = min(now, earlier)
+        state, gate, part = address(out) + top * row, address(gates), address(held) + top * row
+        gate += 3 * top * row
+        add_states(out, weight, transposed, now, kept, before, beginning, start, 0, product)
+        for i in range(now):
+            old = (before if i < kept else beginning) + i * row
             gru_row(
-                *(out, gate + 3 * i * row, address(mixed) + 3 * i * row),
-                *(kept + i * row, before + i * row, state + i * row, m),
+                *(out, gate + 3 * i * row, product + 3 * i * row),
+                *(part + i * row, old, state + i * row, m),
             )
-        before = state
-    copied(last, out[0 if reverse else steps - 1], first, rows)
+        copied(last, out, first, top, active(starts, t + way, first, rows), now)
+        before, earlier = state, now
+        t += way
     keep(mixed)
 
 
 @gemm_kernel(grain=GRAIN, outputs=4, allocates=True)
-def gru(gates, out, held, last, h0, weight, bias, biased, reverse):
+def gru(gates, out, held, last, h0, weight, bias, starts, biased, reverse):
     """A gated recurrent unit (Cho et al., 2014), reset after the product of the state.
 
-    gates (t, n, 3 m): what the reset, update and new gates are given, and then these gates. out,
-    held (t, n, m): h of each step, and its product for the new gate; last, h0 (n, m): h after and
-    before; weight (3 m, m), bias (3 m): all C. Without ``biased`` bias may be any array of rank 1.
+    gates (N, 3 m): what the reset, update and new gates are given, and then these gates. out, held
+    (N, m): h of each step, and its product for the new gate; last, h0 (n, m): h after and before;
+    weight (3 m, m), bias (3 m): all C. Without ``biased`` bias may be any array of rank 1.
     """
-    steps, n, _ = out.shape
-    transposed = turned(weight, steps)
+    n = h0.shape[0]
+    transposed = turned(weight, starts.size - 1)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         gru_rows(
             *(first, rows, transposed, gates, out, held),
-            *(last, h0, weight, bias, biased, reverse),
+            *(last, h0, weight, bias, biased, starts, reverse),
         )
     blas_restore(previous)
     keep(transposed)
@@ -415,43 +453,44 @@ def gru_row_grad(like, to, to_held, gh_at, grad_at, at, kept, old, m):
 
 @device
 def gru_grad_rows(
-    first, rows, ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, reverse
+    first, rows, ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts, reverse
 ):  # fmt: skip
     """``gru_grad`` of some rows."""
-    steps, n, m = out.shape
+    steps, m, way = starts.size - 1, out.shape[1], 1 if reverse else -1
     row = m * out.itemsize
-    copied(gh0, glast, first, rows)
-    gh = address(gh0) + first * row
+    copied(gh0, glast, first, first, 0, rows)
+    gh, beginning = address(gh0) + first * row, address(h0) + first * row
     for s in range(steps):
         t = s if reverse else steps - 1 - s
-        at = (t * n + first) * row
-        if s == steps - 1:
-            old = address(h0) + first * row
-        else:
-            old = address(out) + at + (n if reverse else -n) * row
-        grad, gate, kept = address(g) + at, address(gates) + 3 * at, address(held) + at
+        now, kept = active(starts, t, first, rows), active(starts, t + way, first, rows)
+        at, old = (starts[t] + first) * row, beginning
+        if kept:
+            old = address(out) + (starts[t + way] + first) * row
+        grad, gate, part = address(g) + at, address(gates) + 3 * at, address(held) + at
         to, to_held = address(ggates) + 3 * at, address(gheld) + 3 * at
-        for i in range(rows):
+        for i in range(now):
+            before = (old if i < kept else beginning) + i * row
             gru_row_grad(
                 *(out, to + 3 * i * row, to_held + 3 * i * row, gh + i * row, grad + i * row),
-                *(gate + 3 * i * row, kept + i * row, old + i * row, m),
+                *(gate + 3 * i * row, part + i * row, before, m),
             )
-        gemm(out, 0, 0, rows, m, 3 * m, to_held, 3 * m, address(weight), m, gh, m, gh, m)
+        if now > 0:
+            gemm(out, 0, 0, now, m, 3 * m, to_held, 3 * m, address(weight), m, gh, m, gh, m)
 
 
 @gemm_kernel(grain=GRAIN, outputs=3)
-def gru_grad(ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, reverse):
+def gru_grad(ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts, reverse):
     """Gradients of ``gru`` with respect to what gates were given, the state's product, and h0.
 
-    ggates, gheld (t, n, 3 m), gh0, glast (n, m), g (t, n, m); the rest as there: all C.
+    ggates, gheld (N, 3 m), gh0, glast (n, m), g (N, m); the rest as there: all C.
     """
-    n = out.shape[1]
+    n = h0.shape[0]
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         gru_grad_rows(
             *(first, rows, ggates, gheld, gh0, g, glast),
-            *(gates, held, out, h0, weight, reverse),
+            *(gates, held, out, h0, weight, starts, reverse),
         )
     blas_restore(previous)

@@ -10,8 +10,10 @@ from typing import Any
 from ...errors import ShapeError
 from ...ops import recurrent
 from ...ops.base import as_operand, full
+from ...ops.index import index_select
 from ...tensor import Tensor
 from .. import init
+from ..packed import PackedSequence, batch_sizes_of
 from ..parameter import Parameter
 from .made import new_parameter
 from .module import Module
@@ -102,8 +104,10 @@ class RNNBase(Module):
         for parameter in self.parameters():
             init.uniform_(parameter, -bound, bound)
 
-    def _run(self, input: Any, hx: tuple[Tensor, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _run(self, input: Any, hx: tuple[Tensor, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
         """Output and last states; a batch of one is put around unbatched ones."""
+        if isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
         name = type(self).__name__
         rank = len(as_operand(name, input)._array.shape)
         if rank not in (2, 3):
@@ -119,12 +123,36 @@ class RNNBase(Module):
         if rank == 2:
             x = input.unsqueeze(0 if self.batch_first else 1)
             hx = None if hx is None else tuple([state.unsqueeze(1) for state in hx])
+        n = x._array.shape[0 if self.batch_first else 1]
+        out, *last = self._layers(x, self._beginning(x, n) if hx is None else hx, None)
+        if rank == 2:
+            out = out.squeeze(0 if self.batch_first else 1)
+            last = [state.squeeze(1) for state in last]
+        return out, tuple(last)
+
+    def _run_packed(
+        self, input: PackedSequence, hx: tuple[Tensor, ...] | None
+    ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
+        """``_run`` for sequences of different lengths."""
+        sizes, into, back = batch_sizes_of(input), input.sorted_indices, input.unsorted_indices
         if hx is None:
-            n = x._array.shape[0 if self.batch_first else 1]
-            shape = self.num_layers * self._directions, n
-            widths = (self._width, self.hidden_size)[: self.states]
-            hx = tuple([full((*shape, width), 0, x._dtype, x._device) for width in widths])
-        out, *last = getattr(recurrent, self.mode.lower())(
+            hx = self._beginning(input.data, sizes[0] if sizes else 0)
+        elif into is not None:
+            hx = tuple([index_select(state, 1, into) for state in hx])
+        out, *last = self._layers(input.data, hx, sizes)
+        if back is not None:
+            last = [index_select(state, 1, back) for state in last]
+        return PackedSequence(out, input.batch_sizes, into, back), tuple(last)
+
+    def _beginning(self, x: Tensor, n: int) -> tuple[Tensor, ...]:
+        """Zeros for the states of ``n`` sequences."""
+        shape = self.num_layers * self._directions, n
+        widths = (self._width, self.hidden_size)[: self.states]
+        return tuple([full((*shape, width), 0, x._dtype, x._device) for width in widths])
+
+    def _layers(self, x: Tensor, hx: tuple[Tensor, ...], sizes: Any) -> tuple[Tensor, ...]:
+        """Output and last states of all layers."""
+        return getattr(recurrent, self.mode.lower())(
             x,
             hx if self.states > 1 else hx[0],
             self._weights(),
@@ -134,11 +162,8 @@ class RNNBase(Module):
             self.training,
             self.bidirectional,
             self.batch_first,
+            batch_sizes=sizes,
         )
-        if rank == 2:
-            out = out.squeeze(0 if self.batch_first else 1)
-            last = [state.squeeze(1) for state in last]
-        return out, tuple(last)
 
     def extra_repr(self) -> str:
         shown = f"{self.input_size}, {self.hidden_size}"
@@ -206,7 +231,9 @@ class RNN(RNNBase):
     input (t, n, input_size), (n, t, input_size) with batch_first, or (t, input_size); hx
     (num_layers * directions, n, hidden_size), zeros by default. dropout is applied to the output of
     each layer but the last while training. Returns the h of each step of the last layer, both
-    directions side by side, and the last h of every layer and direction.
+    directions side by side, and the last h of every layer and direction. Sequences of different
+    lengths come as a ``PackedSequence`` of ``nn.utils.rnn``, and so does the output: no time goes
+    to padding, and each sequence has its own last h.
 
     >>> RNN(4, 3, nonlinearity="relu")
     RNN(4, 3)
@@ -234,7 +261,7 @@ class RNN(RNNBase):
         self.mode = f"RNN_{nonlinearity.upper()}"
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         """Output and last h."""
         out, last = self._run(input, None if hx is None else (hx,))
         return out, last[0]
@@ -259,8 +286,8 @@ class LSTM(RNNBase):
     states = 2
 
     def forward(
-        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        self, input: Any, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Any, tuple[Tensor, Tensor]]:
         """Output, and the last h and c."""
         if hx is not None and (not isinstance(hx, (tuple, list)) or len(hx) != 2):
             raise TypeError(
@@ -283,7 +310,7 @@ class GRU(RNNBase):
     mode = "GRU"
     gates = 3
 
-    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
         """Output and last h."""
         out, last = self._run(input, None if hx is None else (hx,))
         return out, last[0]

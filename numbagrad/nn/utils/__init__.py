@@ -8,7 +8,7 @@ from .clip_grad import clip_grad_norm_, clip_grad_value_, get_total_norm
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
-    from . import parametrizations, parametrize
+    from . import parametrizations, parametrize, rnn
     from .largest_singular import remove_spectral_norm, spectral_norm
     from .length_direction import remove_weight_norm, weight_norm
 
@@ -21,6 +21,7 @@ __all__ = [
     "parametrize",
     "remove_spectral_norm",
     "remove_weight_norm",
+    "rnn",
     "spectral_norm",
     "stateless",
     "vector_to_parameters",
@@ -34,6 +35,7 @@ __getattr__ = asked_for(
         "parametrize": "parametrize",
         "remove_spectral_norm": "largest_singular",
         "remove_weight_norm": "length_direction",
+        "rnn": "rnn",
         "spectral_norm": "largest_singular",
         "weight_norm": "length_direction",
     },
