@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ShapeError
 from ...ops.base import full
-from ...ops.recurrent import gru_step, lstm_step, rnn_step
+from ...ops.recurrent_steps import gru_step, lstm_step, rnn_step
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
