@@ -27,6 +27,8 @@ ON_THE_HOST = {
     "numpy": "refuses a tensor on a GPU, as in PyTorch",
     "unique": "NumPy's, on the host; refuses a tensor on a GPU",
     "unique-all": "NumPy's, on the host; refuses a tensor on a GPU",
+    "unique_consecutive": "NumPy's, on the host; refuses a tensor on a GPU",
+    "unique_consecutive-more": "NumPy's, on the host; refuses a tensor on a GPU",
 }
 """Rows of the op table that have nothing to do on a GPU."""
 

@@ -68,6 +68,7 @@ with _paused():
     from .ops.norm import *  # noqa: F403
     from .ops.part import *  # noqa: F403
     from .ops.random import *  # noqa: F403
+    from .ops.rearranged import *  # noqa: F403
     from .ops.recurrent import *  # noqa: F403
     from .ops.reduce import *  # noqa: F403
     from .ops.scan import *  # noqa: F403
@@ -76,6 +77,7 @@ with _paused():
     from .ops.shape import *  # noqa: F403
     from .ops.sort import *  # noqa: F403
     from .ops.special import *  # noqa: F403
+    from .ops.statistics import *  # noqa: F403
     from .ops.tensor_types import *  # noqa: F403
     from .ops.view import *  # noqa: F403
     from .printing import set_printoptions

@@ -11,20 +11,27 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
 from .create import fill_
-from .elementwise import cast, clamp, isnan, lerp, log, where
+from .elementwise import cast, clamp, eq, isnan, lerp, log, pow, trunc, where
 from .inplace import ViewRegion
 from .reduce import any as any_
 from .sort import sort
+from .special import logaddexp
 
 __all__ = [
     "can_cast",
     "clamp_max",
     "clamp_min",
     "deg2rad",
+    "fix",
+    "float_power",
     "is_floating_point",
     "is_nonzero",
     "isin",
+    "isneginf",
+    "isposinf",
+    "logaddexp2",
     "logit",
+    "positive",
     "quantile",
     "rad2deg",
     "result_type",
@@ -77,6 +84,69 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     if eps is not None:
         x = clamp(x, eps, 1.0 - eps)
     return log(x / (1.0 - x))
+
+
+def fix(x: Tensor) -> Tensor:
+    """Rounded towards 0, as ``trunc``.
+
+    >>> fix(tensor([-1.5, 1.5])).tolist()
+    [-1.0, 1.0]
+    """
+    return trunc(x)
+
+
+def positive(x: Tensor) -> Tensor:
+    """``x`` itself. Raises DTypeError for bools.
+
+    >>> positive(tensor([-1.0])).tolist()
+    [-1.0]
+    """
+    if as_operand("positive", x)._dtype is dtypes.bool_:
+        raise DTypeError("positive: the + operator, on a bool tensor is not supported.")
+    return x
+
+
+def float_power(x: Any, exponent: Any) -> Tensor:
+    """``x ** exponent`` in float64, whatever the dtypes; one of them may be a number.
+
+    >>> float_power(tensor([2, 3]), 2).tolist()
+    [4.0, 9.0]
+    """
+    x, exponent = (cast(v, dtypes.float64) if isinstance(v, Tensor) else v for v in (x, exponent))
+    if not isinstance(x, Tensor):
+        x = full((), x, dtypes.float64, as_operand("float_power", exponent, 1)._device)
+    return pow(x, exponent)
+
+
+def isposinf(x: Tensor) -> Tensor:
+    """Whether each element is positive infinity.
+
+    >>> isposinf(tensor([-math.inf, math.inf])).tolist()
+    [False, True]
+    """
+    return eq(x, math.inf)
+
+
+def isneginf(x: Tensor) -> Tensor:
+    """Whether each element is negative infinity.
+
+    >>> isneginf(tensor([-math.inf, math.inf])).tolist()
+    [True, False]
+    """
+    return eq(x, -math.inf)
+
+
+def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
+    """log2(2 ** x + 2 ** other) of floating tensors, broadcast, without overflow.
+
+    >>> logaddexp2(tensor([3.0]), tensor([3.0])).tolist()
+    [4.0]
+    """
+    x, other = as_operand("logaddexp2", x), as_operand("logaddexp2", other, 1)
+    return logaddexp(x * _LN2, other * _LN2) * (1 / _LN2)
+
+
+_LN2 = math.log(2.0)
 
 
 def isin(
@@ -222,12 +292,19 @@ METHODS: dict[str, Any] = {
     "clamp_min": clamp_min,
     "deg2rad": deg2rad,
     "fill_diagonal_": fill_diagonal_,
+    "fix": fix,
+    "float_power": float_power,
     "is_nonzero": is_nonzero,
+    "isneginf": isneginf,
+    "isposinf": isposinf,
+    "logaddexp2": logaddexp2,
     "logit": logit,
+    "positive": positive,
     "quantile": quantile,
     "rad2deg": rad2deg,
 }
 
 INPLACE: dict[str, Any] = {
-    f"{name}_": METHODS[name] for name in "clamp_max clamp_min deg2rad logit rad2deg".split()
+    f"{name}_": METHODS[name]
+    for name in "clamp_max clamp_min deg2rad fix float_power logit rad2deg".split()
 }

@@ -12,15 +12,15 @@ from .inplace import in_place, view_in_place
 FAMILIES = (
     "elementwise special gamma activation transfer create random view part shape scan reduce "
     "extreme moments index gather masks scatter_reduce brackets linalg matrices einsum norm loss "
-    "sort search compositions"
+    "sort search compositions rearranged statistics"
 ).split()
 
 IN_PLACE_FUNCTIONS = """
-    abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_
-    ceil_ clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_ exp_
-    expm1_ fill_ floor_ frac_ index_put_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_
-    rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_
-    trunc_ xlogy_ zero_
+    abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_
+    atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_
+    exp_ expm1_ fill_ fix_ floor_ frac_ index_put_ log10_ log1p_ log2_ log_ logit_ nan_to_num_
+    neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_
+    square_ tan_ tanh_ trunc_ xlogy_ zero_
 """.split()
 """Methods that PyTorch has as functions too."""
 

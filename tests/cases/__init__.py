@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     attention,
+    combined,
     conv,
     create,
     elementwise,
@@ -19,7 +20,7 @@ from . import (
     special,
 )
 
-MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort)
+MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort, combined)
 FAMILIES = {
     m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent, attention)
 }

@@ -251,7 +251,8 @@ REFUSED: dict[str, str] = dict.fromkeys(
     """
     allclose equal item tolist numpy
     argwhere nonzero nonzero-tuple where-one masked_select getitem-mask getitem-mask-mixed
-    unique unique-all bincount one_hot repeat_interleave-counts
+    unique unique-all unique_consecutive unique_consecutive-more bincount one_hot
+    repeat_interleave-counts
     """.split(),
     VALUE_DEPENDENT,
 ) | dict.fromkeys(
