@@ -3,6 +3,14 @@
 from __future__ import annotations
 
 from ..ops.activation import hardshrink, softshrink, softsign, tanhshrink
+from ..ops.adaptive_pool import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+)
 from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
 from ..ops.base import new_empty
@@ -55,10 +63,6 @@ from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, so
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
 from ..ops.pool import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_max_pool1d,
-    adaptive_max_pool2d,
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
@@ -66,19 +70,34 @@ from ..ops.pool import (
     max_pool2d,
     max_pool3d,
 )
+from ..ops.pool_with_indices import (
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+    max_pool1d_with_indices,
+    max_pool2d_with_indices,
+    max_pool3d_with_indices,
+)
+from ..ops.power_pool import lp_pool1d, lp_pool2d, lp_pool3d
 from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
 from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
 from ..ops.shape import chunk
 from ..ops.tables import embedding, embedding_bag, one_hot
+from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from ..tensor import Tensor
 from .inplace import FUNCTIONS, twins
 
 __all__ = [
     "adaptive_avg_pool1d",
     "adaptive_avg_pool2d",
+    "adaptive_avg_pool3d",
     "adaptive_max_pool1d",
+    "adaptive_max_pool1d_with_indices",
     "adaptive_max_pool2d",
+    "adaptive_max_pool2d_with_indices",
+    "adaptive_max_pool3d",
+    "adaptive_max_pool3d_with_indices",
     "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
@@ -135,10 +154,19 @@ __all__ = [
     "local_response_norm",
     "log_softmax",
     "logsigmoid",
+    "lp_pool1d",
+    "lp_pool2d",
+    "lp_pool3d",
     "margin_ranking_loss",
     "max_pool1d",
+    "max_pool1d_with_indices",
     "max_pool2d",
+    "max_pool2d_with_indices",
     "max_pool3d",
+    "max_pool3d_with_indices",
+    "max_unpool1d",
+    "max_unpool2d",
+    "max_unpool3d",
     "mish",
     "mse_loss",
     "multi_head_attention_forward",

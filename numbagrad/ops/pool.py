@@ -1,7 +1,7 @@
 """Pooling in one to three dimensions: the largest, or the mean, of each window.
 
-A kernel is told the windows as a small table for each axis, so fixed and adaptive windows are one.
-Start reading at ``Windows`` and ``MaxPool``.
+A kernel is told the windows as a small table for each axis, so fixed and adaptive windows are one;
+the latter are made in ``adaptive_pool.py``. Start reading at ``Windows`` and ``MaxPool``.
 """
 
 from __future__ import annotations
@@ -208,13 +208,6 @@ def _avg_axis(
     return tuple(rows)
 
 
-@functools.lru_cache(maxsize=1024)
-def _adaptive_axis(size: int, count: int, largest: bool) -> tuple:
-    """Windows of nearly equal size that cover the axis; the third number: a step or a divisor."""
-    bounds = [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-    return tuple([(a, b, 1 if largest else b - a) for a, b in bounds])
-
-
 # -- what the arguments must be --------------------------------------------------------------------
 
 
@@ -285,8 +278,9 @@ def _max_pool(
     dilation: Any,
     ceil_mode: bool,
     return_indices: bool,
+    name: str = "",
 ) -> Any:
-    name = f"max_pool{rank}d"
+    name = name or f"max_pool{rank}d"
     x = _input(name, rank, input)
     moves = _moves(name, rank, kernel_size, stride, padding, dilation)
     large = x._array.shape[-rank:]
@@ -306,8 +300,9 @@ def _avg_pool(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None = None,
+    name: str = "",
 ) -> Tensor:
-    name = f"avg_pool{rank}d"
+    name = name or f"avg_pool{rank}d"
     x = _input(name, rank, input)
     sizes, strides, paddings, _ = _moves(name, rank, kernel_size, stride, padding)
     large = x._array.shape[-rank:]
@@ -323,21 +318,6 @@ def _avg_pool(
             for rows, number in zip(axes, numbers, strict=True)
         ]
     return AvgPool.apply(x, _windows(large, axes))
-
-
-def _adaptive(
-    name: str, rank: int, input: Any, output_size: Any, largest: bool
-) -> tuple[Tensor, Windows]:
-    x = _input(name, rank, input)
-    large = x._array.shape[-rank:]
-    wanted = (output_size,) * rank if output_size is None else output_size
-    if isinstance(wanted, (tuple, list)):
-        if len(wanted) != rank:
-            raise ShapeError(f"{name}: output_size must be one int or {rank}, got {output_size!r}.")
-        wanted = [n if w is None else w for w, n in zip(wanted, large, strict=True)]
-    counts = per_dimension(name, "output_size", wanted, rank, 1, "non-positive")
-    axes = [_adaptive_axis(n, c, largest) for n, c in zip(large, counts, strict=True)]
-    return x, _windows(large, axes)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -457,47 +437,3 @@ def avg_pool3d(
     """
     modes = ceil_mode, count_include_pad, divisor_override
     return _avg_pool(3, input, kernel_size, stride, padding, *modes)
-
-
-def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of output_size windows that cover the last dimension.
-
-    >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0]]), 2).tolist()
-    [[2.0, 2.5]]
-    """
-    return AvgPool.apply(*_adaptive("adaptive_avg_pool1d", 1, input, output_size, False))
-
-
-def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """The means of windows that cover an image: output_size of them, an int or two, None: as many.
-
-    Window i of n along a size goes from ``i size // n`` to ``(i + 1) size / n``, rounded up.
-
-    >>> adaptive_avg_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 1).tolist()
-    [[[1.5]]]
-    """
-    return AvgPool.apply(*_adaptive("adaptive_avg_pool2d", 2, input, output_size, False))
-
-
-def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool) -> Any:
-    name = f"adaptive_max_pool{rank}d"
-    values, indices = MaxPool.apply(*_adaptive(name, rank, input, output_size, True))
-    return Pooled(values, indices) if return_indices else values
-
-
-def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest of output_size windows that cover the last dimension.
-
-    >>> adaptive_max_pool1d(tensor([[1.0, 3.0, 2.0]]), 2).tolist()
-    [[3.0, 3.0]]
-    """
-    return _adaptive_max(1, input, output_size, return_indices)
-
-
-def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-    """The largest of windows that cover an image; windows as for ``adaptive_avg_pool2d``.
-
-    >>> adaptive_max_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 1).tolist()
-    [[[3.0]]]
-    """
-    return _adaptive_max(2, input, output_size, return_indices)

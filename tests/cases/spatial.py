@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from op_table import NO_METHOD, NUMBERS, Case, Sample, same, sample, wrong
 
+from . import spatial_pool
+
 
 def _row(name: str, samples: Any, oracle: Any, **options: Any) -> Case:
     function = "nn.functional." + name.split("-")[0]
@@ -200,6 +202,7 @@ _two = np.array([0, 1])
 _signs = np.array([1, -1, -1])
 
 CASES = [
+    *spatial_pool.CASES,
     _row(
         "pad",
         lambda d: [
