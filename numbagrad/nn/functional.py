@@ -25,7 +25,7 @@ from ..ops.conv import (
 )
 from ..ops.create import ones
 from ..ops.ctc import ctc_loss
-from ..ops.distance import cosine_embedding_loss, pairwise_distance, triplet_margin_loss
+from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, triplet_margin_loss
 from ..ops.elementwise import (
     gelu,
     logsigmoid,
@@ -59,6 +59,7 @@ from ..ops.loss_formulas import (
     triplet_margin_with_distance_loss,
 )
 from ..ops.multi_head import multi_head_attention_forward
+from ..ops.multilabel_margin import multilabel_margin_loss
 from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
@@ -81,7 +82,14 @@ from ..ops.pool_with_indices import (
 from ..ops.power_pool import lp_pool1d, lp_pool2d, lp_pool3d
 from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
-from ..ops.resize import interpolate, pixel_shuffle, pixel_unshuffle
+from ..ops.resize import (
+    interpolate,
+    pixel_shuffle,
+    pixel_unshuffle,
+    upsample,
+    upsample_bilinear,
+    upsample_nearest,
+)
 from ..ops.shape import chunk
 from ..ops.tables import embedding, embedding_bag, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
@@ -171,12 +179,14 @@ __all__ = [
     "mse_loss",
     "multi_head_attention_forward",
     "multi_margin_loss",
+    "multilabel_margin_loss",
     "multilabel_soft_margin_loss",
     "nll_loss",
     "normalize",
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pdist",
     "pixel_shuffle",
     "pixel_unshuffle",
     "poisson_nll_loss",
@@ -206,6 +216,9 @@ __all__ = [
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
     "unfold",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
 ]
 
 celu = FUNCTIONS["celu"]

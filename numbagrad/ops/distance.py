@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ShapeError
+import numpy as np
+
+from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import raised
+from .axes import DTYPE_WORDS
 from .base import as_operand, broadcast_shape
+from .create import tensor
 from .elementwise import clamp, minimum, sqrt, where
+from .index import index_select
 from .loss import _reduced, _reduction
 from .moments import norm
 
-__all__ = ["cosine_embedding_loss", "pairwise_distance", "triplet_margin_loss"]
+__all__ = ["cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
 
 def pairwise_distance(
@@ -37,6 +42,32 @@ def _distance(
     as_operand(name, x2, 1)
     broadcast_shape(name, x1._array.shape, x2._array.shape)
     return norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The p-norm of the difference of each two rows of a matrix (n, m): n (n - 1) / 2 numbers.
+
+    In the order 0 and 1, 0 and 2, and so on. p: not negative; 0 counts the differences that are not
+    zero. Differentiable to any order, for p over 1; the gradient is 0 where rows are equal.
+
+    >>> pdist(tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])).tolist()
+    [5.0, 1.0, 4.242640495300293]
+    """
+    shape = as_operand("pdist", input)._array.shape
+    if len(shape) != 2:
+        raise ShapeError(f"pdist: pdist only supports 2D tensors, got: {len(shape)}D.")
+    if not input._dtype.is_floating_point:
+        raise DTypeError(
+            f"pdist: pdist only supports floating-point dtypes, got "
+            f"{DTYPE_WORDS[input._dtype.name]}. Convert with .float()."
+        )
+    if p < 0:
+        raise ValueError(f"pdist: pdist only supports non-negative p values, got {p}.")
+    if machine.autocasting:
+        (input,) = raised(input)
+    first, second = [tensor(i, device=input._device) for i in np.triu_indices(shape[0], 1)]
+    differences = index_select(input, 0, first) - index_select(input, 0, second)
+    return norm(differences, p if shape[1] else 2.0, -1)  # of nothing all norms are 0
 
 
 def cosine_embedding_loss(

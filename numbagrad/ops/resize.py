@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,14 @@ from .create import tensor
 from .elementwise import lerp
 from .index import index_select
 
-__all__ = ["interpolate", "pixel_shuffle", "pixel_unshuffle"]
+__all__ = [
+    "interpolate",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "upsample",
+    "upsample_bilinear",
+    "upsample_nearest",
+]
 
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 """The number of spatial dimensions of each linear mode."""
@@ -119,6 +127,37 @@ def interpolate(
         else:
             out = _nearest(out, k + 2, target, scale, mode == "nearest-exact")
     return out
+
+
+def _deprecated(name: str) -> None:
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+def upsample(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """``interpolate`` by its old name; warns."""
+    _deprecated("upsample")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate`` with mode "nearest"; deprecated, warns."""
+    _deprecated("upsample_nearest")
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
+    """``interpolate`` with mode "bilinear", the corners kept in place; deprecated, warns."""
+    _deprecated("upsample_bilinear")
+    return interpolate(input, size, scale_factor, "bilinear", True)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:

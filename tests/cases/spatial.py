@@ -153,6 +153,11 @@ def _distance(x: Any, y: Any, p: float = 2, eps: float = 1e-6, keepdim: bool = F
     return np.linalg.norm(x - y + eps, p, axis=-1, keepdims=keepdim)
 
 
+def _pairs(x: Any, p: float = 2.0) -> Any:
+    first, second = np.triu_indices(len(x), 1)
+    return np.linalg.norm(x[first] - x[second], p, axis=-1)
+
+
 def _cosine_loss(x: Any, y: Any, target: Any, margin: float = 0, reduction: str = "mean") -> Any:
     lengths = (np.sum(x * x, -1) + 1e-12) * (np.sum(y * y, -1) + 1e-12)
     cosine = np.sum(x * y, -1) / np.sqrt(lengths)
@@ -384,6 +389,27 @@ CASES = [
             sample(d(2, 3), d(3) + 7, 1.0, 1e-3, True, kind="broadcast"),
         ],
         _distance,
+    ),
+    _row(
+        "pdist",
+        lambda d: [
+            sample(d(4, 3)),
+            *[sample(d(3, 2), p) for p in (3.0, 1, float("inf"))],
+            sample(d(1, 3), kind="empty"),
+        ],
+        _pairs,
+        orders=1,  # PyTorch has no second gradient
+        errors=(
+            wrong(_of(2), raises=RuntimeError, words="only supports 2D tensors, got: 1D"),
+            wrong(_two[:, None], raises=RuntimeError, words="floating-point dtypes"),
+            wrong(_of(2, 2), -1, raises=(RuntimeError, ValueError), words="non-negative p"),
+        ),
+    ),
+    _row(
+        "pdist-twice",
+        lambda d: [sample(d(4, 3), p) for p in (2.0, 3.0)],
+        _pairs,
+        peer=False,
     ),
     _row(
         "cosine_embedding_loss",

@@ -72,6 +72,8 @@ ROWS = [
     Row("GLU", (0,)),
     Row("PReLU", (6,)),
     Row("Softmax", (1,)),
+    Row("Softmax2d", shapes=((2, 3, 2, 2),)),
+    Row("Softmax2d", shapes=((3, 2, 2),)),
     Row("LogSoftmax", (0,)),
     Row("Softmin", (), {"dim": -1}),
     Row("LayerNorm", (6,)),

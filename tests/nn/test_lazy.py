@@ -34,6 +34,36 @@ LAYERS = {
         lambda: nn.BatchNorm3d(4, affine=False, track_running_stats=False),
         (2, 4, 2, 2, 2),
     ),
+    "LazyConvTranspose1d": (
+        lambda: nn.LazyConvTranspose1d(2, 3, 2, bias=False),
+        lambda: nn.ConvTranspose1d(4, 2, 3, 2, bias=False),
+        (2, 4, 3),
+    ),
+    "LazyConvTranspose2d": (
+        lambda: nn.LazyConvTranspose2d(4, 3, 2, 1, 1, 2),
+        lambda: nn.ConvTranspose2d(6, 4, 3, 2, 1, 1, 2),
+        (6, 4, 3),
+    ),
+    "LazyConvTranspose3d": (
+        lambda: nn.LazyConvTranspose3d(2, 2, dilation=2),
+        lambda: nn.ConvTranspose3d(3, 2, 2, dilation=2),
+        (1, 3, 2, 2, 2),
+    ),
+    "LazyInstanceNorm1d": (
+        lambda: nn.LazyInstanceNorm1d(),
+        lambda: nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+        (2, 4, 5),
+    ),
+    "LazyInstanceNorm2d": (
+        lambda: nn.LazyInstanceNorm2d(0.1, 0.5, affine=False),
+        lambda: nn.InstanceNorm2d(3, 0.1, 0.5, track_running_stats=True),
+        (3, 4, 2),
+    ),
+    "LazyInstanceNorm3d": (
+        lambda: nn.LazyInstanceNorm3d(track_running_stats=False),
+        lambda: nn.InstanceNorm3d(2, affine=True),
+        (2, 2, 2, 3, 2),
+    ),
 }
 
 
@@ -64,11 +94,23 @@ def test_keys_and_prints_are_torchs():
         lambda layers: layers.LazyLinear(3),
         lambda layers: layers.LazyConv2d(3, 2),
         lambda layers: layers.LazyBatchNorm1d(),
+        lambda layers: layers.LazyConvTranspose2d(4, 3, 2, groups=2, dilation=2),
+        lambda layers: layers.LazyInstanceNorm3d(),
     ):
         ours, theirs = make(nn), make(torch.nn)
         assert list(ours.state_dict()) == list(theirs.state_dict())
         assert repr(ours).split(",")[0] == repr(theirs).split(",")[0]
         assert repr(next(ours.parameters())) == repr(next(theirs.parameters()))
+
+
+def test_the_first_call_may_say_the_output_size():
+    layer = nn.LazyConvTranspose2d(2, 3, 2)
+    assert layer(ng.ones(4, 4, 4), output_size=(10, 10)).shape == (2, 10, 10)
+    assert layer(ng.ones(4, 4, 4), (9, 9)).shape == (2, 9, 9)
+    with pytest.raises(ValueError, match=r"LazyConvTranspose2d: Expected 3D .* size \[2, 2\]"):
+        nn.LazyConvTranspose2d(2, 2)(ng.ones(2, 2))
+    with pytest.raises(ValueError, match="LazyInstanceNorm2d: expected 3D or 4D"):
+        nn.LazyInstanceNorm2d()(ng.ones(2, 2))
 
 
 def test_an_optimiser_is_given_the_parameters_before():

@@ -33,6 +33,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "Softmax2d",
     "Softmin",
     "Softplus",
     "Softshrink",
@@ -230,6 +231,19 @@ class Softmax(Activation):
 
     function = staticmethod(F.softmax)
     options = {"dim": None}
+
+
+class Softmax2d(Module):
+    """Softmax over the channels at each place of images, (n, c, h, w) or (c, h, w)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """The function of ``input``."""
+        if input.dim() not in (3, 4):
+            raise ValueError(
+                f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D of size "
+                f"{list(input.shape)}."
+            )
+        return F.softmax(input, -3)
 
 
 class LogSoftmax(Activation):

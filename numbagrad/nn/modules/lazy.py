@@ -8,8 +8,15 @@ from ...errors import RecordingError, ShapeError
 from ...kernels import machine
 from ...tensor import Tensor
 from ..parameter import Uninitialized, UninitializedBuffer, UninitializedParameter
-from .batch_norm import BatchNorm1d, BatchNorm2d, BatchNorm3d
-from .conv import Conv1d, Conv2d, Conv3d
+from .batch_norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .linear import Linear
 from .module import Module
 
@@ -20,6 +27,12 @@ __all__ = [
     "LazyConv1d",
     "LazyConv2d",
     "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
     "LazyLinear",
 ]
 
@@ -52,10 +65,11 @@ class _Lazy(Module):
         held = [*self._parameters.values(), *self._buffers.values()]
         return any(isinstance(tensor, Uninitialized) for tensor in held)
 
-    def initialize_parameters(self, input: Tensor) -> None:
+    def initialize_parameters(self, input: Tensor, *args: Any, **kwargs: Any) -> None:
         """Make the parameters for inputs like this one; the module is of the ordinary class then.
 
-        A whole state that was loaded before stays.
+        args, kwargs: what else the call has, of no use here. A whole state that was loaded before
+        stays.
         """
         name = type(self).__name__
         if machine.is_recording():
@@ -108,31 +122,15 @@ class LazyLinear(_Lazy, Linear):
         return {"weight": (self.out_features, size), "bias": (self.out_features,)}
 
 
-class _LazyConv(_Lazy):
-    """A convolution whose ``in_channels`` are those of its first input."""
+class _LazyChannels(_Lazy):
+    """A convolution or its transpose whose ``in_channels`` are those of its first input."""
 
     size_name = "in_channels"
     rank: int
+    transposed: bool
     out_channels: int
     groups: int
     kernel_size: tuple[int, ...]
-
-    def __init__(
-        self,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
-    ):
-        options: Any = (stride, padding, dilation, groups, bias, padding_mode, device, dtype)
-        super().__init__(groups, out_channels, kernel_size, *options)  # type: ignore[call-arg]
-        self._delay()
 
     def _size_of(self, input: Tensor) -> int:
         shape, rank = list(input.shape), self.rank
@@ -150,8 +148,32 @@ class _LazyConv(_Lazy):
         return channels
 
     def _shapes(self, size: int) -> dict[str, tuple[int, ...]]:
-        weight = (self.out_channels, size // self.groups, *self.kernel_size)
+        outer, inner = self.out_channels, size
+        if self.transposed:
+            outer, inner = inner, outer
+        weight = (outer, inner // self.groups, *self.kernel_size)
         return {"weight": weight, "bias": (self.out_channels,)}
+
+
+class _LazyConv(_LazyChannels):
+    """A convolution."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        options: Any = (stride, padding, dilation, groups, bias, padding_mode, device, dtype)
+        super().__init__(groups, out_channels, kernel_size, *options)  # type: ignore[call-arg]
+        self._delay()
 
 
 class LazyConv1d(_LazyConv, Conv1d):
@@ -176,10 +198,56 @@ class LazyConv3d(_LazyConv, Conv3d):
     cls_to_become = Conv3d
 
 
-class _LazyBatchNorm(_Lazy):
-    """Batch normalisation whose ``num_features`` are the channels of its first input."""
+class _LazyTransposed(_LazyChannels):
+    """A transposed convolution."""
+
+    def __init__(
+        self,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        sizes: Any = groups, out_channels, kernel_size, stride, padding, output_padding
+        options: Any = groups, bias, dilation, padding_mode, device, dtype
+        super().__init__(*sizes, *options)
+        self._delay()
+
+
+class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
+    """ConvTranspose1d whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = ConvTranspose1d
+
+
+class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
+    """ConvTranspose2d whose ``in_channels`` are those of its first input.
+
+    >>> LazyConvTranspose2d(8, 3)
+    LazyConvTranspose2d(0, 8, kernel_size=(3, 3), stride=(1, 1))
+    """
+
+    cls_to_become = ConvTranspose2d
+
+
+class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
+    """ConvTranspose3d whose ``in_channels`` are those of its first input."""
+
+    cls_to_become = ConvTranspose3d
+
+
+class _LazyNorm(_Lazy):
+    """A normalisation whose ``num_features`` are the channels of its first input."""
 
     size_name = "num_features"
+    ranks: Any
     _check_rank: Any
 
     def __init__(
@@ -199,25 +267,59 @@ class _LazyBatchNorm(_Lazy):
 
     def _size_of(self, input: Tensor) -> int:
         self._check_rank(input)
-        return input.shape[1]
+        return input.shape[self._channels(input)]
+
+    def _channels(self, input: Tensor) -> int:
+        return 1
 
     def _shapes(self, size: int) -> dict[str, tuple[int, ...]]:
         return dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (size,))
 
 
-class LazyBatchNorm1d(_LazyBatchNorm, BatchNorm1d):
+class LazyBatchNorm1d(_LazyNorm, BatchNorm1d):
     """BatchNorm1d whose ``num_features`` are the channels of its first input."""
 
     cls_to_become = BatchNorm1d
 
 
-class LazyBatchNorm2d(_LazyBatchNorm, BatchNorm2d):
+class LazyBatchNorm2d(_LazyNorm, BatchNorm2d):
     """BatchNorm2d whose ``num_features`` are the channels of its first input."""
 
     cls_to_become = BatchNorm2d
 
 
-class LazyBatchNorm3d(_LazyBatchNorm, BatchNorm3d):
+class LazyBatchNorm3d(_LazyNorm, BatchNorm3d):
     """BatchNorm3d whose ``num_features`` are the channels of its first input."""
 
     cls_to_become = BatchNorm3d
+
+
+class _LazyInstanceNorm(_LazyNorm):
+    """Instance normalisation, whose first input may be one sample."""
+
+    def _channels(self, input: Tensor) -> int:
+        return int(input.dim() == self.ranks[1])
+
+
+class LazyInstanceNorm1d(_LazyInstanceNorm, InstanceNorm1d):
+    """InstanceNorm1d whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = InstanceNorm1d
+
+
+class LazyInstanceNorm2d(_LazyInstanceNorm, InstanceNorm2d):
+    """InstanceNorm2d whose ``num_features`` are the channels of its first input.
+
+    Other than InstanceNorm2d it has parameters and running statistics unless told otherwise.
+
+    >>> LazyInstanceNorm2d(affine=False).running_mean
+    <UninitializedBuffer>
+    """
+
+    cls_to_become = InstanceNorm2d
+
+
+class LazyInstanceNorm3d(_LazyInstanceNorm, InstanceNorm3d):
+    """InstanceNorm3d whose ``num_features`` are the channels of its first input."""
+
+    cls_to_become = InstanceNorm3d

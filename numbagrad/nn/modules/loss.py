@@ -19,6 +19,7 @@ __all__ = [
     "KLDivLoss",
     "L1Loss",
     "MSELoss",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
     "MultiMarginLoss",
     "NLLLoss",
@@ -121,6 +122,12 @@ class MultiMarginLoss(Loss):
 
     function = staticmethod(F.multi_margin_loss)
     options = {"p": 1, "margin": 1.0, "weight": None, "reduction": "mean"}
+
+
+class MultiLabelMarginLoss(Loss):
+    """How much the scores of the true classes are not larger than the others by 1."""
+
+    function = staticmethod(F.multilabel_margin_loss)
 
 
 class MultiLabelSoftMarginLoss(Loss):
