@@ -2,9 +2,10 @@
 
 from . import functional, init, modules, utils
 from .modules import *  # noqa: F403
-from .parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
 __all__ = [
+    "Buffer",
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",

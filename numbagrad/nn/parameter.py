@@ -1,4 +1,4 @@
-"""``Parameter``: a tensor that a module lists as its own, and the kind that has no shape yet."""
+"""``Parameter`` and ``Buffer``, which a module lists as its own, and kinds without a shape yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..kernels import machine
 from ..ops.base import new_empty
 from ..tensor import Tensor
 
-__all__ = ["Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]
+__all__ = ["Buffer", "Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]
 
 
 class Parameter(Tensor):
@@ -43,6 +43,35 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+class Buffer(Tensor):
+    """A tensor that a module registers as a buffer when it is assigned to an attribute.
+
+    data: shares its memory, not its history; None: an empty tensor. persistent: False keeps it
+    out of ``state_dict``. Converting the module puts an ordinary tensor in its place.
+
+    >>> Buffer(Tensor([1.0, 2.0]), persistent=False)
+    tensor([1., 2.])
+    """
+
+    persistent = True
+
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
+        return object.__new__(cls)
+
+    def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
+        if data is None:
+            data = new_empty((0,), get_default_dtype())
+        if not isinstance(data, Tensor):
+            raise TypeError(
+                f"Buffer: data must be a Tensor, got {type(data).__name__}. Convert it with "
+                f"ng.tensor(...)."
+            )
+        self._share(data)
+        self._counter = data._version_counter()
+        self.requires_grad_(data.requires_grad)
+        self.persistent = persistent
 
 
 class Uninitialized(Tensor):
@@ -114,12 +143,15 @@ class UninitializedParameter(Uninitialized, Parameter):
         self.requires_grad_(requires_grad)
 
 
-class UninitializedBuffer(Uninitialized):
-    """A buffer that gets its shape in the first call of its lazy module."""
+class UninitializedBuffer(Uninitialized, Buffer):
+    """A Buffer that gets its shape in the first call of its lazy module."""
 
-    def __new__(cls, device: Any = None, dtype: Any = None) -> UninitializedBuffer:
+    def __new__(
+        cls, device: Any = None, dtype: Any = None, *, persistent: bool = True
+    ) -> UninitializedBuffer:
         return object.__new__(cls)
 
-    def __init__(self, device: Any = None, dtype: Any = None):
+    def __init__(self, device: Any = None, dtype: Any = None, *, persistent: bool = True):
         kind = get_default_dtype() if dtype is None else to_dtype(dtype)
         self._stand(new_empty((0,), kind, cpu if device is None else to_device(device)))
+        self.persistent = persistent

@@ -37,10 +37,30 @@ def tracked(values: tuple) -> list[int]:
     return [i for i, v in enumerate(values) if isinstance(v, Tensor) and v.requires_grad]
 
 
+def replaced(module: Any, kind: str, given: list, returned: Any) -> list:
+    """The gradients after a hook of ``module``, which was given some and returned others or None.
+
+    kind: "grad_input" or "grad_output". Raises RuntimeError for another number of gradients.
+    """
+    if returned is None:
+        return given
+    new = [returned] if isinstance(returned, Tensor) else list(returned)
+    if len(new) != len(given):
+        name = "Backward hook" if kind == "grad_input" else "Backward pre hook"
+        raise RuntimeError(
+            f"{name} of {type(module).__name__} returned an invalid number of {kind}: got "
+            f"{len(new)}, expected {len(given)}."
+        )
+    return new
+
+
 def call_with_backward_hooks(
-    module: Any, hooks: dict[int, Callable], args: tuple, kwargs: dict[str, Any]
+    module: Any, hooks: dict[str, dict[int, Any]], args: tuple, kwargs: dict[str, Any]
 ) -> Any:
-    """``module.forward(*args, **kwargs)`` whose backward calls ``hook(module, g_in, g_out)``."""
+    """``module.forward(*args, **kwargs)`` whose backward calls the backward hooks.
+
+    ``hook(module, g_out)`` of kind "backward_pre", ``hook(module, g_in, g_out)`` of "backward".
+    """
     inputs = tracked(args)
     grad_output: tuple = ()
 
@@ -49,26 +69,23 @@ def call_with_backward_hooks(
         grad_input: list = [None] * len(args)
         for i, grad in zip(inputs, grads, strict=True):
             grad_input[i] = grad
-        for hook in list(hooks.values()):
-            changed = hook(module, tuple(grad_input), grad_output)
-            if changed is not None:
-                grad_input = [changed] if isinstance(changed, Tensor) else list(changed)
-                if len(grad_input) != len(args):
-                    raise RuntimeError(
-                        f"Backward hook of {type(module).__name__} returned an invalid number of "
-                        f"grad_input: got {len(grad_input)}, expected {len(args)}."
-                    )
+        for hook in list(hooks["backward"].values()):
+            returned = hook(module, tuple(grad_input), grad_output)
+            grad_input = replaced(module, "grad_input", grad_input, returned)
         return [grad_input[i] for i in inputs]
 
     def entering(grads: list) -> list:
+        """The gradients of the outputs are known: the start of the module's backward."""
         nonlocal grad_output
         full: list = [None] * len(outputs)
         for i, grad in zip(positions, grads, strict=True):
             full[i] = grad
+        for hook in list(hooks["backward_pre"].values()):
+            full = replaced(module, "grad_output", full, hook(module, tuple(full)))
         grad_output = tuple(full)
         if not inputs:
             leaving([])
-        return grads
+        return [full[i] for i in positions]
 
     if inputs:
         args = through_gate(args, inputs, leaving)

@@ -3,7 +3,7 @@
 Start reading at ``Module.__setattr__``. What is registered stands twice: in ``_parameters``,
 ``_buffers`` or ``_modules``, which keep the order and are what is listed, and as an ordinary
 attribute, because ``self.weight`` found by ``__getattr__`` would cost 0.5 us at each call.
-Saving and loading is in ``state.py``, conversion in ``convert.py``.
+Saving and loading is in ``state.py``, conversion in ``convert.py`` and ``recast.py``.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ...kernels import machine
 from ...kernels.machine import changed
 from ...tape import RemovableHandle
 from ...tensor import Tensor
-from ..parameter import Parameter
+from ..parameter import Buffer, Parameter
 from .backward_hooks import call_with_backward_hooks
-from .convert import Convertible
+from .recast import Recast
 from .state import Stateful
 
 __all__ = ["Module"]
@@ -44,11 +44,11 @@ class _WithKwargs:
         return changed
 
 
-class Module(Convertible, Stateful):
+class Module(Recast, Stateful):
     """The base of all layers and models: subclass it, register in ``__init__``, write ``forward``.
 
-    Parameters, buffers (``register_buffer``) and modules assigned to attributes are found by
-    ``parameters()``, ``state_dict()``, ``to()`` and printing, in order of assignment.
+    Parameters, buffers (``Buffer``, ``register_buffer``) and modules assigned to attributes are
+    found by ``parameters()``, ``state_dict()``, ``to()`` and printing, in order of assignment.
 
     >>> import numbagrad as ng
     >>> class Scale(Module):
@@ -91,8 +91,8 @@ class Module(Convertible, Stateful):
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        if hooks["backward"]:
-            output = call_with_backward_hooks(self, hooks["backward"], args, kwargs)
+        if hooks["backward"] or hooks["backward_pre"]:
+            output = call_with_backward_hooks(self, hooks, args, kwargs)
         else:
             output = self.forward(*args, **kwargs)
         for hook in list(hooks["forward"].values()):
@@ -126,8 +126,13 @@ class Module(Convertible, Stateful):
                         f"cannot assign {type(value).__name__!r} as {ours} {name!r} "
                         f"({kind.__name__} or None expected). Delete the attribute first."
                     )
+                if isinstance(value, Buffer):
+                    break
                 self._put(table, name, value)
                 return
+        if isinstance(value, Buffer):
+            self.register_buffer(name, value, value.persistent)
+            return
         held = self.__dict__.get(name, self)
         if type(held) is bool and type(value) is bool:
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
@@ -282,6 +287,35 @@ class Module(Convertible, Stateful):
             module = found
         return module
 
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put ``module`` at a dotted path, in place of the one there or as a new child.
+
+        strict: only in place of one. Raises AttributeError where the path leads to no module,
+        ValueError if its last name is empty or ``module`` is none.
+        """
+        path, _, name = target.rpartition(".")
+        if not name:
+            raise ValueError(
+                f"set_submodule: cannot set the submodule without a target name, got {target!r}."
+            )
+        if not isinstance(module, Module):
+            raise ValueError(
+                f"set_submodule: module is not an nn.Module, but {type(module).__name__}. Pass a "
+                f"layer or model."
+            )
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(
+                f"set_submodule: {type(parent).__name__} has no attribute {name!r} to replace. "
+                f"Pass strict=False to add it."
+            )
+        if not isinstance(getattr(parent, name, module), Module):
+            raise AttributeError(
+                f"set_submodule: {name!r} of {type(parent).__name__} is not an nn.Module. Delete "
+                f"it first, or choose another name."
+            )
+        setattr(parent, name, module)
+
     def _member(self, table: str, kind: str, target: str) -> Any:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
@@ -338,7 +372,8 @@ class Module(Convertible, Stateful):
 
     def _add_hook(self, kind: str, hook: Any, first: bool) -> RemovableHandle:
         if self._hooks is None:
-            self._hooks = {"forward_pre": {}, "forward": {}, "backward": {}}
+            kinds = ("forward_pre", "forward", "backward_pre", "backward")
+            self._hooks = {each: {} for each in kinds}
         return RemovableHandle(self._hooks[kind], hook, first)
 
     def register_forward_pre_hook(
@@ -365,6 +400,15 @@ class Module(Convertible, Stateful):
         It may return new gradients of the inputs (positional tensors; None elsewhere).
         """
         return self._add_hook("backward", hook, prepend)
+
+    def register_full_backward_pre_hook(
+        self, hook: Callable, prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(module, grad_output)`` before the module's backward.
+
+        It may return new gradients of the outputs (None for those that need none).
+        """
+        return self._add_hook("backward_pre", hook, prepend)
 
     # -- printing --------------------------------------------------------------------------------
 

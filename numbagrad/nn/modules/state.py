@@ -1,17 +1,25 @@
-"""A module's state: ``state_dict`` and ``load_state_dict``, which changes all or nothing."""
+"""A module's state: ``state_dict`` and ``load_state_dict``, their hooks, and extra state.
+
+Loading compares everything (``Comparison``) and then copies, so that an error changes nothing.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ...autograd.modes import no_grad
 from ...errors import StateDictError
+from ...kernels import machine
+from ...tape import RemovableHandle
 from ...tensor import Tensor
 from ..parameter import Uninitialized
 
 __all__ = ["IncompatibleKeys", "Stateful"]
+
+EXTRA_STATE = "_extra_state"
 
 
 class IncompatibleKeys(NamedTuple):
@@ -32,8 +40,12 @@ class IncompatibleKeys(NamedTuple):
 class Stateful:
     """The part of ``Module`` that is saved and loaded."""
 
-    def _state_entries(self, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
-        """Parameters and persistent buffers with dotted names; shared ones once per name."""
+    # Stands in the metadata of ``state_dict``; pre-hooks of loading are told the saved one.
+    _version: int = 1
+    _state_hooks: dict[str, dict[int, Callable]] | None = None
+
+    def _own_entries(self, prefix: str) -> Iterator[tuple[str, Tensor]]:
+        """Parameters and persistent buffers of this module alone, by name."""
         members: Any = self
         for name, parameter in members._parameters.items():
             if parameter is not None:
@@ -41,9 +53,6 @@ class Stateful:
         for name, buffer in members._buffers.items():
             if buffer is not None and name not in members._non_persistent:
                 yield prefix + name, buffer
-        for name, module in members._modules.items():
-            if module is not None:
-                yield from module._state_entries(f"{prefix}{name}.")
 
     def state_dict(
         self,
@@ -54,62 +63,227 @@ class Stateful:
     ) -> dict[str, Any]:
         """Parameters and persistent buffers by dotted name, sharing memory with the module.
 
-        keep_vars: the tensors themselves instead of detached ones.
+        keep_vars: the tensors themselves instead of detached ones. What ``get_extra_state``
+        returns, where a class defines it, stands as "_extra_state" behind the module's prefix.
         """
-        found: dict[str, Any] = OrderedDict() if destination is None else destination
-        for name, tensor in self._state_entries(prefix):
+        found: Any = destination
+        if found is None:
+            found = OrderedDict()
+            found._metadata = OrderedDict()
+        metadata = {"version": self._version}
+        if hasattr(found, "_metadata"):
+            found._metadata[prefix[:-1]] = metadata
+        for hook in self._hooks_of("state_dict_pre"):
+            hook(self, prefix, keep_vars)
+        for name, tensor in self._own_entries(prefix):
             kept = keep_vars or isinstance(tensor, Uninitialized)
             found[name] = tensor if kept else tensor.detach()
+        if self._defines("get_extra_state"):
+            machine.outside(f"{type(self).__name__}.get_extra_state")
+            found[prefix + EXTRA_STATE] = self.get_extra_state()
+        for name, module in self._modules.items():  # type: ignore[attr-defined]
+            if module is not None:
+                below = f"{prefix}{name}."
+                module.state_dict(destination=found, prefix=below, keep_vars=keep_vars)
+        for hook in self._hooks_of("state_dict_post"):
+            returned = hook(self, found, prefix, metadata)
+            if returned is not None:
+                raise RuntimeError(
+                    f"state_dict post-hook must return None, but got {type(returned).__name__}. "
+                    f"Change the dict that the hook is given."
+                )
         return found
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Tensor], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> IncompatibleKeys:
         """Copy the values of ``state_dict`` into parameters and buffers of the same names.
 
         strict: names that are missing or unexpected are an error. All errors come in one message,
-        and then the module is as it was. Values are cast to the dtypes of the module.
+        and then the module is as it was; but where there are post-hooks, which may forgive missing
+        and unexpected names, the others are copied before. Values are cast to the dtypes of the
+        module.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(
                 f"load_state_dict: expected state_dict to be dict-like, got "
                 f"{type(state_dict).__name__}."
             )
-        entries = dict(self._state_entries())
-        missing = [name for name in entries if name not in state_dict]
-        unexpected = [name for name in state_dict if name not in entries]
+        found = Comparison(getattr(state_dict, "_metadata", None) or {})
+        found.compare(self, dict(state_dict), "")
+        keys = IncompatibleKeys(found.missing, found.unexpected)
+        hooks = [(m, hook) for m in found.modules for hook in m._hooks_of("load_post")]
+        if found.errors or not hooks:
+            found.check(type(self).__name__, strict)
+        found.copy()
+        for module, hook in hooks:
+            returned = hook(module, keys)
+            if returned is not None:
+                raise AssertionError(
+                    f"load_state_dict post-hook must return None, but got "
+                    f"{type(returned).__name__}. Change the lists of the keys that it is given."
+                )
+        found.check(type(self).__name__, strict)
+        return keys
+
+    # -- extra state -----------------------------------------------------------------------------
+
+    def _defines(self, method: str) -> bool:
+        """Whether the class has its own ``get_extra_state`` or ``set_extra_state``."""
+        return getattr(type(self), method) is not getattr(Stateful, method)
+
+    def get_extra_state(self) -> Any:
+        """What else ``state_dict`` should hold; override it together with ``set_extra_state``.
+
+        ``ng.save`` takes tensors, numbers, strings, and dicts, lists and tuples of them.
+        """
+        raise RuntimeError(f"get_extra_state: {type(self).__name__} does not define it.")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take what ``get_extra_state`` gave, from a loaded state dict; override it."""
+        raise RuntimeError(f"set_extra_state: {type(self).__name__} does not define it.")
+
+    # -- hooks -----------------------------------------------------------------------------------
+
+    def _add_state_hook(self, kind: str, name: str, hook: Callable) -> RemovableHandle:
+        if not callable(hook):
+            raise TypeError(
+                f"{name}: expected a function, got {type(hook).__name__}. Pass the function, "
+                f"not what it returns."
+            )
+        if self._state_hooks is None:
+            self._state_hooks = {
+                each: {} for each in ("state_dict_pre", "state_dict_post", "load_pre", "load_post")
+            }
+        return RemovableHandle(self._state_hooks[kind], hook)
+
+    def _hooks_of(self, kind: str) -> list[Callable]:
+        """The hooks to run now; none may while a step is recorded."""
+        hooks = list(self._state_hooks[kind].values()) if self._state_hooks else []
+        if hooks:
+            machine.outside(f"a state dict hook of {type(self).__name__}")
+        return hooks
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[[Any, str, bool], None]
+    ) -> RemovableHandle:
+        """Call ``hook(module, prefix, keep_vars)`` before ``state_dict`` lists this module."""
+        return self._add_state_hook("state_dict_pre", "register_state_dict_pre_hook", hook)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[[Any, dict, str, dict], None]
+    ) -> RemovableHandle:
+        """Call ``hook(module, state_dict, prefix, local_metadata)`` after ``state_dict``.
+
+        It may change the dict in place and must return None, else RuntimeError.
+        """
+        return self._add_state_hook("state_dict_post", "register_state_dict_post_hook", hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
+        """Call the hook before ``load_state_dict`` looks at this module; it may change the dict.
+
+        It is given ``(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)``: a copy of the dict, of a child the part that concerns it;
+        ``strict`` is always True; the lists may be changed in place.
+        """
+        return self._add_state_hook("load_pre", "register_load_state_dict_pre_hook", hook)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[[Any, IncompatibleKeys], None]
+    ) -> RemovableHandle:
+        """Call ``hook(module, incompatible_keys)`` after ``load_state_dict`` has copied.
+
+        It may change the lists ``missing_keys`` and ``unexpected_keys`` in place: strict loading
+        then raises for what they hold. It must return None, else AssertionError.
+        """
+        return self._add_state_hook("load_post", "register_load_state_dict_post_hook", hook)
+
+
+@dataclass
+class Comparison:
+    """What loading a state dict will copy, and what is wrong with it.
+
+    metadata: of each saved module, by path. modules: those compared, children before parents.
+    """
+
+    metadata: Mapping[str, dict[str, Any]]
+    missing: list[str] = field(default_factory=list)
+    unexpected: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    values: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    extra_states: list[tuple[Stateful, Any]] = field(default_factory=list)
+    modules: list[Stateful] = field(default_factory=list)
+
+    def compare(self, module: Any, state: dict[str, Any], prefix: str) -> None:
+        """Compare ``module`` and those below it with ``state``, which hooks may change."""
+        metadata = self.metadata.get(prefix[:-1], {})
+        for hook in module._hooks_of("load_pre"):
+            lists = (self.missing, self.unexpected, self.errors)
+            hook(module, state, prefix, metadata, True, *lists)
+        entries = dict(module._own_entries(prefix))
+        for name, tensor in entries.items():
+            if name in state:
+                self._compare_values(name, tensor, state[name])
+            else:
+                self.missing.append(name)
+        extra = prefix + EXTRA_STATE
+        if module._defines("set_extra_state"):
+            if extra in state:
+                self.extra_states.append((module, state[extra]))
+            else:
+                self.missing.append(extra)
+        elif extra in state:
+            self.unexpected.append(extra)
+        children = {name: child for name, child in module._modules.items() if child is not None}
+        below: dict[str, dict[str, Any]] = {name: {} for name in children}
+        for key, value in state.items():
+            if key in entries or key == extra or not key.startswith(prefix):
+                continue
+            name, dot, _ = key[len(prefix) :].partition(".")
+            if dot and name in below:
+                below[name][key] = value
+            else:
+                self.unexpected.append(key)
+        for name, child in children.items():
+            self.compare(child, below[name], f"{prefix}{name}.")
+        self.modules.append(module)
+
+    def _compare_values(self, name: str, tensor: Tensor, value: Any) -> None:
+        unset = isinstance(tensor, Uninitialized)
+        if not isinstance(value, Tensor):
+            self.errors.append(
+                f"While copying the parameter named {name!r}, expected a Tensor but received "
+                f"{type(value).__name__}."
+            )
+        elif unset and isinstance(value, Uninitialized):
+            pass  # neither has anything to copy
+        elif unset or value.shape == tensor.shape:
+            self.values.append((tensor, value))
+        else:
+            self.errors.append(
+                f"size mismatch for {name}: copying a param with shape {value.shape} from "
+                f"checkpoint, the shape in current model is {tensor.shape}."
+            )
+
+    def check(self, name: str, strict: bool) -> None:
+        """Raise what is wrong, all in one message."""
         errors = []
-        for words, names in (("Missing", missing), ("Unexpected", unexpected)):
-            if strict and names:
-                listed = ", ".join(f'"{name}"' for name in names)
+        for words, keys in (("Missing", self.missing), ("Unexpected", self.unexpected)):
+            if strict and keys:
+                listed = ", ".join(f'"{key}"' for key in keys)
                 errors.append(f"{words} key(s) in state_dict: {listed}.")
-        same: set[str] = set()
-        matched = [(n, t, state_dict[n]) for n, t in entries.items() if n in state_dict]
-        for name, tensor, value in matched:
-            if not isinstance(value, Tensor):
-                errors.append(
-                    f"While copying the parameter named {name!r}, expected a Tensor but received "
-                    f"{type(value).__name__}."
-                )
-            elif isinstance(tensor, Uninitialized) and isinstance(value, Uninitialized):
-                same.add(name)
-            elif isinstance(tensor, Uninitialized):
-                continue  # it takes the shape that it is given
-            elif value.shape != tensor.shape:
-                errors.append(
-                    f"size mismatch for {name}: copying a param with shape {value.shape} from "
-                    f"checkpoint, the shape in current model is {tensor.shape}."
-                )
+        errors += self.errors
         if errors:
             listed = "\n\t".join(errors)
-            raise StateDictError(
-                f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{listed}"
-            )
+            raise StateDictError(f"Error(s) in loading state_dict for {name}:\n\t{listed}")
+
+    def copy(self) -> None:
+        """Take over the values and the extra states."""
         with no_grad():
-            for name, tensor, value in matched:
-                if name in same:
-                    continue
+            for tensor, value in self.values:
                 if isinstance(tensor, Uninitialized):
                     tensor.materialize(value.shape)
                 tensor.copy_(value)
-        return IncompatibleKeys(missing, unexpected)
+        for module, state in self.extra_states:
+            machine.outside(f"{type(module).__name__}.set_extra_state")
+            module.set_extra_state(state)
