@@ -2,7 +2,7 @@
 
 A step gathers, for each group and dtype, lists of arrays, and launches one kernel on them. Hyper-
 parameters go as a callable that reads the group, so that a recorded step follows a scheduler.
-Start reading at ``Optimizer.step``.
+Start reading at ``Optimizer.step``. Hooks are in ``hooks.py``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from ..kernels.options import Options, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import user_location
 from ..tensor import Tensor
+from .hooks import Hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-__all__ = ["Optimizer"]
+__all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop re
     setattr(Groups, _name, telling(getattr(list, _name), machine.changed))
 
 
-class Optimizer:
+class Optimizer(Hooked):
     """The base of optimisers; a subclass defines ``check`` and ``updates``.
 
     params: tensors, ``(name, tensor)`` pairs, or dicts with ``"params"`` and options of that
@@ -224,6 +225,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """State by number of parameter, and groups whose params are numbers; PyTorch's layout."""
+        for before in self._saving_hooks("state_dict_pre"):
+            before(self)
         numbers: dict[int, int] = {}
         groups = []
         for group in self.param_groups:
@@ -233,14 +236,22 @@ class Optimizer:
             packed["params"] = [numbers[id(param)] for param in group["params"]]
             groups.append(packed)
         state = {numbers[id(param)]: held for param, held in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        found = {"state": state, "param_groups": groups}
+        for after in self._saving_hooks("state_dict_post"):
+            returned = after(self, found)
+            found = found if returned is None else returned
+        return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over a copy of the state and options that ``state_dict`` returned.
 
         Parameters are matched by position. Raises ValueError if groups or their lengths differ.
         """
-        saved = state_dict["param_groups"]
+        given = dict(state_dict)
+        for before in self._saving_hooks("load_state_dict_pre"):
+            returned = before(self, given)
+            given = given if returned is None else returned
+        saved = given["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError(
                 f"loaded state dict has a different number of parameter groups: {len(saved)}, "
@@ -256,7 +267,7 @@ class Optimizer:
                 )
             ours.update(zip(other["params"], group["params"], strict=True))
         state = State()
-        for number, held in state_dict["state"].items():
+        for number, held in given["state"].items():
             if number in ours:
                 param = ours[number]
                 taken = {name: _taken_over(name, v, param) for name, v in held.items()}
@@ -265,6 +276,8 @@ class Optimizer:
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
         self.state = state
         machine.changed()
+        for after in self._saving_hooks("load_state_dict_post"):
+            after(self)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
