@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    adaptive,
     attention,
     batch_norm,
     cell,
@@ -22,6 +23,7 @@ from . import (
     transformer,
 )
 from .activation import *  # noqa: F403
+from .adaptive import *  # noqa: F403
 from .attention import *  # noqa: F403
 from .batch_norm import *  # noqa: F403
 from .cell import *  # noqa: F403
@@ -45,6 +47,7 @@ from .transformer import *  # noqa: F403
 __all__ = [
     "Module",
     *activation.__all__,
+    *adaptive.__all__,
     *attention.__all__,
     *batch_norm.__all__,
     *cell.__all__,
