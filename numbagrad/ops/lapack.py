@@ -18,6 +18,15 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty
 from .chains import matrix_power, multi_dot
 from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
+from .lapack_made import (
+    cond,
+    cross,
+    diagonal,
+    matrix_rank,
+    solve_triangular,
+    tensorinv,
+    vecdot,
+)
 from .linalg import matmul
 from .moments import norm as _norm
 from .shape import tril
@@ -25,21 +34,28 @@ from .shape import tril
 __all__ = [
     "LinAlgError",
     "cholesky",
+    "cond",
+    "cross",
     "det",
+    "diagonal",
     "eigh",
     "eigvalsh",
     "inv",
     "lstsq",
     "matrix_norm",
     "matrix_power",
+    "matrix_rank",
     "multi_dot",
     "norm",
     "pinv",
     "qr",
     "slogdet",
     "solve",
+    "solve_triangular",
     "svd",
     "svdvals",
+    "tensorinv",
+    "vecdot",
     "vector_norm",
 ]
 

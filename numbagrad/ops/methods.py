@@ -46,7 +46,7 @@ def install() -> list[ModuleType]:
         public = [*getattr(module, "__all__", ()), *getattr(module, "METHODS", ())]
         rename(getattr(module, name, None) for name in public)
         rename(getattr(module, "METHODS", {}).values())
-    for name in ("lapack", "factorise"):
+    for name in ("lapack", "factorise", "lapack_made"):
         module = importlib.import_module(f"{__package__}.{name}")
         rename((getattr(module, n) for n in module.__all__), LINALG)
     return modules

@@ -141,7 +141,122 @@ def _repeating(draw: Draw) -> list[Sample]:
     ]
 
 
+def _triangular(x: Any, y: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+    off = 1 if unitriangular else 0
+    x = np.triu(x, off) if upper else np.tril(x, -off)
+    x = x + np.eye(len(x)) if unitriangular else x
+    return np.linalg.solve(x, y) if left else np.linalg.solve(x.T, y.T).T
+
+
+def _triangles(draw: Draw) -> list[Sample]:
+    x = (draw(3, 3) + 4 * np.eye(3)).astype(draw.dtype)
+    return [
+        sample(x, draw(3, 2), upper=True),
+        sample(x, draw(2, 3), upper=False, left=False),
+        sample(x, draw(3, 1), upper=True, unitriangular=True),
+    ]
+
+
+def _ranks(draw: Draw) -> list[Sample]:
+    whole = (draw(3, 3) + 4 * np.eye(3)).astype(draw.dtype)
+    whole = whole + whole.T
+    flat = whole.copy()
+    flat[2] = flat[:, 2] = 0
+    low = np.outer([1, 2, 3], [1, 0, 2, 4]).astype(draw.dtype)
+    return [
+        sample(whole),
+        sample(np.stack([whole, flat])),
+        sample(low),
+        sample(flat, hermitian=True),
+        sample(whole, atol=100.0),
+        sample(whole, rtol=0.9999),
+    ]
+
+
+def _rank(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+    values = np.linalg.svd(x, compute_uv=False)
+    if rtol is None:
+        rtol = 0.0 if atol is not None else max(x.shape[-2:]) * np.finfo(x.dtype).eps
+    limit = np.maximum(values.max(-1) * rtol, atol or 0.0)
+    return (values > limit[..., None]).sum(-1)
+
+
+def _conditioned(draw: Draw) -> list[Sample]:
+    x = (draw(3, 3) + 5 * np.eye(3)).astype(draw.dtype)
+    return [sample(x), *[sample(x, p) for p in (-2, 1, -1, "fro", "nuc", np.inf)]]
+
+
+def _tensorinv(x: Any, ind: int = 2) -> Any:
+    return np.linalg.tensorinv(x, ind)
+
+
+def _invertible(draw: Draw) -> list[Sample]:
+    x = (draw(4, 4) + 6 * np.eye(4)).astype(draw.dtype)
+    return [sample(x.reshape(2, 2, 4)), sample(x.reshape(4, 2, 2), 1)]
+
+
+_lapack: dict[str, Any] = {"method": NO_METHOD, "rtol64": 1e-9, "rtol32": 1e-3, "repeats": False}
+_square = np.ones((3, 3), "float32")
+
 CASES = [
+    Case(
+        "linalg.cross",
+        calls(([2, 3], [2, 3]), ([3], [3])),
+        np.cross,
+        method=NO_METHOD,
+        errors=(wrong(_vector[:2], _vector[:2], raises=RuntimeError, words="length 3"),),
+    ),
+    Case(
+        "linalg.vecdot",
+        calls(([2, 3], [2, 3]), ([2, 3], [3]), ([2, 0], [2, 0])),
+        lambda x, y: (x * y).sum(-1),
+        method=NO_METHOD,
+        errors=(wrong(_vector, np.ones(4, "float32"), raises=RuntimeError, words="must match"),),
+    ),
+    Case(
+        "linalg.diagonal",
+        calls(([2, 3, 3],), ([2, 3],)),
+        lambda x: np.diagonal(x, 0, -2, -1),
+        method=NO_METHOD,
+        dtypes=NUMBERS,
+        errors=(wrong(_vector, **_range),),
+    ),
+    Case(
+        "linalg.solve_triangular",
+        _triangles,
+        _triangular,
+        **_lapack,
+        errors=(
+            wrong(_matrix, _matrix, upper=True, raises=RuntimeError, words="square"),
+            wrong(_square, _matrix, upper=True, raises=RuntimeError, words="Incompatible"),
+        ),
+    ),
+    Case(
+        "linalg.matrix_rank",
+        _ranks,
+        _rank,
+        result=index,
+        orders=0,
+        method=NO_METHOD,
+        errors=(wrong(_vector, raises=RuntimeError, words="."),),
+    ),
+    Case(
+        "linalg.cond",
+        _conditioned,
+        np.linalg.cond,
+        **_lapack,
+        errors=(wrong(_matrix, 1, raises=RuntimeError, words="square"),),
+    ),
+    Case(
+        "linalg.tensorinv",
+        _invertible,
+        _tensorinv,
+        **_lapack,
+        errors=(
+            wrong(_matrix, 1, raises=RuntimeError, words="."),
+            wrong(_matrix, 0, raises=RuntimeError, words="strictly positive"),
+        ),
+    ),
     Case("unique_consecutive", _repeating, _unique, dtypes=NUMBERS, orders=0, repeats=False),
     Case(
         "unique_consecutive-more",
