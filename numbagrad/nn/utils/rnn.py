@@ -203,7 +203,7 @@ def pad_packed_sequence(
     [[1, 4], [2, 0]]
     """
     sizes = np.array(batch_sizes_of(sequence), np.int64)
-    longest = total_length or sizes.size
+    longest = sizes.size if total_length is None else total_length
     if longest < sizes.size:
         raise ValueError(
             f"pad_packed_sequence: Expected total_length to be at least the length of the longest "
