@@ -83,12 +83,14 @@ with _paused():
     from .printing import set_printoptions
     from .random import (
         Generator,
+        are_deterministic_algorithms_enabled,
         default_generator,
         get_rng_state,
         initial_seed,
         manual_seed,
         seed,
         set_rng_state,
+        use_deterministic_algorithms,
     )
     from .tensor import Size, Tensor, is_tensor
 

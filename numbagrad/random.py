@@ -19,12 +19,14 @@ from .tensor import Tensor, wrap
 
 __all__ = [
     "Generator",
+    "are_deterministic_algorithms_enabled",
     "default_generator",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
     "seed",
     "set_rng_state",
+    "use_deterministic_algorithms",
 ]
 
 _DEFAULT_SEED = 67280421310721
@@ -143,3 +145,27 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Bring the default generator to a position from ``get_rng_state``."""
     default_generator.set_state(new_state)
+
+
+# -- determinism -----------------------------------------------------------------------------------
+
+_asked = False
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Ask for operations whose results are the same bits in every run.
+
+    They are without asking, whatever the number of threads, on the CPU and on a GPU: this is for
+    programs that ask, and for ``are_deterministic_algorithms_enabled``.
+    """
+    global _asked
+    if not isinstance(mode, bool):
+        raise TypeError(
+            f"use_deterministic_algorithms: mode must be a bool, not {type(mode).__name__}."
+        )
+    _asked = mode
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """What ``use_deterministic_algorithms`` was told last."""
+    return _asked

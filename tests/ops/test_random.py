@@ -113,3 +113,13 @@ def test_moments():
 def test_messages(wrong, words):
     with pytest.raises(RuntimeError, match=words):
         wrong()
+
+
+def test_determinism_is_always_given():
+    assert not ng.are_deterministic_algorithms_enabled()
+    ng.use_deterministic_algorithms(True, warn_only=True)
+    assert ng.are_deterministic_algorithms_enabled()
+    ng.use_deterministic_algorithms(False)
+    assert not ng.are_deterministic_algorithms_enabled()
+    with pytest.raises(TypeError, match="mode must be a bool, not str"):
+        ng.use_deterministic_algorithms("yes")
