@@ -155,7 +155,8 @@ def pow(x: Any, exponent: Any) -> Tensor:
     if integer and isinstance(exponent, int) and exponent < 0:
         raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")
     if type(exponent) in (int, float):
-        if exponent == 2:
+        whole = integer and type(exponent) is int and x._dtype is not dtypes.bool_
+        if exponent == 2 and (whole or not integer):  # else the dtype is another
             return f.Square.op(x)
         if exponent == 0.5:
             return f.Sqrt.op(x)
