@@ -275,6 +275,16 @@ def multi_margin(x: Any, y: Any, p: int = 1, margin: float = 1.0, weight: Any = 
     return gap.sum(1) / x.shape[1]
 
 
+def multilabel_margin(x: Any, y: Any) -> Any:
+    """Hinges of each true class and each other one."""
+    found = []
+    for row, labels in zip(x, y, strict=True):
+        true = labels[: list(labels).index(-1)] if -1 in labels else labels
+        others = np.setdiff1d(np.arange(row.size), true)
+        found.append(np.maximum(0, 1 - row[true][:, None] + row[others]).sum() / row.size)
+    return np.array(found, x.dtype)
+
+
 def multilabel(x: Any, y: Any, weight: Any = 1.0) -> Any:
     """Cross entropy of sigmoids, the mean over classes."""
     return (-weight * (-y * np.log1p(np.exp(-x)) - (1 - y) * np.log1p(np.exp(x)))).mean(-1)
@@ -336,6 +346,19 @@ MARGINS = [
                 *(_logits, np.array([0, 3])), raises=(IndexError, RuntimeError),
                 words="multi_margin_loss: .*out of",
             ),
+        ),
+    ),
+    _pair(
+        "multilabel_margin_loss",
+        multilabel_margin,
+        samples=lambda d: [
+            sample(d(2, 3), np.array([[2, 0, -1], [1, -1, 0]])),
+            sample(d(2, 3), np.array([[-1, 0, 1], [0, 1, 2]]), reduction="none"),
+        ],
+        errors=(
+            wrong(_logits, np.full((2, 3), 3), raises=(IndexError, RuntimeError), words="."),
+            wrong(_logits, np.array([0, 1]), raises=RuntimeError, words="inconsistent target size"),
+            wrong(_logits, _logits, raises=RuntimeError, words="expected scalar type Long"),
         ),
     ),
     _pair(
