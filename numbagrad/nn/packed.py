@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..errors import DTypeError, RecordingError
+from ..errors import DTypeError, RecordingError, ShapeError
 from ..kernels import machine
 from ..ops.base import as_operand
 from ..tensor import Tensor
@@ -51,6 +51,11 @@ class PackedSequence(_Fields):
                 f"PackedSequence: batch_sizes must be int64, got {batch_sizes._dtype}. Convert it "
                 f"with .long()."
             )
+        if batch_sizes._array.ndim != 1:
+            raise ShapeError(
+                f"PackedSequence: batch_sizes must have one dimension, got "
+                f"{list(batch_sizes.shape)}."
+            )
         if unsorted_indices is None and sorted_indices is not None:
             from .utils.rnn import invert_permutation
 
@@ -86,6 +91,26 @@ class PackedSequence(_Fields):
     def half(self) -> PackedSequence:
         """The same in float16."""
         return self._each(lambda data: data.half())
+
+    def long(self) -> PackedSequence:
+        """The same in int64."""
+        return self._each(lambda data: data.long())
+
+    def int(self) -> PackedSequence:
+        """The same in int32."""
+        return self._each(lambda data: data.int())
+
+    def short(self) -> PackedSequence:
+        """The same in int16."""
+        return self._each(lambda data: data.short())
+
+    def char(self) -> PackedSequence:
+        """The same in int8."""
+        return self._each(lambda data: data.char())
+
+    def byte(self) -> PackedSequence:
+        """The same in uint8."""
+        return self._each(lambda data: data.byte())
 
     def pin_memory(self) -> PackedSequence:
         """The same in memory that a GPU copies from by itself."""

@@ -142,7 +142,11 @@ def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     >>> logaddexp2(tensor([3.0]), tensor([3.0])).tolist()
     [4.0]
     """
-    x, other = as_operand("logaddexp2", x), as_operand("logaddexp2", other, 1)
+    for i, value in enumerate((x, other)):
+        if not as_operand("logaddexp2", value, i)._dtype.is_floating_point:
+            raise DTypeError(
+                f"logaddexp2: not implemented for {value._dtype}. Convert it with .float()."
+            )
     return logaddexp(x * _LN2, other * _LN2) * (1 / _LN2)
 
 
@@ -304,7 +308,17 @@ METHODS: dict[str, Any] = {
     "rad2deg": rad2deg,
 }
 
+
+def _float_power_here(x: Tensor, exponent: Any) -> Tensor:
+    """``float_power`` of a tensor that can hold the result."""
+    if x._dtype is not dtypes.float64:
+        raise DTypeError(
+            f"float_power_: the base given to float_power_ has dtype {x._dtype} but the "
+            f"operation's result requires dtype {dtypes.float64}. Convert it with .double()."
+        )
+    return float_power(x, exponent)
+
+
 INPLACE: dict[str, Any] = {
-    f"{name}_": METHODS[name]
-    for name in "clamp_max clamp_min deg2rad fix float_power logit rad2deg".split()
-}
+    f"{name}_": METHODS[name] for name in "clamp_max clamp_min deg2rad fix logit rad2deg".split()
+} | {"float_power_": _float_power_here}

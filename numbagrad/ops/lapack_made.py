@@ -9,16 +9,17 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import as_operand
-from .create import eye
+from .base import Op, as_operand, broadcast_shape, full, new_empty
 from .einsum import cross as _cross
-from .elementwise import cast, maximum, mul
+from .elementwise import cast, maximum, mul, where
 from .factorise import eigvalsh, svdvals
-from .moments import norm as _norm
+from .linalg import matmul
 from .part import diagonal as _diagonal
 from .reduce import sum as sum_
-from .shape import tril, triu
+from .shape import stack, tril, triu
 from .view import reshape
 
 __all__ = [
@@ -53,7 +54,13 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     >>> vecdot(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([1.0, 1.0])).tolist()
     [3.0, 7.0]
     """
-    return sum_(mul(as_operand("linalg.vecdot", x), as_operand("linalg.vecdot", y, 1)), dim)
+    dtypes_given = [as_operand("linalg.vecdot", v, i)._dtype for i, v in enumerate((x, y))]
+    if dtypes_given[0] is not dtypes_given[1] or not dtypes_given[0].is_floating_point:
+        raise DTypeError(
+            f"linalg.vecdot: Expected floating point vectors of the same dtype, got "
+            f"{dtypes_given[0]} and {dtypes_given[1]}. Convert them with .float()."
+        )
+    return sum_(mul(x, y), dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -89,8 +96,9 @@ def matrix_rank(
 ) -> Tensor:
     """How many singular values are greater than ``max(atol, rtol * the largest)``, int64.
 
-    rtol: by default the larger side times the dtype's epsilon, or 0 where atol is given. hermitian:
-    A is symmetric, and so its eigenvalues are enough. No gradient.
+    rtol: by default the larger side times the dtype's epsilon, or 0 where atol is more than 0.
+    atol, rtol: numbers, or a tensor with one for each matrix. hermitian: A is symmetric, and so its
+    eigenvalues are enough. No gradient.
 
     >>> matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
     1
@@ -98,15 +106,16 @@ def matrix_rank(
     x = _matrix("matrix_rank", A, hermitian).detach()
     values = eigvalsh(x).abs() if hermitian else svdvals(x)
     if rtol is None:
-        size = max(x._array.shape[-2:], default=0) * float(np.finfo(x._dtype.numpy).eps)
-        rtol = 0.0 if atol is not None else size
+        usual = max(x._array.shape[-2:], default=0) * float(np.finfo(x._dtype.numpy).eps)
+        if isinstance(atol, Tensor):
+            rtol = where(atol > 0, 0.0, usual)
+        else:
+            rtol = 0.0 if atol else usual
     if not values._array.shape[-1]:
         return cast(sum_(values, -1), dtypes.int64)
-    limit = values.amax(-1, keepdim=True) * (_column(rtol))
+    limit = values.amax(-1, keepdim=True) * _column(rtol)
     if atol is not None:
-        least = _column(atol)
-        least = least if isinstance(least, Tensor) else limit * 0 + least
-        limit = maximum(limit, least)
+        limit = maximum(limit, limit * 0 + _column(atol))
     return sum_(values > limit, -1)
 
 
@@ -125,18 +134,47 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     """
     from .lapack import LinAlgError, inv, matrix_norm
 
-    if p is None or p in (2, -2):
-        values = svdvals(_matrix("cond", A))
+    orders = (None, 2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc")
+    if p not in orders:
+        raise ValueError(f"linalg.cond: p must be one of {orders}, got {p!r}.")
+    x = _matrix("cond", A, square=p not in (None, 2, -2))
+    *batch, n, m = x._array.shape
+    if not n * m:
+        return full(batch, 0, x._dtype, x._device)
+    if p in (None, 2, -2):
+        values = svdvals(x)
         largest, smallest = values.amax(-1), values.amin(-1)
         return smallest / largest if p == -2 else largest / smallest
-    x = _matrix("cond", A, square=True)
     try:
-        inverse = inv(x)
+        return matrix_norm(x, p) * matrix_norm(inv(x), p)
     except LinAlgError:
-        if len(x._array.shape) > 2:
-            raise
-        return _norm(x) * math.inf
-    return matrix_norm(x, p) * matrix_norm(inverse, p)
+        if not batch:
+            return full((), math.inf, x._dtype, x._device)
+        each = reshape(x, (-1, n, m))
+        return reshape(stack([cond(each[i], p) for i in range(len(each))]), tuple(batch))
+
+
+class SolveTriangular(Op):
+    """The matrix that a triangle times it is ``y``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, upper: bool, unit: bool) -> Tensor:
+        out = new_empty(y._array.shape, y._dtype, y._device)
+        arrays = out._array, x._array, y._array
+        machine.launch(kernels.solve_triangular, *arrays, int(upper), int(unit))
+        ctx.save(x, out)
+        ctx.how = upper, unit
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, out = ctx.saved_tensors
+        upper, unit = ctx.how
+        gy = SolveTriangular.apply(x.mT, g, not upper, unit)
+        if not ctx.needs_input_grad[0]:
+            return None, gy
+        gx = -matmul(gy, out.mT)
+        return triu(gx, int(unit)) if upper else tril(gx, -int(unit)), gy
 
 
 def solve_triangular(
@@ -146,26 +184,33 @@ def solve_triangular(
 
     A (..., n, n), of which the other triangle is not looked at, nor with unitriangular the
     diagonal, which counts as ones; B (..., n, m), or (..., m, n) without ``left``. Gradients to the
-    triangle and to B. Raises ShapeError if sizes do not fit.
+    triangle and to B. Infinite or NaN where a number on the diagonal is 0. Raises ShapeError if
+    sizes do not fit.
 
     >>> x = tensor([[2.0, 9.0], [1.0, 1.0]])
     >>> solve_triangular(x, tensor([[2.0], [3.0]]), upper=False).tolist()
     [[1.0], [2.0]]
     """
-    from .lapack import solve
-
     x, y = _matrix("solve_triangular", A, square=True), _matrix("solve_triangular", B)
+    if x._dtype is not y._dtype:
+        raise DTypeError(
+            f"linalg.solve_triangular: Expected A and B of the same dtype, got {x._dtype} and "
+            f"{y._dtype}. Convert one of them."
+        )
     n = x._array.shape[-1]
     if y._array.shape[-2 if left else -1] != n:
         raise ShapeError(
             f"linalg.solve_triangular: Incompatible shapes of A and B for the equation "
             f"{'AX = B' if left else 'XA = B'} ({list(x.shape)} and {list(y.shape)})."
         )
-    off = 1 if unitriangular else 0
-    x = triu(x, off) if upper else tril(x, -off)
-    if unitriangular:
-        x = x + eye(n, dtype=x._dtype, device=x._device)
-    return solve(x, y) if left else solve(x.mT, y.mT).mT
+    if not left:
+        x, y, upper = x.mT, y.mT, not upper
+    shapes = x._array.shape[:-2], y._array.shape[:-2]
+    batch = broadcast_shape("linalg.solve_triangular", *shapes)
+    columns = y._array.shape[-1]
+    x, y = x.expand((*batch, n, n)), y.expand((*batch, n, columns))
+    out = SolveTriangular.apply(x, y, upper, unitriangular)
+    return out if left else out.mT
 
 
 def tensorinv(A: Tensor, ind: int = 2) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import DTypeError, ShapeError
+from ..errors import ShapeError
 from ..tensor import Tensor, wrap
 from .base import as_operand, full, normalize_dim
 from .create import copy_
@@ -188,8 +188,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
             )
         blocks.append(reshape(x, (1, math.prod(shape))) if len(shape) < 2 else x)
     if not blocks:
-        raise ShapeError("block_diag: expected at least one tensor.")
-    dtype = dtypes.result_type([(x._dtype, 2) for x in blocks])
+        return full((1, 0), 0, dtypes.get_default_dtype())
+    dtype = dtypes.result_type([(x._dtype, 2 if x._array.ndim else 1) for x in tensors])
     rows, columns = [sum([x._array.shape[d] for x in blocks]) for d in (0, 1)]
     out = full((rows, columns), 0, dtype, blocks[0]._device)
     i = j = 0
@@ -251,11 +251,11 @@ def unique_consecutive(
         shape, axis, array = array.shape, 0, array.reshape(-1)
     else:
         axis = normalize_dim("unique_consecutive", dim, array.ndim)
-        shape = array.shape[axis : axis + 1]
         if array.ndim == 0:
-            raise DTypeError("unique_consecutive: dim needs a tensor of one dimension or more.")
+            raise ShapeError("unique_consecutive: dim needs a tensor of one dimension or more.")
+        shape = array.shape[axis : axis + 1]
     n = array.shape[axis]
-    rows = np.moveaxis(array, axis, 0).reshape(n, -1)
+    rows = np.moveaxis(array, axis, 0).reshape(n, array.size // n if n else 0)
     new = np.ones(n, bool)
     new[1:] = (rows[1:] != rows[:-1]).any(1)
     at = np.flatnonzero(new)
@@ -264,7 +264,7 @@ def unique_consecutive(
         found.append((np.cumsum(new) - 1).reshape(shape))
     if return_counts:
         found.append(np.diff(np.append(at, n)))
-    out = [wrap(np.ascontiguousarray(f), dtypes.from_numpy(f.dtype)) for f in found]
+    out = [wrap(f.copy(order="C"), dtypes.from_numpy(f.dtype)) for f in found]
     return out[0] if len(out) == 1 else tuple(out)
 
 

@@ -65,7 +65,10 @@ def _flat(x: Tensor) -> Any:
 def _state_weight_grad(gheld: Tensor, out: Tensor, h0: Tensor, form: Form, reverse: bool) -> Tensor:
     """The gradient of the weight of the state, which is ``h0`` first and then ``out``."""
     if form.packed:
-        index = wrap(machine.table(states_before(form.sizes, reverse), out._array), dtypes.int64)
+        index = wrap(states_before(form.sizes, reverse), dtypes.int64)
+        if machine.is_recording():  # which keeps what it is given
+            index = wrap(machine.table(index._array, out._array), dtypes.int64)
+        index = index.to(out._device)
         return product(gheld, index_select(cat([h0, out]), 0, index), 1)
     steps, n, m = out._array.shape
     width, more = gheld._array.shape[2], steps - 1

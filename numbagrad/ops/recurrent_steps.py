@@ -90,7 +90,7 @@ def _starts(sizes: tuple[int, ...]) -> np.ndarray:
     return np.cumsum((0, *sizes), dtype=np.int64)
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(8)
 def states_before(sizes: tuple[int, ...], reverse: bool) -> np.ndarray:
     """For each row which of the n beginnings and, after them, N states its step started from."""
     starts, many = _starts(sizes), np.array(sizes, np.int64)

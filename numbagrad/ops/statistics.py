@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
 from .base import as_operand, normalize_dim
 from .elementwise import cast, clamp, mul, sqrt, sub
@@ -93,7 +94,7 @@ def dist(x: Tensor, other: Tensor, p: Any = 2) -> Tensor:
 
 
 def _weights(name: str, w: Tensor | None, n: int, counts: bool) -> None:
-    """Refuse weights that are no vector of ``n``, negative or, if they count, not ints."""
+    """Refuse weights that are no vector of ``n``, or negative, or that count and are no ints."""
     if w is None:
         return
     if as_operand("cov", w)._array.shape != (n,):
@@ -101,9 +102,15 @@ def _weights(name: str, w: Tensor | None, n: int, counts: bool) -> None:
             f"cov(): expected {name} to have the same numel as there are observations in the "
             f"input, {n}, and one dimension, but got shape {list(w.shape)}."
         )
-    if counts == w._dtype.is_floating_point:
+    if counts == w._dtype.is_floating_point or w._dtype is dtypes.bool_:
         kind = "an integer" if counts else "a floating point"
         raise DTypeError(f"cov(): expected {name} to have {kind} dtype, but got {w._dtype}.")
+    if machine.is_recording() or not n:
+        return  # its values are not known yet
+    if float(w.detach().min()) < 0:
+        raise ValueError(f"cov(): {name} cannot be negative.")
+    if not float(sum_(w.detach())):
+        raise ValueError(f"cov(): {name} sum to zero, can't be normalized.")
 
 
 def cov(
@@ -127,6 +134,8 @@ def cov(
             f"cov(): expected input to have two or fewer dimensions but got an input with {rank} "
             f"dimensions."
         )
+    if x._dtype is dtypes.bool_:
+        raise DTypeError("cov(): bool dtype is not supported for input. Convert it with .float().")
     if not x._dtype.is_floating_point:
         x = cast(x, dtypes.get_default_dtype())
     rows = x if rank == 2 else x.reshape((1, -1))
@@ -179,6 +188,11 @@ def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[
     if dx is not None:
         raise TypeError(f"{name}: takes x or dx, not both.")
     points = as_operand(name, x, 1)
+    if points._array.ndim > len(shape):
+        raise ShapeError(
+            f"{name}: x must have as many dimensions as y, {len(shape)}, or one, got "
+            f"{points._array.ndim}."
+        )
     if points._array.ndim == 1 and len(shape) > 1:
         points = points.reshape((-1,) + (1,) * (len(shape) - 1 - dim))
         along = 0

@@ -169,6 +169,11 @@ def test_a_packed_sequence_converts():
     for changed in (packed.double(), packed.to(ng.float64)):
         assert changed.data.dtype is ng.float64 and changed.sorted_indices.dtype is ng.int64
     assert packed.half().data.dtype is ng.float16
+    for name in ("long", "int", "short", "byte"):
+        assert getattr(packed, name)().data.dtype is getattr(packed.data, name)().dtype
+    assert packed.char().data.dtype is ng.int8
+    mixed = [ng.tensor([1, 2]), ng.tensor([3.5])]
+    assert rnn.pad_sequence(mixed).dtype is rnn.pack_sequence(mixed).data.dtype is ng.int64
     data, sizes, into, back = packed.cpu()
     assert data.shape == (4, 2) and sizes.tolist() == [2, 1, 1]
     assert into.tolist() == back.tolist() == [0, 1]
@@ -251,6 +256,7 @@ MISTAKES = [
     (lambda: rnn.pad_packed_sequence(PACKED, total_length=2), ValueError, "total_length=2 and max"),
     (lambda: rnn.unpad_sequence(X, [1, 4]), ValueError, "from 0 to 3.*found 4"),
     (lambda: rnn.PackedSequence(X, ng.tensor([1.0])), RuntimeError, "batch_sizes must be int64"),
+    (lambda: rnn.PackedSequence(X, ng.tensor([[1]])), RuntimeError, "must have one dimension"),
     (
         lambda: nn.GRU(4, 3)(rnn.PackedSequence(X[:, 0], ng.tensor([1, 2]))),
         RuntimeError,

@@ -11,6 +11,7 @@ from ... import dtypes
 from ...errors import DTypeError, RecordingError, ShapeError
 from ...kernels import machine
 from ...ops.base import as_operand, full
+from ...ops.elementwise import cast
 from ...ops.index import index_copy, index_select
 from ...ops.part import narrow
 from ...ops.shape import cat
@@ -43,7 +44,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """
     if permutation is None:
         return None
-    return _index(np.argsort(permutation.cpu().numpy(), kind="stable"), permutation)
+    return _index(_back(permutation.cpu().numpy()), permutation)
 
 
 def _lengths(name: str, lengths: Any, count: int, longest: int, least: int) -> np.ndarray:
@@ -117,6 +118,7 @@ def _packed(
 
 
 def _back(order: np.ndarray) -> np.ndarray:
+    """Where each number stands in ``order``."""
     return np.argsort(order, kind="stable")
 
 
@@ -161,7 +163,7 @@ def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> P
         raise ValueError(f"{name}: Length of all samples has to be greater than 0.")
     begin = np.cumsum(lengths) - lengths
     order = _sorted(name, lengths, enforce_sorted)
-    return _packed(cat(sequences), lambda t, i: begin[i] + t, lengths, order)
+    return _packed(_joined(sequences), lambda t, i: begin[i] + t, lengths, order)
 
 
 def _own_lengths(name: str, sequences: Sequence[Tensor]) -> list[int]:
@@ -176,6 +178,11 @@ def _own_lengths(name: str, sequences: Sequence[Tensor]) -> list[int]:
                 f"and {list(shape)}, number {i}."
             )
     return [shape[0] for shape in shapes]
+
+
+def _joined(sequences: Sequence[Tensor]) -> Tensor:
+    """All of them, one after the other, in the dtype of the first."""
+    return cat([cast(x, sequences[0]._dtype) for x in sequences])
 
 
 def _padded(
@@ -249,7 +256,7 @@ def pad_sequence(
         steps += np.repeat(longest - lengths, lengths)
     own = np.repeat(np.arange(n), lengths)
     index = own * longest + steps if batch_first else steps * n + own
-    return _padded(cat(sequences), index, n, longest, batch_first, padding_value)
+    return _padded(_joined(sequences), index, n, longest, batch_first, padding_value)
 
 
 def unpad_sequence(
