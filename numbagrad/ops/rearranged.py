@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import ShapeError
 from ..tensor import Tensor, wrap
-from .base import as_operand, full, normalize_dim
+from .base import as_operand, full, normalize_dim, same_device
 from .create import copy_
 from .elementwise import cast, clone
 from .index import index_select
@@ -109,7 +109,8 @@ def split_with_sizes(x: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tup
 
 def _replaced(name: str, out: Tensor, part: Tensor, src: Tensor) -> Tensor:
     """``out``, a copy, with its view ``part`` overwritten by ``src``."""
-    if as_operand(name, src, 1)._array.shape != part._array.shape:
+    same_device(name, (out, as_operand(name, src, 1)))
+    if src._array.shape != part._array.shape:
         raise ShapeError(
             f"{name}: expected src to have a size equal to the slice of input. src size = "
             f"{list(src.shape)}, slice size = {list(part.shape)}."
@@ -189,6 +190,7 @@ def block_diag(*tensors: Tensor) -> Tensor:
         blocks.append(reshape(x, (1, math.prod(shape))) if len(shape) < 2 else x)
     if not blocks:
         return full((1, 0), 0, dtypes.get_default_dtype())
+    same_device("block_diag", blocks)
     dtype = dtypes.result_type([(x._dtype, 2 if x._array.ndim else 1) for x in tensors])
     rows, columns = [sum([x._array.shape[d] for x in blocks]) for d in (0, 1)]
     out = full((rows, columns), 0, dtype, blocks[0]._device)
