@@ -15,6 +15,20 @@ from ..tensor import Tensor
 __all__ = ["Buffer", "Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]
 
 
+def _take_memory(x: Tensor, kind: str, data: Tensor | None) -> Tensor:
+    """Let ``x`` share the memory of ``data``, which is returned; of None an empty tensor."""
+    if data is None:
+        data = new_empty((0,), get_default_dtype())
+    if not isinstance(data, Tensor):
+        raise TypeError(
+            f"{kind}: data must be a Tensor, got {type(data).__name__}. Convert it with "
+            f"ng.tensor(...)."
+        )
+    x._share(data)
+    x._counter = data._version_counter()
+    return data
+
+
 class Parameter(Tensor):
     """A tensor that a module registers when it is assigned to an attribute.
 
@@ -30,15 +44,7 @@ class Parameter(Tensor):
         return object.__new__(cls)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True):
-        if data is None:
-            data = new_empty((0,), get_default_dtype())
-        if not isinstance(data, Tensor):
-            raise TypeError(
-                f"Parameter: data must be a Tensor, got {type(data).__name__}. Convert it with "
-                f"ng.tensor(...)."
-            )
-        self._share(data)
-        self._counter = data._version_counter()
+        _take_memory(self, "Parameter", data)
         self.requires_grad_(requires_grad)
 
     def __repr__(self) -> str:
@@ -61,15 +67,7 @@ class Buffer(Tensor):
         return object.__new__(cls)
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True):
-        if data is None:
-            data = new_empty((0,), get_default_dtype())
-        if not isinstance(data, Tensor):
-            raise TypeError(
-                f"Buffer: data must be a Tensor, got {type(data).__name__}. Convert it with "
-                f"ng.tensor(...)."
-            )
-        self._share(data)
-        self._counter = data._version_counter()
+        data = _take_memory(self, "Buffer", data)
         self.requires_grad_(data.requires_grad)
         self.persistent = persistent
 

@@ -1,4 +1,4 @@
-"""Functions of square matrices under PyTorch's short names, and products of many matrices.
+"""Functions of square matrices under PyTorch's short names, products of many, and added products.
 
 ``ng.linalg`` has the same under its own names: see ``lapack.py``.
 """
@@ -14,8 +14,22 @@ from . import lapack
 from .base import as_operand
 from .chains import matrix_power, multi_dot
 from .elementwise import where
+from .linalg import _scaled_sum, bmm, dot, mv, outer
+from .reduce import sum as sum_
 
-__all__ = ["chain_matmul", "det", "inverse", "logdet", "matrix_power", "slogdet"]
+__all__ = [
+    "addbmm",
+    "addmv",
+    "addr",
+    "chain_matmul",
+    "det",
+    "ger",
+    "inverse",
+    "logdet",
+    "matrix_power",
+    "slogdet",
+    "vdot",
+]
 
 
 def det(x: Tensor) -> Tensor:
@@ -75,4 +89,51 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return given[0] if len(given) == 1 else multi_dot(given)
 
 
+def vdot(x: Tensor, other: Tensor) -> Tensor:
+    """The sum of the products of the elements of two vectors, as ``dot``.
+
+    >>> vdot(tensor([1.0, 2.0]), tensor([3.0, 4.0])).item()
+    11.0
+    """
+    return dot(x, other)
+
+
+def ger(x: Tensor, vec2: Tensor) -> Tensor:
+    """The matrix of the products of the elements of two vectors, as ``outer``.
+
+    >>> ger(tensor([1.0, 2.0]), tensor([3.0])).tolist()
+    [[3.0], [6.0]]
+    """
+    return outer(x, vec2)
+
+
+def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta x + alpha mat @ vec``; x broadcasts to the product.
+
+    >>> addmv(tensor([1.0]), tensor([[2.0, 3.0]]), tensor([1.0, 1.0])).tolist()
+    [6.0]
+    """
+    return _scaled_sum("addmv", as_operand("addmv", x), mv(mat, vec), beta, alpha)
+
+
+def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta x + alpha outer(vec1, vec2)``; x broadcasts to the product.
+
+    >>> addr(tensor([[1.0]]), tensor([2.0]), tensor([3.0])).tolist()
+    [[7.0]]
+    """
+    return _scaled_sum("addr", as_operand("addr", x), outer(vec1, vec2), beta, alpha)
+
+
+def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta x + alpha`` times the sum of the products of two batches of matrices.
+
+    >>> addbmm(tensor([[1.0]]), tensor([[[2.0]], [[3.0]]]), tensor([[[4.0]], [[5.0]]])).tolist()
+    [[24.0]]
+    """
+    total = sum_(bmm(batch1, batch2), 0)
+    return _scaled_sum("addbmm", as_operand("addbmm", x), total, beta, alpha)
+
+
 METHODS: dict[str, Any] = {n: globals()[n] for n in __all__ if n != "chain_matmul"}
+INPLACE: dict[str, Any] = {"addbmm_": addbmm, "addmv_": addmv, "addr_": addr}

@@ -1,4 +1,4 @@
-"""Covariances, distances, areas under samples, and products that are added to a tensor."""
+"""Distances, covariances, and areas under samples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .base import as_operand, normalize_dim
 from .elementwise import cast, clamp, mul, sqrt, sub
-from .linalg import _scaled_sum, bmm, dot, mv, outer
 from .moments import norm
 from .part import diagonal, narrow
 from .reduce import sum as sum_
@@ -18,67 +17,16 @@ from .scan import cumsum
 from .view import unsqueeze
 
 __all__ = [
-    "addbmm",
-    "addmv",
-    "addr",
     "corrcoef",
     "cov",
     "cumulative_trapezoid",
     "dist",
-    "ger",
     "trapezoid",
     "trapz",
-    "vdot",
 ]
 
 
-# -- products --------------------------------------------------------------------------------------
-
-
-def vdot(x: Tensor, other: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors, as ``dot``.
-
-    >>> vdot(tensor([1.0, 2.0]), tensor([3.0, 4.0])).item()
-    11.0
-    """
-    return dot(x, other)
-
-
-def ger(x: Tensor, vec2: Tensor) -> Tensor:
-    """The matrix of the products of the elements of two vectors, as ``outer``.
-
-    >>> ger(tensor([1.0, 2.0]), tensor([3.0])).tolist()
-    [[3.0], [6.0]]
-    """
-    return outer(x, vec2)
-
-
-def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta x + alpha mat @ vec``; x broadcasts to the product.
-
-    >>> addmv(tensor([1.0]), tensor([[2.0, 3.0]]), tensor([1.0, 1.0])).tolist()
-    [6.0]
-    """
-    return _scaled_sum("addmv", as_operand("addmv", x), mv(mat, vec), beta, alpha)
-
-
-def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta x + alpha outer(vec1, vec2)``; x broadcasts to the product.
-
-    >>> addr(tensor([[1.0]]), tensor([2.0]), tensor([3.0])).tolist()
-    [[7.0]]
-    """
-    return _scaled_sum("addr", as_operand("addr", x), outer(vec1, vec2), beta, alpha)
-
-
-def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """``beta x + alpha`` times the sum of the products of two batches of matrices.
-
-    >>> addbmm(tensor([[1.0]]), tensor([[[2.0]], [[3.0]]]), tensor([[[4.0]], [[5.0]]])).tolist()
-    [[24.0]]
-    """
-    total = sum_(bmm(batch1, batch2), 0)
-    return _scaled_sum("addbmm", as_operand("addbmm", x), total, beta, alpha)
+# -- distances -------------------------------------------------------------------------------------
 
 
 def dist(x: Tensor, other: Tensor, p: Any = 2) -> Tensor:
@@ -240,7 +188,4 @@ def cumulative_trapezoid(
     return cumsum(areas, dim)
 
 
-METHODS: dict[str, Any] = {
-    name: globals()[name] for name in "addbmm addmv addr corrcoef cov dist ger vdot".split()
-}
-INPLACE: dict[str, Any] = {"addbmm_": addbmm, "addmv_": addmv, "addr_": addr}
+METHODS: dict[str, Any] = {"corrcoef": corrcoef, "cov": cov, "dist": dist}
