@@ -155,8 +155,9 @@ _asked = False
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Ask for operations whose results are the same bits in every run.
 
-    They are without asking, whatever the number of threads, on the CPU and on a GPU: this is for
-    programs that ask, and for ``are_deterministic_algorithms_enabled``.
+    They are without asking, whatever the number of threads: this is for programs that ask, and for
+    ``are_deterministic_algorithms_enabled``. On a GPU kernels are written so too, but none has run
+    on one yet.
     """
     global _asked
     if not isinstance(mode, bool):
