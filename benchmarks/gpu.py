@@ -258,7 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     torch = peer_library()
     about = {
-        "gpu": ng.cuda.device_name(),
+        "gpu": ng.cuda.get_device_name(),
         "python": platform.python_version(),
         "numbagrad": ng.__version__,
         "torch": torch.__version__ if torch else None,

@@ -21,6 +21,7 @@ with _paused():
         set_grad_enabled,
     )
     from .devices import Device as device
+    from .devices import get_default_device, set_default_device
     from .dtypes import (
         DType as dtype,
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from .errors import DeviceError
 
-__all__ = ["Device", "mixed", "to_device"]
+__all__ = ["Device", "get_default_device", "mixed", "place_of", "set_default_device", "to_device"]
 
 
 class Device:
-    """A place for tensors: ``ng.device("cpu")``; compares equal by type and index."""
+    """A place for tensors: ``ng.device("cpu")``; compares equal by type and index.
+
+    Inside ``with ng.device("cuda"):`` it is the default device of this thread.
+    """
 
     __slots__ = ("index", "type")
 
@@ -34,8 +38,29 @@ class Device:
     def __hash__(self) -> int:
         return hash(str(self))
 
+    def __enter__(self) -> Device:
+        found = to_device(self)
+        default.left.append(default.device)
+        default.device = found
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        default.device = default.left.pop()
+
 
 cpu = Device("cpu")
+
+
+class _Default(threading.local):
+    device: Device = cpu
+
+    def __init__(self) -> None:
+        self.left: list[Device] = []
+
+
+default = _Default()
+"""Per thread: where new tensors are made, and the places that ``with`` blocks return to."""
+
 _cuda: Device | None = None
 
 open_cuda: Any = None
@@ -62,6 +87,31 @@ def to_device(value: Any) -> Device:
     if _cuda is None:
         _cuda = Device("cuda", 0)
     return _cuda
+
+
+def place_of(device: Any, x: Any = None) -> Device:
+    """``device``, by default that of the tensor ``x``, by default the default device."""
+    if device is not None:
+        return to_device(device)
+    return default.device if x is None else x._device
+
+
+def get_default_device() -> Device:
+    """Where this thread makes new tensors, the CPU until changed."""
+    return default.device
+
+
+def set_default_device(device: Any) -> None:
+    """Make ``device`` (None: the CPU) the place of tensors that this thread makes.
+
+    It holds for creating functions, random numbers and parameters of modules that are not told a
+    ``device``; not for ``from_numpy``, ``load`` or generators.
+    Raises DeviceError, saying why, for a GPU that is not there.
+
+    >>> set_default_device("cpu"); get_default_device()
+    device(type='cpu')
+    """
+    default.device = cpu if device is None else to_device(device)
 
 
 def mixed(name: str, first: Any, second: Any) -> DeviceError:

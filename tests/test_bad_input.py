@@ -121,6 +121,8 @@ DIMS = [
 ]
 
 PLAIN = [
+    ("device", lambda t: ng.set_default_device("tpu"), DeviceError, r"'cpu' or 'cuda'.*tpu"),
+    ("GPU 1", lambda t: ng.set_default_device("cuda:1"), DeviceError, r"CUDA_VISIBLE_DEVICES=1"),
     ("duplicate dims", lambda t: t.matrix.sum((0, 0)), RuntimeError, r"multiple times"),
     ("item", lambda t: t.row.item(), RuntimeError, r"3 elements cannot be converted to Scalar"),
     ("bool", lambda t: bool(t.row), RuntimeError, r"more than one value is ambiguous"),
@@ -176,6 +178,7 @@ def test_a_mistake_is_named_and_changes_nothing(call, error, match):
     assert {name: state(x) for name, x in vars(tensors).items()} == before
     assert ng.is_grad_enabled()
     assert ng.get_default_dtype() is ng.float32
+    assert ng.get_default_device().type == "cpu"
 
 
 def state(x):

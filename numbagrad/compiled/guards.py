@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.options import Options
@@ -163,7 +163,8 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         w.told.append(f"grad_mode.anomaly.looked_for != {grad_mode.anomaly.looked_for!r}")
     w.told.append(f"machine.epoch != {machine.epoch}")
     w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
-    w.names["dtypes"] = dtypes
+    w.guards.append(f"default.device is not {w.name('device', devices.get_default_device())}")
+    w.names.update(dtypes=dtypes, default=devices.default)
     seen = set()
     for owners in recording.owners.values():
         for b in owners:

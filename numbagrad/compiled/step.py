@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..errors import RecordingError
 from ..kernels import machine
 from ..tape import grad_mode
@@ -120,7 +120,7 @@ class CompiledFunction:
     def _key(self, spec: Any, leaves: list[Any]) -> Any:
         parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
         parts.append(self._options.looked_for)
-        parts.append(dtypes.get_default_dtype())
+        parts += dtypes.get_default_dtype(), devices.get_default_device()
         cast = grad_mode.autocast
         parts.append(cast if cast is None else cast.dtype)
         for leaf in leaves:

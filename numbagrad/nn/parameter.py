@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..devices import cpu, to_device
+from ..devices import place_of
 from ..dtypes import get_default_dtype, to_dtype
 from ..errors import UninitializedError
 from ..kernels import machine
@@ -103,7 +103,7 @@ class Uninitialized(Tensor):
     def materialize(self, shape: Sequence[int], device: Any = None, dtype: Any = None) -> None:
         """Become a tensor of ``shape``, its elements not set; other options as they are."""
         kind = self._dtype if dtype is None else to_dtype(dtype)
-        made = new_empty(tuple(shape), kind, self._device if device is None else to_device(device))
+        made = new_empty(tuple(shape), kind, place_of(device, self))
         del self._stand_in
         self.__class__ = self._initialized  # type: ignore[assignment]
         self._share(made)
@@ -137,7 +137,7 @@ class UninitializedParameter(Uninitialized, Parameter):
 
     def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None):
         kind = get_default_dtype() if dtype is None else to_dtype(dtype)
-        self._stand(new_empty((0,), kind, cpu if device is None else to_device(device)))
+        self._stand(new_empty((0,), kind, place_of(device)))
         self.requires_grad_(requires_grad)
 
 
@@ -151,5 +151,5 @@ class UninitializedBuffer(Uninitialized, Buffer):
 
     def __init__(self, device: Any = None, dtype: Any = None, *, persistent: bool = True):
         kind = get_default_dtype() if dtype is None else to_dtype(dtype)
-        self._stand(new_empty((0,), kind, cpu if device is None else to_device(device)))
+        self._stand(new_empty((0,), kind, place_of(device)))
         self.persistent = persistent

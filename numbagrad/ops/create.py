@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import devices, dlpack, dtypes
 from ..autograd.function import check_in_place
+from ..devices import place_of
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
@@ -159,8 +160,9 @@ def tensor(
             "rather than ng.tensor(x).",
             stacklevel=2,
         )
+    device = place_of(device)
     if type(data) is TracedFloat:
-        return full((), data, dtype=dtype, requires_grad=requires_grad)
+        return full((), data, dtype=dtype, device=device, requires_grad=requires_grad)
     array = _array_of(data, dtype)
     return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad, device)
 
@@ -169,20 +171,20 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """``data`` as a tensor: itself, or on the memory of an array, or a copy where needed."""
     dtype = None if dtype is None else dtypes.to_dtype(dtype)
     if isinstance(data, Tensor):
-        found = data if dtype is None else cast(data, dtype)
-    elif isinstance(data, np.ndarray):
-        found = from_numpy(data)
-        found = found if dtype is None else cast(found, dtype)
-    elif hasattr(data, "__cuda_array_interface__"):
+        return _finish(data if dtype is None else cast(data, dtype), False, device)
+    if hasattr(data, "__cuda_array_interface__"):
         machine.open_cuda()
         found = wrap_any(machine.bind(foreign.borrow(data)))
+        return _finish(found if dtype is None else cast(found, dtype), False, device)
+    if isinstance(data, np.ndarray):
+        found = from_numpy(data)
         found = found if dtype is None else cast(found, dtype)
     elif type(data) is TracedFloat:
         found = full((), data, dtype=dtype)
     else:
         array = _array_of(data, dtype)
         found = wrap(array, dtypes.from_numpy(array.dtype))
-    return _finish(found, False, device)
+    return _finish(found, False, place_of(device))
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -259,13 +261,6 @@ def _settled(dtype: Any) -> DType:
     return dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
 
 
-def _place(device: Any, x: Tensor | None = None) -> devices.Device:
-    """``device``, by default that of ``x``."""
-    if device is not None:
-        return devices.to_device(device)
-    return devices.cpu if x is None else x._device
-
-
 def _filled(shape: tuple[int, ...], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     if not value and not machine.recording:
         return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
@@ -287,7 +282,7 @@ def _creator(name: str, value: Any) -> Callable[..., Tensor]:
         if names:
             size = sizes_by_name(name, names, "size", size)
         shape = shape_of(name, size)
-        return _finish(_filled(shape, value, _settled(dtype), _place(device)), requires_grad)
+        return _finish(_filled(shape, value, _settled(dtype), place_of(device)), requires_grad)
 
     function.__name__ = name
     function.__doc__ = f"""A tensor of {name}; sizes one by one or as one tuple.
@@ -305,7 +300,7 @@ ones = _creator("ones", 1)
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A tensor whose elements are whatever was in memory."""
     shape = shape_of("empty", size)
-    return _finish(new_empty(shape, _settled(dtype), _place(device)), requires_grad)
+    return _finish(new_empty(shape, _settled(dtype), place_of(device)), requires_grad)
 
 
 def _number(name: str, value: Any) -> Any:
@@ -332,7 +327,9 @@ def full(
     """
     value = _number("full", fill_value)
     wanted = _settled(dtypes.of_number(value) if dtype is None else dtype)
-    return _finish(_filled(shape_of("full", (size,)), value, wanted, _place(device)), requires_grad)
+    return _finish(
+        _filled(shape_of("full", (size,)), value, wanted, place_of(device)), requires_grad
+    )
 
 
 def _like(dtype: Any, x: Tensor) -> DType:
@@ -344,7 +341,7 @@ def zeros_like(
 ) -> Tensor:
     """Zeros of the shape and dtype of ``input``."""
     dtype = _like(dtype, as_operand("zeros_like", input))
-    return _finish(_filled(input._array.shape, 0, dtype, _place(device, input)), requires_grad)
+    return _finish(_filled(input._array.shape, 0, dtype, place_of(device, input)), requires_grad)
 
 
 def ones_like(
@@ -352,7 +349,7 @@ def ones_like(
 ) -> Tensor:
     """Ones of the shape and dtype of ``input``."""
     dtype = _like(dtype, as_operand("ones_like", input))
-    return _finish(_filled(input._array.shape, 1, dtype, _place(device, input)), requires_grad)
+    return _finish(_filled(input._array.shape, 1, dtype, place_of(device, input)), requires_grad)
 
 
 def empty_like(
@@ -360,7 +357,7 @@ def empty_like(
 ) -> Tensor:
     """An uninitialised tensor of the shape and dtype of ``input``."""
     dtype = _like(dtype, as_operand("empty_like", input))
-    return _finish(new_empty(input._array.shape, dtype, _place(device, input)), requires_grad)
+    return _finish(new_empty(input._array.shape, dtype, place_of(device, input)), requires_grad)
 
 
 def full_like(
@@ -374,7 +371,9 @@ def full_like(
     """``fill_value`` in the shape and dtype of ``input``."""
     dtype = _like(dtype, as_operand("full_like", input))
     value = _number("full_like", fill_value)
-    return _finish(_filled(input._array.shape, value, dtype, _place(device, input)), requires_grad)
+    return _finish(
+        _filled(input._array.shape, value, dtype, place_of(device, input)), requires_grad
+    )
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -422,7 +421,7 @@ def arange(
     wanted = _settled(dtypes.int64 if dtype is None and whole else dtype)
     if not whole or (wanted.is_floating_point and max(abs(start), abs(end)) >= 2**63):
         start, step = float(start), float(step)
-    out = new_empty((n,), wanted, _place(device))
+    out = new_empty((n,), wanted, place_of(device))
     if n:
         launch(kernels.arange, out, start, step)
     return _finish(out, requires_grad)
@@ -445,7 +444,7 @@ def linspace(
     steps = operator.index(steps)
     if steps < 0:
         raise ShapeError(f"linspace: number of steps must be non-negative, got {steps}.")
-    out = new_empty((steps,), _settled(dtype), _place(device))
+    out = new_empty((steps,), _settled(dtype), place_of(device))
     if steps:
         ends = [float(_number("linspace", v)) for v in (start, end)]
         launch(kernels.linspace, out, *ends)
@@ -466,9 +465,9 @@ def logspace(
     from .elementwise import pow as power
 
     wanted = _settled(dtype)
-    exponents = linspace(start, end, steps, dtype=dtypes.float64)
+    exponents = linspace(start, end, steps, dtype=dtypes.float64, device=device)
     out = cast(power(base + zeros_like(exponents), exponents), wanted)
-    return _finish(out, requires_grad, device)
+    return _finish(out, requires_grad)
 
 
 def eye(
@@ -484,7 +483,7 @@ def eye(
     out = _filled(shape, 0, _settled(dtype))
     if out._array.size:
         machine.launch(fill_kernel, _diagonal_view(out._array, 0, 0, 1), 1)
-    return _finish(out, requires_grad, device)
+    return _finish(out, requires_grad, place_of(device))
 
 
 def tril_indices(
@@ -493,7 +492,7 @@ def tril_indices(
     """(2, n) rows and columns of the lower triangle of a (row, col) matrix."""
     found = np.stack(np.tril_indices(row, offset, col))
     wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    return _finish(cast(wrap_any(found), wanted), False, device)
+    return _finish(cast(wrap_any(found), wanted), False, place_of(device))
 
 
 def triu_indices(
@@ -502,7 +501,7 @@ def triu_indices(
     """(2, n) rows and columns of the upper triangle of a (row, col) matrix."""
     found = np.stack(np.triu_indices(row, offset, col))
     wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    return _finish(cast(wrap_any(found), wanted), False, device)
+    return _finish(cast(wrap_any(found), wanted), False, place_of(device))
 
 
 # -- overwriting -----------------------------------------------------------------------------------

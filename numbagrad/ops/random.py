@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .. import devices, dtypes
+from .. import dtypes
+from ..devices import place_of
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
@@ -32,13 +33,6 @@ def _state(generator: Generator | None, size: int, words: int) -> Any:
     elif not isinstance(generator, Generator):
         raise TypeError(f"expected a Generator, got {type(generator).__name__}.")
     return generator.take((size * words + 3) >> 2)
-
-
-def _place(device: Any, x: Tensor | None = None) -> devices.Device:
-    """``device``, by default that of ``x``."""
-    if device is not None:
-        return devices.to_device(device)
-    return devices.cpu if x is None else x._device
 
 
 def _floating(name: str, dtype: Any) -> DType:
@@ -94,7 +88,7 @@ def rand(
     """Uniform numbers in [0, 1); sizes one by one or as one tuple."""
     if names:
         size = sizes_by_name("rand", names, "size", size)
-    out = new_empty(shape_of("rand", size), _floating("rand", dtype), _place(device))
+    out = new_empty(shape_of("rand", size), _floating("rand", dtype), place_of(device))
     return _finish(_draw(_UNIFORM, out, generator, 0.0, 1.0), requires_grad)
 
 
@@ -109,7 +103,7 @@ def randn(
     """Normal numbers of mean 0 and variance 1; sizes one by one or as one tuple."""
     if names:
         size = sizes_by_name("randn", names, "size", size)
-    out = new_empty(shape_of("randn", size), _floating("randn", dtype), _place(device))
+    out = new_empty(shape_of("randn", size), _floating("randn", dtype), place_of(device))
     return _finish(_draw(_NORMAL, out, generator, 0.0, 1.0), requires_grad)
 
 
@@ -139,7 +133,7 @@ def randint(
         low, high = 0, low
     low, high = _span("randint", low, high)
     dtype = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    out = new_empty(shape_of("randint", (tuple(size),)), dtype, _place(device))
+    out = new_empty(shape_of("randint", (tuple(size),)), dtype, place_of(device))
     return _finish(_draw_integers(out, generator, low, high), requires_grad)
 
 
@@ -152,7 +146,7 @@ def randperm(
     generator: Generator | None = None,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
-    place = _place(device)
+    place = place_of(device)
     (n,) = shape_of("randperm", (n,))
     out = new_empty((n,), dtypes.int64)
     if n:
@@ -170,7 +164,7 @@ def _like(name: str, table: dict) -> Any:
         generator: Generator | None = None,
     ) -> Tensor:
         dtype = as_operand(name, input)._dtype if dtype is None else dtype
-        out = new_empty(input._array.shape, _floating(name, dtype), _place(device, input))
+        out = new_empty(input._array.shape, _floating(name, dtype), place_of(device, input))
         return _finish(_draw(table, out, generator, 0.0, 1.0), requires_grad)
 
     function.__name__ = name
@@ -206,7 +200,7 @@ def normal(
         raise ShapeError(f"normal: expects std >= 0.0, but found std {std}.")
     if not isinstance(mean, Tensor) and not isinstance(std, Tensor):
         shape = shape_of("normal", (() if size is None else size,))
-        out = new_empty(shape, _floating("normal", dtype), _place(device))
+        out = new_empty(shape, _floating("normal", dtype), place_of(device))
         return _draw(_NORMAL, out, generator, float(mean), float(std))
     like = (mean + std).detach()
     return randn_like(like, generator=generator) * std + mean

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad import nn, optim
+from numbagrad import devices, nn, optim
 from numbagrad.compiled.counts import native_counts
 from numbagrad.compiled.entry import MISS
 from numbagrad.compiled.guards import Writer
@@ -333,12 +333,23 @@ def default_float64():
         ng.set_default_dtype(ng.float32)
 
 
+@contextlib.contextmanager
+def default_device():
+    """Another object than the CPU's: what is compared is which one it is."""
+    held, devices.default.device = devices.default.device, devices.Device("cpu")
+    try:
+        yield
+    finally:
+        devices.default.device = held
+
+
 MODES = {
     "no_grad": ng.no_grad,
     "inference": ng.inference_mode,
     "NaN": ng.autograd.detect_anomaly,
     "inf": lambda: ng.autograd.detect_anomaly(check_inf=True),
     "default dtype": default_float64,
+    "default device": default_device,
 }
 
 

@@ -203,6 +203,96 @@ def test_two_streams():
     assert z[10].item() == 21.0 and w.sum().item() == 0.0
 
 
+def test_events():
+    first, second = ng.cuda.Stream(), ng.cuda.Stream()
+    start, end = (ng.cuda.Event(enable_timing=True) for _ in range(2))
+    assert start.query()
+    with pytest.raises(DeviceError, match="never recorded"):
+        start.elapsed_time(end)
+    with ng.cuda.stream(first):
+        start.record()
+        y = ng.ones(1000, device="cuda") * 2
+        end.record()
+    second.wait_event(end)
+    with ng.cuda.stream(second):
+        z = y + 1
+        marked = second.record_event()
+    end.synchronize()
+    marked.synchronize()
+    assert start.query() and marked.query() and first.query()
+    assert start.elapsed_time(end) >= 0.0
+    assert z[10].item() == 3.0
+    with pytest.raises(DeviceError, match="enable_timing=True"):
+        start.elapsed_time(marked)
+    marked.wait()  # on the current stream
+    assert ng.cuda.default_stream().query()
+
+
+def test_an_event_tells_what_a_kernel_found():
+    x, event = ng.zeros(3, device="cuda"), ng.cuda.Event()
+    x.index_select(0, ng.tensor([5], device="cuda"))
+    event.record()
+    with pytest.raises(IndexError, match="index_select"):
+        event.synchronize()
+
+
+def test_what_is_known_of_the_gpu():
+    known = ng.cuda.get_device_properties(0)
+    assert ng.cuda.current_device() == 0 and ng.cuda.is_initialized()
+    assert known.name == ng.cuda.get_device_name() == ng.cuda.get_device_name("cuda:0")
+    assert (known.major, known.minor) == ng.cuda.get_device_capability(ng.device("cuda"))
+    free, total = ng.cuda.mem_get_info()
+    assert 0 < free <= total == known.total_memory and known.multi_processor_count > 0
+    assert ng.cuda.is_bf16_supported() is (known.major >= 8)
+    assert ng.cuda.max_memory_reserved() >= ng.cuda.memory_reserved()
+    ng.cuda.set_device(0)
+    for wrong in (1, "cuda:1"):
+        with pytest.raises(DeviceError, match="CUDA_VISIBLE_DEVICES=1"):
+            ng.cuda.set_device(wrong)
+    with pytest.raises(DeviceError, match="expected a GPU"):
+        ng.cuda.get_device_name("cpu")
+
+
+def test_default_device():
+    """Creating functions, random numbers and layers follow it, and nothing else."""
+    made = {
+        "zeros": lambda: ng.zeros(2),
+        "empty": lambda: ng.empty(2),
+        "full": lambda: ng.full((2,), 3.0),
+        "tensor": lambda: ng.tensor([1.0, 2.0]),
+        "as_tensor": lambda: ng.as_tensor([1.0, 2.0]),
+        "arange": lambda: ng.arange(3),
+        "linspace": lambda: ng.linspace(0, 1, 3),
+        "logspace": lambda: ng.logspace(0, 1, 3),
+        "eye": lambda: ng.eye(2),
+        "triu_indices": lambda: ng.triu_indices(2, 2),
+        "rand": lambda: ng.rand(2),
+        "randn": lambda: ng.randn(2),
+        "randint": lambda: ng.randint(0, 3, (2,)),
+        "randperm": lambda: ng.randperm(3),
+        "Linear": lambda: nn.Linear(2, 3).weight,
+        "BatchNorm1d": lambda: nn.BatchNorm1d(2).running_mean,
+    }
+    host = ng.ones(2)
+    for name, make in made.items():
+        with ng.device("cuda"):
+            assert make().is_cuda, name
+            with ng.device("cpu"):
+                assert not make().is_cuda, name
+        assert not make().is_cuda, name
+    with ng.device("cuda"):
+        assert not ng.zeros_like(host).is_cuda and not host.new_zeros(2).is_cuda
+        assert not ng.from_numpy(np.ones(2)).is_cuda and not ng.as_tensor(host).is_cuda
+        assert not ng.zeros(2, device="cpu").is_cuda
+        assert str(ng.get_default_device()) == "cuda:0"
+    ng.set_default_device("cuda")
+    try:
+        assert ng.zeros(2).is_cuda and nn.LSTM(2, 3)(ng.randn(4, 1, 2))[0].is_cuda
+    finally:
+        ng.set_default_device(None)
+    assert ng.get_default_device() == ng.device("cpu")
+
+
 # ---------------------------------------------------------------- training
 
 

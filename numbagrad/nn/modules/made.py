@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...devices import cpu, to_device
+from ...devices import cpu, place_of
 from ...dtypes import float32, float64, get_default_dtype, to_dtype
 from ...kernels.product import expect_products
 from ...ops.base import new_empty
@@ -12,9 +12,9 @@ from ..parameter import Parameter
 
 
 def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
-    """An uninitialised parameter; by default on the CPU and of the default dtype."""
+    """An uninitialised parameter; by default on the default device and of the default dtype."""
     kind = get_default_dtype() if dtype is None else to_dtype(dtype)
-    where = cpu if device is None else to_device(device)
-    if len(shape) > 1 and where is cpu and kind in (float32, float64):
+    place = place_of(device)
+    if len(shape) > 1 and place is cpu and kind in (float32, float64):
         expect_products(kind.numpy)
-    return Parameter(new_empty(shape, kind, where))
+    return Parameter(new_empty(shape, kind, place))

@@ -27,14 +27,16 @@ from .driver import GPU, Absent, Simulated
 __all__ = [
     "Stream",
     "current_stream",
+    "default_stream",
     "device_count",
-    "device_name",
     "duplicate",
     "empty",
     "empty_cache",
     "is_available",
+    "is_initialized",
     "lent",
     "max_memory_allocated",
+    "max_memory_reserved",
     "memory_allocated",
     "memory_reserved",
     "memory_summary",
@@ -103,6 +105,11 @@ def device_count() -> int:
     return 1 if is_available() else 0
 
 
+def is_initialized() -> bool:
+    """Whether this process has begun to use the GPU."""
+    return _driver is not None
+
+
 def driver() -> Any:
     """The driver, started on first use. Raises DeviceError, saying why, where there is no GPU."""
     global _driver, _cache
@@ -147,11 +154,6 @@ def _twins() -> Any:
     return run_twin
 
 
-def device_name() -> str:
-    """The name of the GPU."""
-    return driver().name
-
-
 # -- streams ---------------------------------------------------------------------------------------
 
 
@@ -174,6 +176,22 @@ class Stream:
         """Let work launched here from now on wait for what ``other`` has been given so far."""
         driver().wait(self.queue, other.queue)
 
+    def query(self) -> bool:
+        """Whether all work that this stream has been given is done."""
+        return driver().record(self.queue)()
+
+    def record_event(self, event: Any = None) -> Any:
+        """Mark this point of the stream with ``event``, by default a new one; returns it."""
+        from .events import Event
+
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Let work launched here from now on wait for ``event``."""
+        event.wait(self)
+
     def __repr__(self) -> str:
         return f"<ng.cuda.Stream {self.queue!r}>"
 
@@ -192,6 +210,11 @@ def current_stream() -> Stream:
         _here.stream = _DefaultStream()
         driver().enter()  # the context is current in a thread from its first use on
     return _here.stream
+
+
+def default_stream() -> Stream:
+    """The stream that a thread launches on unless told otherwise."""
+    return _DefaultStream()
 
 
 def current_queue() -> Any:
@@ -383,6 +406,11 @@ def reset_peak_memory_stats() -> None:
 def memory_reserved() -> int:
     """Bytes of device memory that numbagrad holds, in use or kept for reuse."""
     return 0 if _cache is None else _cache.reserved
+
+
+def max_memory_reserved() -> int:
+    """The most bytes that numbagrad held at one time."""
+    return 0 if _cache is None else _cache.peak_reserved
 
 
 def memory_summary() -> str:

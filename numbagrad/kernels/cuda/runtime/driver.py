@@ -8,6 +8,7 @@ Each has memory, copies and streams. ``GPU`` calls the CUDA driver through ``cud
 from __future__ import annotations
 
 import ctypes
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,28 @@ import numpy as np
 from ....errors import DeviceError
 
 __all__ = ["GPU", "Absent", "Simulated"]
+
+
+class _Moment:
+    """A mark where there are no queues: the time at which it was recorded."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def record(self, stream: Any = 0) -> None:
+        self.seconds = time.perf_counter()
+
+    def query(self) -> bool:
+        return True
+
+    def wait(self, stream: Any = 0) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        pass
+
+    def elapsed_time(self, end: _Moment) -> float:
+        return (end.seconds - self.seconds) * 1e3
 
 
 class Simulated:
@@ -113,6 +136,10 @@ class Simulated:
     def record(self, stream: Any) -> Callable[[], bool]:
         """Mark this point of ``stream``; the result says whether the device has passed it."""
         return lambda: True
+
+    def event(self, timing: bool) -> Any:
+        """A mark for streams, with ``record query wait synchronize elapsed_time``."""
+        return _Moment()
 
     def synchronize(self, stream: Any = None) -> None:
         """Wait for ``stream``, or for all work."""
@@ -288,9 +315,14 @@ class GPU:
 
     def record(self, stream: Any) -> Callable[[], bool]:
         """Mark this point of ``stream``; the result says whether the device has passed it."""
-        event = self._cuda.event(timing=False)
+        event = self.event(timing=False)
         event.record(stream or 0)
         return event.query
+
+    def event(self, timing: bool) -> Any:
+        """A mark for streams, with ``record query wait synchronize elapsed_time``."""
+        self.enter()
+        return self._cuda.event(timing=timing)
 
     def synchronize(self, stream: Any = None) -> None:
         """Wait for ``stream``, or for all work."""
@@ -303,6 +335,6 @@ class GPU:
 
     def wait(self, stream: Any, other: Any) -> None:
         """Let later work on ``stream`` wait for what is on ``other`` now."""
-        event = self._cuda.event(timing=False)
+        event = self.event(timing=False)
         event.record(other or 0)
         event.wait(stream or 0)
