@@ -23,9 +23,9 @@ from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
-from .emit_cpu import KernelUse, Template
 from .program import Buffer, Operand
 from .record import Memory
+from .template import FIRST_CHECK, KernelUse, Template
 
 _ALIGN = 64
 
@@ -264,8 +264,6 @@ class Bound:
 
     def fail(self, status: int) -> None:
         """Raise what a failed check stands for."""
-        from .emit_cpu import FIRST_CHECK
-
         if self.failure is not None:
             error, self.failure = self.failure, None
             raise error

@@ -24,12 +24,12 @@ from ..kernels.cuda.runtime.launch import start, strided_grid
 from ..kernels.cuda.runtime.shape import BLOCK, WARP
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
-from .emit_cpu import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP
 from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
 from .record import extent
 from .replay_cuda import Replay
+from .template import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP
 
 _INT64 = np.dtype(np.int64)
 

@@ -16,7 +16,6 @@ import numpy as np
 from ..errors import RecordingError
 from ..kernels.cuda import matmul, reduce
 from ..kernels.cuda.runtime.epilogue import addmm_relu
-from .emit_cpu import Argument
 from .emit_cuda_loop import dtype_of_sum, loop_kernel
 from .memory import assign, rounded
 from .program import (
@@ -35,6 +34,7 @@ from .program import (
     kernel_name,
     label,
 )
+from .template import Argument
 
 
 @dataclass(frozen=True)

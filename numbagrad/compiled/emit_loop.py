@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from ..kernels.loops import COSTLY, Writer, cast, is_costly
+from .emit_text import Text
 from .memory import rounded
 from .program import Buffer, Loop, Operand, Store
 from .shown import without_parentheses
-
-if TYPE_CHECKING:
-    from .emit_cpu import Emitter
 
 CHUNKS = 64
 """Most chunks of a shared loop."""
@@ -43,7 +40,7 @@ def effort(loop: Loop) -> int:
 class LoopText:
     """Writes one collapsed loop; ``shared``: with ``prange`` over chunks."""
 
-    def __init__(self, emitter: Emitter, loop: Loop, shared: bool):
+    def __init__(self, emitter: Text, loop: Loop, shared: bool):
         self.e = emitter
         self.loop = loop
         self.shared = shared

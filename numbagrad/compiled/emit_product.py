@@ -7,18 +7,17 @@ while it is in the cache. The blocks depend on sizes alone. Start reading at ``p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numba
 from numba import types
 
 from ..kernels.cpu import matmul
 from ..kernels.machine import threads
+from .emit_call import call_kernel
+from .emit_text import Text
 from .program import Call, Gemm, Instruction, Operand, View
+from .template import Entry, KernelUse
 from .updates import in_step, operands
-
-if TYPE_CHECKING:
-    from .emit_cpu import Emitter
 
 SHARED_PRODUCT = 2 * matmul.GRAIN
 """Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
@@ -27,10 +26,8 @@ BLOCK = 1 << 16
 """About how many elements of a gradient are made and used at a time: 256 kB of float32."""
 
 
-def product(e: Emitter, i: Gemm) -> None:
+def product(e: Text, i: Gemm) -> None:
     """``gemm`` at once when it is small, the threaded kernel when it is not."""
-    from .emit_cpu import KernelUse
-
     (out,), (x, y) = i.outs, i.ins
     if out.view.strides[1] != 1 and out.view.shape[1] != 1:  # out.T = y.T x.T
         out, x, y = transposed(out), transposed(y), transposed(x)
@@ -49,13 +46,13 @@ def product(e: Emitter, i: Gemm) -> None:
     if work >= SHARED_PRODUCT and threads() > 1:
         like = types.CPointer(numba.from_dtype(out.dtype))
         use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 13), True)
-        e.call_kernel(use, [e.element(out), arguments])
+        call_kernel(e, use, [e.element(out), arguments])
         return
     _uses_gemm(e, out, work)
     e.lines.append(f"gemm({e.element(out)}, {arguments})")
 
 
-def _uses_gemm(e: Emitter, out: Operand, work: int) -> None:
+def _uses_gemm(e: Text, out: Operand, work: int) -> None:
     e.alone |= work >= 1 << 17
     e.products[out.dtype] = None
     e.simd["product:gemm"] = None
@@ -72,7 +69,7 @@ def with_updates(groups: Sequence[tuple[Instruction, ...]]) -> list[tuple[Instru
     return found
 
 
-def product_and_update(e: Emitter, i: Gemm, call: Call) -> None:
+def product_and_update(e: Text, i: Gemm, call: Call) -> None:
     """A product and the update that reads it, block of rows by block of rows."""
     (out,), (x, y) = i.outs, i.ins
     (n, k), m = x.view.shape, y.view.shape[1]
@@ -100,14 +97,12 @@ def _rows(n: int, m: int) -> int:
     return min(n, -(-n // (blocks * 12)) * 12)
 
 
-def _blocks(e: Emitter, i: Gemm, call: Call, loop: str, copies: int) -> list[str]:
+def _blocks(e: Text, i: Gemm, call: Call, loop: str, copies: int) -> list[str]:
     """The loop over blocks. copies: how many blocks run at a time, each with places of its own.
 
     A block's places in the table: where its part of each array begins, how many elements there
     are, and for each array what the kernel takes for its id.
     """
-    from .emit_cpu import Entry, KernelUse
-
     (out,), (x, y) = i.outs, i.ins
     (n, k), m = x.view.shape, y.view.shape[1]
     arrays, step = operands(call, 0), out.dtype.itemsize

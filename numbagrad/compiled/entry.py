@@ -25,7 +25,7 @@ from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace
 from .counts import Move, native_counts
-from .emit_cpu import HELD, OTHER_SHAPE, OVERLAP, Argument, emit
+from .emit_cpu import emit
 from .explain import Unfused, unfused
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
@@ -35,6 +35,7 @@ from .passes import GPU_PASSES, optimise
 from .places import Place
 from .program import Buffer, Program
 from .record import Memory, Ref
+from .template import HELD, OTHER_SHAPE, OVERLAP, Argument
 from .trace import Recording, Result, name_tensors
 
 MISS = object()

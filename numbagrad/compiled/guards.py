@@ -20,10 +20,10 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .emit_cpu import Argument
 from .gradients import Gradients
 from .places import Place, same
 from .record import Memory
+from .template import Argument
 from .trace import Recording
 
 _PLAIN = frozenset((bool, int, float, str, tuple, type(None)))

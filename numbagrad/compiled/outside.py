@@ -19,12 +19,13 @@ from ..kernels import machine
 from ..tape import Edge, Node, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from .bind import Bound, Code
-from .emit_cpu import Argument, emit
+from .emit_cpu import emit
 from .explain import Unfused, unfused
 from .lower import gpu_of, lower
 from .passes import Pass, optimise
 from .program import Program
 from .record import Memory, Ref
+from .template import Argument
 from .trace import Recording, refs_of
 
 
