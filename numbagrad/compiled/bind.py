@@ -24,8 +24,8 @@ from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
 from .program import Buffer, Operand
-from .record import Memory
 from .template import FIRST_CHECK, KernelUse, Template
+from .traced import Memory
 
 _ALIGN = 64
 

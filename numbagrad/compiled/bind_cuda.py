@@ -27,9 +27,9 @@ from ..kernels.cuda.runtime.twins import run_twin
 from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
-from .record import extent
 from .replay_cuda import Replay
 from .template import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP
+from .traced import extent
 
 _INT64 = np.dtype(np.int64)
 

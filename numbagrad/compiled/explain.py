@@ -15,8 +15,8 @@ from .emit_cpu import shared_out
 from .memory import assign, rounded
 from .program import Call, Gemm, Instruction, Loop, Operand, Program, kernel_name, label
 from .rates import Rates, cache_bytes, rates
-from .record import Launch
 from .rows import groups
+from .traced import Launch
 
 CHEAP = frozenset("abs floor ceil trunc rint sign max min copysign isnan isinf isfinite".split())
 FUNCTION_FLOPS = 20

@@ -22,9 +22,9 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .gradients import Gradients
 from .places import Place, same
-from .record import Memory
 from .template import Argument
 from .trace import Recording
+from .traced import Memory
 
 _PLAIN = frozenset((bool, int, float, str, tuple, type(None)))
 

@@ -24,9 +24,9 @@ from .explain import Unfused, unfused
 from .lower import gpu_of, lower
 from .passes import Pass, optimise
 from .program import Program
-from .record import Memory, Ref
 from .template import Argument
 from .trace import Recording, refs_of
+from .traced import Memory, Ref
 
 
 class Sealed(Node):

@@ -19,8 +19,8 @@ import numpy as np
 from ..kernels.expr import Expr, inputs_of, to_text
 from ..kernels.loops import numba_name
 from ..tape import Location, show_location
-from .record import Memory
 from .shown import coloured, solid, without_parentheses, wrapped
+from .traced import Memory
 
 KINDS = ("input", "state", "constant", "fresh", "work")
 

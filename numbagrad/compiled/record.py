@@ -11,16 +11,12 @@ import dataclasses
 import itertools
 import math
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-from numba.core.typing.typeof import typeof_impl
 
-from .. import devices
 from ..errors import RecordingError
 from ..kernels import machine
 from ..kernels.blocks import Block
@@ -31,8 +27,6 @@ from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import (
-    Counter,
-    Location,
     grad_mode,
     origin,
     show_location,
@@ -40,173 +34,14 @@ from ..tape import (
     user_location,
 )
 from ..tensor import Tensor
+from .before import Before, note_covering
+from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
 
 recording_alone = threading.RLock()
 """Held while a step is recorded: one thread at a time."""
 
-# What NumPy may do with a traced array: make views of it.
-_VIEWS = frozenset(
-    getattr(np, name)
-    for name in "transpose broadcast_to expand_dims squeeze moveaxis swapaxes reshape shape ndim "
-    "size".split()
-)
-
-
-@dataclass(eq=False)
-class Memory:
-    """A piece of memory that a recording meets.
-
-    kind: "input" (an argument's), "state" (lives before and after the call), "constant" (made from
-    Python values while recording) or "made" (by ``empty``). start: its address while recording;
-    size: in elements. array: the whole of it, for state and constants. device: None on the host.
-    """
-
-    kind: str
-    dtype: np.dtype
-    size: int
-    start: int
-    array: Any = None
-    position: int = -1  # of an input
-    name: str = ""
-    device: Any = None
-
-
-@dataclass(frozen=True)
-class Ref:
-    """An array argument of a launch: elements of ``memory`` at ``offset + index . strides``."""
-
-    memory: Memory
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A kernel with its arguments: Refs, lists of Refs, numbers, TracedFloats, a callable."""
-
-    kernel: Any
-    args: tuple[Any, ...]
-    where: Location | None
-    op: str
-
-
-@dataclass(frozen=True)
-class Check:
-    """The place of a flag, and the function that raises when it is not negative."""
-
-    flag: Ref
-    fail: Callable[[int], None]
-    where: Location | None
-    op: str
-
-
-class Traced(np.ndarray):
-    """An array whose elements do not exist yet: looking at them is an error."""
-
-    memory: Memory | None = None
-    __numba_array_subtype_dispatch__ = True  # Numba asks what it is instead of taking the memory
-
-    def __array_finalize__(self, parent: Any) -> None:
-        self.memory = getattr(parent, "memory", None)
-
-    def element_view(self, shape: Any, strides: Any, offset: int) -> Traced:
-        """``machine.view`` of this array."""
-        step = self.itemsize
-        found = (
-            np.ndarray.__new__(
-                Traced, shape, self.dtype, _whole(self), 0, [s * step for s in strides]
-            )
-            if 0 in shape
-            else _placed(self, shape, strides, offset)
-        )
-        found.memory = self.memory
-        return found
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
-        refuse(f"numpy.{ufunc.__name__}")
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in _VIEWS:
-            return super().__array_function__(function, types, args, kwargs)
-        refuse(f"numpy.{function.__name__}")
-
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        if not isinstance(found, np.ndarray):
-            refuse("reading an element")
-        return found
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        refuse("writing an element")
-
-
-@typeof_impl.register(Traced)
-def _typeof_traced(array: Traced, context: Any) -> NoReturn:
-    refuse("calling compiled code on an array; launch(kernel, out, x) can be recorded")
-
-
-def _refusing(name: str) -> Callable[..., NoReturn]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse(name)
-
-    return method
-
-
-for _name in """
-    item tolist tobytes copy astype fill sort argsort nonzero dot __bool__ __int__ __float__
-    __index__ __iter__ __contains__
-""".split():
-    setattr(Traced, _name, _refusing(_name.strip("_")))
-
-
-def _whole(array: Any) -> Any:
-    """What owns the memory of ``array``: an array, on a GPU the memory itself."""
-    if type(array) is DeviceArray:
-        return array.memory
-    while isinstance(base := getattr(array, "base", None), np.ndarray):
-        array = base
-    return array
-
-
-def place_of(array: Any) -> devices.Device:
-    """The device of an array."""
-    return array.device if type(array) is DeviceArray else devices.cpu
-
-
-def _placed(array: Traced, shape: Any, strides: Any, offset: int) -> Traced:
-    root, step = _whole(array), array.itemsize
-    start = machine.address_of(array) - machine.address_of(root) + offset * step
-    return np.ndarray.__new__(Traced, shape, array.dtype, root, start, [s * step for s in strides])
-
-
-def traced(array: Any) -> bool:
-    """Whether ``array`` is one of a recording, on the host or on a GPU."""
-    return type(array) is Traced or (type(array) is DeviceArray and array.memory.traced)
-
-
-def extent(array: Any) -> tuple[int, int]:
-    """The first address of an array's elements, and the one past the last."""
-    if type(array) is not DeviceArray:
-        return np.lib.array_utils.byte_bounds(array)
-    low = high = array.pointer
-    for n, s in zip(array.shape, array.strides, strict=True):
-        low, high = low + min(0, (n - 1) * s), high + max(0, (n - 1) * s)
-    return low, high + array.itemsize
-
-
 _addresses = itertools.count(1 << 60, 1 << 40)
 """Where traced memory of a GPU would lie: nowhere, each far from the others."""
-
-
-def refuse(what: str) -> NoReturn:
-    """Raise because Python looked at, or changed, values that are only computed later."""
-    line = show_location(user_location(2))
-    raise RecordingError(
-        f"{what}: not possible inside a compiled function, at {line}: while a step is recorded its "
-        f"tensors have no values yet. Return the tensor and look at it outside, or keep this line "
-        f"out of the compiled function; ng.where(condition, x, y) chooses between values."
-    )
 
 
 def _is_half_of_the_host(arg: Any) -> bool:
@@ -350,7 +185,7 @@ class Recorder:
         """The memory of ``array``, if the recording has met it."""
         if traced(array):
             return self._memory_of(array)
-        found = self._roots.get(id(_whole(array)))
+        found = self._roots.get(id(root_of(array)))
         return None if found is None else found[1]
 
     def _memory_of(self, array: Any) -> Memory:
@@ -406,13 +241,13 @@ class Recorder:
 
     def bind(self, array: np.ndarray) -> None:
         """Note that an array outlives the step."""
-        self.lasting.add(id(_whole(array)))
+        self.lasting.add(id(root_of(array)))
 
     def adopt(self, tensor: Tensor, undo: Callable[[], None]) -> None:
         """Note state made for real meanwhile; ``undo`` takes it back if the recording fails."""
         self.bind(tensor._array)
         note_covering(self.covering, tensor._array)
-        self.newborn[id(_whole(tensor._array))] = Before.of(tensor, None)
+        self.newborn[id(root_of(tensor._array))] = Before.of(tensor, None)
         self.adopted.append(undo)
 
     def undo(self, function: Callable[[], None]) -> None:
@@ -440,7 +275,7 @@ class Recorder:
 
     def reading(self, name: str, array: np.ndarray) -> None:
         """Refuse to show values, unless they are constants made from Python values."""
-        root = _whole(array)
+        root = root_of(array)
         if traced(array) or id(root) in self.before or id(root) in self.lasting:
             refuse(name)
         met = self._roots.get(id(root))
@@ -490,119 +325,6 @@ def watching_grads() -> Iterator[None]:
         Tensor._grad = None
 
 
-def refuse_requires_grad() -> NoReturn:
-    """Raise because a tensor from outside was made to need a gradient, or not to."""
-    raise RecordingError(
-        "requires_grad_: not possible inside a compiled function for a tensor that it did not "
-        "make: a compiled call would not do it. Change requires_grad before the call."
-    )
-
-
-# -- tensors before and after ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Before:
-    """A living tensor as it was before a recording."""
-
-    tensor: Tensor
-    array: Any
-    dtype: Any
-    edge: Any
-    grad: Any
-    counter: Counter | None
-    version: int
-    where: Any
-    flat: bool
-
-    @staticmethod
-    def of(t: Tensor, grad: Tensor | None) -> Before:
-        """Note the parts of ``t`` that a function can change; grad: its gradient."""
-        c = t._counter
-        version, where = (c.value, c.where) if c is not None else (0, None)
-        return Before(t, t._array, t._dtype, t._edge, grad, c, version, where, t._flat)
-
-    def concerns(self, recorder: Recorder) -> bool:
-        """Whether the recording has met the tensor's memory: other threads go on meanwhile."""
-        t = self.tensor
-        met = traced(t._array) or id(t) in recorder.touched
-        ours = isinstance(self.array, (np.ndarray, DeviceArray))
-        return met or (ours and recorder.known_memory(self.array) is not None)
-
-    def restore(self, recorder: Recorder) -> None:
-        """Make the tensor what it was, in what this recording has changed."""
-        t = self.tensor
-        if id(t) in recorder.grads_set:
-            t._grad = self.grad
-        if not self.concerns(recorder):
-            return
-        for name, value in (
-            ("_array", self.array),
-            ("_dtype", self.dtype),
-            ("_edge", self.edge),
-            ("_flat", self.flat),
-            ("_device", place_of(self.array)),
-        ):
-            if getattr(t, name) is not value:
-                setattr(t, name, value)
-        counter = t._counter
-        if self.counter is not None:
-            self.counter.value, self.counter.where = self.version, self.where
-        elif counter is not None:
-            counter.value = 0
-
-
-def renew_dicts(before: list[Before], recorder: Recorder) -> None:
-    """Let the attributes of tensors whose gradients were watched be as quick to read as before.
-
-    To ask for the ``__dict__`` of an object makes CPython 3.11 read it the long way ever after, 65
-    ns instead of 11, unless it gets another. Nothing here runs Python between copy and assignment,
-    so that no other thread's change is lost.
-    """
-    seen = recorder.grads_read | recorder.grads_set
-    tensors = [b.tensor for b in before if id(b.tensor) in seen]
-    dicts = map(dict, map(vars, tensors))
-    deque(map(setattr, tensors, itertools.repeat("__dict__"), dicts), maxlen=0)
-
-
-@dataclass
-class Effects:
-    """What a recorded function does to tensors beside writing their memory."""
-
-    grads: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
-    arrays: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    bumps: list[tuple[Tensor, int, Any]] = field(default_factory=list)  # versions, line
-
-
-def effects_since(before: list[Before], recorder: Recorder) -> Effects:
-    """Compare living tensors with what they were."""
-    found = Effects()
-    for b in before:
-        t = b.tensor
-        if id(t) in recorder.grads_set and t.__dict__.get("_grad") is not b.grad:
-            found.grads.append((t, t.__dict__.get("_grad")))
-        if not b.concerns(recorder):
-            continue
-        if t._array is not b.array:
-            if place_of(t._array) != place_of(b.array):
-                raise RecordingError(
-                    "data: a compiled function moved a tensor that it did not make to another "
-                    "device. Move it before the call."
-                )
-            found.arrays.append((t, t.data))
-        counter = t._counter
-        if counter is not None and counter.value != b.version:
-            found.bumps.append((t, counter.value - b.version, counter.where))
-        if t._edge is not b.edge and not (t.is_leaf and (b.edge is None or b.array is t._array)):
-            raise RecordingError(
-                "in-place: a compiled function changed the history of a tensor that it did not "
-                "make and that is not a leaf. Change a clone, or pass detach() of it."
-            )
-        if (t._edge is None) != (b.edge is None):
-            refuse_requires_grad()
-    return found
-
-
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread.
@@ -616,20 +338,3 @@ def recording_with(recorder: Recorder) -> Iterator[None]:
             yield
         finally:
             grad_mode.anomaly, grad_mode.saving = held, saving
-
-
-def roots_of(before: list[Before]) -> dict[int, list[Before]]:
-    """Living tensors by the id of what owns their memory."""
-    found: dict[int, list[Before]] = {}
-    for b in before:
-        if isinstance(b.array, (np.ndarray, DeviceArray)):
-            found.setdefault(id(_whole(b.array)), []).append(b)
-    return found
-
-
-def note_covering(found: dict[int, DeviceArray], array: Any) -> None:
-    """Note ``array`` if it is all of a piece of a GPU's memory."""
-    if type(array) is not DeviceArray or array.memory.traced or not array.c_contiguous:
-        return
-    if array.nbytes == array.memory.asked:
-        found.setdefault(id(array.memory), array)

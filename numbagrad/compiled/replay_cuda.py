@@ -21,7 +21,7 @@ from ..kernels.cuda.runtime.numbers import DeviceNumber, Numbers
 from ..kernels.cuda.runtime.twins import is_cuda
 from .emit_cuda import Template, operands, place_of
 from .program import Buffer
-from .record import extent
+from .traced import extent
 
 MOST = 8
 """Graphs that one program is captured into, one after the other, before it stays with launches."""

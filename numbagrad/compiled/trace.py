@@ -25,24 +25,19 @@ from ..tape import (
     split_edge,
 )
 from ..tensor import Tensor, wrap
-from .heap import Nursery, all_tensors
-from .places import Place, check_unchanged, put_back
-from .record import (
+from .before import (
     Before,
     Effects,
-    Launch,
-    Memory,
-    Recorder,
-    Ref,
     effects_since,
     note_covering,
-    recording_alone,
-    recording_with,
     refuse_requires_grad,
     renew_dicts,
     roots_of,
-    traced,
 )
+from .heap import Nursery, all_tensors
+from .places import Place, check_unchanged, put_back
+from .record import Recorder, recording_alone, recording_with
+from .traced import Launch, Memory, Ref, traced
 from .tree import flatten, rebuild
 
 

@@ -33,9 +33,9 @@ from numbagrad.compiled.program import (
     View,
     verify,
 )
-from numbagrad.compiled.record import Memory
 from numbagrad.compiled.rows import groups
 from numbagrad.compiled.trace import Recording, record
+from numbagrad.compiled.traced import Memory
 from numbagrad.compiled.tree import flatten
 from numbagrad.kernels.expr import COMPARISONS, Expr, topological
 

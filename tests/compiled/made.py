@@ -17,7 +17,7 @@ from numbagrad.compiled.program import (
     row_major,
     verify,
 )
-from numbagrad.compiled.record import Memory
+from numbagrad.compiled.traced import Memory
 from numbagrad.kernels.expr import Expr, constant, expr, symbol
 
 X0, X1 = symbol("x0"), symbol("x1")
