@@ -163,6 +163,13 @@ def pow(x: Any, exponent: Any) -> Tensor:
     return f.Pow.op.binary(x, exponent)
 
 
+def square(x: Any) -> Tensor:
+    """x * x; bools give int64."""
+    if isinstance(x, Tensor) and x._dtype is dtypes.bool_:
+        return f.Pow.op.binary(x, 2)
+    return f.Square.function(x)
+
+
 def neg(x: Tensor) -> Tensor:
     """-x. Raises DTypeError for bools."""
     if x._dtype is dtypes.bool_:
@@ -338,7 +345,6 @@ divide = true_divide = div
 floor_divide = f.FloorDivide.function
 remainder = f.Remainder.function
 negative = neg
-square = f.Square.function
 reciprocal = f.Reciprocal.function
 abs = absolute = f.Abs.function
 sign = f.Sign.function
