@@ -7,7 +7,7 @@ with ``wrap(array, dtype)``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
 from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.halves import decoded
-from .kernels.machine import reading
+from .kernels.machine import deciding, reading
 from .tape import (
     AccumulateGrad,
     Counter,
@@ -425,13 +425,13 @@ class Tensor:
         tensors get a gradient. retain_graph: keep saved tensors for another backward (default:
         ``create_graph``). create_graph: record the backward itself, for higher orders.
         """
-        _accumulate([root_of(self, gradient, "backward")], retain_graph, create_graph, inputs)
+        accumulate([root_of(self, gradient, "backward")], retain_graph, create_graph, inputs)
 
     # -- conversions -----------------------------------------------------------------------------
 
     def item(self) -> float | int | bool:
         """The only element as a Python number."""
-        reading("item", self._array)
+        deciding("item", self._array)
         if self._array.size != 1:
             raise GradError(
                 f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
@@ -442,7 +442,7 @@ class Tensor:
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        reading("tolist", self._array)
+        deciding("tolist", self._array)
         return self._numbers().tolist()
 
     def _numbers(self) -> np.ndarray:
@@ -506,7 +506,7 @@ class Tensor:
         return dlpack.export(self._array, stream, max_version, dl_device, copy)
 
     def __bool__(self) -> bool:
-        reading("bool", self._array)
+        deciding("bool", self._array)
         if self._array.size != 1:
             several = "more than one value" if self._array.size else "no values"
             raise GradError(
@@ -521,7 +521,7 @@ class Tensor:
         return int(self.item())
 
     def __index__(self) -> int:
-        reading("__index__", self._array)
+        deciding("__index__", self._array)
         if self._dtype.is_floating_point or self._array.size != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._array.item())
@@ -649,9 +649,10 @@ def root_of(output: Tensor, gradient: Tensor | None, name: str) -> tuple[Any, Te
     return output._edge, gradient
 
 
-def _accumulate(
+def accumulate(
     roots: list[tuple[Any, Tensor]], retain_graph: bool | None, create_graph: bool, inputs: Any
 ) -> None:
+    """Run backward from ``roots``, adding to the ``.grad`` of leaves, or of ``inputs``."""
     if inputs is not None:
         inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
         if not inputs:
@@ -667,75 +668,3 @@ def _accumulate(
         create_graph=create_graph,
         targets=None if inputs is None else [t._edge for t in inputs],
     )
-
-
-def backward(
-    tensors: Any,
-    grad_tensors: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    inputs: Any = None,
-) -> None:
-    """``Tensor.backward`` of several tensors in one pass.
-
-    tensors, grad_tensors: one or a sequence each; a gradient may be None for one element.
-
-    >>> x = Tensor([2.0]).requires_grad_()
-    >>> backward([x * 2.0, x * x])
-    >>> x.grad.tolist()
-    [6.0]
-    """
-    tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    given = [grad_tensors] if isinstance(grad_tensors, Tensor) else grad_tensors
-    given = [None] * len(tensors) if given is None else list(given)
-    if len(given) != len(tensors):
-        raise GradError(f"backward: got {len(tensors)} tensors and {len(given)} gradients.")
-    roots = [root_of(t, g, "backward") for t, g in zip(tensors, given, strict=True)]
-    _accumulate(roots, retain_graph, create_graph, inputs)
-
-
-def gradients(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    allow_unused: bool | None = None,
-    materialize_grads: bool = False,
-) -> tuple[Tensor | None, ...]:
-    """The body of ``ng.autograd.grad``."""
-    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
-    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
-    if not inputs:
-        raise GradError("grad: inputs cannot be empty.")
-    given: Iterable = grad_outputs if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
-    given = list(given)
-    if grad_outputs is None:
-        given = [None] * len(outputs)
-    if len(given) != len(outputs):
-        raise GradError(f"grad: got {len(outputs)} tensors and {len(given)} gradients.")
-    for tensor in inputs:
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"grad: inputs must be Tensors, got {type(tensor).__name__}.")
-        if tensor._edge is None:
-            raise GradError("grad: one of the differentiated Tensors does not require grad.")
-    found = run_backward(
-        [root_of(o, g, "grad") for o, g in zip(outputs, given, strict=True)],
-        retain_graph=create_graph if retain_graph is None else retain_graph,
-        create_graph=create_graph,
-        targets=[t._edge for t in inputs],
-        accumulate=False,
-    )
-    assert found is not None
-    if materialize_grads:
-        from .ops.base import zeros_like
-
-        found = [zeros_like(t) if g is None else g for t, g in zip(inputs, found, strict=True)]
-    elif not allow_unused and any(g is None for g in found):
-        raise GradError(
-            "grad: one of the differentiated Tensors appears to not have been used in the graph. "
-            "Set allow_unused=True if this is the desired behavior."
-        )
-    if not create_graph:  # an identity op hands the same object to several inputs
-        found = [g if g is None or g._edge is None else g.detach() for g in found]
-    return tuple(found)

@@ -240,6 +240,34 @@ def test_allow_unused_and_materialize():
     assert zero.tolist() == [0.0]
 
 
+def test_grad_of_many_grad_outputs_and_of_a_dict():
+    x = leaf(1.0, 2.0)
+    rows = ng.eye(2, dtype=ng.float64)
+    (jacobian,) = ng.autograd.grad(x * x, x, rows, is_grads_batched=True, create_graph=True)
+    assert jacobian.tolist() == [[2.0, 0.0], [0.0, 4.0]]
+    assert ng.autograd.grad(jacobian.sum(), x)[0].tolist() == [2.0, 2.0]
+    y = x * 3
+    found = ng.autograd.grad(y, {"x": x, "y": y}, rows, only_inputs=True, is_grads_batched=True)
+    assert {k: g.tolist() for k, g in found.items()} == {
+        "x": [[3.0, 0.0], [0.0, 3.0]],
+        "y": [[1.0, 0.0], [0.0, 1.0]],
+    }
+    for wrong in (None, ng.ones(2, 2, dtype=ng.float64).sum(), rows[:0]):
+        with pytest.raises(RuntimeError, match="is_grads_batched"):
+            ng.autograd.grad(x * x, x, wrong, is_grads_batched=True)
+
+
+def test_names_that_are_out_of_use():
+    x = leaf(1.0, 2.0)
+    with pytest.warns(FutureWarning, match="only_inputs"):
+        assert ng.autograd.grad(x.sum(), x, only_inputs=False)[0].tolist() == [1.0, 1.0]
+    with pytest.warns(UserWarning, match="grad_variables"):
+        ng.autograd.backward(x * 2, grad_variables=ng.ones(2, dtype=ng.float64))
+    assert x.grad.tolist() == [2.0, 2.0]
+    with pytest.raises(GradError, match="grad_tensors"):
+        ng.autograd.backward(x.sum(), ng.ones(()), grad_variables=ng.ones(()))
+
+
 def test_grad_refuses_what_cannot_be():
     x = leaf(1.0, 2.0)
     with pytest.raises(NotScalarError, match="scalar outputs"):

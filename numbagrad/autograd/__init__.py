@@ -3,8 +3,6 @@
 from typing import TYPE_CHECKING
 
 from ..later import asked_for
-from ..tensor import backward
-from ..tensor import gradients as grad
 from . import functional, graph
 from .anomaly import detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
@@ -16,6 +14,7 @@ from .modes import (
     no_grad,
     set_grad_enabled,
 )
+from .passes import backward, grad
 
 if TYPE_CHECKING:
     from .differences import gradcheck, gradgradcheck

@@ -96,6 +96,10 @@ class Watcher:
     def reading(self, name: str, array: np.ndarray) -> None:
         """Nothing: there are values to look at."""
 
+    def deciding(self, name: str, array: np.ndarray) -> bool:
+        """Nothing is written down, so nothing depends on it."""
+        return False
+
     def outside(self, name: str) -> None:
         """Nothing: Python runs each time."""
 

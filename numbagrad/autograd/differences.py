@@ -15,10 +15,10 @@ import numpy as np
 from .. import dtypes as dt
 from ..errors import GradcheckError, ShapeError
 from ..tensor import Tensor
-from ..tensor import gradients as grad
 from .function import Function
 from .jacobians import Problem, as_gradient, as_tuple, differentiable
 from .modes import enable_grad
+from .passes import grad
 
 __all__ = ["gradcheck", "gradgradcheck"]
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..errors import GradError, ShapeError
 from ..tensor import Tensor
-from ..tensor import gradients as grad
 from .modes import enable_grad
+from .passes import grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..tensor import Tensor
-from ..tensor import gradients as grad
 from ..tensor import wrap_any as from_numpy
+from .passes import grad
 
 __all__ = ["Problem", "as_tuple", "differentiable"]
 

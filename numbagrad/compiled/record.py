@@ -37,6 +37,9 @@ from ..tensor import Tensor
 from .before import Before, note_covering
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
 
+MOST_COMPARED = 1 << 20
+"""Bytes of a captured tensor by whose values Python may decide: each call compares them."""
+
 recording_alone = threading.RLock()
 """Held while a step is recorded: one thread at a time."""
 
@@ -58,6 +61,7 @@ class Recorder:
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
         self.pinned: set[int] = set()  # float arguments whose value decided something
         self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
+        self.decided: dict[Memory, Any] = {}  # by whose values Python decided, and where
         self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
         self.newborn: dict[int, Before] = {}  # that state, by the id of its array
         self.lasting: set[int] = set()  # ids of arrays that outlive the step
@@ -138,15 +142,17 @@ class Recorder:
     def own_constants(self, copy: Any) -> None:
         """Give constants that are written memory of their own, into which each call copies them."""
         copies = []
-        for memory, event in self._written_constants().items():
+        for memory, event in self._first_writes().items():
+            if memory.kind != "constant":
+                continue
             constant = dataclasses.replace(memory)
             memory.kind, memory.array = "made", None
             whole = [Ref(m, (m.size,), (1,), 0) for m in (memory, constant)]
             copies.append(Launch(copy, tuple(whole), event.where, "tensor"))
         self.events[:0] = copies
 
-    def _written_constants(self) -> dict[Memory, Launch]:
-        """Constants with the first launch that may write to them.
+    def _first_writes(self) -> dict[Memory, Launch]:
+        """Memory with the first launch that may write to it.
 
         Of a function that says nothing about outputs every array may be written.
         """
@@ -155,7 +161,7 @@ class Recorder:
             if isinstance(event, Launch):
                 for arg in event.args[: getattr(event.kernel, "outputs", len(event.args))]:
                     for ref in arg if isinstance(arg, list) else [arg]:
-                        if isinstance(ref, Ref) and ref.memory.kind == "constant":
+                        if isinstance(ref, Ref):
                             first.setdefault(ref.memory, event)
         return first
 
@@ -279,8 +285,37 @@ class Recorder:
         if traced(array) or id(root) in self.before or id(root) in self.lasting:
             refuse(name)
         met = self._roots.get(id(root))
-        if met is not None and met[1] in self._written_constants():
+        if met is not None and met[1] in self._first_writes():
             refuse(name)
+
+    def deciding(self, name: str, array: Any) -> bool:
+        """Note that the program depends on the values of ``array``, which each call compares.
+
+        Refuses, as ``reading``, what has none yet or is written here; and floats, which change.
+        """
+        state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
+        small = type(array) is np.ndarray and array.nbytes <= MOST_COMPARED
+        if not (state and small and array.dtype.kind in "biu"):
+            self.reading(name, array)
+            return True
+        memory = self._memory_of(array)
+        if memory in self._first_writes():
+            refuse(name)
+        self.depends(array.tobytes, array.tobytes())
+        self.decided.setdefault(memory, (name, user_location()))
+        return True
+
+    def check_decided(self) -> None:
+        """Raise if a value that decided something is written by the same recording."""
+        written = self._first_writes()
+        for memory, (name, where) in self.decided.items():
+            if memory in written:
+                raise RecordingError(
+                    f"{name}: not possible inside a compiled function, at {show_location(where)}, "
+                    f"for a tensor that the function also writes, at "
+                    f"{show_location(written[memory].where)}: each call would be another program. "
+                    f"Keep one of both out of the compiled function."
+                )
 
     def outside(self, name: str) -> None:
         """Refuse what would happen in the recording only."""

@@ -163,6 +163,7 @@ def _run(
             given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)
     args, kwargs = rebuild(spec, given)
     returned = function(*args, **kwargs)
+    recorder.check_decided()
     recorder.own_constants(COPY)
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves)

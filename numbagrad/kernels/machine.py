@@ -180,6 +180,16 @@ def reading(name: str, array: Any) -> None:
         recorder.current.reading(name, array)
 
 
+def deciding(name: str, array: Any) -> bool:
+    """Note that the elements of ``array`` are about to decide what is run; whether that was noted.
+
+    A recorder lets a captured tensor of ints or bools do so, and records anew when it has changed.
+    """
+    if recording and recorder.current is not None:
+        return recorder.current.deciding(name, array)
+    return False
+
+
 def outside(name: str) -> None:
     """Refuse to run ``name``, which changes plain Python values, while a step is recorded."""
     if recording and recorder.current is not None:

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .base import Op, as_operand, broadcast_shape, contiguous, full, new_empty
 from .elementwise import clone, masked_fill
 from .index import Put, Take, _counting
@@ -21,6 +21,8 @@ from .view import expand, reshape
 
 def positions(mask: Tensor) -> Tensor:
     """int64 positions, in row-major order, of the entries that are not 0."""
+    if machine.deciding("x[mask] and nonzero", mask._array):  # their number is a shape
+        return wrap(np.flatnonzero(mask._array), dtypes.int64)
     flat = contiguous(mask)._array.reshape(-1)
     count = new_empty((1,), dtypes.int64, mask._device)
     machine.launch(kernels.count_nonzero, count._array, flat)

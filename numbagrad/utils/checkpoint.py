@@ -14,13 +14,14 @@ from typing import Any
 from ..autograd.function import Function, once_differentiable
 from ..autograd.graph import saved_tensors_hooks
 from ..autograd.modes import enable_grad, is_grad_enabled
+from ..autograd.passes import backward
 from ..errors import CheckpointError, VersionError
 from ..kernels import machine
 from ..ops.autocasting import within, without_cache
 from ..ops.create import empty
 from ..random import get_rng_state, set_rng_state
 from ..tape import grad_mode
-from ..tensor import Tensor, backward
+from ..tensor import Tensor
 
 __all__ = ["checkpoint", "checkpoint_sequential"]
 
