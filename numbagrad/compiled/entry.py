@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import machine
+from ..kernels import blocks, machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import grad_mode, run_backward
 from ..tensor import Tensor, wrap
@@ -224,7 +224,7 @@ def unheld(room: list[Any], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarr
         room.reverse()
         array = room[0]
         if array is None or sys.getrefcount(array) != 3:
-            array = room[0] = np.empty(shape, dtype)
+            array = room[0] = blocks.lasting(shape, dtype)
     return array
 
 

@@ -10,8 +10,7 @@ import sys
 import weakref
 from typing import Any
 
-import numpy as np
-
+from ..kernels import blocks
 from ..tensor import Tensor, wrap
 from .bind import Bound
 from .program import Buffer
@@ -23,7 +22,7 @@ class Slot:
     def __init__(self, tensor: Tensor, shape: tuple[int, ...], dtype: Any, edge: Any):
         self.tensor = tensor
         self.shape, self.edge, self.dtype = shape, edge, dtype
-        self.array = [np.empty(shape, dtype)]
+        self.array = [blocks.lasting(shape, dtype)]
         self.grad = [self._wrapped()]
         self.users: list[tuple[weakref.ref[Bound], Buffer, int]] = []
         held = tensor._grad
@@ -60,7 +59,7 @@ class Slot:
         if self.tensor._grad is not self.grad[0]:
             grads += 1
         if (grads, arrays) != self.expected:
-            self.array[0] = np.empty(self.shape, self.dtype)
+            self.array[0] = blocks.lasting(self.shape, self.dtype)
             self.grad[0] = self._wrapped()
             self._tell()
         self.grad[0]._counter = None  # as for the fresh tensor that it stands for

@@ -10,6 +10,7 @@ it may still be in a cache.
 from __future__ import annotations
 
 import itertools
+import math
 import mmap
 import os
 import sys
@@ -17,7 +18,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["LARGE", "Block", "empty", "kept_bytes"]
+__all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "zeros"]
 
 LARGE = 1 << 18
 """Bytes from which an array lies in a block. A reused one costs 2 to 3 us; fresh pages for as many
@@ -122,6 +123,22 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
         if found is not None:
             return np.ndarray(shape, dtype, *found)
     return np.empty(shape, dtype)
+
+
+def lasting(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """``empty`` of any size, for what is written again and again."""
+    nbytes = dtype.itemsize * math.prod(shape)
+    return np.empty(shape, dtype) if nbytes < LARGE else empty(shape, dtype, nbytes)
+
+
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Zeros. The system's fresh pages are zero already, but to write a block again is faster."""
+    nbytes = dtype.itemsize * math.prod(shape)
+    if nbytes < LARGE:
+        return np.zeros(shape, dtype)
+    found = empty(shape, dtype, nbytes)
+    found.fill(0)
+    return found
 
 
 def _new_block(size: int) -> tuple[Block, int] | None:

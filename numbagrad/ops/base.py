@@ -16,7 +16,7 @@ from .. import devices
 from ..autograd.function import Recorded
 from ..dtypes import DType
 from ..errors import DimError, ShapeError
-from ..kernels import machine
+from ..kernels import blocks, machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
@@ -129,7 +129,7 @@ def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> 
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     """A tensor filled with ``value``."""
     if not value and device is devices.cpu and not machine.is_recording():
-        return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
+        return wrap(blocks.zeros(tuple(shape), dtype.numpy), dtype)
     out = new_empty(shape, dtype, device)
     if not machine.recording and type(value) in NUMBERS:
         entry = fill_kernel.entry((dtype.numpy, type(value)))

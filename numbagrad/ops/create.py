@@ -25,6 +25,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor, wrap, wrap_any
 from .argument_names import sizes_by_name
 from .base import Op, as_operand, contiguous, copy_kernel, fill_kernel, launch, meets, new_empty
+from .base import full as filled
 from .elementwise import cast
 from .inplace import _rebase, assign, check_followed
 from .part import _diagonal_view
@@ -262,13 +263,7 @@ def _settled(dtype: Any) -> DType:
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
-    if not value and not machine.recording:
-        return wrap(np.zeros(shape, dtype.numpy), dtype)  # the system's pages are zero already
-    out = new_empty(shape, dtype, device)
-    if dtype is dtypes.bool_:
-        value = bool(value)
-    machine.launch(fill_kernel, out._array, value)
-    return out
+    return filled(shape, bool(value) if dtype is dtypes.bool_ else value, dtype, device)
 
 
 def _creator(name: str, value: Any) -> Callable[..., Tensor]:

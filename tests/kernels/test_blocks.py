@@ -162,3 +162,29 @@ def test_the_environment_says_how_much():
     assert int(run("").stdout) > 4_000_000
     assert int(run("0").stdout) == 0
     assert "NUMBAGRAD_KEPT_MEMORY is 'much', must be a number of megabytes" in run("much").stderr
+
+
+@pytest.mark.parametrize("make", [ng.zeros, lambda *s: ng.zeros_like(ng.empty(*s))])
+def test_zeros_in_memory_that_was_used(make):
+    used = ng.full(SHAPE, 7.0)
+    place = used.data_ptr()
+    del used
+    found = make(*SHAPE)
+    assert found.data_ptr() == place or make is not ng.zeros
+    assert not found.any() and found.dtype is ng.float32
+
+
+def test_what_compiled_steps_write_again_and_again_begins_at_lines_of_its_own():
+    """Results and gradients, whose addresses are not equal in their last 12 bits."""
+    weight = ng.ones(SHAPE, requires_grad=True)
+
+    @ng.compile
+    def step(x):
+        weight.grad = None
+        y = weight * x
+        y.sum().backward()
+        return y.detach(), y.detach() + 1
+
+    places = [t.data_ptr() for t in (*step(ng.ones(SHAPE)), weight.grad)]
+    assert all(p % 64 == 0 for p in places)
+    assert len({p % 4096 for p in places}) == 3
