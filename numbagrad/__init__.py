@@ -51,6 +51,7 @@ with _paused():
     from .ops import lapack as linalg
     from .ops.base import launch
     from .ops.brackets import *  # noqa: F403
+    from .ops.cells import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
     from .ops.create import *  # noqa: F403
     from .ops.einsum import *  # noqa: F403
@@ -101,6 +102,9 @@ with _paused():
     # These need the operations installed.
     from . import amp, nn
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .nn.short_names import FUNCTIONS as _SHORT_NAMES
+
+    globals().update(_SHORT_NAMES)
 
 if _TYPE_CHECKING:
     from . import data, io, optim, utils

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ops.activation import hardshrink, softshrink, softsign, tanhshrink
+from ..ops.activation import hardshrink, prelu, softshrink, softsign, tanhshrink
 from ..ops.adaptive_pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -364,18 +364,6 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
         )
     value, gate = chunk(input, 2, dim)
     return value * sigmoid(gate)
-
-
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """``input`` where positive, else times ``weight``: one slope, or one per channel (dim 1)."""
-    if weight.numel() != 1:
-        if input.dim() < 2 or input.size(1) != weight.numel():
-            raise ValueError(
-                f"prelu: Mismatch of parameter numbers and input channel size: {weight.numel()} "
-                f"slopes, input {input.shape}."
-            )
-        weight = weight.view(-1, *[1] * (input.dim() - 2))
-    return where(input > 0, input, weight * input)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
+from ..errors import ShapeError
 from ..kernels import formula as scalar
+from ..tensor import Tensor
+from .base import as_operand
+from .elementwise import where
 from .pointwise import Elementwise
 
 __all__ = [
@@ -14,6 +18,7 @@ __all__ = [
     "hardswish",
     "hardtanh",
     "mish",
+    "prelu",
     "selu",
     "softshrink",
     "softsign",
@@ -122,4 +127,25 @@ hardsigmoid = Hardsigmoid.function
 hardswish = Hardswish.function
 mish = Mish.function
 
-METHODS = {"hardshrink": hardshrink}
+
+def prelu(x: Tensor, weight: Tensor) -> Tensor:
+    """``x`` where positive, else times ``weight``: one slope, or one per channel (dim 1).
+
+    >>> prelu(tensor([-2.0, 3.0]), tensor([0.5])).tolist()
+    [-1.0, 3.0]
+    """
+    shape = as_operand("prelu", x)._array.shape
+    slopes = as_operand("prelu", weight, 1)._array.size
+    if slopes == 1:
+        weight = weight.reshape(())
+    else:
+        if len(shape) < 2 or shape[1] != slopes:
+            raise ShapeError(
+                f"prelu: Mismatch of parameter numbers and input channel size: {slopes} slopes, "
+                f"input {list(shape)}. Pass one slope, or as many as dimension 1 has entries."
+            )
+        weight = weight.view(-1, *[1] * (len(shape) - 2))
+    return where(x > 0, x, weight * x)
+
+
+METHODS = {"hardshrink": hardshrink, "prelu": prelu}

@@ -12,7 +12,7 @@ from .inplace import in_place, view_in_place
 FAMILIES = (
     "elementwise special gamma activation transfer create random view part shape scan reduce "
     "extreme moments index gather masks scatter_reduce brackets linalg matrices einsum norm loss "
-    "sort search compositions rearranged statistics"
+    "sort search compositions rearranged statistics cells"
 ).split()
 
 IN_PLACE_FUNCTIONS = """

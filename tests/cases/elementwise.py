@@ -403,7 +403,31 @@ def _at(name: str, oracle: Any, *settings: Any, **options: Any) -> Case:
     return Case(name, samples, oracle, function=function, method=NO_METHOD, **options)
 
 
+def _prelu(x: Any, weight: Any) -> Any:
+    shape = () if weight.size == 1 else (-1, *[1] * (x.ndim - 2))
+    return np.where(x > 0, x, weight.reshape(shape) * x)
+
+
 ACTIVATIONS = [
+    Case(
+        "prelu",
+        lambda draw: [
+            sample(draw(2, 3), draw(1)),
+            sample(draw(2, 3, 2), draw(3)),
+            sample(draw(), draw(1), kind="scalar"),
+            sample(draw(0, 3), draw(3), kind="empty"),
+        ],
+        _prelu,
+        avoid=(0.0,),
+        errors=(
+            wrong(
+                np.ones((2, 3), "float32"),
+                np.ones(2, "float32"),
+                raises=RuntimeError,
+                words="Mismatch of parameter numbers and input channel size",
+            ),
+        ),
+    ),
     _at("celu", lambda x, a=1.0: np.where(x > 0, x, a * np.expm1(x / a)), 0.7),
     _at(
         "selu",

@@ -135,7 +135,38 @@ def row(name: str, gates: int, step: Callable[..., Any]) -> Case:
     )
 
 
+def cell(name: str, gates: int, step: Callable[..., Any]) -> Case:
+    """The row of a single step on given weights."""
+
+    def samples(draw: Draw) -> list[Sample]:
+        def hx(*shape: int) -> Any:
+            return (draw(*shape), draw(*shape)) if gates == 4 else draw(*shape)
+
+        bare = params(draw, gates, 3, 2, False, 1)
+        return [
+            sample(draw(2, 3), hx(2, 2), *params(draw, gates, 3, 2, True, 1)),
+            sample(draw(1, 3), hx(1, 2), *bare),
+            sample(draw(0, 3), hx(0, 2), *bare, kind="empty"),
+        ]
+
+    def oracle(x: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = 0, b_hh: Any = 0) -> Any:
+        state = list(hx) if gates == 4 else [hx]
+        out = step(x @ w_ih.T + b_ih, state[0] @ w_hh.T + b_hh, state)
+        return tuple(out) if gates == 4 else out[0]
+
+    ones = np.ones((2, 3))
+    hx = (ones, ones) if gates == 4 else ones
+    bad = wrong(ones, hx, ones, ones, raises=RuntimeError, words=".")
+    return Case(
+        name, samples, oracle, method=NO_METHOD, domain=(-1.0, 1.0), rtol64=1e-11, errors=(bad,)
+    )
+
+
 CASES = [
+    cell("rnn_tanh_cell", 1, rnn(np.tanh)),
+    cell("rnn_relu_cell", 1, rnn(lambda x: np.maximum(x, 0))),
+    cell("lstm_cell", 4, lstm),
+    cell("gru_cell", 3, gru),
     row("rnn_tanh", 1, rnn(np.tanh)),
     row("rnn_relu", 1, rnn(lambda x: np.maximum(x, 0))),
     row("lstm", 4, lstm),
