@@ -50,6 +50,7 @@ with _paused():
     from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
     from .ops import lapack as linalg
     from .ops.base import launch
+    from .ops.bessel import *  # noqa: F403
     from .ops.brackets import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
@@ -58,6 +59,7 @@ with _paused():
     from .ops.elementwise import *  # noqa: F403
     from .ops.extreme import *  # noqa: F403
     from .ops.factorise import vander
+    from .ops.float_parts import *  # noqa: F403
     from .ops.gamma import *  # noqa: F403
     from .ops.gather import *  # noqa: F403
     from .ops.index import *  # noqa: F403
@@ -82,6 +84,7 @@ with _paused():
     from .ops.statistics import *  # noqa: F403
     from .ops.tensor_types import *  # noqa: F403
     from .ops.view import *  # noqa: F403
+    from .ops.whole_numbers import *  # noqa: F403
     from .printing import set_printoptions
     from .random import (
         Generator,

@@ -21,6 +21,7 @@ from benchmarks.cuda_gaps import LAPACK, ON_THE_HOST
 TITLES = {
     "elementwise": "Elementwise",
     "special": "Special functions",
+    "numbers": "Parts of numbers, and functions of whole ones",
     "reduce": "Reductions and running sums",
     "shape": "Shapes and views",
     "index": "Indexing",

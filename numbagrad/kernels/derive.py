@@ -35,7 +35,9 @@ from .expr import (
 )
 from .formula import Formula
 
-_ZERO_GRADIENT = frozenset("floor ceil trunc rint sign floordiv bitand bitor bitxor".split())
+_ZERO_GRADIENT = frozenset(
+    "floor ceil trunc rint sign floordiv bitand bitor bitxor shl shr".split()
+)
 
 
 def _square(x: Expr) -> Expr:

@@ -13,7 +13,7 @@ from typing import Any
 ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGICAL = {"and": "and", "or": "or"}
-BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^"}
+BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
 FUNCTIONS = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan asin acos atan atan2 sinh cosh tanh "
     "asinh acosh atanh erf erfc floor ceil trunc rint abs sign max min copysign hypot "

@@ -78,7 +78,7 @@ _ARITY = {"pow": 2, "where": 3, "atan2": 2, "copysign": 2, "hypot": 2, "float": 
 _BINARY = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv",
     ast.Mod: "mod", ast.Pow: "pow", ast.BitAnd: "bitand", ast.BitOr: "bitor",
-    ast.BitXor: "bitxor",
+    ast.BitXor: "bitxor", ast.LShift: "shl", ast.RShift: "shr",
 }  # fmt: skip
 _COMPARE = {
     ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne",

@@ -11,7 +11,7 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
 from .create import fill_
-from .elementwise import cast, clamp, eq, isnan, lerp, log, pow, trunc, where
+from .elementwise import cast, clamp, eq, isnan, lerp, log, pow, sub, trunc, where
 from .inplace import ViewRegion
 from .reduce import any as any_
 from .sort import sort
@@ -35,6 +35,7 @@ __all__ = [
     "quantile",
     "rad2deg",
     "result_type",
+    "rsub",
 ]
 
 
@@ -116,6 +117,15 @@ def float_power(x: Any, exponent: Any) -> Tensor:
     if not isinstance(x, Tensor):
         x = full((), x, dtypes.float64, as_operand("float_power", exponent, 1)._device)
     return pow(x, exponent)
+
+
+def rsub(x: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * x``. Raises DTypeError for bools.
+
+    >>> rsub(tensor([1.0]), 5).tolist()
+    [4.0]
+    """
+    return sub(other, as_operand("rsub", x), alpha=alpha)
 
 
 def isposinf(x: Tensor) -> Tensor:

@@ -12,15 +12,16 @@ from .inplace import in_place, view_in_place
 FAMILIES = (
     "elementwise special gamma activation transfer create random view part shape scan reduce "
     "extreme moments index gather masks scatter_reduce brackets linalg matrices einsum norm loss "
-    "sort search compositions rearranged statistics cells"
+    "sort search compositions rearranged statistics cells "
+    "bessel float_parts whole_numbers"
 ).split()
 
 IN_PLACE_FUNCTIONS = """
     abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_
     atanh_ ceil_ clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_
-    exp_ expm1_ fill_ fix_ floor_ frac_ index_put_ log10_ log1p_ log2_ log_ logit_ nan_to_num_
-    neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_
-    square_ tan_ tanh_ trunc_ xlogy_ zero_
+    exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_ lcm_ ldexp_ log10_ log1p_ log2_ log_
+    logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_
+    sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
 """.split()
 """Methods that PyTorch has as functions too."""
 
@@ -37,8 +38,9 @@ def install() -> list[ModuleType]:
             setattr(Tensor, name, view_in_place(name, function))
         for name, function in getattr(module, "OPERATORS", {}).items():
             setattr(Tensor, name, _operator(name, function))
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"):
+    for name in "add sub mul truediv floordiv mod pow matmul lshift rshift".split():
         method = {"truediv": "div_", "floordiv": "floor_divide_", "mod": "remainder_"}
+        method |= {"lshift": "bitwise_left_shift_", "rshift": "bitwise_right_shift_"}
         target = getattr(Tensor, method.get(name, f"{name}_"), None)
         if target is not None:
             setattr(Tensor, f"__i{name}__", target)

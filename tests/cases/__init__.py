@@ -12,6 +12,7 @@ from . import (
     linalg,
     loss,
     norm,
+    numbers,
     recurrent,
     reduce,
     shape,
@@ -20,7 +21,20 @@ from . import (
     special,
 )
 
-MODULES = (elementwise, special, reduce, shape, index, linalg, norm, loss, create, sort, combined)
+MODULES = (
+    elementwise,
+    special,
+    numbers,
+    reduce,
+    shape,
+    index,
+    linalg,
+    norm,
+    loss,
+    create,
+    sort,
+    combined,
+)
 FAMILIES = {
     m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent, attention)
 }
