@@ -23,6 +23,7 @@ KNOWN_GAPS = {
 ON_THE_HOST = {
     "as_tensor-array": "makes a tensor on the memory of an ndarray",
     "cpu": "its result is on the CPU",
+    "frombuffer": "makes a tensor on the memory of a buffer",
     "from_numpy": "makes a tensor on the memory of an ndarray",
     "numpy": "refuses a tensor on a GPU, as in PyTorch",
     "unique": "NumPy's, on the host; refuses a tensor on a GPU",

@@ -59,6 +59,7 @@ with _paused():
     from .ops.elementwise import *  # noqa: F403
     from .ops.extreme import *  # noqa: F403
     from .ops.factorise import vander
+    from .ops.flat_index import *  # noqa: F403
     from .ops.float_parts import *  # noqa: F403
     from .ops.gamma import *  # noqa: F403
     from .ops.gather import *  # noqa: F403
@@ -70,6 +71,7 @@ with _paused():
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403
     from .ops.norm import *  # noqa: F403
+    from .ops.older_names import *  # noqa: F403
     from .ops.part import *  # noqa: F403
     from .ops.random import *  # noqa: F403
     from .ops.rearranged import *  # noqa: F403
@@ -79,12 +81,15 @@ with _paused():
     from .ops.scatter_reduce import *  # noqa: F403
     from .ops.search import *  # noqa: F403
     from .ops.shape import *  # noqa: F403
+    from .ops.slopes import *  # noqa: F403
     from .ops.sort import *  # noqa: F403
     from .ops.special import *  # noqa: F403
     from .ops.statistics import *  # noqa: F403
     from .ops.tensor_types import *  # noqa: F403
+    from .ops.typical import *  # noqa: F403
     from .ops.view import *  # noqa: F403
     from .ops.whole_numbers import *  # noqa: F403
+    from .ops.windows import *  # noqa: F403
     from .printing import set_printoptions
     from .random import (
         Generator,

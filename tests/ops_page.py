@@ -29,6 +29,7 @@ TITLES = {
     "norm": "Softmax and norms",
     "loss": "Losses",
     "combined": "Made of others",
+    "rarer": "Rarer names",
     "create": "Making and filling tensors",
     "sort": "Sorting and searching",
     "conv": "Convolutions and pooling",

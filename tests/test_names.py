@@ -68,6 +68,10 @@ LINES = """
     L.det(input=x[:, :2])
     L.copysign(input=x, other=-1)
     x.clone().fill_diagonal_(fill_value=7)
+    [x.is_cpu, x.get_device(), L.get_device(x), x.is_signed(), L.is_signed(x > 1)]
+    [L.is_same_size(x, v), x.is_same_size(other=x), L.typename(3), L.typename(x).split(".")[1]]
+    [x.new([1, 2]), x.new(v), list(x.new(2, 4).shape), list(x.new().shape)]
+    L.frombuffer(bytearray(range(8)), dtype=L.int16, count=2, offset=2)
 """.strip().split("\n")
 
 

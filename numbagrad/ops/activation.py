@@ -7,7 +7,7 @@ import math
 from ..errors import ShapeError
 from ..kernels import formula as scalar
 from ..tensor import Tensor
-from .base import as_operand
+from .base import as_operand, same_device
 from .elementwise import where
 from .pointwise import Elementwise
 
@@ -136,6 +136,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """
     shape = as_operand("prelu", x)._array.shape
     slopes = as_operand("prelu", weight, 1)._array.size
+    same_device("prelu", (x, weight))
     if slopes == 1:
         weight = weight.reshape(())
     else:

@@ -13,6 +13,7 @@ from .base import as_operand, full, normalize_dim
 from .create import fill_
 from .elementwise import cast, clamp, eq, isnan, lerp, log, pow, sub, trunc, where
 from .inplace import ViewRegion
+from .moments import norm
 from .reduce import any as any_
 from .sort import sort
 from .special import logaddexp
@@ -34,6 +35,7 @@ __all__ = [
     "positive",
     "quantile",
     "rad2deg",
+    "renorm",
     "result_type",
     "rsub",
 ]
@@ -126,6 +128,30 @@ def rsub(x: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     [4.0]
     """
     return sub(other, as_operand("rsub", x), alpha=alpha)
+
+
+def renorm(x: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
+    """``x`` with those slices of ``dim`` shortened to ``maxnorm`` whose p-norm is greater.
+
+    x: floating, of two or more dimensions. Raises ShapeError unless p is positive and maxnorm not
+    negative.
+
+    >>> renorm(tensor([[3.0, 4.0], [0.5, 0.0]]), 2, 0, 1).round(decimals=3).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.5, 0.0]]
+    """
+    rank = as_operand("renorm", x)._array.ndim
+    if p <= 0:
+        raise ShapeError(f"renorm: non-positive-norm not supported, got p={p}.")
+    if maxnorm < 0:
+        raise ShapeError(f"renorm: expected maxnorm to be >= 0 but got {maxnorm}.")
+    if rank < 2:
+        raise ShapeError(f"renorm: input needs at least 2 dimensions, got {rank} dimensions.")
+    if not x._dtype.is_floating_point:
+        raise DTypeError(f"renorm: Expected a floating point tensor as input. Got {x._dtype}.")
+    dim = normalize_dim("renorm", dim, rank)
+    others = tuple([d for d in range(rank) if d != dim])
+    length = norm(x, p, others, True)
+    return x * where(length > maxnorm, maxnorm / (length + 1e-7), 1.0)
 
 
 def isposinf(x: Tensor) -> Tensor:
@@ -316,6 +342,7 @@ METHODS: dict[str, Any] = {
     "positive": positive,
     "quantile": quantile,
     "rad2deg": rad2deg,
+    "renorm": renorm,
 }
 
 
@@ -330,5 +357,6 @@ def _float_power_here(x: Tensor, exponent: Any) -> Tensor:
 
 
 INPLACE: dict[str, Any] = {
-    f"{name}_": METHODS[name] for name in "clamp_max clamp_min deg2rad fix logit rad2deg".split()
+    f"{name}_": METHODS[name]
+    for name in "clamp_max clamp_min deg2rad fix logit rad2deg renorm".split()
 } | {"float_power_": _float_power_here}

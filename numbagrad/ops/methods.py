@@ -13,7 +13,7 @@ FAMILIES = (
     "elementwise special gamma activation transfer create random view part shape scan reduce "
     "extreme moments index gather masks scatter_reduce brackets linalg matrices einsum norm loss "
     "sort search compositions rearranged statistics cells "
-    "bessel float_parts whole_numbers"
+    "bessel float_parts whole_numbers flat_index further_random older_names typical"
 ).split()
 
 IN_PLACE_FUNCTIONS = """

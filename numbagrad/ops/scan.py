@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import scan as kernels
 from ..tensor import Tensor
 from .autocasting import raised
 from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
-from .elementwise import cast, logical_xor
+from .elementwise import cast, exp, logical_xor, where
 from .part import narrow
+from .shape import cat
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp"]
 
 
 class CumSum(Op):
@@ -83,6 +85,37 @@ class CumProd(Op):
         before = Recurrence.apply(x, None, ctx.form, 1.0, False)
         after = Recurrence.apply(x, x * g, ctx.form, 0.0, True)
         return before * (g + after)
+
+
+class LogCumSumExp(Op):
+    """Logarithms of running sums of exponentials along ``form``'s middle axis.
+
+    Gradient: ``exp(x - out)`` times a recurrence from the end, whose factors
+    ``exp(out[j] - out[j + 1])`` are at most 1: nothing overflows, and it differentiates again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, form: Any, dim: int) -> Tensor:
+        ctx.form, ctx.dim = form, dim
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        ctx.save(x, out)
+        if out._array.size:
+            x3 = contiguous(x)._array.reshape(form)
+            machine.launch(kernels.logcumsumexp, out._array.reshape(form), x3)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        if not out._array.size:
+            return g
+        out = where(out == -math.inf, 0.0, out)  # where x is -inf too, and has no part
+        n = ctx.form[1]
+        later = narrow(out, ctx.dim, min(1, n - 1), max(n - 1, 1))
+        later = later if n == 1 else cat([later, narrow(out, ctx.dim, n - 1, 1)], ctx.dim)
+        factor = exp(out - later)
+        after = Recurrence.apply(factor, g, ctx.form, 0.0, True)
+        return exp(x - out) * (g + factor * after)
 
 
 class _Running(Op):
@@ -177,6 +210,24 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return CumProd.apply(x, form, dtype)
 
 
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Logarithms of running sums of exponentials along ``dim``, without overflow.
+
+    x: floating. Gradient: ``exp(x - out)`` times sums of g from the end, scaled. Raises IndexError
+    if dim is out of range, DTypeError for ints.
+
+    >>> logcumsumexp(tensor([0.0, -float("inf")]), 0).tolist()
+    [0.0, 0.0]
+    """
+    shape = as_operand("logcumsumexp", x)._array.shape
+    form = form_along("logcumsumexp", shape, dim)
+    if not x._dtype.is_floating_point:
+        raise DTypeError(f"logcumsumexp: not implemented for {x._dtype}. Convert with .float().")
+    if not shape:
+        return x.clone()
+    return LogCumSumExp.apply(x, form, dim)
+
+
 def cummax(x: Tensor, dim: int) -> Running:
     """Running maxima along ``dim``, as ``(values, indices)``; the last of equals, NaN stays.
 
@@ -224,5 +275,6 @@ METHODS: dict[str, Any] = {
     "cumprod": cumprod,
     "cumsum": cumsum,
     "diff": diff,
+    "logcumsumexp": logcumsumexp,
 }
 INPLACE = {"cumsum_": cumsum, "cumprod_": cumprod}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
@@ -11,11 +11,14 @@ from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu import search as kernels
 from ..tensor import Tensor
-from .base import as_operand, contiguous, full, new_empty, ones_like
-from .elementwise import cast
+from .base import as_operand, contiguous, full, new_empty, ones_like, same_device
+from .create import linspace
+from .elementwise import cast, where
 from .extreme import amax, amin
+from .index import index_add
+from .part import narrow
 
-__all__ = ["bincount", "bucketize", "histc", "searchsorted"]
+__all__ = ["bincount", "bucketize", "histc", "histogram", "searchsorted"]
 
 
 def searchsorted(
@@ -126,4 +129,82 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     return out
 
 
-METHODS: dict[str, Any] = {"bincount": bincount, "histc": histc}
+class Histogram(NamedTuple):
+    """What ``histogram`` returns."""
+
+    hist: Tensor
+    bin_edges: Tensor
+
+
+def _edges(x: Tensor, bins: int, range: Any) -> Tensor:
+    """The edges of equal bins over ``range``, or over what ``x`` spans."""
+    if bins <= 0:
+        raise ShapeError(f"histogram: bins must be > 0, but got {bins}.")
+    if range is not None:
+        low, high = map(float, range)
+    elif x._array.size:
+        low, high = float(amin(x).item()), float(amax(x).item())
+    else:
+        low, high = 0.0, 1.0
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ShapeError(f"histogram: range [{low}, {high}] is not finite. Pass range=(min, max).")
+    if low > high:
+        raise ShapeError(f"histogram: min should not exceed max, but got min {low} max {high}.")
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return linspace(low, high, bins + 1, dtype=x._dtype, device=x._device)
+
+
+def histogram(
+    x: Tensor,
+    bins: Any = 100,
+    *,
+    range: Any = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Histogram:
+    """How many elements, or which sum of ``weight``, lie in each bin, and the edges of the bins.
+
+    bins: how many equal ones, over ``range`` (by default what x spans), or their edges. The last
+    bin includes its end; what lies outside, and NaN, is not counted. density: divided by the sum
+    and by the widths. No gradient. Raises DTypeError for ints.
+
+    >>> histogram(tensor([1.0, 2.0, 1.0]), 3, range=(0.0, 3.0)).hist.tolist()
+    [0.0, 2.0, 1.0]
+    """
+    x = as_operand("histogram", x).detach()
+    if not x._dtype.is_floating_point:
+        raise DTypeError(f"histogram: not implemented for {x._dtype}. Convert with x.float().")
+    given = [("weight", weight), ("bins", bins if isinstance(bins, Tensor) else None)]
+    for name, value in given:
+        if value is not None and value._dtype is not x._dtype:
+            raise DTypeError(
+                f"histogram: input tensor and {name} should have the same dtype, but got "
+                f"{x._dtype} and {value._dtype}."
+            )
+    same_device("histogram", [x, *[value for _, value in given if value is not None]])
+    if weight is not None and weight._array.shape != x._array.shape:
+        raise ShapeError(
+            f"histogram: if weight tensor is provided it should have the same shape as the input "
+            f"tensor, {list(x.shape)}, got {list(weight.shape)}."
+        )
+    if isinstance(bins, Tensor) and (bins._array.ndim != 1 or not bins._array.size):
+        raise ShapeError(f"histogram: bins must be edges in one dimension, got {list(bins.shape)}.")
+    edges = bins.detach() if isinstance(bins, Tensor) else _edges(x, bins, range)
+    count = edges._array.shape[0] - 1
+    flat = x.reshape((-1,))
+    low, high = narrow(edges, 0, 0, 1), narrow(edges, 0, count, 1)
+    place = searchsorted(edges, flat, right=True) - 1
+    place = where(flat == high, count - 1, place)
+    place = where((flat >= low) & (flat <= high), place, count)  # one more, which is cut off
+    each = ones_like(flat) if weight is None else weight.detach().reshape((-1,))
+    hist = narrow(
+        index_add(full((count + 1,), 0, x._dtype, x._device), 0, place, each), 0, 0, count
+    )
+    if density:
+        widths = narrow(edges, 0, 1, count) - narrow(edges, 0, 0, count)
+        hist = hist / widths / hist.sum()
+    return Histogram(hist.clone(), edges)
+
+
+METHODS: dict[str, Any] = {"bincount": bincount, "histc": histc, "histogram": histogram}

@@ -13,6 +13,7 @@ from . import (
     loss,
     norm,
     numbers,
+    rarer,
     recurrent,
     reduce,
     shape,
@@ -34,6 +35,7 @@ MODULES = (
     create,
     sort,
     combined,
+    rarer,
 )
 FAMILIES = {
     m.__name__.rpartition(".")[2]: m.CASES for m in (*MODULES, conv, spatial, recurrent, attention)

@@ -371,6 +371,9 @@ CASES = [
     random_method("bernoulli_", 0, 1, 0.5),
     random_method("exponential_", 0, 1e3, 2.0),
     random_method("random_", 0, 5, 6),
+    random_method("cauchy_", -np.inf, np.inf, 1.0, 2.0),
+    random_method("log_normal_", 0, np.inf, 0.5, 0.25),
+    random_method("geometric_", 1, 1e4, 0.3),
     random_method("uniform_", -2, 3, -2, 3),
     random_method("normal_", -20, 20, 1, 2),
     Case(

@@ -252,14 +252,14 @@ REFUSED: dict[str, str] = dict.fromkeys(
     allclose equal item tolist numpy
     argwhere nonzero nonzero-tuple where-one masked_select getitem-mask getitem-mask-mixed
     unique unique-all unique_consecutive unique_consecutive-more bincount one_hot
-    repeat_interleave-counts
+    repeat_interleave-counts histogram
     """.split(),
     VALUE_DEPENDENT,
 ) | dict.fromkeys(
     """
     as_tensor-array from_dlpack from_numpy
     rand randn normal rand_like randint randint_like
-    bernoulli_ exponential_ random_ uniform_ normal_
+    bernoulli_ exponential_ random_ uniform_ normal_ cauchy_ log_normal_ geometric_ frombuffer
     """.split(),
     "the row itself looks at values; the random ones have a test of their own",
 )

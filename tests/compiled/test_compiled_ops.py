@@ -118,6 +118,9 @@ RANDOM = {
     "normal_": lambda x: x.clone().normal_(1.0, 2.0),
     "exponential_": lambda x: x.clone().exponential_(2.0),
     "bernoulli_": lambda x: x.clone().bernoulli_(0.3),
+    "cauchy_": lambda x: x.clone().cauchy_(),
+    "log_normal_": lambda x: x.clone().log_normal_(),
+    "geometric_": lambda x: x.clone().geometric_(0.3),
     "random_": lambda x: x.clone().random_(0, 10),
 }
 

@@ -6,6 +6,8 @@ running sum, so the bits do not depend on their number.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numba import prange
 
@@ -14,7 +16,7 @@ from ..intrinsics import load, stack, store, widened
 from ..machine import kernel
 from ..order import down, up
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "recurrence"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "recurrence"]
 
 GRAIN = 1 << 15
 LANES = 512
@@ -95,6 +97,26 @@ def recurrence(out, a, b, driven, start, reverse):
                 acc *= load(a, at)
                 if driven:
                     acc += load(b, at)
+
+
+@kernel(grain=GRAIN)
+def logcumsumexp(out, x):
+    """out, x (outer, n, inner) C floating: logarithms of running sums of exponentials."""
+    outer, n, inner = x.shape
+    for o in prange(0, outer):
+        for i in range(inner):
+            most, total = -np.inf, 0.0  # the sum is total * exp(most)
+            for j in range(n):
+                at = (o * n + j) * inner + i
+                value = np.float64(load(x, at))
+                if value > most:
+                    total = total * math.exp(most - value) + 1.0
+                    most = value
+                elif value == most:
+                    total += 1.0
+                else:
+                    total += math.exp(value - most)
+                store(out, at, most + math.log(total))
 
 
 @inlined

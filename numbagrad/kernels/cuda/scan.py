@@ -13,10 +13,11 @@ from numba import cuda, float64, int64
 
 from ..halves import is_floating
 from .runtime.launch import start, strided_grid
+from .runtime.maths import math
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
 
-__all__ = ["cummax", "cummin", "cumprod", "cumsum", "recurrence"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "recurrence"]
 
 _made: dict[Any, Any] = {}
 
@@ -130,6 +131,33 @@ def recurrence(out, a, b, driven, start, reverse):
 
 
 launch = start  # ``recurrence`` has a parameter of that name
+
+
+def _logcumsumexp(out, x, columns, n, inner):
+    """A thread for each of ``columns``."""
+    column = cuda.grid(1)
+    while column < columns:
+        o, i = split(column, inner)
+        most, total = float64(-math.inf), float64(0)
+        for j in range(n):
+            at = (o * n + j) * inner + i
+            value = float64(x[at])
+            if value > most:
+                total = total * math.exp(most - value) + 1
+                most = value
+            elif value == most:
+                total += 1
+            else:
+                total += math.exp(value - most)
+            out[at] = most + math.log(total)
+        column += cuda.gridsize(1)
+
+
+def logcumsumexp(out, x):
+    """out, x (outer, n, inner) C floating: logarithms of running sums of exponentials."""
+    outer, n, inner = x.shape
+    columns = outer * inner
+    launch(_logcumsumexp, strided_grid(columns), BLOCK, out, x, columns, n, inner)
 
 
 def _extremes(sign: int, wide: Any) -> Any:
