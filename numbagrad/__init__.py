@@ -71,6 +71,7 @@ with _paused():
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403
     from .ops.norm import *  # noqa: F403
+    from .ops.older_linalg import *  # noqa: F403
     from .ops.older_names import *  # noqa: F403
     from .ops.part import *  # noqa: F403
     from .ops.random import *  # noqa: F403

@@ -26,6 +26,7 @@ TITLES = {
     "shape": "Shapes and views",
     "index": "Indexing",
     "linalg": "Products and linear algebra",
+    "linalg_further": "More linear algebra",
     "norm": "Softmax and norms",
     "loss": "Losses",
     "combined": "Made of others",
@@ -69,6 +70,7 @@ WITHOUT_LAPACK = {
     "linalg.matrix_norm": "partly",
     "linalg.matrix_power": "partly",
     "linalg.multi_dot": "yes",
+    "linalg.vander": "yes",
     "matrix_power": "partly",
 }
 """Of ``linalg``, what runs on a GPU: products, and norms that need no singular values."""

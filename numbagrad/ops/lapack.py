@@ -18,6 +18,15 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty
 from .chains import matrix_power, multi_dot
 from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
+from .lapack_further import (
+    cholesky_ex,
+    inv_ex,
+    matrix_exp,
+    solve_ex,
+    tensorsolve,
+    vander,
+)
+from .lapack_lu import lu, lu_factor, lu_factor_ex, lu_solve
 from .lapack_made import (
     cond,
     cross,
@@ -34,6 +43,7 @@ from .shape import tril
 __all__ = [
     "LinAlgError",
     "cholesky",
+    "cholesky_ex",
     "cond",
     "cross",
     "det",
@@ -41,7 +51,13 @@ __all__ = [
     "eigh",
     "eigvalsh",
     "inv",
+    "inv_ex",
     "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_factor_ex",
+    "lu_solve",
+    "matrix_exp",
     "matrix_norm",
     "matrix_power",
     "matrix_rank",
@@ -51,10 +67,13 @@ __all__ = [
     "qr",
     "slogdet",
     "solve",
+    "solve_ex",
     "solve_triangular",
     "svd",
     "svdvals",
     "tensorinv",
+    "tensorsolve",
+    "vander",
     "vecdot",
     "vector_norm",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
+__all__ += ["cholesky_ex", "inv_ex", "lu_factor", "matrix_exp", "order_of", "solve_ex"]
 __all__ += ["solve_triangular", "svd"]
 
 Array = np.ndarray[Any, Any]
@@ -92,3 +93,82 @@ def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
     """
     for at in np.ndindex(rank.shape):
         out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)
+
+
+def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:
+    """Both triangles in ``out``; with which row each was exchanged, from 1 on; the rows' order.
+
+    x, out (..., m, n); pivots (..., min(m, n)) int32; order (..., m) int64: x[order] = L U; info
+    (...) int32: 0, or the first number on the diagonal of U that is 0, from 1 on.
+    """
+    from scipy.linalg import lapack
+
+    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
+    for place in np.ndindex(x.shape[:-2]):
+        if x[place].size:
+            out[place], rows, info[place] = factor(x[place])
+            pivots[place] = rows + 1
+        else:
+            info[place] = 0
+    order_of(order, pivots)
+
+
+def order_of(order: Array, pivots: Array) -> None:
+    """The order of rows after exchanges. order (..., m) int64; pivots (..., k) int32, from 1 on."""
+    order[...] = np.arange(order.shape[-1])
+    for place in np.ndindex(order.shape[:-1]):
+        mine = order[place]
+        for i, j in enumerate(pivots[place]):
+            mine[i], mine[j - 1] = mine[j - 1], mine[i]
+
+
+def matrix_exp(out: Array, x: Array) -> None:
+    """Exponentials of matrices. out, x (..., n, n)."""
+    from scipy.linalg import expm
+
+    out[...] = expm(x)
+
+
+def _first_zero(x: Array) -> int:
+    """The first number on the diagonal of the factor U of a matrix that is 0, from 1 on, or 0."""
+    from scipy.linalg import lapack
+
+    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
+    return int(factor(x)[2])
+
+
+def inv_ex(out: Array, info: Array, x: Array) -> None:
+    """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
+    for place in np.ndindex(info.shape):
+        try:
+            out[place], info[place] = np.linalg.inv(x[place]), 0
+        except np.linalg.LinAlgError:
+            out[place], info[place] = np.nan, _first_zero(x[place])
+
+
+def solve_ex(out: Array, info: Array, x: Array, y: Array) -> None:
+    """``x out = y``, NaN where there is no solution.
+
+    x (..., n, n); out, y (..., n, m); info (...) int32 as ``lu_factor``.
+    """
+    for place in np.ndindex(info.shape):
+        try:
+            out[place], info[place] = np.linalg.solve(x[place], y[place]), 0
+        except np.linalg.LinAlgError:
+            out[place], info[place] = np.nan, _first_zero(x[place])
+
+
+def cholesky_ex(out: Array, info: Array, x: Array) -> None:
+    """Lower triangles as ``cholesky``, NaN where x is not positive definite.
+
+    out, x (..., n, n); info (...) int32: 0, or the size of the first leading part that is not.
+    """
+    from scipy.linalg import lapack
+
+    factor = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
+    for place in np.ndindex(info.shape):
+        if not x[place].size:
+            info[place] = 0
+            continue
+        found, info[place] = factor(x[place], lower=1, clean=1)
+        out[place] = np.nan if info[place] else found

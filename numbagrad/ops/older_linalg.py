@@ -1,0 +1,157 @@
+"""Functions of matrices under PyTorch's older names, which ``ng.linalg`` has as others."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import ShapeError
+from ..tensor import Tensor
+from . import lapack
+from .base import as_operand, full, normalize_dims, same_device
+from .create import eye
+from .lapack_further import matrix_exp as _matrix_exp
+from .linalg import matmul
+
+__all__ = [
+    "cholesky",
+    "cholesky_inverse",
+    "cholesky_solve",
+    "frobenius_norm",
+    "matrix_exp",
+    "nuclear_norm",
+    "pinverse",
+    "qr",
+    "svd",
+]
+
+
+class OlderSVD(NamedTuple):
+    """The factors of ``U @ diag(S) @ V.T``."""
+
+    U: Tensor
+    S: Tensor
+    V: Tensor
+
+
+def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
+    """The pseudo-inverses of matrices, ``ng.linalg.pinv``.
+
+    >>> pinverse(tensor([[2.0], [0.0]])).tolist()
+    [[0.5, 0.0]]
+    """
+    return lapack.pinv(x, rcond)
+
+
+def cholesky(x: Tensor, upper: bool = False) -> Tensor:
+    """The triangles of positive definite matrices, ``ng.linalg.cholesky``.
+
+    >>> cholesky(tensor([[4.0]])).tolist()
+    [[2.0]]
+    """
+    return lapack.cholesky(x, upper=upper)
+
+
+def qr(x: Tensor, some: bool = True) -> Any:
+    """``Q @ R == x``, ``ng.linalg.qr``; all columns of Q without ``some``.
+
+    >>> [part.abs().tolist() for part in qr(tensor([[2.0]]))]
+    [[[1.0]], [[2.0]]]
+    """
+    return lapack.qr(x, "reduced" if some else "complete")
+
+
+def svd(x: Tensor, some: bool = True, compute_uv: bool = True) -> OlderSVD:
+    """``U @ diag(S) @ V.T == x``; ``ng.linalg.svd`` gives V turned.
+
+    some: only as many columns as there are values. Without compute_uv U and V are zeros.
+
+    >>> svd(tensor([[2.0]])).S.tolist()
+    [2.0]
+    """
+    if compute_uv:
+        u, s, vh = lapack.svd(x, not some)
+        return OlderSVD(u, s, vh.mT)
+    s = lapack.svdvals(x)
+    *batch, m, n = x._array.shape
+    u, v = (full((*batch, k, k), 0, x._dtype, x._device) for k in (m, n))
+    return OlderSVD(u, s, v)
+
+
+def matrix_exp(x: Tensor) -> Tensor:
+    """The exponentials of square matrices, ``ng.linalg.matrix_exp``.
+
+    >>> matrix_exp(tensor([[0.0]])).tolist()
+    [[1.0]]
+    """
+    return _matrix_exp(x)
+
+
+def _checked(name: str, x: Tensor, L: Tensor) -> None:
+    for value, what in ((x, "b"), (L, "u")):
+        rank = as_operand(name, value)._array.ndim
+        if rank < 2:
+            raise ShapeError(
+                f"{name}: {what} should have at least 2 dimensions, but has {rank} dimensions "
+                f"instead. Use unsqueeze(-1) for a vector."
+            )
+    same_device(name, (x, L))
+
+
+def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """The solution of ``A @ out == x`` from the triangle ``L`` that ``cholesky(A)`` gives.
+
+    x (..., n, m), L (..., n, n). Gradients to both.
+
+    >>> cholesky_solve(tensor([[4.0]]), tensor([[2.0]])).tolist()
+    [[1.0]]
+    """
+    _checked("cholesky_solve", x, L)
+    half = lapack.solve_triangular(L.mT if upper else L, x, upper=False)
+    return lapack.solve_triangular(L if upper else L.mT, half, upper=True)
+
+
+def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A from the triangle ``x`` that ``cholesky(A)`` gives; x (..., n, n).
+
+    >>> cholesky_inverse(tensor([[2.0]])).tolist()
+    [[0.25]]
+    """
+    rank = as_operand("cholesky_inverse", x)._array.ndim
+    if rank < 2:
+        raise ShapeError(
+            f"cholesky_inverse: The input tensor A must have at least 2 dimensions, got {rank}."
+        )
+    ones = eye(x._array.shape[-1], dtype=x._dtype, device=x._device)
+    inverse = lapack.solve_triangular(x, ones, upper=upper)
+    return matmul(inverse, inverse.mT) if upper else matmul(inverse.mT, inverse)
+
+
+def frobenius_norm(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The root of the sum of squares over one or two dimensions.
+
+    >>> frobenius_norm(tensor([[3.0, 4.0]]), 1).tolist()
+    [5.0]
+    """
+    rank = as_operand("frobenius_norm", x)._array.ndim
+    return lapack.vector_norm(x, 2, normalize_dims("frobenius_norm", dim, rank), keepdim)
+
+
+def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The sum of the singular values of a matrix, or of matrices in two dimensions.
+
+    >>> nuclear_norm(tensor([[3.0, 0.0], [0.0, 4.0]])).item()
+    7.0
+    """
+    if isinstance(dim, bool):  # nuclear_norm(x, keepdim)
+        dim, keepdim = None, dim
+    rank = as_operand("nuclear_norm", x)._array.ndim
+    if dim is None and rank != 2:
+        raise ShapeError(
+            f"nuclear_norm: Expected a tensor with 2 dimensions, but got a tensor with {rank} "
+            f"dimensions instead. Name the two in dim."
+        )
+    return lapack.matrix_norm(x, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim)
+
+
+_METHODS = "cholesky cholesky_inverse cholesky_solve matrix_exp pinverse qr svd".split()
+METHODS: dict[str, Any] = {name: globals()[name] for name in _METHODS}
