@@ -12,7 +12,7 @@ from ..ops.create import from_numpy, tensor
 from ..ops.shape import stack
 from ..tensor import Tensor
 
-__all__ = ["default_collate"]
+__all__ = ["default_collate", "default_convert"]
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -51,3 +51,24 @@ def default_collate(batch: Sequence[Any]) -> Any:
         f"default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
         f"found {type(first).__name__}. Pass collate_fn."
     )
+
+
+def default_convert(data: Any) -> Any:
+    """``data`` with its NumPy arrays and numbers as tensors, also within lists, tuples and dicts.
+
+    Everything else is left as it is. For samples that are not collated.
+
+    >>> default_convert([np.array([1, 2]), "a"])
+    [tensor([1, 2]), 'a']
+    """
+    if isinstance(data, np.generic):
+        return tensor(data)
+    if isinstance(data, np.ndarray):
+        return from_numpy(data) if data.dtype.kind in "fiub" else data
+    if isinstance(data, Mapping):
+        return {key: default_convert(value) for key, value in data.items()}
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*[default_convert(member) for member in data])
+    if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
+        return [default_convert(member) for member in data]
+    return data

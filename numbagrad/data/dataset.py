@@ -14,9 +14,11 @@ from ..ops.random import randperm
 from ..tensor import Tensor
 
 __all__ = [
+    "ChainDataset",
     "ConcatDataset",
     "Dataset",
     "IterableDataset",
+    "StackDataset",
     "Subset",
     "TensorDataset",
     "random_split",
@@ -43,6 +45,40 @@ class IterableDataset(Dataset):
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
+
+    def __add__(self, other: Dataset) -> Any:
+        return ChainDataset([self, other])
+
+
+class ChainDataset(IterableDataset):
+    """One stream after the other.
+
+    >>> import numbagrad as ng
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         return iter(range(2))
+    >>> list(ChainDataset([Count(), Count()]))
+    [0, 1, 0, 1]
+    """
+
+    def __init__(self, datasets: Iterable[Dataset]):
+        self.datasets = datasets
+
+    def _streams(self) -> Iterator[Any]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
+                raise TypeError(
+                    f"ChainDataset only supports IterableDataset, got {type(dataset).__name__}. "
+                    f"ConcatDataset takes those with indices."
+                )
+            yield dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        for dataset in self._streams():
+            yield from dataset
+
+    def __len__(self) -> int:
+        return sum([len(dataset) for dataset in self._streams()])
 
 
 class TensorDataset(Dataset):
@@ -133,6 +169,55 @@ class ConcatDataset(Dataset):
         number = bisect.bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[number - 1] if number else 0
         return self.datasets[number][index - before]
+
+
+class StackDataset(Dataset):
+    """Datasets of equal length side by side; a sample is a tuple, or a dict if they have names.
+
+    >>> StackDataset(image=[1, 2], label=[3, 4])[0]
+    {'image': 1, 'label': 3}
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        if bool(args) == bool(kwargs):
+            raise ValueError(
+                "StackDataset: takes datasets either by position or by name, and at least one."
+            )
+        self.datasets: Any = args or kwargs
+        lengths = {len(dataset) for dataset in args or kwargs.values()}
+        if len(lengths) > 1:
+            raise ValueError(
+                f"StackDataset: Size mismatch between datasets, got lengths {sorted(lengths)}."
+            )
+        self._length = lengths.pop()
+
+    def _joined(self, parts: list[Any]) -> Any:
+        if isinstance(self.datasets, dict):
+            return dict(zip(self.datasets, parts, strict=True))
+        return tuple(parts)
+
+    def _members(self) -> list[Any]:
+        named = isinstance(self.datasets, dict)
+        return list(self.datasets.values() if named else self.datasets)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._joined([dataset[index] for dataset in self._members()])
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        """The samples of a batch, from datasets that give several at once or one by one."""
+        columns = []
+        for dataset in self._members():
+            many = getattr(dataset, "__getitems__", None)
+            found = [dataset[i] for i in indices] if many is None else many(indices)
+            if len(found) != len(indices):
+                raise ValueError(
+                    f"StackDataset: a dataset gave {len(found)} samples for {len(indices)} indices."
+                )
+            columns.append(found)
+        return [self._joined(list(parts)) for parts in zip(*columns, strict=True)]
+
+    def __len__(self) -> int:
+        return self._length
 
 
 def random_split(dataset: Dataset, lengths: Sequence[float], generator: Any = None) -> list[Subset]:

@@ -15,6 +15,7 @@ from ..autograd.modes import no_grad
 from ..dtypes import float64
 from ..errors import ShapeError
 from ..ops.base import new_empty
+from ..ops.random import randperm
 from ..tensor import Tensor, wrap_any
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "normal_",
     "ones_",
     "orthogonal_",
+    "sparse_",
     "trunc_normal_",
     "uniform_",
     "xavier_normal_",
@@ -214,6 +216,22 @@ def kaiming_normal_(
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
         return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
+    """Normal of deviation ``std``, with a part ``sparsity`` of each column zero (Martens, 2010)."""
+    if tensor.dim() != 2:
+        raise ShapeError(
+            f"sparse_: Only tensors with 2 dimensions are supported, got {list(tensor.shape)}."
+        )
+    rows, columns = tensor.shape
+    zeros = math.ceil(sparsity * rows)
+    normal_(tensor, 0.0, std, generator)
+    kept = np.ones((rows, columns), bool)
+    for column in range(columns):
+        kept[randperm(rows, generator=generator).numpy()[:zeros], column] = False
+    with no_grad():
+        return tensor.mul_(wrap_any(kept).to(tensor.device))
 
 
 def _write(tensor: Tensor, values: np.ndarray) -> Tensor:

@@ -9,7 +9,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import Op, broadcast_shape, new_empty
+from .base import Op, as_operand, broadcast_shape, new_empty, same_device
 from .create import arange, eye
 from .elementwise import cast, eq
 from .factorise import _matrix
@@ -193,6 +193,7 @@ def lu_solve(
     [[1.0], [0.5]]
     """
     factors, y = _matrix("lu_solve", LU, square=True), _matrix("lu_solve", B)
+    same_device("linalg.lu_solve", (factors, as_operand("linalg.lu_solve", pivots, 1), y))
     n = factors._array.shape[-1]
     if pivots._dtype is not dtypes.int32:
         raise DTypeError(f"linalg.lu_solve: pivots should be of int32, got {pivots._dtype}.")

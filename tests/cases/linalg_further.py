@@ -17,6 +17,7 @@ def _of(*shape: int) -> np.ndarray:
     return np.ones(shape, "float32")
 
 
+_pivots = np.array([1, 2], "int32")
 _singular = np.array([[1, 2], [2, 4]], "float32")
 _oblong = wrong(_of(2, 3), raises=RuntimeError, words="square matrices")
 _vector = wrong(_of(3), raises=RuntimeError, words="at least 2 dim|square matrices|2 dimensions")
@@ -76,9 +77,26 @@ def _solved(x: Any, y: Any, left: bool = True, adjoint: bool = False) -> Any:
     return np.linalg.solve(x.swapaxes(-1, -2), y.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
-def _lu_solve(x: Any, y: Any, **how: Any) -> Any:
-    linalg = op_table.LIBRARY.linalg
-    return linalg.lu_solve(*linalg.lu_factor(x), y, **how)
+def _from_factors(factors: Any, pivots: Any, y: Any, **how: Any) -> Any:
+    n = len(pivots)
+    order = np.arange(n)
+    for i, j in enumerate(pivots):
+        order[[i, j - 1]] = order[[j - 1, i]]
+    x = np.empty((n, n))
+    x[order] = (np.tril(factors, -1) + np.eye(n)) @ np.triu(factors)
+    return _solved(x, y, **how)
+
+
+def _solutions(draw: Draw) -> list[Sample]:
+    factors, pivots = scipy.linalg.lu_factor(np.roll(_square(draw), 1, 0))
+    known = np.ascontiguousarray(factors), (pivots + 1).astype("int32")
+    return [
+        sample(*known, draw(3, 2)),
+        sample(*known, draw(3, 1), adjoint=True),
+        sample(*known, draw(2, 3), left=False),
+        sample(*known, draw(2, 2, 3), left=False, adjoint=True),
+        sample(*known, draw(2, 3, 1)),
+    ]
 
 
 def _squares(draw: Draw) -> list[Sample]:
@@ -197,26 +215,14 @@ CASES = [
     ),
     Case(
         "linalg.lu_solve",
-        lambda draw: [
-            sample(_squares(draw)[0].args[0], draw(3, 2)),
-            sample(_squares(draw)[1].args[0], draw(3, 1), adjoint=True),
-            sample(_squares(draw)[0].args[0], draw(2, 3), left=False),
-            sample(_squares(draw)[0].args[0], draw(2, 2, 3), left=False, adjoint=True),
-        ],
-        _solved,
-        function="linalg.lu_solve",
-        call=_lu_solve,
-        rtol64=1e-9,
-        rtol32=2e-3,
-        repeats=False,
+        _solutions,
+        _from_factors,
+        **_alone,
         errors=(
-            wrong(_of(2, 2) + np.eye(2, dtype="float32"), _of(2), raises=RuntimeError, words="2"),
-            wrong(
-                _of(2, 2) + np.eye(2, dtype="float32"),
-                _of(3, 1),
-                raises=RuntimeError,
-                words="ncompatible shapes",
-            ),
+            wrong(_of(2, 2), _pivots, _of(2), raises=RuntimeError, words="."),
+            wrong(_of(2, 2), _pivots, _of(3, 1), raises=RuntimeError, words="ncompatible shapes"),
+            wrong(_of(2, 2), _of(2), _of(2, 1), raises=RuntimeError, words="int"),
+            wrong(_of(2, 2), _pivots[:1], _of(2, 1), raises=RuntimeError, words="pivots per batch"),
         ),
     ),
     Case(

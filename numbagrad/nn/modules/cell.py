@@ -15,17 +15,16 @@ from ..parameter import Parameter
 from .made import new_parameter
 from .module import Module
 
-__all__ = ["GRUCell", "LSTMCell", "RNNCell"]
+__all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
-class _Cell(Module):
-    """Two affine maps, of the input and of the state, to ``gates`` times hidden_size numbers.
+class RNNCellBase(Module):
+    """Two affine maps, of the input and of the state, to ``num_chunks`` times hidden_size numbers.
 
-    weight_ih (gates * hidden, input), weight_hh (gates * hidden, hidden), bias_ih and bias_hh;
-    all start uniform within ``1 / sqrt(hidden_size)``.
+    weight_ih (num_chunks * hidden, input), weight_hh (num_chunks * hidden, hidden), bias_ih and
+    bias_hh; all start uniform within ``1 / sqrt(hidden_size)``.
     """
 
-    gates = 1
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
@@ -33,7 +32,8 @@ class _Cell(Module):
         self,
         input_size: int,
         hidden_size: int,
-        bias: bool = True,
+        bias: bool,
+        num_chunks: int,
         device: Any = None,
         dtype: Any = None,
     ):
@@ -41,7 +41,7 @@ class _Cell(Module):
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.bias = bias
-        rows, made = self.gates * hidden_size, {"device": device, "dtype": dtype}
+        rows, made = num_chunks * hidden_size, {"device": device, "dtype": dtype}
         self.weight_ih = new_parameter(rows, input_size, **made)
         self.weight_hh = new_parameter(rows, hidden_size, **made)
         for name in ("bias_ih", "bias_hh"):
@@ -88,7 +88,7 @@ class _Cell(Module):
         return shown if self.bias else f"{shown}, bias=False"
 
 
-class RNNCell(_Cell):
+class RNNCell(RNNCellBase):
     """``tanh(W_ih x + b_ih + W_hh h + b_hh)`` (Elman, 1990), or relu for nonlinearity="relu"."""
 
     def __init__(
@@ -102,7 +102,7 @@ class RNNCell(_Cell):
     ):
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"RNNCell: Unknown nonlinearity: {nonlinearity}; use tanh or relu.")
-        super().__init__(input_size, hidden_size, bias, device, dtype)
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
@@ -115,13 +115,21 @@ class RNNCell(_Cell):
         return super().extra_repr() + other
 
 
-class LSTMCell(_Cell):
+class LSTMCell(RNNCellBase):
     """A step of long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
     The rows of weights are the input, forget, cell and output gates.
     """
 
-    gates = 4
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
@@ -132,14 +140,22 @@ class LSTMCell(_Cell):
         return lstm_step(*self._maps(input, h), c)
 
 
-class GRUCell(_Cell):
+class GRUCell(RNNCellBase):
     """A step of a gated recurrent unit (Cho et al., 2014).
 
     The rows of weights are the reset, update and new gates; the reset gate acts after the map of
     the state.
     """
 
-    gates = 3
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ):
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The next state of input (n, input_size) and hx (n, hidden_size), zeros by default."""

@@ -4,17 +4,34 @@ from typing import TYPE_CHECKING
 
 from ...later import asked_for
 from . import stateless
-from .clip_grad import clip_grad_norm_, clip_grad_value_, get_total_norm
+from .clip_grad import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
     from . import parametrizations, parametrize, rnn
+    from .bare import skip_init
+    from .fusion import (
+        fuse_conv_bn_eval,
+        fuse_conv_bn_weights,
+        fuse_linear_bn_eval,
+        fuse_linear_bn_weights,
+    )
     from .largest_singular import remove_spectral_norm, spectral_norm
     from .length_direction import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad_norm_",
     "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",
@@ -22,6 +39,7 @@ __all__ = [
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
+    "skip_init",
     "spectral_norm",
     "stateless",
     "vector_to_parameters",
@@ -31,11 +49,16 @@ __all__ = [
 __getattr__ = asked_for(
     __name__,
     {
+        "fuse_conv_bn_eval": "fusion",
+        "fuse_conv_bn_weights": "fusion",
+        "fuse_linear_bn_eval": "fusion",
+        "fuse_linear_bn_weights": "fusion",
         "parametrizations": "parametrizations",
         "parametrize": "parametrize",
         "remove_spectral_norm": "largest_singular",
         "remove_weight_norm": "length_direction",
         "rnn": "rnn",
+        "skip_init": "bare",
         "spectral_norm": "largest_singular",
         "weight_norm": "length_direction",
     },

@@ -12,10 +12,10 @@ from ...autograd.modes import no_grad
 from ...dtypes import get_default_dtype, promote_types
 from ...kernels.cpu import optim as kernels
 from ...kernels.machine import empty, launch, view
-from ...ops.base import contiguous, new_empty, reshaped
+from ...ops.base import contiguous, new_empty, reshaped, same_device
 from ...tensor import Tensor
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "get_total_norm"]
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
 
 
 def clip_grad_norm_(
@@ -42,6 +42,35 @@ def clip_grad_norm_(
     largest = float(max_norm)
     _change(grads, kernels.clip_norm, [norm._array], lambda: (largest,))
     return reshaped(norm, ())
+
+
+def clip_grads_with_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    total_norm: Tensor,
+    foreach: bool | None = None,
+) -> None:
+    """Scale all gradients by ``min(1, max_norm / (total_norm + 1e-6))``.
+
+    total_norm: one element, as ``get_total_norm`` gives it. The other half of ``clip_grad_norm_``.
+
+    >>> import numbagrad as ng
+    >>> x = ng.tensor([3.0, 4.0], requires_grad=True)
+    >>> x.grad = ng.tensor([3.0, 4.0])
+    >>> clip_grads_with_norm_(x, 2.5, get_total_norm([x.grad]))
+    >>> [round(g, 5) for g in x.grad.tolist()]
+    [1.5, 2.0]
+    """
+    if not isinstance(total_norm, Tensor) or total_norm._array.size != 1:
+        raise TypeError(
+            f"clip_grads_with_norm_: total_norm must be a Tensor of one element, got "
+            f"{total_norm!r}. get_total_norm makes it."
+        )
+    grads, largest = _gradients(parameters), float(max_norm)
+    if grads:
+        same_device("clip_grads_with_norm_", [total_norm, *grads])
+    norm = reshaped(contiguous(total_norm.detach()), (1,))
+    _change(grads, kernels.clip_norm, [norm._array], lambda: (largest,))
 
 
 def get_total_norm(
