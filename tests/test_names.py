@@ -68,6 +68,18 @@ LINES = """
     L.det(input=x[:, :2])
     L.copysign(input=x, other=-1)
     x.clone().fill_diagonal_(fill_value=7)
+    L.cholesky_solve(input=v.reshape(3, 1), input2=L.eye(3) * 2, upper=True)
+    L.linalg.lu_solve(*L.linalg.lu_factor(A=L.eye(3) * 2), B=L.eye(3), adjoint=True)
+    L.linalg.solve_ex(A=L.eye(3) * 2, B=v).result
+    [L.gcd(input=L.tensor(4), other=L.tensor(6)), 2 << L.tensor([1]), L.tensor([9]) >> 1]
+    [L.polygamma(n=1, input=v), v.polygamma(2), v.mvlgamma(p=1), L.rsub(v, other=v, alpha=2)]
+    L.logcumsumexp(input=x, dim=1)
+    [L.mode(input=x, dim=1, keepdim=True)[0], x.nanmedian(dim=0)[1], L.nanmedian(input=x)]
+    x.put(index=L.tensor([0]), source=L.tensor([9.0]), accumulate=True)
+    L.nonzero_static(input=x, size=2, fill_value=-2)
+    L.gradient(x, spacing=[2.0], dim=(1,), edge_order=2)
+    L.histogram(x, bins=3, range=(0.0, 6.0), weight=x, density=True).hist
+    L.kaiser_window(window_length=5, periodic=False, beta=3.0, dtype=L.float64)
     [x.is_cpu, x.get_device(), L.get_device(x), x.is_signed(), L.is_signed(x > 1)]
     [L.is_same_size(x, v), x.is_same_size(other=x), L.typename(3), L.typename(x).split(".")[1]]
     [x.new([1, 2]), x.new(v), list(x.new(2, 4).shape), list(x.new().shape)]

@@ -86,28 +86,28 @@ def matrix_exp(x: Tensor) -> Tensor:
     return _matrix_exp(x)
 
 
-def _checked(name: str, x: Tensor, L: Tensor) -> None:
-    for value, what in ((x, "b"), (L, "u")):
+def _checked(name: str, x: Tensor, input2: Tensor) -> None:
+    for value, what in ((x, "b"), (input2, "u")):
         rank = as_operand(name, value)._array.ndim
         if rank < 2:
             raise ShapeError(
                 f"{name}: {what} should have at least 2 dimensions, but has {rank} dimensions "
                 f"instead. Use unsqueeze(-1) for a vector."
             )
-    same_device(name, (x, L))
+    same_device(name, (x, input2))
 
 
-def cholesky_solve(x: Tensor, L: Tensor, upper: bool = False) -> Tensor:
-    """The solution of ``A @ out == x`` from the triangle ``L`` that ``cholesky(A)`` gives.
+def cholesky_solve(x: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
+    """The solution of ``A @ out == x`` from the triangle ``input2`` that ``cholesky(A)`` gives.
 
-    x (..., n, m), L (..., n, n). Gradients to both.
+    x (..., n, m), input2 (..., n, n). Gradients to both.
 
     >>> cholesky_solve(tensor([[4.0]]), tensor([[2.0]])).tolist()
     [[1.0]]
     """
-    _checked("cholesky_solve", x, L)
-    half = lapack.solve_triangular(L.mT if upper else L, x, upper=False)
-    return lapack.solve_triangular(L if upper else L.mT, half, upper=True)
+    _checked("cholesky_solve", x, input2)
+    half = lapack.solve_triangular(input2.mT if upper else input2, x, upper=False)
+    return lapack.solve_triangular(input2 if upper else input2.mT, half, upper=True)
 
 
 def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
