@@ -28,6 +28,7 @@ from numbagrad.collector import seldom
 from numbagrad.kernels import machine
 from numbagrad.kernels.cpu import finite
 from numbagrad.kernels.cuda.runtime import device
+from numbagrad.ops import sampling
 
 from .cuda_gaps import KNOWN_GAPS, pairs
 
@@ -246,7 +247,10 @@ def sequences(kind: Any) -> None:
 
 def random_numbers(kind: Any) -> None:
     """Each distribution."""
-    x = full(100, kind=kind)
+    x = full(100, kind=kind, grad=True)
+    sampling.standard_gamma(x).backward(x.detach())
+    _ = sampling.gammainc(x, x), sampling.poisson(x), sampling.binomial(x, x)
+    x = x.detach()
     _ = ng.randn_like(x), ng.rand_like(x), x.exponential_(), x.bernoulli_(0.5), ng.bernoulli(x)
     _ = ng.nn.functional.dropout(x, 0.5), ng.randint_like(x, 0, 9)
     _ = ng.randint(0, 9, (100,), device="cuda"), ng.histc(x, 4, 0, 1)

@@ -80,6 +80,14 @@ def _double(high, low):
 
 
 @pasted
+def two_doubles(key, start, i, trial):
+    """Two float64 in [0, 1) for attempt ``trial``, counted from 1, of counter ``i`` of the call."""
+    at = start + _u64(i)
+    words = _philox(_u32(at), _u32(at >> _32), _u32(trial), _u32(0), _u32(key), _u32(key >> _32))
+    return _double(words[0], words[1]), _double(words[2], words[3])
+
+
+@pasted
 def _double_above(high, low):
     """float64 in (0, 1]."""
     return 1.0 - _double(high, low)

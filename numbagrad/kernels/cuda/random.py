@@ -49,10 +49,10 @@ _32 = _u64(32)
 
 
 @inlined
-def words_of(key, start, i):
-    """The four words of counter ``i`` of the call: ten rounds of Philox 4x32."""
+def _words(key, start, i, trial):
+    """The four words of attempt ``trial`` of counter ``i``: ten rounds of Philox 4x32."""
     seed, at = _u64(np.int64(key)), _u64(np.int64(start)) + _u64(i)
-    c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(0), _u32(0)
+    c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(trial), _u32(0)
     k0, k1 = _u32(seed & _u64(0xFFFFFFFF)), _u32(seed >> _32)
     for _ in range(10):
         left = _u64(0xD2511F53) * _u64(c0)
@@ -64,6 +64,12 @@ def words_of(key, start, i):
         k0 = _u32((_u64(k0) + _u64(0x9E3779B9)) & _u64(0xFFFFFFFF))
         k1 = _u32((_u64(k1) + _u64(0xBB67AE85)) & _u64(0xFFFFFFFF))
     return c0, c1, c2, c3
+
+
+@inlined
+def words_of(key, start, i):
+    """The four words of counter ``i`` of the call."""
+    return _words(key, start, i, 0)
 
 
 @inlined
@@ -89,6 +95,13 @@ def _single_above(word):
 def _double(high, low):
     """float64 in [0, 1) from 53 bits of two words."""
     return _f64(np.int32(high >> _u32(5))) * 2.0**-27 + _f64(np.int32(low >> _u32(6))) * 2.0**-53
+
+
+@inlined
+def two_doubles(key, start, i, trial):
+    """Two float64 in [0, 1) for attempt ``trial``, counted from 1, of counter ``i`` of the call."""
+    a, b, c, d = _words(key, start, i, trial)
+    return _double(a, b), _double(c, d)
 
 
 @inlined

@@ -57,7 +57,8 @@ if SIMULATED:
     _named = {
         "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh,
         "atan": np.arctan, "atan2": np.arctan2, "atanh": np.arctanh, "copysign": np.copysign,
-        "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "hypot": np.hypot,
+        "cos": np.cos, "cosh": np.cosh, "exp": np.exp, "expm1": np.expm1, "floor": np.floor,
+        "hypot": np.hypot,
         "log": np.log, "log10": np.log10, "log1p": np.log1p, "pow": np.power, "sin": np.sin,
         "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
     }  # fmt: skip
