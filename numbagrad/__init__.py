@@ -116,7 +116,7 @@ with _paused():
     globals().update(_SHORT_NAMES)
 
 if _TYPE_CHECKING:
-    from . import data, io, optim, utils
+    from . import data, distributions, io, optim, utils
     from .io import load, save
 
 float = float32
@@ -136,6 +136,7 @@ _register_files()
 _LATER = {
     "compile": "compiled",
     "data": "data",
+    "distributions": "distributions",
     "io": "io",
     "load": "io",
     "optim": "optim",

@@ -31,7 +31,7 @@ LAYERS = [
     {"autograd"},
     {"ops"},
     {"io", "hub"},
-    {"nn", "optim", "data", "utils"},
+    {"nn", "optim", "data", "utils", "distributions"},
     {"amp"},
     {"compiled"},
     {"profiler"},

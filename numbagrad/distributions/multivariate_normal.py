@@ -1,0 +1,129 @@
+"""``MultivariateNormal``: normal vectors with a covariance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..errors import ShapeError
+from ..ops.base import broadcast_shape
+from ..ops.create import eye
+from ..ops.elementwise import log, square
+from ..ops.lapack import cholesky, inv
+from ..ops.lapack_made import solve_triangular
+from ..ops.linalg import matmul
+from ..ops.random import randn
+from ..ops.reduce import sum
+from ..ops.view import expand
+from ..tensor import Tensor
+from . import constraints
+from .distribution import Distribution, computed
+from .probability import one_of
+
+__all__ = ["MultivariateNormal"]
+
+
+class MultivariateNormal(Distribution):
+    """Normal vectors of mean ``loc`` (..., n) and one of the three (..., n, n).
+
+    covariance_matrix; precision_matrix, its inverse; or scale_tril, its lower Cholesky factor,
+    which is the cheapest, for the other two are factorised first.
+
+    >>> MultivariateNormal(zeros(2), scale_tril=eye(2)).variance.tolist()
+    [1.0, 1.0]
+    """
+
+    arg_constraints = {
+        "loc": constraints.real_vector,
+        "covariance_matrix": constraints.positive_definite,
+        "precision_matrix": constraints.positive_definite,
+        "scale_tril": constraints.lower_cholesky,
+    }
+    support = constraints.real_vector
+    has_rsample = True
+
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ):
+        given = {
+            "covariance_matrix": covariance_matrix,
+            "precision_matrix": precision_matrix,
+            "scale_tril": scale_tril,
+        }
+        name = one_of("MultivariateNormal", **given)
+        matrix: Any = given[name]
+        if loc.dim() < 1:
+            raise ShapeError("MultivariateNormal: loc must be at least one-dimensional.")
+        if matrix.dim() < 2:
+            raise ShapeError(
+                f"MultivariateNormal: {name} must be at least two-dimensional, with optional "
+                f"leading batch dimensions."
+            )
+        batch = broadcast_shape("MultivariateNormal", tuple(matrix.shape[:-2]), loc.shape[:-1])
+        n = loc.shape[-1]
+        self.loc = expand(loc, (*batch, n))
+        self.__dict__[name] = expand(matrix, (*batch, n, n))
+        super().__init__(batch, (n,), validate_args)
+        if name != "scale_tril":
+            self._factor = cholesky(matrix) if name[0] == "c" else _factor_of_inverse(matrix)
+        else:
+            self._factor = matrix
+
+    @computed
+    def scale_tril(self) -> Tensor:
+        """The lower triangle L of positive diagonal, ``L @ L.mT`` the covariance."""
+        n = self._event_shape[0]
+        return expand(self._factor, (*self._batch_shape, n, n))
+
+    @computed
+    def covariance_matrix(self) -> Tensor:
+        """How the elements vary together."""
+        return matmul(self.scale_tril, self.scale_tril.mT)
+
+    @computed
+    def precision_matrix(self) -> Tensor:
+        """The inverse of the covariance."""
+        return inv(self.covariance_matrix)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        return sum(square(self.scale_tril), -1)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        loc = self.loc
+        z = randn(self._extended_shape(sample_shape), dtype=loc.dtype, device=loc.device)
+        return loc + matmul(self._factor, z.unsqueeze(-1)).squeeze(-1)
+
+    def _half_log_det(self) -> Tensor:
+        return sum(log(self._factor.diagonal(0, -2, -1)), -1)
+
+    def _log_prob(self, value: Tensor) -> Tensor:
+        apart = (value - self.loc).unsqueeze(-1)
+        distance = sum(square(solve_triangular(self._factor, apart, upper=False)), (-2, -1))
+        n = self._event_shape[0]
+        return -0.5 * (distance + n * math.log(2 * math.pi)) - self._half_log_det()
+
+    def entropy(self) -> Tensor:
+        n = self._event_shape[0]
+        found = 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()
+        return expand(found, self._batch_shape)
+
+
+def _factor_of_inverse(matrix: Tensor) -> Tensor:
+    """The lower Cholesky factor of the inverse: with both orders turned round, a triangle's."""
+    turned = cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
+    one = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    return solve_triangular(turned, one, upper=False)
