@@ -144,8 +144,7 @@ class Beta(Distribution):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         a, b = self.concentration1, self.concentration0
-        found = xlogy(a - 1, value) + where(eq(b, 1), 0.0, (b - 1) * log1p(-value))
-        return found - log_beta(a, b)
+        return xlogy(a - 1, value) + xlogy(b - 1, 1 - value) - log_beta(a, b)
 
     def entropy(self) -> Tensor:
         a, b = self.concentration1, self.concentration0

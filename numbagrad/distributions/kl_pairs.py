@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..kernels import machine
 from ..ops.elementwise import abs, eq, erf, exp, expm1, log, log1p, softplus, square, where
 from ..ops.gamma import digamma, lgamma
 from ..ops.lapack_made import solve_triangular
@@ -23,7 +24,7 @@ from .hazard import Exponential, Pareto
 from .kl import kl_divergence, register_kl
 from .location_scale import EULER, Cauchy, Gumbel, HalfNormal, Laplace, Normal
 from .multivariate_normal import MultivariateNormal
-from .probability import Bernoulli, Binomial, Geometric, Poisson
+from .probability import Bernoulli, Binomial, ByProbability, Geometric, Poisson
 from .uniform import Uniform
 
 __all__ = ["kl_divergence", "register_kl"]
@@ -121,7 +122,7 @@ register_kl(OneHotCategorical, OneHotCategorical)(_by_class)
 
 
 @register_kl(Bernoulli, Bernoulli)
-def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
+def _bernoulli(p: ByProbability, q: ByProbability) -> Tensor:
     a, b = p.logits, q.logits
     found = p.probs * (a - b) + softplus(b) - softplus(a)
     never = (eq(q.probs, 0) & (p.probs > 0)) | (eq(q.probs, 1) & (p.probs < 1))
@@ -130,10 +131,12 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Tensor:
-    found = p.total_count * _bernoulli(p, q)
-    if not broadcast_all(eq(p.total_count, q.total_count))[0].all():
-        raise NotImplementedError("kl_divergence: binomials of different total_count.")
-    return found
+    n, m = p.total_count, q.total_count
+    if not machine.is_recording() and (n < m).any():
+        raise NotImplementedError(
+            "kl_divergence: the divergence of a binomial from one of more draws has no closed form."
+        )
+    return where(n > m, math.inf, n * _bernoulli(p, q))
 
 
 @register_kl(Geometric, Geometric)

@@ -226,7 +226,7 @@ class Geometric(ByProbability):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         p = self.probs
-        return where(eq(value, 0), 0.0, value * log1p(-clamp_probs(p))) + log(p)
+        return value * log1p(-clamp_probs(p)) + log(p)
 
     def entropy(self) -> Tensor:
         logits = self.logits

@@ -169,6 +169,10 @@ class Xlogy(Elementwise):
     def grad_x(g, x, y):
         return 0 if x == 0 and y <= 0 else g * math.log(y)
 
+    def grad_y(g, x, y):
+        # The derived one is 0 where x is 0, and so would be its derivative by x.
+        return 0 if x == 0 and y == 0 else g * x / y
+
 
 class Sinc(Elementwise):
     """sin(pi x) / (pi x), and 1 at 0."""

@@ -15,7 +15,7 @@ from numbagrad import distributions as D
 
 @dataclass(frozen=True)
 class Row:
-    """A distribution: ``make(library, D, tensors)`` builds it of either library.
+    """A distribution, which ``build`` makes of either library.
 
     parameters: batches of two. values: the batch along the last dimension, that of events after
     it. scipy: of the parameters, a frozen distribution. wrong: a value out of the support.
@@ -120,8 +120,8 @@ ROWS = [
         lambda concentration1, concentration0: stats.beta(concentration1, concentration0),
         {"concentration0": [0.0, 1.0]}, 1.5, lacks=NO_CDF),
     Row("StudentT", {"df": [2.5, 9.0], **TWO}, REAL, stats.t, BAD_SCALE, np.nan, lacks=NO_CDF),
-    Row("Bernoulli", {"probs": [0.3, 0.8]}, [[0.0, 1.0], [1.0, 0.0]], stats.bernoulli,
-        {"probs": [0.3, 1.1]}, 0.5, True, NO_CDF),
+    Row("Bernoulli", {"probs": [0.3, 0.8]}, [[0.0, 1.0], [1.0, 0.0]],
+        lambda probs: stats.bernoulli(probs), {"probs": [0.3, 1.1]}, 0.5, True, NO_CDF),
     Row("Bernoulli", {"logits": [-1.3, 0.8]}, [[0.0, 1.0], [1.0, 0.0]],
         lambda logits: stats.bernoulli(_sigmoid(logits)), {"logits": [np.nan, 1.0]}, 2.0, True,
         NO_CDF),
@@ -176,4 +176,3 @@ ROWS = [
     Row("TransformedDistribution", TWO, [[-1.0, 0.4], [2.3, 1.1]], None, BAD_SCALE,
         lacks="mean variance mode entropy", make=_squashed),
 ]  # fmt: skip
-BY_ID = {row.id if row.name != "MultivariateNormal" else str(i): row for i, row in enumerate(ROWS)}

@@ -363,7 +363,7 @@ def bernoulli(out, state, p):
         out[i] = one if _u64(_word(key, start, i)) < limit else zero
 
 
-@kernel(grain=65536, outputs=2)
+@kernel(grain=65536, outputs=2, allocates=True)  # threads sum in arrays of their own
 def bernoulli_each(out, bad, p, state):
     """out (n,) any dtype: 1 with probability p (n,); bad (1,) int64: how many entries are
     outside [0, 1], less one."""

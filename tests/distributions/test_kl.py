@@ -1,0 +1,147 @@
+"""kl_divergence: every pair against PyTorch, and against the mean over draws."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import distributions as D
+from numbagrad.distributions.kl import _pairs
+
+from .rows import CLASSES, LOC, TRIL
+
+LOC_SCALE = [{"loc": [0.5, -1.0], "scale": [0.7, 2.0]}, {"loc": [0.2, 0.0], "scale": [1.0, 3.0]}]
+CHANCE = [{"probs": [0.3, 0.8]}, {"probs": [0.5, 0.2]}]
+WEIGHTS = [{"probs": CLASSES}, {"probs": [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]}]
+PARAMETERS = {
+    "Normal": LOC_SCALE, "Laplace": LOC_SCALE, "Gumbel": LOC_SCALE, "Cauchy": LOC_SCALE,
+    "HalfNormal": [{"scale": [0.7, 2.0]}, {"scale": [1.0, 3.0]}],
+    "Uniform": [{"low": [0.1, 0.6], "high": [0.4, 0.9]}, {"low": [-2.0, 0.0], "high": [4.0, 1.0]}],
+    "Exponential": [{"rate": [0.5, 3.0]}, {"rate": [1.0, 0.2]}],
+    "Pareto": [{"scale": [0.5, 2.0], "alpha": [2.5, 4.0]},
+               {"scale": [0.05, 0.3], "alpha": [2.0, 3.0]}],
+    "Gamma": [{"concentration": [0.4, 3.0], "rate": [0.5, 2.0]},
+              {"concentration": [2.0, 0.3], "rate": [1.0, 3.0]}],
+    "Beta": [{"concentration1": [0.5, 3.0], "concentration0": [2.0, 1.5]},
+             {"concentration1": [2.0, 0.3], "concentration0": [1.0, 3.0]}],
+    "Dirichlet": [{"concentration": [[0.5, 2.0, 3.0], [1.5, 1.0, 0.8]]},
+                  {"concentration": [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]]}],
+    "Bernoulli": CHANCE, "Geometric": CHANCE,
+    "Binomial": [{**p, "total_count": [5.0, 5.0]} for p in CHANCE],
+    "Poisson": [{"rate": [0.3, 8.0]}, {"rate": [2.0, 5.0]}],
+    "Categorical": WEIGHTS, "OneHotCategorical": WEIGHTS,
+    "MultivariateNormal": [{"loc": LOC, "scale_tril": TRIL},
+                           {"loc": [[1.0, 2.0], [0.0, 0.0]], "scale_tril": TRIL[::-1]}],
+}  # fmt: skip
+PAIRS = sorted((p.__name__, q.__name__) for p, q in _pairs if p.__name__ in PARAMETERS)
+
+
+def build(module, tensor, dtype, name: str, which: int):
+    parameters = PARAMETERS[name][which]
+    return getattr(module, name)(**{k: tensor(v, dtype=dtype) for k, v in parameters.items()})
+
+
+ours = partial(build, D, ng.tensor, ng.float64)
+pairs = pytest.mark.parametrize(("p", "q"), PAIRS, ids="-".join)
+
+
+@pytest.mark.peer
+@pairs
+def test_as_pytorch(p: str, q: str) -> None:
+    torch = pytest.importorskip("torch")
+    theirs = partial(build, torch.distributions, torch.tensor, torch.float64)
+    for first, second in ((0, 1), (1, 0), (1, 1)):
+        found = D.kl_divergence(ours(p, first), ours(q, second))
+        truth = torch.distributions.kl_divergence(theirs(p, first), theirs(q, second))
+        np.testing.assert_allclose(found.numpy(), truth.numpy(), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.peer
+def test_pytorch_has_no_other_pairs() -> None:
+    kl = pytest.importorskip("torch.distributions.kl")
+    theirs = {(p.__name__, q.__name__) for p, q in kl._KL_REGISTRY}
+    known = {p for p in theirs if all(hasattr(D, name) for name in p)}
+    assert known == {(p.__name__, q.__name__) for p, q in _pairs}
+
+
+@pairs
+def test_as_the_mean_over_draws(p: str, q: str) -> None:
+    first, second = ours(p, 0), ours(q, 1)
+    found = D.kl_divergence(first, second).numpy()
+    ng.manual_seed(8)
+    D.Distribution.set_default_validate_args(False)  # draws out of q's support
+    try:
+        second = ours(q, 1)
+        x = first.sample((50_000,))
+        gap = (first.log_prob(x) - second.log_prob(x)).numpy()
+    finally:
+        D.Distribution.set_default_validate_args(True)
+    for i in range(2):
+        if np.isfinite(found[i]):
+            error = gap[:, i].std() / len(gap) ** 0.5
+            assert abs(gap[:, i].mean() - found[i]) < 5 * error + 1e-9
+
+
+def test_of_itself_it_is_zero() -> None:
+    for name in PARAMETERS:
+        if name in ("Gumbel",):
+            continue
+        np.testing.assert_allclose(
+            D.kl_divergence(ours(name, 0), ours(name, 0)).numpy(), 0, atol=1e-12
+        )
+    np.testing.assert_allclose(
+        D.kl_divergence(ours("Gumbel", 0), ours("Gumbel", 0)).numpy(), 0, atol=1e-10
+    )
+
+
+def test_where_q_is_never_it_is_infinite() -> None:
+    sure = D.Categorical(probs=ng.tensor([0.0, 1.0])), D.Categorical(probs=ng.tensor([0.5, 0.5]))
+    assert D.kl_divergence(*sure[::-1]).item() == float("inf")
+    assert D.kl_divergence(*sure).item() == pytest.approx(np.log(2))
+    bernoulli = D.Bernoulli(probs=ng.tensor(0.5)), D.Bernoulli(probs=ng.tensor(1.0))
+    assert D.kl_divergence(*bernoulli).item() == float("inf")
+    assert D.kl_divergence(D.Uniform(0.0, 2.0), D.Uniform(0.0, 1.0)).item() == float("inf")
+    assert D.kl_divergence(D.Uniform(-1.0, 2.0), D.Exponential(1.0)).item() == float("inf")
+    more = D.Binomial(4, probs=ng.tensor(0.5)), D.Binomial(3, probs=ng.tensor(0.5))
+    assert D.kl_divergence(*more).item() == float("inf")
+    with pytest.raises(NotImplementedError, match="more draws"):
+        D.kl_divergence(*more[::-1])
+
+
+def test_wrapped_distributions() -> None:
+    p, q = ours("Normal", 0), ours("Normal", 1)
+    plain = D.kl_divergence(p, q)
+    assert D.kl_divergence(D.Independent(p, 1), D.Independent(q, 1)).item() == plain.sum().item()
+    logs = [D.LogNormal(d.loc, d.scale) for d in (p, q)]
+    assert D.kl_divergence(*logs).equal(plain)
+    turned = [D.TransformedDistribution(d, D.AffineTransform(1.0, 2.0)) for d in (p, q)]
+    assert D.kl_divergence(*turned).equal(plain)
+    other = D.TransformedDistribution(q, D.AffineTransform(1.0, 3.0))
+    with pytest.raises(NotImplementedError, match="transforms of p and q differ"):
+        D.kl_divergence(turned[0], other)
+    with pytest.raises(NotImplementedError, match="Independent of"):
+        D.kl_divergence(D.Independent(p, 1), D.Independent(q, 0))
+
+
+def test_unknown_pairs_and_ones_own() -> None:
+    with pytest.raises(NotImplementedError, match="p type Normal and q type Poisson"):
+        D.kl_divergence(D.Normal(0.0, 1.0), D.Poisson(1.0))
+    with pytest.raises(TypeError, match="Expected a subclass of Distribution"):
+        D.register_kl(int, D.Normal)
+
+    class Mine(D.Normal):
+        pass
+
+    try:
+
+        @D.register_kl(Mine, D.Normal)
+        def nearer(p, q):
+            return ng.tensor(-1.0)
+
+        assert D.kl_divergence(Mine(0.0, 1.0), D.Normal(0.0, 1.0)).item() == -1
+        assert D.kl_divergence(D.Normal(0.0, 1.0), Mine(0.0, 1.0)).item() == 0
+    finally:
+        del _pairs[Mine, D.Normal]
