@@ -136,6 +136,12 @@ CASES = [
         orders=0,
     ),
     Case(
+        "xlogy-through-zero",
+        lambda d: [sample(np.zeros(4, d.dtype), np.array([0.5, 1.0, 2.0, 3.0], d.dtype))],
+        scipy.special.xlogy,
+        dtypes=FLOATS,
+    ),
+    Case(
         "heaviside",
         _heaviside,
         np.heaviside,
