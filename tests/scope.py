@@ -103,6 +103,16 @@ AUTOGRAD = """
     graph.saved_tensors_hooks
 """.split()
 
+DISTRIBUTIONS = """
+    Bernoulli Beta Binomial Categorical Cauchy Chi2 Dirichlet Distribution Exponential Gamma
+    Geometric Gumbel HalfCauchy HalfNormal Independent Laplace LogNormal MixtureSameFamily
+    Multinomial MultivariateNormal Normal OneHotCategorical Pareto Poisson RelaxedBernoulli
+    RelaxedOneHotCategorical StudentT TransformedDistribution Uniform Weibull kl_divergence
+    register_kl AffineTransform ComposeTransform ExpTransform SigmoidTransform TanhTransform
+    identity_transform constraints.positive constraints.simplex transforms.Transform
+    kl.kl_divergence
+""".split()
+
 GROUPS = {
     "": TENSOR,
     "nn.functional": FUNCTIONAL,
@@ -114,6 +124,7 @@ GROUPS = {
     "optim.lr_scheduler": SCHEDULERS,
     "data": DATA,
     "autograd": AUTOGRAD,
+    "distributions": DISTRIBUTIONS,
 }
 
 
