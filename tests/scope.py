@@ -106,10 +106,10 @@ AUTOGRAD = """
 DISTRIBUTIONS = """
     Bernoulli Beta Binomial Categorical Cauchy Chi2 Dirichlet Distribution Exponential Gamma
     Geometric Gumbel HalfCauchy HalfNormal Independent Laplace LogNormal MixtureSameFamily
-    Multinomial MultivariateNormal Normal OneHotCategorical Pareto Poisson RelaxedBernoulli
-    RelaxedOneHotCategorical StudentT TransformedDistribution Uniform Weibull kl_divergence
-    register_kl AffineTransform ComposeTransform ExpTransform SigmoidTransform TanhTransform
-    identity_transform constraints.positive constraints.simplex transforms.Transform
+    Multinomial MultivariateNormal Normal OneHotCategorical OneHotCategoricalStraightThrough Pareto
+    Poisson RelaxedBernoulli RelaxedOneHotCategorical StudentT TransformedDistribution Uniform
+    Weibull kl_divergence register_kl AffineTransform ComposeTransform ExpTransform SigmoidTransform
+    TanhTransform identity_transform constraints.positive constraints.simplex transforms.Transform
     kl.kl_divergence
 """.split()
 

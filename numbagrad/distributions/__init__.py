@@ -14,7 +14,11 @@ from .location_scale import Cauchy, Gumbel, HalfCauchy, HalfNormal, Laplace, Nor
 from .mixture import MixtureSameFamily
 from .multivariate_normal import MultivariateNormal
 from .probability import Bernoulli, Binomial, Geometric, Poisson
-from .relaxed import RelaxedBernoulli, RelaxedOneHotCategorical
+from .relaxed import (
+    OneHotCategoricalStraightThrough,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+)
 from .transformed import LogNormal, TransformedDistribution
 from .transforms import (
     AffineTransform,
@@ -53,6 +57,7 @@ __all__ = [
     "MultivariateNormal",
     "Normal",
     "OneHotCategorical",
+    "OneHotCategoricalStraightThrough",
     "Pareto",
     "Poisson",
     "RelaxedBernoulli",

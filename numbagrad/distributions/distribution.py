@@ -8,13 +8,14 @@ those that follow from others are ``computed``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from numbers import Real as Number
 from typing import Any, ClassVar
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..autograd import no_grad
 from ..errors import ShapeError
 from ..kernels import machine
-from ..ops.base import broadcast_shape, full, same_device
+from ..ops.base import beside_others, broadcast_shape, full
 from ..ops.elementwise import exp, sqrt
 from ..ops.reduce import all as all_
 from ..ops.view import expand
@@ -44,18 +45,20 @@ def broadcast_all(*values: Any) -> list[Tensor]:
     Raises ValueError for what is neither a tensor nor a number.
     """
     for value in values:
-        if not isinstance(value, (Tensor, int, float)):
+        if not isinstance(value, (Tensor, Number)):
             raise ValueError(
                 f"Input arguments must all be tensors or numbers, got {type(value).__name__}. "
                 f"Convert it with ng.tensor(...)."
             )
+    device = devices.cpu
+    if any([isinstance(v, Tensor) for v in values]):
+        values, device = beside_others("distributions", values)
     tensors = [v for v in values if isinstance(v, Tensor)]
-    dtype, device = dtypes.get_default_dtype(), {}
-    if tensors:
-        floating = [t._dtype for t in tensors if t.is_floating_point()]
-        dtype = floating[0] if floating else dtype
-        device = {"device": same_device("distributions", tensors)}
-    all_tensors = [v if isinstance(v, Tensor) else full((), v, dtype, **device) for v in values]
+    floating = [t._dtype for t in tensors if t.is_floating_point()]
+    dtype = floating[0] if floating else dtypes.get_default_dtype()
+    all_tensors = [
+        v if isinstance(v, Tensor) else full((), float(v), dtype, device) for v in values
+    ]
     shape = broadcast_shape("distributions", *[t._array.shape for t in all_tensors])
     return [t if t._array.shape == shape else expand(t, shape) for t in all_tensors]
 

@@ -15,7 +15,7 @@ from ..ops.norm import log_softmax
 from ..ops.reduce import sum
 from ..tensor import Tensor
 from . import constraints
-from .categorical import ByClass
+from .categorical import ByClass, OneHotCategorical
 from .draws import gumbel_like, logistic_like
 from .probability import ByProbability
 from .transformed import TransformedDistribution
@@ -24,6 +24,7 @@ from .transforms import ExpTransform, SigmoidTransform, Transform
 __all__ = [
     "ExpRelaxedCategorical",
     "LogitRelaxedBernoulli",
+    "OneHotCategoricalStraightThrough",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
 ]
@@ -94,6 +95,20 @@ class ExpRelaxedCategorical(ByClass):
         k = self._num_events
         shares = log_softmax(self.logits - value * self.temperature, -1)
         return sum(shares, -1) + math.lgamma(k) + (k - 1) * _log_temperature(self)
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """One-hot vectors whose gradient is that of ``probs`` (Bengio et al., 2013): a biased one.
+
+    >>> OneHotCategoricalStraightThrough(probs=tensor([0.0, 1.0])).rsample().tolist()
+    [0.0, 1.0]
+    """
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        probs = self.probs
+        return self.sample(sample_shape) + (probs - probs.detach())
 
 
 class Relaxed(TransformedDistribution):

@@ -146,6 +146,8 @@ ROWS = [
         {"probs": [[0.5, -0.5, 1.0]]}, [1.0, 1, 0], True, NO_CDF),
     Row("OneHotCategorical", {"logits": LOGITS}, [[[1.0, 0, 0], [0, 0, 1]], [[0, 1, 0]] * 2], None,
         {"logits": [[0.5, np.nan, 1.0]]}, [0.5, 0.5, 0], True, NO_CDF),
+    Row("OneHotCategoricalStraightThrough", {"logits": LOGITS}, [[[1.0, 0, 0], [0, 0, 1]]], None,
+        {"logits": [[0.5, np.nan, 1.0]]}, [0.5, 0.5, 0], True, NO_CDF),
     Row("Multinomial", {"probs": CLASSES}, [[[2.0, 1, 1], [0, 0, 4]], [[1, 3, 0]] * 2], None,
         {"probs": [[0.5, -0.5, 1.0]]}, [1.0, 1, 0], True, NO_CDF + " mode",
         options={"total_count": 4}),

@@ -63,7 +63,10 @@ def test_cdf(row: Row) -> None:
     assert gradcheck(cdf, (x, *leaves(row)))
 
 
-@pytest.mark.parametrize("row", [r for r in FREE if r.name not in GAMMAS], ids=lambda row: row.id)
+SMOOTH = [r for r in FREE if r.name not in (*GAMMAS, "OneHotCategoricalStraightThrough")]
+
+
+@pytest.mark.parametrize("row", SMOOTH, ids=lambda row: row.id)
 def test_draws_move_with_their_parameters(row: Row) -> None:
     """With the same random numbers a draw is a smooth function of the parameters."""
     if not row.build().has_rsample:
@@ -74,6 +77,16 @@ def test_draws_move_with_their_parameters(row: Row) -> None:
         return row.of(dict(zip(row.parameters, parameters, strict=True))).rsample((2,))
 
     assert gradcheck(draw, tuple(leaves(row)))
+
+
+def test_a_straight_through_gradient_is_that_of_the_chances() -> None:
+    logits = ng.tensor([0.2, -0.5, 1.3], dtype=ng.float64, requires_grad=True)
+    value = ng.tensor([1.0, 2.0, 4.0], dtype=ng.float64)
+    drawn = D.OneHotCategoricalStraightThrough(logits=logits).rsample((5,))
+    assert ((drawn == 0) | (drawn == 1)).all() and (drawn.sum(-1) == 1).all()
+    (found,) = ng.autograd.grad((drawn[0] * value).sum(), logits)
+    (expected,) = ng.autograd.grad((logits.softmax(-1) * value).sum(), logits)
+    np.testing.assert_allclose(found.numpy(), expected.numpy())
 
 
 def test_covariance_and_precision() -> None:
