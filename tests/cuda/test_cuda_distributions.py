@@ -84,3 +84,22 @@ def test_a_divergence_and_its_gradient() -> None:
         D.kl_divergence(D.Normal(loc, 2.0), D.Normal(zero, 1.0)).sum().backward()
         found.append(loc.grad.cpu().tolist())
     assert found[0] == pytest.approx(found[1])
+
+
+def test_a_compiled_step_draws_anew_each_time() -> None:
+    def step(a):
+        gamma = D.Gamma(a, 2.0)
+        x = gamma.rsample()
+        (grad,) = ng.autograd.grad(gamma.log_prob(x).sum() + x.sum(), a)
+        counts = D.Poisson(a).sample(), D.Binomial(9, probs=a / 9).sample()
+        return x, grad, *counts, D.Categorical(logits=a).log_prob(ng.tensor(1, device=a.device))
+
+    def twice(run, place):
+        ng.manual_seed(5)
+        a = ng.tensor([0.5, 3.0, 8.0], device=place).requires_grad_()
+        return [t.detach().cpu().numpy() for _ in range(2) for t in run(a)]
+
+    eager, compiled = twice(step, "cpu"), twice(ng.compile(step), "cuda")
+    assert not np.array_equal(compiled[0], compiled[5])
+    for ours, theirs in zip(compiled, eager, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
