@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..ops.elementwise import abs, atan, erf, exp, log, log1p, sign, square, tan, where
+from ..ops.elementwise import abs, atan, clamp, erf, exp, log, log1p, square, tan, where
 from ..ops.normal_quantile import erfinv, normal_quantile
 from ..ops.random import rand, randn
 from ..ops.special import erfc
@@ -145,13 +145,12 @@ class Laplace(LocationScale):
 
     @staticmethod
     def standard_cdf(z: Tensor) -> Tensor:
-        half = 0.5 * exp(-abs(z))
-        return where(z > 0, 1 - half, half)
+        above, below = clamp(z, 0), clamp(z, None, 0)  # abs would have no slope at 0
+        return where(z > 0, 1 - 0.5 * exp(-above), 0.5 * exp(below))
 
     @staticmethod
     def standard_icdf(p: Tensor) -> Tensor:
-        q = p - 0.5
-        return -sign(q) * log1p(-2 * abs(q))
+        return where(p < 0.5, log(2 * p), -log(2 * (1 - p)))
 
 
 class Gumbel(LocationScale):

@@ -13,9 +13,10 @@ from ..kernels.cpu import draws as kernels
 from ..random import Generator
 from ..tensor import Tensor
 from .base import Op, contiguous, launch, new_empty, reshaped
-from .elementwise import cast, exp, log
+from .elementwise import cast, eq, exp, where
 from .gamma import lgamma
 from .random import _state
+from .special import xlogy
 
 __all__ = ["binomial", "gammainc", "poisson", "standard_gamma"]
 
@@ -75,10 +76,11 @@ class Gammainc(Op):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
         shape, x = ctx.saved_tensors
-        density = g * exp((shape - 1) * log(x) - x - lgamma(shape))
+        density = g * exp(xlogy(shape - 1, x) - x - lgamma(shape))
         gshape = None
         if ctx.needs_input_grad[0]:
-            gshape = -density * StandardGammaGrad.apply(shape, x, False)
+            slope = StandardGammaGrad.apply(shape, x, False)
+            gshape = where(eq(x, 0), 0.0, -density * slope)
         return gshape, density
 
 

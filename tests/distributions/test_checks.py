@@ -131,11 +131,11 @@ def test_the_base_class_says_what_is_missing() -> None:
 
 def test_a_distribution_of_ones_own() -> None:
     class Triangle(D.Distribution):
-        arg_constraints = {"width": constraints.positive}
+        arg_constraints = {"width": constraints.positive, "height": constraints.dependent}
         has_rsample = True
 
         def __init__(self, width, validate_args=None):
-            self.width = width
+            self.width, self.height = width, 2 / width
             super().__init__(width.shape, validate_args=validate_args)
 
         @constraints.dependent_property(is_discrete=False, event_dim=0)
@@ -151,6 +151,7 @@ def test_a_distribution_of_ones_own() -> None:
 
     mine = Triangle(ng.tensor([1.0, 2.0])).expand((3, 2))
     assert mine.sample((5,)).shape == (5, 3, 2) and mine.log_prob(ng.ones(2) / 2).shape == (3, 2)
+    assert mine.height.shape == (3, 2)  # expanded, though not checked
     with pytest.raises(ValueError, match="Expected parameter width"):
         Triangle(ng.tensor([0.0]))
     with pytest.raises(ValueError, match="within the support"):

@@ -151,6 +151,24 @@ def test_gammas_cdf_is_scipys() -> None:
     )
 
 
+def test_slopes_where_branches_meet() -> None:
+    """At the centre of a Laplace, and at 0, where the logarithms of a gamma are infinite."""
+    x = ng.tensor([0.0, 800.0, -800.0], dtype=ng.float64, requires_grad=True)
+    D.Laplace(0.0, 1.0).cdf(x).sum().backward()
+    assert x.grad.tolist() == [0.5, 0, 0]
+    p = ng.tensor([0.5, 1e-9], dtype=ng.float64, requires_grad=True)
+    quantiles = D.Laplace(0.0, 1.0).icdf(p)
+    quantiles.sum().backward()
+    np.testing.assert_allclose(p.grad.numpy(), [2, 1e9])
+    assert quantiles[1].item() == pytest.approx(np.log(2e-9), rel=1e-12)
+    for shape in (0.5, 1.0, 2.0):
+        a = ng.tensor(shape, dtype=ng.float64, requires_grad=True)
+        value = ng.tensor(0.0, dtype=ng.float64, requires_grad=True)
+        D.Gamma(a, 1.0).cdf(value).backward()
+        assert a.grad.item() == 0
+        assert value.grad.item() == {0.5: np.inf, 1.0: 1.0, 2.0: 0.0}[shape]
+
+
 def test_the_second_derivative_by_a_shape_raises() -> None:
     shape = ng.tensor(2.0, requires_grad=True)
     (slope,) = ng.autograd.grad(D.Gamma(shape, 1.0).rsample(), shape, create_graph=True)
