@@ -2,8 +2,8 @@
 
 ``gamma_functions`` compiles them with the decorator and the ``math`` of the caller. All numbers
 are float64. F(a, z) is the distribution function of shape a, the regularised lower incomplete
-gamma function, p(a, z) its density, and C the continued fraction of z ** -a * exp(z) times the
-upper incomplete gamma function. Start reading at ``slope``.
+gamma function; p(a, z) its density; C is z ** -a * exp(z) times the lower or the upper incomplete
+gamma function, whichever says so. Start reading at ``slope``.
 
 References: Abramowitz and Stegun, 6.3 and 6.5; Figurnov, Mohamed, Mnih, "Implicit
 reparameterization gradients", NeurIPS 2018.
