@@ -109,14 +109,12 @@ with _paused():
     globals().update({name: getattr(Tensor, name) for name in _IN_PLACE_FUNCTIONS})
 
     # These need the operations installed.
-    from . import amp, nn
+    from . import amp
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
-    from .nn.short_names import FUNCTIONS as _SHORT_NAMES
-
-    globals().update(_SHORT_NAMES)
+    from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import data, distributions, io, optim, utils
+    from . import data, distributions, io, nn, optim, utils
     from .io import load, save
 
 float = float32
@@ -139,10 +137,12 @@ _LATER = {
     "distributions": "distributions",
     "io": "io",
     "load": "io",
+    "nn": "nn",
     "optim": "optim",
     "profiler": "profiler",
     "save": "io",
     "utils": "utils",
+    **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }
 __getattr__ = _asked_for(__name__, _LATER)
 

@@ -32,7 +32,7 @@ LAYERS = [
     {"ops"},
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
-    {"amp"},
+    {"amp", "short_names"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ..later import asked_for
 from .autocast import (
     autocast,
     custom_bwd,
@@ -9,7 +12,9 @@ from .autocast import (
     get_autocast_dtype,
     is_autocast_enabled,
 )
-from .grad_scaler import GradScaler
+
+if TYPE_CHECKING:
+    from .grad_scaler import GradScaler
 
 __all__ = [
     "GradScaler",
@@ -19,3 +24,5 @@ __all__ = [
     "get_autocast_dtype",
     "is_autocast_enabled",
 ]
+
+__getattr__ = asked_for(__name__, {"GradScaler": "grad_scaler"})

@@ -14,6 +14,7 @@ from ..kernels import formula as scalar
 from ..tensor import Tensor
 from . import formulas as f
 from .base import as_operand
+from .normal_quantile import erfinv
 from .pointwise import Elementwise
 
 __all__ = [
@@ -57,36 +58,6 @@ class Erfc(Elementwise):
 
     def formula(x):
         return math.erfc(x)
-
-
-class Erfinv(Elementwise):
-    """The inverse of erf on [-1, 1]; infinite at the ends, NaN beyond.
-
-    Winitzki's guess (2008), good to 0.4 %, and Halley's steps: of erf where that is small, else of
-    erfc, for 1 - abs(x) has all its digits there.
-    """
-
-    result = "float"
-
-    def formula(x):
-        size = abs(x)
-        rest = 1 - size
-        low = math.log(rest * (1 + size))
-        a = 2 / (math.pi * 0.147) + low / 2
-        y = math.sqrt(math.sqrt(a * a - low / 0.147) - a)
-        y = _halley(_halley(_halley(y, size, rest), size, rest), size, rest)
-        y = math.inf if size == 1 else y
-        return 0 * x if size == 0 else math.copysign(y, x)
-
-    def grad_x(g, out):
-        return g * (0.5 * math.sqrt(math.pi)) * math.exp(out * out)
-
-
-def _halley(y: float, size: float, rest: float) -> float:
-    """A step towards the y for which erf(y) is ``size`` and erfc(y) is ``rest``."""
-    miss = math.erf(y) - size if size < 0.5 else rest - math.erfc(y)
-    newton = miss * (0.5 * math.sqrt(math.pi)) * math.exp(y * y)
-    return y - newton / (1 + y * newton)
 
 
 class Asinh(Elementwise):
@@ -246,7 +217,6 @@ class Fmin(Elementwise):
 
 exp2 = Exp2.function
 erfc = Erfc.function
-erfinv = Erfinv.function
 asinh = arcsinh = Asinh.function
 acosh = arccosh = Acosh.function
 atanh = arctanh = Atanh.function

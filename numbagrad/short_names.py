@@ -1,7 +1,7 @@
 """What PyTorch's package itself has of ``nn.functional``, such as ``ng.conv2d``, ``ng.embedding``.
 
 Some are the functions themselves, others take their arguments in an order of their own, as the
-tables say. Start reading at ``FUNCTIONS``.
+tables say. ``nn`` is imported when one is first asked for. Start reading at ``__getattr__``.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..tensor import Tensor
-from . import functional as F
+from .tensor import Tensor
 
 __all__: list[str] = []
 
@@ -50,9 +49,11 @@ CALLED = {"indices": "input", "train": "training"}
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def in_order(name: str, order: list[str]) -> Callable[..., Tensor]:
-    """``nn.functional``'s ``name`` with arguments in ``order``; a reduction may be a number."""
-    function: Any = getattr(F, name)
+NAMES = frozenset((*THE_SAME, *OTHER_NAMES, *ORDERS))
+
+
+def in_order(function: Callable[..., Tensor], name: str, order: list[str]) -> Callable[..., Tensor]:
+    """``function`` with arguments in ``order``; a reduction may be a number."""
 
     def ordered(*args: Any, **kwargs: Any) -> Tensor:
         if len(args) > len(order):
@@ -82,8 +83,10 @@ def in_order(name: str, order: list[str]) -> Callable[..., Tensor]:
     return ordered
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: getattr(F, name) for name in THE_SAME},
-    **{name: getattr(F, other) for name, other in OTHER_NAMES.items()},
-    **{name: in_order(name, order.split()) for name, order in ORDERS.items()},
-}
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .nn import functional
+
+    function = getattr(functional, OTHER_NAMES.get(name, name))
+    return in_order(function, name, ORDERS[name].split()) if name in ORDERS else function
