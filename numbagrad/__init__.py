@@ -114,7 +114,7 @@ with _paused():
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import data, distributions, io, nn, optim, utils
+    from . import data, distributions, func, io, nn, optim, utils
     from .io import load, save
 
 float = float32
@@ -135,6 +135,7 @@ _LATER = {
     "compile": "compiled",
     "data": "data",
     "distributions": "distributions",
+    "func": "func",
     "io": "io",
     "load": "io",
     "nn": "nn",

@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A part may import parts of its own layer and of those above it in this list, nothing below.
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
-    {"errors", "tables", "collector", "later"},
+    {"errors", "tables", "collector", "later", "tree"},
     {"dtypes", "devices"},
     {"kernels"},
     {"printing", "dlpack"},
@@ -32,6 +32,7 @@ LAYERS = [
     {"ops"},
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
+    {"func"},
     {"amp", "short_names"},
     {"compiled"},
     {"profiler"},

@@ -20,12 +20,12 @@ from ..errors import RecordingError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
+from ..tree import LEAF, flatten
 from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
 from .places import places_of
 from .program import Program
 from .trace import record
-from .tree import LEAF, flatten
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 

@@ -25,6 +25,7 @@ from ..tape import (
     split_edge,
 )
 from ..tensor import Tensor, wrap
+from ..tree import flatten, rebuild
 from .before import (
     Before,
     Effects,
@@ -38,7 +39,6 @@ from .heap import Nursery, all_tensors
 from .places import Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .traced import Launch, Memory, Ref, traced
-from .tree import flatten, rebuild
 
 
 @dataclass(frozen=True)

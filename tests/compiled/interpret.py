@@ -36,8 +36,8 @@ from numbagrad.compiled.program import (
 from numbagrad.compiled.rows import groups
 from numbagrad.compiled.trace import Recording, record
 from numbagrad.compiled.traced import Memory
-from numbagrad.compiled.tree import flatten
 from numbagrad.kernels.expr import COMPARISONS, Expr, topological
+from numbagrad.tree import flatten
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+__all__ = ["LEAF", "flatten", "rebuild"]
+
 LEAF = "*"
 
 
