@@ -51,6 +51,7 @@ class Entry:
     backward: Any
     needing: set[int]  # arguments that need a gradient, not bound
     closed_over: frozenset[int]  # ids of tensors of which it uses the gradient
+    guarded: Writer  # what its call compares
 
     @property
     def looks_closely(self) -> bool:
@@ -168,7 +169,7 @@ def make_entry(
     before = unfused(recording.events[: recording.split], lowered)
     call = compile_call(w, len(leaves), renewals)
     closed_over = recording.closed_over
-    return Entry(call, program, made, before, plan, needing(leaves) - bound, closed_over)
+    return Entry(call, program, made, before, plan, needing(leaves) - bound, closed_over, w)
 
 
 def needing(leaves: list[Any]) -> set[int]:

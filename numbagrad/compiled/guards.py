@@ -21,7 +21,7 @@ from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .gradients import Gradients
-from .places import Place, same
+from .places import Place, alike, same
 from .template import Argument
 from .trace import Recording
 from .traced import Memory
@@ -45,6 +45,8 @@ class Writer:
     known: dict[int, str] = field(default_factory=dict)
     saved: dict[Memory, str] = field(default_factory=dict)  # saved tensors on returned memory
     read: dict[int, Options] = field(default_factory=dict)  # what ``still`` reads
+    # Of some guards what they look at, an expression for it, and what it was.
+    why: dict[str, tuple[str, str, Any]] = field(default_factory=dict)
 
     def name(self, prefix: str, value: Any) -> str:
         """A global name for ``value`` in the text."""
@@ -183,15 +185,24 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
     w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
     for read, value in recording.recorder.reads:
         guards = w.options if w.told_of(read) else w.guards
-        guards.append(f"{w.name('read', read)}() != {w.name('value', value)}")
+        name = w.name("read", read)
+        guard = f"{name}() != {w.name('value', value)}"
+        guards.append(guard)
+        decided = isinstance(value, bytes)
+        what = "a captured tensor that decides what runs" if decided else "an optimiser's option"
+        w.why[guard] = (what, f"{name}()", value)
     for p in places:
         if not p.told:
             name, then = w.name("place", p.holder), w.name("v", p.value)
             now = name if type(p.holder) is CellType else p.text.format(name)
             if type(p.holder) is CellType:
                 w.cells[name] = w.names[name]
-            w.guards.append(f"{now} is not {then} and not same({now}, {then})")
-            w.names["same"] = same
+            guard = f"{now} is not {then} and not same({now}, {then})"
+            if p.content is not None:
+                guard = f"{now} is not {then} or not alike({then}, {w.name('c', p.content)})"
+            w.guards.append(guard)
+            w.why[guard] = (f"the Python value {p.name!r}", now, p.content or p.value)
+            w.names.update(same=same, alike=alike)
 
 
 def gradient_guards(

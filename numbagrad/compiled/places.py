@@ -1,12 +1,14 @@
 """Where a function finds Python values: closure cells, globals, attributes of objects.
 
 A recording holds for the values that it found there, so a call compares them, and a function that
-changes them cannot be recorded. Values in lists and dicts are not watched. Attributes of Modules
-announce their own changes (``machine.changed``). Start reading at ``places_of``.
+changes them cannot be recorded. Dicts of settings, with words as keys and plain values, are too;
+other dicts and lists are not. Attributes of Modules announce their own changes
+(``machine.changed``). Start reading at ``places_of``.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -23,13 +25,16 @@ _MOST = 200  # objects or functions that are followed
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
 _ABSENT = object()
+_PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
+_NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
 
 @dataclass(frozen=True)
 class Place:
     """One value: ``text`` with ``holder`` for its braces is an expression for it.
 
-    told: whether its changes are announced, so that calls need not look.
+    told: whether its changes are announced, so that calls need not look. content: of a dict of
+    settings what was in it.
     """
 
     text: str
@@ -37,6 +42,7 @@ class Place:
     name: str
     value: Any
     told: bool = False
+    content: dict[str, Any] | None = None
 
     def now(self) -> Any:
         """What stands there now."""
@@ -46,8 +52,17 @@ class Place:
             return self.holder.cell_contents
         return getattr(self.holder, self.name, _ABSENT)
 
+    def is_as_it_was(self) -> bool:
+        """Whether what stands there now means the same recording."""
+        if self.content is not None:
+            return self.now() is self.value and alike(self.value, self.content)
+        return same(self.now(), self.value)
+
     def restore(self) -> None:
         """Put the value back."""
+        if self.content is not None:
+            self.value.clear()
+            self.value.update(self.content)
         if isinstance(self.holder, dict):
             self.holder[self.name] = self.value
         elif isinstance(self.holder, types.CellType):
@@ -60,7 +75,14 @@ def same(x: Any, y: Any) -> bool:
     """Whether two Python values mean the same recording."""
     if x is y:
         return True
-    return type(x) is type(y) and type(x) in (int, bool, str, bytes, float, type(None)) and x == y
+    return type(x) is type(y) and type(x) in _PLAIN and x == y
+
+
+def alike(settings: dict[str, Any], content: dict[str, Any]) -> bool:
+    """Whether a dict holds ``content``, with the same types."""
+    return settings == content and all(
+        [type(x) is type(y) for x, y in zip(settings.values(), content.values(), strict=True)]
+    )
 
 
 def places_of(function: Callable[..., Any], arguments: list[Any]) -> list[Place]:
@@ -75,7 +97,7 @@ def places_of(function: Callable[..., Any], arguments: list[Any]) -> list[Place]
 
 def check_unchanged(places: list[Place]) -> None:
     """Raise if the recorded function has changed a Python value, after putting them back."""
-    changed = [p for p in places if not same(p.now(), p.value)]
+    changed = [p for p in places if not p.is_as_it_was()]
     put_back(places)
     if changed:
         first = changed[0]
@@ -89,15 +111,17 @@ def check_unchanged(places: list[Place]) -> None:
 def put_back(places: list[Place]) -> None:
     """Make every place hold what it held before the recording."""
     for place in places:
-        if place.now() is not place.value:
+        if place.now() is not place.value or (place.content and not place.is_as_it_was()):
             place.restore()
             machine.changed()
 
 
 def _names_of(code: types.CodeType) -> set[str]:
-    """Names of globals and attributes in ``code`` and the functions inside it."""
+    """Names of globals and attributes in ``code`` and the functions inside it, as words too."""
     names = set(code.co_names)
     for constant in code.co_consts:
+        if isinstance(constant, str) and constant.isidentifier():
+            names.add(constant)
         if isinstance(constant, types.CodeType):
             names |= _names_of(constant)
     return names
@@ -120,7 +144,14 @@ class _Finder:
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__
-        if isinstance(value, types.FunctionType):
+        if isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                self.value(part)
+        elif isinstance(value, property):
+            self.value(value.fget)
+        elif isinstance(value, functools.cached_property):
+            self.value(value.func)
+        elif isinstance(value, types.FunctionType):
             if value.__code__.co_filename not in OUR_FILES and len(self.functions) < _MOST:
                 if id(value) not in self.functions:
                     self.functions[id(value)] = value
@@ -129,9 +160,11 @@ class _Finder:
             self.objects.setdefault(id(value), value)
 
     def function(self, function: types.FunctionType) -> None:
-        """Follow what ``function`` closes over, and its globals."""
+        """Follow what ``function`` closes over, its globals and its defaults."""
         names = _names_of(function.__code__)
         self.names |= names
+        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            self.value(default)
         for cell in _filled(function):
             self.value(cell.cell_contents)
         for name in names & function.__globals__.keys():
@@ -146,6 +179,8 @@ class _Finder:
                 self.value(getattr(type(each), "forward", None))
                 if not isinstance(each, (type, types.ModuleType)):
                     self.value(type(each))
+                    for method in _implicit(type(each)):
+                        self.value(method)
                 for name in list(self.names):
                     if name in _own(each):
                         self.value(_own(each)[name])
@@ -156,20 +191,36 @@ class _Finder:
         """Every place found."""
         for function in self.functions.values():
             for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
-                yield Place("{}.cell_contents", cell, name, cell.cell_contents)
+                yield _place("{}.cell_contents", cell, name, cell.cell_contents)
             space = function.__globals__
             for name in sorted(_names_of(function.__code__) & space.keys()):
                 if _counts(space[name]):
-                    yield Place(f"{{}}[{name!r}]", space, name, space[name])
+                    yield _place(f"{{}}[{name!r}]", space, name, space[name])
         for each in self.objects.values():
             own = _own(each)
             told = hasattr(type(each), "register_forward_hook")
             for name in sorted(self.names & own.keys()):
                 if _counts(own[name]):
                     if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                        yield Place(f"{{}}[{name!r}]", own, name, own[name], told)
+                        yield _place(f"{{}}[{name!r}]", own, name, own[name], told)
                     else:
-                        yield Place(f"{{}}.{name}", each, name, own[name])
+                        yield _place(f"{{}}.{name}", each, name, own[name])
+
+
+def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
+    if _is_settings(value):
+        return Place(text, holder, name, value, False, dict(value))
+    return Place(text, holder, name, value, told)
+
+
+def _is_settings(value: Any) -> bool:
+    """Whether ``value`` is a dict from words to plain values, and not a long one."""
+    return (
+        type(value) is dict
+        and 0 < len(value) <= _MOST
+        and all([type(k) is str for k in value])
+        and all([type(v) in _PLAIN for v in value.values()])
+    )
 
 
 def _filled(function: types.FunctionType) -> list[types.CellType]:
@@ -180,6 +231,16 @@ def _filled(function: types.FunctionType) -> list[types.CellType]:
             _ = cell.cell_contents
             cells.append(cell)
     return cells
+
+
+def _implicit(kind: type) -> Iterator[types.FunctionType]:
+    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``."""
+    for each in kind.__mro__:
+        if each is not object and not _is_ours(each):
+            for name, method in vars(each).items():
+                if name[:2] == name[-2:] == "__" and name not in _NAMED:
+                    if isinstance(method, types.FunctionType):
+                        yield method
 
 
 def _own(each: Any) -> Any:
@@ -211,4 +272,4 @@ def _counts(value: Any) -> bool:
     if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
         return False
     plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-    return plain or _is_ours(type(value)) or _is_open(value)
+    return plain or _is_settings(value) or _is_ours(type(value)) or _is_open(value)

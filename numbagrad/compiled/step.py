@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import html
 import re
+import warnings
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,12 +27,16 @@ from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
 from .places import places_of
 from .program import Program
+from .reasons import FIRST, changed_guard, changed_key
 from .trace import record
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 
 ENTRIES = 16
 """Most recordings kept for one signature."""
+
+REASONS = 64
+"""Most reasons for recordings that are kept."""
 
 
 class CacheInfo(NamedTuple):
@@ -70,6 +76,9 @@ class CompiledFunction:
         self._fast: Callable[[tuple], Any] = _nothing
         self._last: Entry | None = None
         self._recordings = 0
+        self._reasons: deque[str] = deque(maxlen=REASONS)
+        self._key_before: tuple | None = None
+        self._warned = False
         self._slow_calls = 0
         functools.update_wrapper(self, function, updated=())
 
@@ -99,12 +108,12 @@ class CompiledFunction:
                 if found is not MISS:
                     self._promote(entries, entry, spec)
                     return found
-            entry = self._new_entry(entries, leaves, spec)
+            entry = self._new_entry(key, entries, leaves, spec)
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)
                 bound = frozenset(_tensors(leaves))
-                entry = self._new_entry(entries, leaves, spec, bound, tied=True)
+                entry = self._new_entry(key, entries, leaves, spec, bound, tied=True)
                 found = entry.call(given)
             assert found is not MISS, "a fresh entry refuses its own arguments"
             self._promote(entries, entry, spec)
@@ -142,6 +151,7 @@ class CompiledFunction:
 
     def _new_entry(
         self,
+        key: tuple,
         entries: list[Entry],
         leaves: list[Any],
         spec: Any,
@@ -149,6 +159,7 @@ class CompiledFunction:
         tied: bool = False,
     ) -> Entry:
         self._recordings += 1
+        self._reasons.append(self._reason(key, entries, leaves))
         places = places_of(self._function, leaves)
         recording = record(self._function, leaves, spec, bound, places)
         state = {k for k in recording.looked_at if leaves[k]._grad is not None}
@@ -166,6 +177,23 @@ class CompiledFunction:
         entries.insert(0, entry)
         return entry
 
+    def _reason(self, key: tuple, entries: list[Entry], leaves: list[Any]) -> str:
+        """Why a recording is made; warns where recordings are made and forgotten in turn."""
+        before, self._key_before = self._key_before, key
+        if entries:
+            found = changed_guard(entries[0].guarded, leaves)
+        else:
+            found = FIRST if before is None else changed_key(key, before)
+        if len(entries) >= ENTRIES and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"compile: {self!r} has been recorded {ENTRIES} times for arguments of one kind, "
+                f"and forgets the oldest recordings from now on. The last reason: {found}. Make "
+                f"it an argument (a float, or a tensor), or keep it as it is.",
+                stacklevel=5,
+            )
+        return found
+
     # -- to be looked at -------------------------------------------------------------------------
 
     def warmup(self, *args: Any, **kwargs: Any) -> None:
@@ -173,15 +201,21 @@ class CompiledFunction:
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves)
         with self._shared.lock:
-            entries = self._entries.setdefault(self._key(spec, leaves), [])
+            key = self._key(spec, leaves)
+            entries = self._entries.setdefault(key, [])
             if not entries:
-                self._last = self._new_entry(entries, leaves, spec)
+                self._last = self._new_entry(key, entries, leaves, spec)
 
     def cache_info(self) -> CacheInfo:
         """How often the function was recorded, compiled, and captured into graphs on a GPU."""
         compiled = sum(len(code.variants) for code in self._shared.codes.values())
         graphs = getattr(self._shared.on_gpu, "graphs", 0)
         return CacheInfo(self._slow_calls, self._recordings, compiled, graphs)
+
+    @property
+    def recordings(self) -> tuple[str, ...]:
+        """Why each recording was made, in words, the last one last; at most 64 of them."""
+        return tuple(self._reasons)
 
     def cache_clear(self) -> None:
         """Forget all recordings; the next call records anew. Compiled code stays on disk."""

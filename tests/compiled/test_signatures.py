@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numba
 import numpy as np
 import pytest
@@ -278,6 +280,106 @@ def test_attributes():
     finally:
         Settings.scale = 2.0
     check()
+
+
+class Holder:
+    """A number, and many ways to read it."""
+
+    def __init__(self):
+        self.scale = 2.0
+        self.settings = {"scale": 2.0, "name": "a"}
+
+    def __call__(self, x):
+        return x * self.scale
+
+    def __getitem__(self, key):
+        return self.scale
+
+    def __add__(self, x):
+        return x + self.scale
+
+    @property
+    def twice(self):
+        return 2 * self.scale
+
+    @functools.cached_property
+    def nothing(self):
+        return 0.0
+
+    def run(self, x):
+        return x * self.scale + self.nothing
+
+    def by_property(self, x):
+        return x * self.twice
+
+    def by_word(self, x):
+        return x * getattr(self, "scale")  # noqa: B009
+
+    def from_settings(self, x):
+        return x * self.settings["scale"]
+
+
+class Heir(Holder):
+    """Inherits all of it."""
+
+
+WAYS = {
+    "call": lambda h: h,
+    "call inside": lambda h: lambda x: h(x),
+    "method": lambda h: h.run,
+    "inherited": lambda h: lambda x: h.run(x),
+    "partial": lambda h: functools.partial(Holder.run, h),
+    "partial keyword": lambda h: functools.partial(lambda x, holder: holder(x), holder=h),
+    "default": lambda h: lambda x, holder=h: holder.run(x),
+    "keyword default": lambda h: _with_keyword_default(h),
+    "brackets": lambda h: lambda x: x * h[0],
+    "operator": lambda h: lambda x: h + x,
+    "property": lambda h: h.by_property,
+    "getattr": lambda h: h.by_word,
+    "settings": lambda h: h.from_settings,
+    "settings of a closure": lambda h: _of_settings(h.settings),
+}
+
+
+def _with_keyword_default(h):
+    def function(x, *, holder=h):
+        return holder.run(x)
+
+    return function
+
+
+def _of_settings(settings):
+    return lambda x: x * settings["scale"]
+
+
+@pytest.mark.parametrize("kind", [Holder, Heir])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_number_is_noticed_however_it_is_read(way, kind):
+    holder = kind()
+    function = WAYS[way](holder)
+    compiled = ng.compile(function)
+    for scale in (2.0, 3.0, 3.0, 3):
+        holder.scale = holder.settings["scale"] = scale
+        x = ng.tensor([1, 2])
+        expected = function(x)
+        found = compiled(x)
+        assert found.tolist() == expected.tolist() and found.dtype is expected.dtype
+    holder.settings = {"scale": 5.0}
+    assert compiled(x).tolist() == WAYS[way](holder)(x).tolist() or "closure" in way
+    assert len(compiled.recordings) == (4 if way == "settings" else 3)
+
+
+def test_settings_that_the_function_changes_are_refused_and_put_back():
+    settings = {"scale": 2.0}
+
+    def f(x):
+        settings["scale"] += 1.0
+        settings["more"] = 1
+        return x * settings["scale"]
+
+    with pytest.raises(RecordingError, match="'settings'"):
+        ng.compile(f)(data(1))
+    assert settings == {"scale": 2.0}
 
 
 class Counting:

@@ -1,0 +1,123 @@
+"""Why a compiled function was recorded again, in words: which guard of a recording failed.
+
+Guards are text (``guards.py``); here each is looked at by itself, after the fact. Start reading at
+``changed_guard`` and ``changed_key``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ..tables import shortened
+from .guards import Writer
+
+__all__ = ["FIRST", "changed_guard", "changed_key"]
+
+FIRST = "the first call"
+SHARED = "arguments share memory with each other, or with what the function writes or closes over"
+
+_KEY = (
+    "the number or nesting of the arguments",
+    "whether gradients are recorded",
+    "inference mode",
+    "the number of threads",
+    "whether NaN or infinities are looked for",
+    "the default dtype",
+    "the default device",
+    "autocast",
+)
+"""What the first parts of a signature are; the others are the arguments."""
+
+_TENSOR = ("the class, dtype or device", "the shape", "the strides", "whether it requires grad")
+"""What the parts of a tensor's signature are."""
+
+_RULES = (
+    (r"a(\d+)\._grad", "argument {0} has a gradient, or has none any more"),
+    (r"a(\d+)\._edge", "argument {0} requires grad, or does not any more"),
+    (r"a(\d+)\._array\.strides", "argument {0} has other strides"),
+    (r"a(\d+) != ", "argument {0} decided something by its value, which is another"),
+    (r"a(\d+)\b", "argument {0} is another"),
+    (r"(t\w+)\._grad", "the gradient of {0} is there, or is not any more, or is another tensor"),
+    (r"(t\w+)\._array", "the memory of {0} is another: .data was set, or it was moved"),
+    (r"(t\w+)\._edge", "{0} requires grad, or does not any more"),
+    (r"machine\.epoch", "a mode, a hook, or an attribute of a module is another"),
+    (r"grad_mode\.anomaly", "somebody watches for NaN or measures time, or does not any more"),
+)
+"""Patterns of guards, and what they tell."""
+
+
+def changed_guard(w: Writer, leaves: list[Any]) -> str:
+    """What makes the recording of ``w`` refuse the arguments ``leaves``."""
+    names = {**w.names, **{f"a{k}": leaf for k, leaf in enumerate(leaves)}}
+    names |= {name: cell.cell_contents for name, cell in w.cells.items()}
+    for text in _each(w):
+        try:
+            failed = eval(text, {}, names)
+        except Exception:  # what it looks at is no longer of the kind that it was
+            failed = True
+        if failed:
+            return _in_words(w, text, names)
+    return SHARED
+
+
+def _each(w: Writer) -> list[str]:
+    """All guards, with those of what is told in the place of the one that stands for them."""
+    found = []
+    for text in w.guards:
+        found += [*w.told, *w.options] if "still()" in text else [text]
+    return found
+
+
+def _in_words(w: Writer, text: str, names: dict[str, Any]) -> str:
+    if text in w.why:
+        what, now, then = w.why[text]
+        try:
+            value = eval(now, {}, names)
+        except Exception:
+            return what
+        return f"{what} is {_shown(value)}, was {_shown(then)}"
+    for pattern, words in _RULES:
+        found = re.search(pattern, text)
+        if found:
+            (name,) = found.groups() or ("",)
+            held: Any = names.get(name)
+            if hasattr(held, "shape"):
+                name = f"a captured tensor of shape {list(held.shape)}"
+            return words.format(name)
+    return f"a guard: {text}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"{len(value)} bytes"
+    return shortened(repr(value), 40)
+
+
+def changed_key(new: tuple, old: tuple) -> str:
+    """What differs in the signature of a call from that of the recording before it."""
+    for what, now, then in zip(_KEY, new, old, strict=False):
+        if now != then:
+            return f"{what} is another" if what is _KEY[0] else f"{what}: {now}, was {then}"
+    for k, (now, then) in enumerate(zip(new[len(_KEY) :], old[len(_KEY) :], strict=False)):
+        if now == then:
+            continue
+        if not (isinstance(now, tuple) and isinstance(then, tuple) and len(now) == len(then) == 4):
+            return f"argument {k} is another: {_argument(now)}, was {_argument(then)}"
+        for what, n, t in zip(_TENSOR, now, then, strict=True):
+            if n != t:
+                return f"{what} of argument {k}: {_part(n)}, was {_part(t)}"
+    return SHARED
+
+
+def _argument(part: Any) -> str:
+    if isinstance(part, tuple) and len(part) == 2:
+        return _shown(part[1])
+    return "a tensor" if isinstance(part, tuple) else "a float"
+
+
+def _part(value: Any) -> str:
+    if isinstance(value, tuple) and value and isinstance(value[0], type):
+        kind, dtype, away = value
+        return f"{kind.__name__} of {dtype} on {'a GPU' if away else 'the CPU'}"
+    return "C-contiguous" if value is None else str(value)

@@ -1,0 +1,99 @@
+"""A compiled function says why it was recorded again."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.compiled.step import ENTRIES, REASONS
+
+
+class Scaled:
+    """An object of the user with a Python number and tensors."""
+
+    def __init__(self):
+        self.scale = 2.0
+        self.weight = ng.ones(3, requires_grad=True)
+        self.count = ng.tensor([1, 2])
+        self.net = nn.Dropout(0.5)
+
+    def __call__(self, x, power=2):
+        y = (x**power * self.weight).sum() * self.scale * self.count.tolist()[0]
+        return self.net(y)
+
+
+def rebound(s):
+    s.weight.data = ng.ones(3)
+
+
+# name: (what is done between two calls, sizes and so on of the second's, what is said)
+REASONS_OF = {
+    "number": (
+        lambda s: setattr(s, "scale", 3.0),
+        (3,),
+        "value 'scale' is 3.0, was 2.0",
+    ),
+    "decides": (
+        lambda s: s.count.add_(1),
+        (3,),
+        "a captured tensor that decides what runs is",
+    ),
+    "memory": (rebound, (3,), r"memory of a captured tensor of shape \[3\].*\.data was set"),
+    "frozen": (lambda s: s.weight.requires_grad_(False), (3,), r"shape \[3\] requires grad, or"),
+    "mode": (lambda s: s.net.eval(), (3,), "a mode, a hook"),
+    "dtype": (
+        lambda s: None,
+        (3, ng.float64),
+        "argument 0: Tensor of ng.float64 on the CPU, w",
+    ),
+    "size": (lambda s: None, (3, 3), r"shape of argument 0: \(3, 3\), was \(3,\)"),
+    "value": (lambda s: None, (3, None, 3), "argument 1 is another: 3, was 2"),
+    "more": (lambda s: None, (3, None, None), "the number or nesting of the arguments is another"),
+}
+
+
+@pytest.mark.parametrize("row", REASONS_OF)
+def test_the_reason_is_said(row):
+    change, second, words = REASONS_OF[row]
+    scaled = Scaled()
+    step = ng.compile(scaled)
+    assert step.recordings == ()
+    step(ng.ones(3), *([2] if "val" in row else []))
+    step(ng.ones(3), *([2] if "val" in row else []))
+    assert step.recordings == ("the first call",)
+    change(scaled)
+    shape = [n for n in second if isinstance(n, int)][:2] if row == "size" else [3]
+    x = ng.ones(*shape, dtype=ng.float64 if row == "dtype" else None)
+    step(x, *([3] if row in ("value", "more") else []))
+    assert len(step.recordings) == 2
+    with pytest.raises(AssertionError, match=words):
+        raise AssertionError(step.recordings[1])
+
+
+def test_the_mode_of_gradients_and_shared_memory():
+    weight = ng.ones(3, requires_grad=True)
+    step = ng.compile(lambda x, y: (x.mul_(2.0) + y) * weight)
+    with ng.no_grad():
+        step(ng.ones(3), ng.ones(3))
+    step(ng.ones(3), ng.ones(3))
+    x = ng.ones(3)
+    step(x, x)
+    assert step.recordings[1] == "whether gradients are recorded: True, was False"
+    assert "share memory" in step.recordings[-1]
+
+
+def test_recordings_that_displace_each_other_are_warned_of_once():
+    scaled = Scaled()
+    step = ng.compile(scaled)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for k in range(ENTRIES + 3):
+            scaled.scale = float(k)
+            step(ng.ones(3))
+    assert step.cache_info().recordings == ENTRIES + 3 == len(step.recordings) < REASONS
+    (warning,) = [w for w in caught if "recorded" in str(w.message)]
+    assert f"'scale' is {float(ENTRIES)}, was {float(ENTRIES - 1)}" in str(warning.message)
+    assert warning.filename == __file__
