@@ -12,7 +12,7 @@ import operator
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -152,7 +152,7 @@ class Function:
     recipe: Recipe
     kind: str = "plain"
     alias: bool = False
-    log: tuple[str, ...] = ()
+    log: list[str] = field(default_factory=list)  # a list: a number or tuple may not change
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(len(self.recipe))
@@ -182,7 +182,7 @@ class Function:
             if not floats or not possible(a, b):
                 continue
             log.append(f"{len(pool)}: {name}({i % len(pool)}, {j % len(pool)})")
-            self.log = tuple(log)
+            self.log[:] = log
             if group is not IN_PLACE:
                 pool.append(run(a, b))
             elif a.is_leaf and a.requires_grad:
