@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from .. import devices, dtypes
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
@@ -191,6 +193,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         decided = isinstance(value, bytes)
         what = "a captured tensor that decides what runs" if decided else "an optimiser's option"
         w.why[guard] = (what, f"{name}()", value)
+    _decided_guards(w, recording)
     for p in places:
         if not p.told:
             name, then = w.name("place", p.holder), w.name("v", p.value)
@@ -203,6 +206,15 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
             w.guards.append(guard)
             w.why[guard] = (f"the Python value {p.name!r}", now, p.content or p.value)
             w.names.update(same=same, alike=alike)
+
+
+def _decided_guards(w: Writer, recording: Recording) -> None:
+    """Guards against an argument that is written and shares memory with what decided something."""
+    written = recording.recorder.written_arguments() if recording.recorder.decided else []
+    for memory in recording.recorder.decided:
+        whole = w.name("array", memory.array)
+        w.guards += [f"may_share_memory(a{k}._array, {whole})" for k in written]
+        w.names["may_share_memory"] = np.may_share_memory
 
 
 def gradient_guards(

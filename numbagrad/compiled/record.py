@@ -62,6 +62,7 @@ class Recorder:
         self.pinned: set[int] = set()  # float arguments whose value decided something
         self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
         self.decided: dict[Memory, Any] = {}  # by whose values Python decided, and where
+        self.later = False  # whether this is recorded to run after the call
         self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
         self.newborn: dict[int, Before] = {}  # that state, by the id of its array
         self.lasting: set[int] = set()  # ids of arrays that outlive the step
@@ -291,11 +292,12 @@ class Recorder:
     def deciding(self, name: str, array: Any) -> bool:
         """Note that the program depends on the values of ``array``, which each call compares.
 
-        Refuses, as ``reading``, what has none yet or is written here; and floats, which change.
+        Refuses, as ``reading``, what has none yet or is written here; floats, which change; and to
+        decide what runs after the call, for that is when the values would be looked at.
         """
         state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
         small = type(array) is np.ndarray and array.nbytes <= MOST_COMPARED
-        if not (state and small and array.dtype.kind in "biu"):
+        if self.later or not (state and small and array.dtype.kind in "biu"):
             self.reading(name, array)
             return True
         memory = self._memory_of(array)
@@ -316,6 +318,11 @@ class Recorder:
                     f"{show_location(written[memory].where)}: each call would be another program. "
                     f"Keep one of both out of the compiled function."
                 )
+
+    def written_arguments(self) -> list[int]:
+        """The places of the arguments on the host that may be written."""
+        inputs = [m for m in self._first_writes() if m.kind == "input" and m.device is None]
+        return [m.position for m in inputs if m.position >= 0]
 
     def outside(self, name: str) -> None:
         """Refuse what would happen in the recording only."""

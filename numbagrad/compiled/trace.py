@@ -338,6 +338,7 @@ class _Graph:
         if any(n._saved is None for n in inside):
             self.numbers = {id(t): "sealed" for t in outputs}
             return
+        self.recorder.later = True
         targets: dict[Any, Any] = {}
         for node in inside:
             for edge in node._edges:

@@ -11,6 +11,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, broadcast_shape, contiguous, full, new_empty
 from .elementwise import clone, masked_fill
@@ -21,7 +22,8 @@ from .view import expand, reshape
 
 def positions(mask: Tensor) -> Tensor:
     """int64 positions, in row-major order, of the entries that are not 0."""
-    if machine.deciding("x[mask] and nonzero", mask._array):  # their number is a shape
+    host = type(mask._array) is not DeviceArray
+    if host and machine.deciding("x[mask] and nonzero", mask._array):  # their number is a shape
         return wrap(np.flatnonzero(mask._array), dtypes.int64)
     flat = contiguous(mask)._array.reshape(-1)
     count = new_empty((1,), dtypes.int64, mask._device)

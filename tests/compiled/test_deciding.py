@@ -116,6 +116,42 @@ def test_what_may_not_decide(row):
     assert COUNT.item() == 4
 
 
+@pytest.mark.parametrize("alias", [lambda t: t, lambda t: t[:1]], ids=["itself", "a view"])
+@pytest.mark.parametrize("before", [0, 2], ids=["first", "after others"])
+def test_an_argument_that_is_written_is_not_what_decides(alias, before):
+    t = ng.tensor([2, 5])
+
+    def grown(x):
+        x.add_(1)
+        return ng.ones(2) * t[0].item()
+
+    compiled = ng.compile(grown)
+    for _ in range(before):
+        assert compiled(alias(t.clone())).tolist() == [2.0, 2.0]
+    with pytest.raises(RecordingError, match="item"):
+        compiled(alias(t))
+    assert t.tolist() == [2, 5]
+
+
+def test_what_a_later_backward_pass_looks_at_may_not_decide():
+    count = ng.tensor([2])
+
+    class Scaled(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * count.item()
+
+    x = ng.ones(1, requires_grad=True)
+    with pytest.raises(RecordingError, match="item"):
+        ng.compile(lambda x: Scaled.apply(x))(x)
+    ng.compile(lambda: Scaled.apply(x).backward())()  # within the call it may
+    assert x.grad.item() == 2.0
+
+
 def test_a_mask_is_looked_at_by_a_kernel_while_somebody_watches():
     x = ng.tensor([1.0, 2.0, 3.0])
     with ng.profiler.profile() as p:

@@ -338,3 +338,8 @@ def test_looking_inside():
     assert "from numba import cuda" in step.source and "The launches of a call" in step.source
     table = step.explain()
     assert table.count("loop") == 1 and "GPU" in repr(table) and table.seconds == 0
+
+
+def test_a_mask_on_the_device_decides_nothing():
+    with pytest.raises(RecordingError, match="not possible inside a compiled function"):
+        ng.compile(lambda x: x[ng.tensor([True, False], device="cuda")])(ng.ones(2, device="cuda"))
