@@ -68,7 +68,7 @@ def in_order(function: Callable[..., Tensor], name: str, order: list[str]) -> Ca
                 raise TypeError(f"{name}() got an unexpected keyword argument '{key}'")
             given[key] = value
         given.pop("cudnn_enabled", None)
-        if given.get("padding_idx") == -1:
+        if (given.get("padding_idx") or 0) < 0:  # none, where nn.functional counts from the end
             del given["padding_idx"]
         reduction = given.get("reduction")
         if isinstance(reduction, int) and 0 <= reduction < len(REDUCTIONS):
@@ -79,6 +79,7 @@ def in_order(function: Callable[..., Tensor], name: str, order: list[str]) -> Ca
     ordered.__doc__ = f"""``nn.functional.{name}`` with PyTorch's short order of arguments.
 
     {", ".join(order)}. A reduction is a word, or 0 for none, 1 for mean, 2 for sum.
+    The mean is the default, as PyTorch's signatures say; PyTorch itself takes none there.
     """
     return ordered
 

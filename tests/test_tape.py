@@ -259,6 +259,11 @@ def test_grad_of_many_grad_outputs_and_of_a_dict():
 
 def test_names_that_are_out_of_use():
     x = leaf(1.0, 2.0)
+    with pytest.raises(ValueError, match="allow_unused to be True or not passed"):
+        ng.autograd.grad(x.sum(), x, allow_unused=False, materialize_grads=True)
+    with pytest.warns(FutureWarning, match="only_inputs") as told:
+        ng.autograd.grad(x.sum(), {"x": x}, only_inputs=False)
+    assert len(told) == 1
     with pytest.warns(FutureWarning, match="only_inputs"):
         assert ng.autograd.grad(x.sum(), x, only_inputs=False)[0].tolist() == [1.0, 1.0]
     with pytest.warns(UserWarning, match="grad_variables"):

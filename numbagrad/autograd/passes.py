@@ -78,7 +78,7 @@ def grad(
             stacklevel=2,
         )
     if isinstance(inputs, dict):
-        options = (retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched)
+        options = (retain_graph, create_graph, True, allow_unused, is_grads_batched)
         found = grad(outputs, list(inputs.values()), grad_outputs, *options, materialize_grads)
         return dict(zip(inputs, found, strict=True))
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
@@ -96,6 +96,11 @@ def grad(
             raise TypeError(f"grad: inputs must be Tensors, got {type(tensor).__name__}.")
         if tensor._edge is None:
             raise GradError("grad: one of the differentiated Tensors does not require grad.")
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "grad: Expected allow_unused to be True or not passed when materialize_grads=True, but "
+            "got: allow_unused=False."
+        )
     keep = create_graph if retain_graph is None else retain_graph
     unused = (bool(allow_unused), materialize_grads)
     if is_grads_batched:

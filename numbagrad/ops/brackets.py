@@ -194,7 +194,7 @@ def _part(k: Any) -> Any:
             )
         if not isinstance(k, np.ndarray) and len(k) == 0:
             return wrap(np.empty(0, np.int64), dtypes.int64)
-        k = as_tensor(list(k) if isinstance(k, range) else k)
+        k = as_tensor(list(k) if isinstance(k, range) else k, device=devices.cpu)
     if k._dtype is dtypes.uint8:
         warnings.warn(
             "index: indexing with uint8 is read as a mask and deprecated; use ng.bool.",
@@ -298,7 +298,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         or (x._base is not None and x._base._edge is not None)
     )
     if not isinstance(value, Tensor) and type(value) not in NUMBERS:
-        value = as_tensor(value)
+        value = as_tensor(value, device=devices.cpu)
     groups: list[Group] = []
     kind = type(key)
     if machine.recording:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
 from typing import Any
 
 from .. import dtypes
@@ -62,9 +62,11 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
             f"unravel_index: expected 'indices' to be integer dtype, but got {indices._dtype}. "
             f"Convert it with .long()."
         )
-    sizes: Sequence[int] = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = tuple(map(operator.index, (shape,) if isinstance(shape, int) else shape))
     if any([n < 0 for n in sizes]):
         raise ShapeError(f"unravel_index: 'shape' cannot have negative values, but got {sizes}.")
+    if 0 in sizes and indices._array.size:
+        raise ShapeError(f"unravel_index: a tensor of shape {sizes} has no positions.")
     indices, found = cast(indices, dtypes.int64), []
     for n in reversed(sizes):
         found.append(indices % max(n, 1))
@@ -87,7 +89,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
             f"nonzero_static: 'size' must be an non-negative integer, got {size}. Use 0 or more."
         )
     n = x._array.size
-    if not shape or not size:
+    if not (shape and n and size):
         return full((size, len(shape)), fill_value, dtypes.int64, x._device)
     there = reshape(ne(x.detach(), 0), (n,))
     number = cumsum(cast(there, dtypes.int64), 0) - 1

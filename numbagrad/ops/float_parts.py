@@ -16,13 +16,24 @@ __all__ = ["frexp", "ldexp", "nextafter"]
 
 
 class Ldexp(Elementwise):
-    """x * 2 ** y, in two steps: 2 ** y alone may leave the range where the result does not."""
+    """x * 2 ** y, in two steps: 2 ** y alone may leave the range where the result does not.
+
+    0 and infinities stay: times a power that has left the range they would be NaN.
+    """
 
     result = "float"
 
     def formula(x, y):
         half = math.trunc(y / 2)
-        return x * math.exp2(half) * math.exp2(y - half)
+        stays = (x == 0 or abs(x) == math.inf) and y == y
+        return x if stays else x * math.exp2(half) * math.exp2(y - half)
+
+    def grad_x(g, y):
+        half = math.trunc(y / 2)
+        return g * math.exp2(half) * math.exp2(y - half)
+
+    def grad_y(g, out):
+        return g * out * math.log(2)
 
 
 def ldexp(x: Tensor, other: Tensor) -> Tensor:

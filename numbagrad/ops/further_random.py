@@ -59,7 +59,7 @@ def _bent(
 def cauchy_(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = None) -> Tensor:
     """Numbers of the Cauchy distribution, in place. Raises DTypeError unless x is floating."""
     _check_floating("cauchy_", x)
-    if sigma <= 0:
+    if not sigma > 0:
         raise ShapeError(f"cauchy_: expects sigma > 0.0, but found sigma={sigma}.")
     numbers = float(median), float(sigma)
     return _bent(x, "cauchy_", _UNIFORM, generator, (0.0, 1.0), CauchyOf, *numbers)
@@ -68,7 +68,7 @@ def cauchy_(x: Tensor, median: float = 0, sigma: float = 1, *, generator: Any = 
 def log_normal_(x: Tensor, mean: float = 1, std: float = 2, *, generator: Any = None) -> Tensor:
     """Numbers whose logarithms are normal, of ``mean`` and ``std``, in place."""
     _check_floating("log_normal_", x)
-    if std <= 0:
+    if not std > 0:
         raise ShapeError(f"log_normal_: expects std > 0.0, but found std={std}.")
     drawn = float(mean), float(std)
     return _bent(x, "log_normal_", _NORMAL, generator, drawn, LogNormalOf)

@@ -11,7 +11,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import Op, as_operand, new_empty, same_device, zeros_like
+from .base import Op, as_operand, new_empty, ones_like, same_device, zeros_like
 from .factorise import _matrix
 from .linalg import matmul
 from .part import narrow
@@ -106,7 +106,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     if count < 1:
         raise ShapeError(f"linalg.vander: N must be greater than 1, got {count}.")
     x = x.long() if x._dtype is dtypes.bool_ else x
-    return stack([x * 0 + 1 if not k else x**k for k in range(count)], -1)
+    return stack([x**k if k else ones_like(x) for k in range(count)], -1)
 
 
 # -- forms that say by a number what failed --------------------------------------------------------
@@ -257,7 +257,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     vector = y._array.ndim == 1 or y._array.shape == x._array.shape[:-1]
     if vector:
         y = y.unsqueeze(-1)
-    elif not left:
+    if not left:
         x, y = x.mT, y.mT
     if y._array.ndim < 2 or y._array.shape[-2] != n:
         raise ShapeError(
@@ -269,4 +269,5 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     out, info = SolutionOrNot.apply(x, y)
     words = "The solver failed because the input matrix is singular."
     _refuse("solve_ex", info, words, check_errors)
-    return SolveEx(out.squeeze(-1) if vector else out if left else out.mT, info)
+    out = out if left else out.mT
+    return SolveEx(out.squeeze(-1) if vector else out, info)

@@ -137,7 +137,7 @@ def frobenius_norm(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
 
 
 def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
-    """The sum of the singular values of a matrix, or of matrices in two dimensions.
+    """The sum of the singular values of matrices, in the last two dimensions or those in ``dim``.
 
     >>> nuclear_norm(tensor([[3.0, 0.0], [0.0, 4.0]])).item()
     7.0
@@ -145,12 +145,13 @@ def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     if isinstance(dim, bool):  # nuclear_norm(x, keepdim)
         dim, keepdim = None, dim
     rank = as_operand("nuclear_norm", x)._array.ndim
-    if dim is None and rank != 2:
+    dims = (-2, -1) if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    if rank < 2 or len(dims) != 2:
         raise ShapeError(
-            f"nuclear_norm: Expected a tensor with 2 dimensions, but got a tensor with {rank} "
-            f"dimensions instead. Name the two in dim."
+            f"nuclear_norm: Expected two of at least 2 dimensions, but got dim={dims} of a tensor "
+            f"with {rank} dimensions."
         )
-    return lapack.matrix_norm(x, "nuc", (-2, -1) if dim is None else tuple(dim), keepdim)
+    return lapack.matrix_norm(x, "nuc", dims, keepdim)
 
 
 _METHODS = "cholesky cholesky_inverse cholesky_solve matrix_exp pinverse qr svd".split()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes
+from ..devices import place_of
 from ..errors import ShapeError
 from ..kernels.cpu import create as kernels
 from ..tensor import Size, Tensor
@@ -77,7 +78,7 @@ def range(
             f"{end} by {step}."
         )
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
-    place = devices.cpu if device is None else devices.to_device(device)
+    place = place_of(device)
     out = new_empty((math.floor((end - start) / step) + 1,), kind, place)
     if kind.is_floating_point:
         start, step = float(start), float(step)
@@ -98,8 +99,8 @@ def scalar_tensor(
             f"scalar_tensor(): argument 's' must be Number, not {type(s).__name__}. Use ng.tensor."
         )
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
-    place = devices.cpu if device is None else devices.to_device(device)
-    out = full((), s, kind, place)
+    place = place_of(device)
+    out = full((), s.item() if isinstance(s, np.generic) else s, kind, place)
     return out.requires_grad_() if requires_grad else out
 
 
@@ -225,7 +226,7 @@ def new(x: Tensor, *data: Any, device: Any = None) -> Tensor:
 
     ``new_tensor`` and ``new_empty`` say which of them is meant.
     """
-    place = x._device if device is None else devices.to_device(device)
+    place = place_of(device, x)
     if len(data) == 1 and not isinstance(data[0], (int, Size)):
         if isinstance(data[0], Tensor):
             return clone(as_tensor(data[0].detach(), x._dtype, place))

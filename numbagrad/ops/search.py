@@ -188,8 +188,12 @@ def histogram(
             f"histogram: if weight tensor is provided it should have the same shape as the input "
             f"tensor, {list(x.shape)}, got {list(weight.shape)}."
         )
-    if isinstance(bins, Tensor) and (bins._array.ndim != 1 or not bins._array.size):
-        raise ShapeError(f"histogram: bins must be edges in one dimension, got {list(bins.shape)}.")
+    if isinstance(bins, Tensor) and (bins._array.ndim != 1 or bins._array.size < 2):
+        raise ShapeError(
+            f"histogram: bins must be 2 edges or more in one dimension, got {list(bins.shape)}."
+        )
+    if isinstance(bins, Tensor) and range is not None:
+        raise TypeError("histogram: range is for a number of bins, but bins has their edges.")
     edges = bins.detach() if isinstance(bins, Tensor) else _edges(x, bins, range)
     count = edges._array.shape[0] - 1
     flat = x.reshape((-1,))

@@ -22,7 +22,8 @@ def gradient(
 ) -> tuple[Tensor, ...]:
     """The slopes of samples ``x`` along each of ``dim`` (one, several, or None for all).
 
-    spacing: the distance of samples, one number or one for each dim; or vectors of coordinates.
+    spacing: the distance of samples, one number (or 0-d tensor) or one for each dim; or vectors of
+    coordinates.
     Inside by the parabola through three neighbours (central differences), at the edges by the line
     through two (edge_order=1) or the parabola through three (2). Raises ShapeError where a dim has
     no more than edge_order samples.
@@ -50,7 +51,7 @@ def gradient(
                 f"gradient: expected each dimension size to be at least edge_order+1, but "
                 f"dimension {d} has size {n}."
             )
-        if isinstance(step, Tensor):
+        if isinstance(step, Tensor) and step._array.ndim:
             found.append(_uneven(x, d, _gaps(x, step, d), edge_order))
         else:
             found.append(_even(x, d, step, edge_order))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from .. import devices, dtypes
+from .. import dtypes
+from ..devices import place_of
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import full
@@ -38,9 +40,10 @@ def _made(
     dtype = dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"{name}: expects floating point dtypes, got {dtype}. Use ng.float32.")
+    n = operator.index(n)
     if n < 0:
         raise ShapeError(f"{name}: requires non-negative window_length, got window_length={n}.")
-    device = devices.cpu if device is None else devices.to_device(device)
+    device = place_of(device)
     if n < 2:
         out = full((n,), 1, dtype, device)
     else:

@@ -222,6 +222,8 @@ CASES = [
             wrong(_of(2, 2), _pivots, _of(2), raises=RuntimeError, words="."),
             wrong(_of(2, 2), _pivots, _of(3, 1), raises=RuntimeError, words="ncompatible shapes"),
             wrong(_of(2, 2), _of(2), _of(2, 1), raises=RuntimeError, words="int"),
+            wrong(_of(2, 2), _pivots * 0, _of(2, 1), raises=RuntimeError, words="equal to 1"),
+            wrong(_of(2, 2), _pivots + 9, _of(2, 1), raises=RuntimeError, words="lu_solve"),
             wrong(_of(2, 2), _pivots[:1], _of(2, 1), raises=RuntimeError, words="pivots per batch"),
         ),
     ),
@@ -425,13 +427,17 @@ CASES = [
             sample(draw.distinct(3, 2)),
             sample(draw.distinct(3, 2), True),
             sample(draw.distinct(2, 3, 2), (0, 2)),
+            sample(draw.distinct(2, 3, 2)),
         ],
-        lambda x, dim=(0, 1), keepdim=False: np.linalg.norm(
-            x, "nuc", (0, 1) if dim is True else dim, dim is True or keepdim
+        lambda x, dim=(-2, -1), keepdim=False: np.linalg.norm(
+            x, "nuc", (-2, -1) if dim is True else dim, dim is True or keepdim
         ),
         function="nuclear_norm",
         **_alone,
-        errors=(wrong(_of(2, 2, 2), raises=RuntimeError, words="2 dimensions"),),
+        errors=(
+            wrong(_of(2), raises=RuntimeError, words="at least 2 dim"),
+            wrong(_of(2, 2), 0, raises=RuntimeError, words="."),
+        ),
     ),
     Case(
         "frobenius_norm",

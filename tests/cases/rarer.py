@@ -118,6 +118,7 @@ def _sampled(draw: Draw) -> list[Sample]:
     return [
         sample(draw(5)),
         sample(draw(4, 3), spacing=2.0, edge_order=2),
+        sample(draw(4, 3), spacing=np.array(2.0, draw.dtype)),
         sample(draw(4, 3), spacing=[0.5, 2.0]),
         sample(draw(4, 3), dim=1),
         sample(draw(4, 3), dim=(1, 0), edge_order=2),
@@ -327,6 +328,8 @@ CASES = [
         errors=(
             wrong(_vector, (2, 3), raises=TypeError, words="expected 'indices' to be integer"),
             wrong(np.ones(1, "int64"), (2, -3), raises=ValueError, words="negative values"),
+            wrong(np.ones(1, "int64"), (0, 3), raises=RuntimeError, words="."),
+            wrong(np.ones(1, "int64"), (2, 3.0), raises=TypeError, words="float"),
         ),
     ),
     Case(
@@ -373,6 +376,14 @@ CASES = [
                 words="not implemented for",
             ),
             wrong(_vector, 0, raises=RuntimeError, words="bins must be > 0"),
+            wrong(_vector, np.ones(1, "float32"), raises=RuntimeError, words="bins must be"),
+            wrong(
+                _vector,
+                np.arange(3.0, dtype="float32"),
+                range=(0.0, 1.0),
+                raises=TypeError,
+                words="range",
+            ),
             wrong(_vector, 3, range=(2.0, 1.0), raises=RuntimeError, words="min should not exceed"),
             wrong(_vector * np.nan, 3, raises=RuntimeError, words="is not finite"),
             wrong(

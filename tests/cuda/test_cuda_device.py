@@ -253,6 +253,28 @@ def test_what_is_known_of_the_gpu():
         ng.cuda.get_device_name("cpu")
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ng.hann_window(4),
+        lambda: ng.kaiser_window(1),
+        lambda: ng.range(1, 3),
+        lambda: ng.scalar_tensor(2.0),
+    ],
+)
+def test_the_default_device_holds_for_rarer_creators(make):
+    with ng.device("cuda"):
+        assert make().is_cuda
+
+
+def test_lists_index_where_the_tensor_is():
+    x, y = ng.arange(3), ng.arange(3, device="cuda")
+    with ng.device("cuda"):
+        assert x[[0, 2]].tolist() == y[[0, 2]].tolist() == [0, 2]
+        x[[1, 2]] = [5, 6]
+        assert x.tolist() == [0, 5, 6]
+
+
 def test_default_device():
     """Creating functions, random numbers and layers follow it, and nothing else."""
     made = {

@@ -117,3 +117,9 @@ def test_they_compile():
     table, index = ng.randn(4, 3), ng.tensor([1, 3])
     compiled = ng.compile(lambda t, i: ng.selu(ng.embedding(t, i)))
     assert ng.equal(compiled(table, index), ng.selu(ng.embedding(table, index)))
+
+
+def test_a_negative_padding_index_is_none():
+    weight = ng.ones(3, 2, requires_grad=True)
+    ng.embedding(weight, ng.tensor([0, 1, 2]), -2).sum().backward()
+    assert weight.grad.tolist() == [[1.0, 1.0]] * 3

@@ -48,6 +48,35 @@ def test_ldexp_leaves_the_range_only_where_the_result_does():
     assert ng.ldexp(x, ng.tensor([1100, -1100])).tolist() == [2.0**100, 2.0**-100]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ldexp_of_zero_and_infinity_stays(dtype):
+    x = np.array([0.0, -0.0, np.inf, -np.inf, 0.0, np.inf], dtype)
+    y = np.array([5000, 5000, -5000, -5000, -5000, 5000])
+    found = ng.ldexp(ng.tensor(x), ng.tensor(y)).numpy()
+    np.testing.assert_array_equal(found, np.ldexp(x, y))
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(x))
+    zero = ng.zeros(1, requires_grad=True)
+    ng.ldexp(zero, ng.tensor([3])).sum().backward()
+    assert zero.grad.item() == 8.0
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+def test_gcd_of_the_least_number_is_not_negative(dtype):
+    about = np.iinfo(dtype)
+    least, most = ng.tensor(np.array([about.min, about.max], dtype))
+    assert ng.gcd(most, least).item() == ng.gcd(least, most).item() == 1
+
+
+def test_i0_at_infinity_is_infinitely_steep():
+    x = ng.tensor([np.inf, -np.inf], requires_grad=True)
+    ng.i0(x).sum().backward()
+    assert x.grad.tolist() == [np.inf, -np.inf]
+
+
+def test_the_first_powers_of_vander_are_ones():
+    assert ng.linalg.vander(ng.tensor([np.inf, np.nan]))[:, 0].tolist() == [1.0, 1.0]
+
+
 def test_nextafter_has_no_gradient():
     x = ng.ones(2, requires_grad=True)
     y = ng.nextafter(x, x + 1)
@@ -96,3 +125,15 @@ def test_shifts_in_formulas():
 
     assert doubled.op.formula.body is not None
     assert str(doubled.op.formula).endswith("((x << 1) + (x >> 1))")
+
+
+def test_rarer_arguments_are_refused_not_ignored():
+    x = ng.eye(3)
+    with pytest.raises(RuntimeError, match="ncompatible shapes"):
+        ng.linalg.solve_ex(x, ng.ones(3), left=False)
+    with pytest.raises(TypeError, match="float"):
+        ng.hann_window(4.5)
+    for name in ("cauchy_", "log_normal_"):
+        with pytest.raises(RuntimeError, match=r"> 0\.0, but found"):
+            getattr(ng.ones(2), name)(0.0, float("nan"))
+    assert ng.scalar_tensor(np.float32(2)).item() == 2.0

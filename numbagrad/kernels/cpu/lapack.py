@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ShapeError
+
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["cholesky_ex", "inv_ex", "lu_factor", "matrix_exp", "order_of", "solve_ex"]
 __all__ += ["solve_triangular", "svd"]
@@ -114,8 +116,17 @@ def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) ->
 
 
 def order_of(order: Array, pivots: Array) -> None:
-    """The order of rows after exchanges. order (..., m) int64; pivots (..., k) int32, from 1 on."""
-    order[...] = np.arange(order.shape[-1])
+    """The order of rows after exchanges. order (..., m) int64; pivots (..., k) int32, from 1 on.
+
+    Raises ShapeError for pivots of other rows, which only their values tell.
+    """
+    n = order.shape[-1]
+    if pivots.size and not 1 <= pivots.min() <= pivots.max() <= n:
+        raise ShapeError(
+            f"linalg.lu_solve: Pivots given to lu_solve must all be greater or equal to 1 and at "
+            f"most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of lu_factor."
+        )
+    order[...] = np.arange(n)
     for place in np.ndindex(order.shape[:-1]):
         mine = order[place]
         for i, j in enumerate(pivots[place]):

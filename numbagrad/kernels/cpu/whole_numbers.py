@@ -16,4 +16,4 @@ def gcd(out, x, y):
         a, b = abs(x[i]), abs(y[i])
         while b != 0:
             a, b = b, a % b
-        out[i] = a
+        out[i] = abs(a)  # the least number has no opposite, and stays below 0 until here

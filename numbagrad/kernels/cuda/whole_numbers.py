@@ -17,7 +17,7 @@ def _gcd(out, x, y, n):
         a, b = abs(int64(x[i])), abs(int64(y[i]))
         while b != 0:
             a, b = b, a % b
-        out[i] = a
+        out[i] = abs(a)  # the least number has no opposite, and stays below 0 until here
         i += cuda.gridsize(1)
 
 
