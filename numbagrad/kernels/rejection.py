@@ -20,6 +20,9 @@ __all__ = ["samplers"]
 FEW = 10.0
 """Mean counts below are found by adding up probabilities, those above by rejection."""
 
+LARGE = 1e6
+"""Logarithms of factorials of larger numbers are compared by Stirling's series."""
+
 MOST = 200.0
 """What a count of a mean below ``FEW`` never reaches: the chance of it is under 1e-100."""
 
@@ -32,6 +35,21 @@ def samplers(
     function: the decorator of what kernels call; doubles(key, start, i, trial): two uniform numbers
     in [0, 1) for attempt ``trial`` of element ``i``.
     """
+
+    @function
+    def whole(x):
+        """x rounded down; what no integer holds is whole already."""
+        return float(math.floor(x)) if abs(x) < 9e15 else x
+
+    @function
+    def orders(m, n, more):
+        """The logarithm of m! / n!; more: m - n, which from 1e16 on m and n do not tell.
+
+        Of large counts by Stirling's series: the difference of two lgamma would have no digits.
+        """
+        if m < LARGE or n < LARGE:
+            return math.lgamma(m + 1.0) - math.lgamma(n + 1.0)
+        return more * math.log(m) + (n + 0.5) * math.log1p(more / n) - more + (1 / m - 1 / n) / 12.0
 
     @function
     def gamma(key, start, i, a, logarithm):
@@ -75,18 +93,24 @@ def samplers(
         a = 0.02483 * b - 0.059
         inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
         enough = 0.9277 - 3.6224 / (b - 2.0)
+        mode = whole(rate)
+        log_rate = math.log(rate)
+        top = -0.5 * (log_rate + 1.8378770664093453)
+        if rate < LARGE:
+            top = mode * log_rate - rate - math.lgamma(mode + 1.0)
         trial = 1
         while True:
             u, v = doubles(key, start, i, trial)
             trial += 1
             u, v = u - 0.5, 1.0 - v
             side = max(0.5 - abs(u), 1e-17)
-            count = float(math.floor((2.0 * a / side + b) * u + rate + 0.43))
+            count = whole((2.0 * a / side + b) * u + rate + 0.43)
             if side >= 0.07 and v <= enough:
                 return count
             if count >= 0.0 and (side >= 0.013 or v <= side):
                 height = math.log(v * inverse_alpha / (a / (side * side) + b))
-                if height <= count * math.log(rate) - rate - math.lgamma(count + 1.0):
+                more = count - mode
+                if height <= top + orders(mode, count, -more) + more * log_rate:
                     return count
 
     @function
@@ -106,21 +130,22 @@ def samplers(
         a = 0.0248 * b + 0.01 * p - 0.0873
         alpha = (2.83 + 5.1 / b) * spread
         enough = 0.92 - 4.2 / b
-        mode = float(math.floor((n + 1.0) * p))
-        top = math.lgamma(mode + 1.0) + math.lgamma(n - mode + 1.0)
+        mode = whole((n + 1.0) * p)
+        log_odds = math.log(p / q)
         trial = 1
         while True:
             u, v = doubles(key, start, i, trial)
             trial += 1
             u, v = u - 0.5, 1.0 - v
             side = max(0.5 - abs(u), 1e-17)
-            count = float(math.floor((2.0 * a / side + b) * u + n * p + 0.5))
+            count = whole((2.0 * a / side + b) * u + n * p + 0.5)
             if side >= 0.07 and v <= enough:
                 return count
             if count >= 0.0 and count <= n:
                 height = math.log(v * alpha / (a / (side * side) + b))
-                bottom = math.lgamma(count + 1.0) + math.lgamma(n - count + 1.0)
-                if height <= top - bottom + (count - mode) * math.log(p / q):
+                more = count - mode
+                ways = orders(mode, count, -more) + orders(n - mode, n - count, more)
+                if height <= ways + more * log_odds:
                     return count
 
     @function

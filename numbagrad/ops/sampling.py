@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..errors import DTypeError
 from ..kernels.cpu import draws as kernels
 from ..random import Generator
 from ..tensor import Tensor
@@ -25,6 +26,10 @@ def _filled(kernel: Any, inputs: tuple[Tensor, ...], *scalars: Any) -> Tensor:
     """What ``kernel`` makes of inputs of one shape and dtype; halves by way of float32."""
     first = inputs[0]
     dtype = first._dtype
+    if not dtype.is_floating_point:
+        raise DTypeError(
+            f"{kernel.__name__}: not implemented for {dtype}. Convert the parameters with .float()."
+        )
     if dtype in dtypes.HALVES:
         wide = tuple([cast(x, dtypes.float32) for x in inputs])
         return cast(_filled(kernel, wide, *scalars), dtype)

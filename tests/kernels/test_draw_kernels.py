@@ -9,9 +9,10 @@ import pytest
 from scipy import special, stats
 
 import numbagrad as ng
+from numbagrad.errors import DTypeError
 from numbagrad.kernels.cpu import draws as kernels
 from numbagrad.ops.normal_quantile import erfinv, normal_quantile
-from numbagrad.ops.sampling import binomial, poisson, standard_gamma
+from numbagrad.ops.sampling import binomial, gammainc, poisson, standard_gamma
 
 
 def state(seed=7, offset=0):
@@ -197,3 +198,39 @@ def test_normal_quantiles():
         x = ng.tensor(points, dtype=ng.float64, requires_grad=True)
         assert ng.autograd.gradcheck(function, (x,)) and ng.autograd.gradgradcheck(function, (x,))
     assert math.isnan(erfinv(ng.tensor(2.0)).item())
+
+
+@pytest.mark.parametrize("rate", [1.01e6, 1e12, 1e18, 1e22, 1e24])
+def test_counts_that_no_integer_holds(rate):
+    """Normal but for their rounding: of a mean of 1e19 they were negative."""
+    x = np.empty(50_000)
+    kernels.poisson.serial(x, np.full_like(x, rate), state(8))
+    assert stats.kstest((x - rate) / rate**0.5, "norm").statistic < 0.01
+    for p in (0.5, 0.8):
+        kernels.binomial.serial(x, np.full_like(x, rate), np.full_like(x, p), state(9))
+        z = (x - rate * p) / (rate * p * (1 - p)) ** 0.5
+        assert stats.kstest(z, "norm").statistic < 0.01
+
+
+@pytest.mark.parametrize(("n", "mean"), [(1e15, 1e3), (1e18, 1e5), (1e22, 1e9)])
+def test_few_of_many_are_poisson_counts(n, mean):
+    x = np.empty(50_000)
+    kernels.binomial.serial(x, np.full_like(x, n), np.full_like(x, mean / n), state(10))
+    assert chance_of_counts(x, stats.poisson(mean)).pvalue > 1e-4
+    assert abs(x - mean).max() < 6 * mean**0.5
+
+
+def test_the_incomplete_gamma_function_of_large_shapes():
+    a = np.array([1e8, 1e12, 1e15, 1e18, 1e20, np.inf])
+    out = np.empty_like(a)
+    kernels.gammainc(out, a, np.minimum(a, 1e300))
+    np.testing.assert_allclose(out, [*[0.5] * 5, 0], atol=1e-4)
+    a, x = a[:3], a[:3] + np.array([-2.0, 1.0, 3.0]) * a[:3] ** 0.5
+    kernels.gammainc(out[:3], a, x)
+    np.testing.assert_allclose(out[:3], special.gammainc(a, x), rtol=1e-8)
+
+
+def test_whole_numbers_are_no_parameters():
+    for draw in (standard_gamma, poisson, lambda x: binomial(x, x), lambda x: gammainc(x, x)):
+        with pytest.raises(DTypeError, match=r"not implemented for ng\.int64"):
+            draw(ng.tensor([3]))
