@@ -22,7 +22,8 @@ __all__ = ["LogNormal", "TransformedDistribution"]
 class TransformedDistribution(Distribution):
     """The distribution of ``transforms(x)``, x drawn from ``base_distribution``.
 
-    transforms: one, or a list of them.
+    transforms: one, or a list of them; if their parameters have more dimensions than a draw of the
+    base, it is expanded first, so that no two elements share a draw.
 
     >>> TransformedDistribution(Normal(0.0, 1.0), [ExpTransform()]).cdf(tensor(1.0)).item()
     0.5
@@ -48,11 +49,15 @@ class TransformedDistribution(Distribution):
             raise ValueError(
                 f"base_distribution needs to have shape with size at least {inner}, but got {shape}"
             )
+        after = whole.forward_shape(shape)
+        before = whole.inverse_shape(after)
+        if before != shape:
+            base = base.expand(before[: len(before) - events])
         if inner > events:
             base = Independent(base, inner - events)
         self.base_dist = base
         outer += max(events - inner, 0)
-        shape = whole.forward_shape(shape)
+        shape = after
         first = len(shape) - outer
         super().__init__(shape[:first], shape[first:], validate_args)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..ops.base import full
+from ..ops.base import broadcast_shape, full
 from ..ops.elementwise import abs, clamp, exp, log, log1p, sigmoid, sign, softplus, tanh
 from ..ops.special import atanh
 from ..ops.view import expand
@@ -84,6 +84,14 @@ class Transform:
         """The shape of the result for one of ``shape``."""
         return tuple(shape)
 
+    def inverse_shape(self, shape: Any) -> tuple[int, ...]:
+        """The shape of what becomes a result of ``shape``."""
+        return tuple(shape)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the pair that is kept, which belongs to a graph."""
+        return {**self.__dict__, "_kept": (None, None)}
+
     def __eq__(self, other: Any) -> bool:
         return self is other or (type(self) is type(other) and self._same(other))
 
@@ -136,6 +144,12 @@ class InverseTransform(Transform):
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return -self._turned.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Any) -> tuple[int, ...]:
+        return self._turned.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Any) -> tuple[int, ...]:
+        return self._turned.forward_shape(shape)
 
     def _same(self, other: Any) -> bool:
         return self._turned == other._turned
@@ -210,6 +224,11 @@ class ComposeTransform(Transform):
             shape = part.forward_shape(shape)
         return tuple(shape)
 
+    def inverse_shape(self, shape: Any) -> tuple[int, ...]:
+        for part in self.parts[::-1]:
+            shape = part.inverse_shape(shape)
+        return tuple(shape)
+
     def _same(self, other: Any) -> bool:
         return self.parts == other.parts
 
@@ -266,9 +285,18 @@ class AffineTransform(Transform):
             found = full(x._array.shape, math.log(math.fabs(self.scale)), x._dtype, x._device)
         return sum_rightmost(found, self.event_dim)
 
+    def forward_shape(self, shape: Any) -> tuple[int, ...]:
+        own = [tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, Tensor)]
+        return broadcast_shape("AffineTransform", tuple(shape), *own)
+
+    def inverse_shape(self, shape: Any) -> tuple[int, ...]:
+        return self.forward_shape(shape)
+
     def _same(self, other: Any) -> bool:
         pairs = (self.loc, other.loc), (self.scale, other.scale)
         for mine, theirs in pairs:
+            if mine is theirs:
+                continue
             equal = mine == theirs
             if not (equal.all().item() if isinstance(equal, Tensor) else equal):
                 return False

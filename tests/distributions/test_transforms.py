@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -135,3 +138,45 @@ def test_ones_own_transform() -> None:
             call(ng.tensor(1.0))
     with pytest.raises(NotImplementedError, match="log_abs_det_jacobian"):
         lacking.log_abs_det_jacobian(ng.tensor(1.0), ng.tensor(1.0))
+
+
+@pytest.mark.parametrize("inverse", [False, True])
+def test_no_two_elements_share_a_draw(inverse: bool) -> None:
+    """The base is expanded to the shape that parameters of transforms give the result."""
+    ng.manual_seed(0)
+    affine = D.AffineTransform(ng.zeros(3, 2), 2.0)
+    transforms = [D.ExpTransform(), affine.inv if inverse else affine]
+    for base in (D.Normal(0.0, 1.0), D.Normal(ng.zeros(2), 1.0)):
+        turned = D.TransformedDistribution(base, transforms)
+        assert turned.batch_shape == (3, 2) and turned.base_dist.batch_shape == (3, 2)
+        x = turned.sample((5,))
+        assert x.shape == (5, 3, 2) and len(set(x.flatten().tolist())) == 30
+        assert turned.log_prob(x).shape == (5, 3, 2)
+        assert turned.expand((4, 3, 2)).sample().shape == (4, 3, 2)
+    events = D.AffineTransform(ng.zeros(4, 2), 2.0, event_dim=1)
+    turned = D.TransformedDistribution(D.MultivariateNormal(ng.zeros(2), ng.eye(2)), events)
+    assert turned.batch_shape == (4,) and turned.event_shape == (2,)
+    assert turned.log_prob(turned.rsample()).shape == (4,)
+
+
+def test_a_kept_pair_is_not_pickled() -> None:
+    loc = ng.zeros(2).requires_grad_()
+    ours = D.TransformedDistribution(D.Normal(loc, 1.0), [D.TanhTransform(cache_size=1)])
+    ours.rsample()
+    for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        x = other.rsample()
+        assert other.transforms[0].inv(x) is other.transforms[0]._kept[0]
+
+
+def test_shared_parameters_are_equal_while_recording() -> None:
+    loc = ng.ones(2)
+
+    @ng.compile
+    def gap(mean):
+        p, q = (
+            D.TransformedDistribution(D.Normal(m, 1.0), [D.AffineTransform(loc, 2.0)])
+            for m in (mean, 0.0)
+        )
+        return D.kl_divergence(p, q)
+
+    assert gap(ng.full((2,), 2.0)).tolist() == [2.0, 2.0]
