@@ -11,7 +11,7 @@ from typing import Any
 from .. import dtypes
 from ..ops.base import broadcast_shape, full
 from ..ops.create import arange, eye
-from ..ops.elementwise import clamp, exp, log
+from ..ops.elementwise import clamp, eq, exp, log, where
 from ..ops.extreme import argmax
 from ..ops.gamma import lgamma
 from ..ops.gather import gather, scatter_add
@@ -88,6 +88,10 @@ class ByClass(Distribution):
             return full(shape, 0, dtypes.int64, rows.device)
         return multinomial(rows, count, replacement=True).t().reshape(shape)
 
+    def _weighed(self, value: Tensor) -> Tensor:
+        """The sum of ``value * logits``, to which a 0 of an impossible class adds 0."""
+        return sum(value * where(eq(value, 0), 0.0, self.logits), -1)
+
     def _entropy(self) -> Tensor:
         lowest = dtypes.finfo(self.param.dtype).min  # a class of probability 0 adds 0
         return -sum(self.probs * clamp(self.logits, lowest), -1)
@@ -163,7 +167,7 @@ class OneHotCategorical(ByClass):
         return one_hot(self._classes(sample_shape), self._num_events).to(self.param.dtype)
 
     def _log_prob(self, value: Tensor) -> Tensor:
-        return sum(value * self.logits, -1)
+        return self._weighed(value.detach())
 
     def entropy(self) -> Tensor:
         return self._entropy()
@@ -215,8 +219,7 @@ class Multinomial(ByClass):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         ways = lgamma(sum(value, -1) + 1) - sum(lgamma(value + 1), -1)
-        lowest = dtypes.finfo(self.param.dtype).min
-        return ways + sum(value * clamp(self.logits, lowest), -1)
+        return ways + self._weighed(value)
 
     def entropy(self) -> Tensor:
         """``n`` times the entropy of a draw, less the mean logarithm of the orders of a result."""

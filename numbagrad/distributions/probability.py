@@ -221,12 +221,16 @@ class Geometric(ByProbability):
         return (1 / self.probs - 1) / self.probs
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        p = clamp_probs(self.probs.detach())
-        return floor(exponential_like(p, self._extended_shape(sample_shape)) / -log1p(-p))
+        like, shape = self.param.detach(), self._extended_shape(sample_shape)
+        rate = softplus(like) if "logits" in self.__dict__ else -log1p(-like)
+        return floor(exponential_like(like, shape) / rate)
 
     def _log_prob(self, value: Tensor) -> Tensor:
+        if "logits" in self.__dict__:  # a probability near 1 would have lost the digits
+            return -softplus(-self.logits) - value * softplus(self.logits)
         p = self.probs
-        return value * log1p(-clamp_probs(p)) + log(p)
+        sure = eq(p, 1) & eq(value, 0)
+        return value * log1p(-where(sure, 0.0, p)) + log(p)
 
     def entropy(self) -> Tensor:
         logits = self.logits

@@ -163,3 +163,38 @@ def test_a_mode_at_an_end() -> None:
     assert D.Weibull(2.0, 0.5).mode.item() == 0
     assert D.Pareto(1.0, 0.5).mean.item() == D.Pareto(1.0, 2.0).variance.item() == float("inf")
     assert np.isnan(D.StudentT(1.0).mean.item()) and D.StudentT(1.5).variance.item() == np.inf
+
+
+def test_impossible_classes() -> None:
+    """Masked logits: of classes that do not come up, 0 * -inf adds nothing."""
+    logits = ng.tensor([0.0, -np.inf, 0.0], requires_grad=True)
+    for ours in (D.OneHotCategorical(logits=logits), D.Multinomial(1, logits=logits)):
+        found = ours.log_prob(ng.eye(3))
+        np.testing.assert_allclose(found.tolist(), [np.log(0.5), -np.inf, np.log(0.5)], rtol=1e-6)
+        (slope,) = ng.autograd.grad(found[0], logits)
+        np.testing.assert_allclose(slope.tolist(), [0.5, 0.0, -0.5], rtol=1e-6)
+
+
+def test_a_straight_through_draw_is_a_constant_of_its_log_prob() -> None:
+    logits = ng.tensor([0.1, 0.7], requires_grad=True)
+    ours = D.OneHotCategoricalStraightThrough(logits=logits)
+    x = ours.rsample()
+    ours.log_prob(x).backward()
+    expected = x.detach() - ours.probs.detach()
+    np.testing.assert_allclose(logits.grad.tolist(), expected.tolist(), rtol=1e-5)
+
+
+def test_geometric_with_rare_and_with_sure_success() -> None:
+    ng.manual_seed(0)
+    rare = D.Geometric(probs=ng.tensor(1e-9))
+    assert rare.sample((1000,)).mean().item() == pytest.approx(1e9, rel=0.2)
+    assert rare.log_prob(ng.tensor(1e9)).item() == pytest.approx(np.log(1e-9) - 1, rel=1e-6)
+    p = ng.tensor(1.0, requires_grad=True)
+    sure = D.Geometric(probs=p)
+    found = sure.log_prob(ng.tensor([0.0, 1.0]))
+    assert found.tolist() == [0.0, -np.inf]
+    (slope,) = ng.autograd.grad(sure.log_prob(ng.tensor(0.0)), p)
+    assert slope.item() == 1.0
+    assert sure.sample((1000,)).max().item() == 0.0
+    likely = D.Geometric(logits=ng.tensor(20.0))
+    assert likely.log_prob(ng.tensor(2.0)).item() == pytest.approx(-40, rel=1e-6)
