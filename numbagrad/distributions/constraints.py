@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..ops.elementwise import eq, isnan
+from ..ops.lapack import cholesky_ex
 from ..ops.reduce import all as all_
 from ..ops.reduce import sum as sum_
 from ..tensor import Tensor
@@ -217,13 +218,13 @@ class LowerCholesky(Constraint):
 
 @dataclass(frozen=True, eq=False)
 class PositiveDefinite(Constraint):
-    """Symmetric matrices; that they have a Cholesky factor shows when it is taken."""
+    """Symmetric matrices that have a Cholesky factor."""
 
     event_dim = 2
 
     def check(self, value: Tensor) -> Tensor:
         close = abs(value - value.mT) <= 1e-6 + 1e-5 * abs(value)
-        return all_(close, (-2, -1)) & all_(value.diagonal(0, -2, -1) > 0, -1)
+        return all_(close, (-2, -1)) & eq(cholesky_ex(value).info, 0)
 
 
 @dataclass(frozen=True, eq=False, init=False)

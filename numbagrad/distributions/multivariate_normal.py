@@ -57,12 +57,22 @@ class MultivariateNormal(Distribution):
         }
         name = one_of("MultivariateNormal", **given)
         matrix: Any = given[name]
-        if loc.dim() < 1:
-            raise ShapeError("MultivariateNormal: loc must be at least one-dimensional.")
-        if matrix.dim() < 2:
+        for key, value, least in (("loc", loc, "one"), (name, matrix, "two")):
+            if not isinstance(value, Tensor):
+                raise ValueError(
+                    f"MultivariateNormal: {key} must be a Tensor, got {type(value).__name__}. "
+                    f"Convert it with ng.tensor(...)."
+                )
+            if value.dim() < (1 if key == "loc" else 2):
+                raise ShapeError(
+                    f"MultivariateNormal: {key} must be at least {least}-dimensional, got shape "
+                    f"{list(value.shape)}."
+                )
+        if matrix.shape[-2:] != (loc.shape[-1], loc.shape[-1]):
             raise ShapeError(
-                f"MultivariateNormal: {name} must be at least two-dimensional, with optional "
-                f"leading batch dimensions."
+                f"MultivariateNormal: loc has {loc.shape[-1]} elements, so {name} must end in a "
+                f"square of that size. Received loc {list(loc.shape)}, {name} "
+                f"{list(matrix.shape)}."
             )
         batch = broadcast_shape("MultivariateNormal", tuple(matrix.shape[:-2]), loc.shape[:-1])
         n = loc.shape[-1]

@@ -9,6 +9,7 @@ import pytest
 import numbagrad as ng
 from numbagrad import distributions as D
 from numbagrad.distributions import constraints
+from numbagrad.errors import ShapeError
 
 from .rows import ROWS, Row
 
@@ -199,3 +200,15 @@ def test_printed() -> None:
     assert "Categorical(logits: ng.Size([2, 3]))" in repr(D.MixtureSameFamily(weights, normal))
     assert repr(constraints.unit_interval) == "Interval(lower_bound=0.0, upper_bound=1.0)"
     assert repr(constraints.real_vector) == "IndependentConstraint(Real(), 1)"
+
+
+def test_matrices_of_normal_vectors() -> None:
+    loc = ng.zeros(2)
+    with pytest.raises(ValueError, match=r"Expected parameter covariance_matrix.*PositiveDefinite"):
+        D.MultivariateNormal(loc, ng.tensor([[1.0, 2.0], [2.0, 1.0]]))
+    with pytest.raises(ShapeError, match="loc has 2 elements, so scale_tril must end in"):
+        D.MultivariateNormal(loc, scale_tril=ng.eye(3))
+    with pytest.raises(ValueError, match="loc must be a Tensor, got list"):
+        D.MultivariateNormal([0.0, 0.0], ng.eye(2))
+    with pytest.raises(ValueError, match="precision_matrix must be a Tensor, got float"):
+        D.MultivariateNormal(loc, precision_matrix=1.0)
