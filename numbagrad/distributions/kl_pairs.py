@@ -35,14 +35,14 @@ __all__ = ["kl_divergence", "register_kl"]
 
 @register_kl(Normal, Normal)
 def _normal(p: Normal, q: Normal) -> Tensor:
-    ratio = square(p.scale / q.scale)
-    return 0.5 * (ratio + square((p.loc - q.loc) / q.scale) - 1 - log(ratio))
+    ratio = p.scale / q.scale
+    return 0.5 * (square(ratio) + square((p.loc - q.loc) / q.scale) - 1) - log(ratio)
 
 
 @register_kl(HalfNormal, HalfNormal)
 def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
-    ratio = square(p.scale / q.scale)
-    return 0.5 * (ratio - 1 - log(ratio))
+    ratio = p.scale / q.scale
+    return 0.5 * (square(ratio) - 1) - log(ratio)
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
@@ -112,9 +112,10 @@ def _uniform(p: Uniform, q: Uniform) -> Tensor:
 
 
 def _by_class(p: ByClass, q: ByClass) -> Tensor:
-    terms = p.probs * (p.logits - q.logits)
-    terms = where(eq(q.probs, 0) & (p.probs > 0), math.inf, terms)
-    return sum(where(eq(p.probs, 0), 0.0, terms), -1)
+    never, lacking = eq(p.probs, 0), eq(q.probs, 0)
+    # Chosen before the product: of logits of -inf a later choice would leave gradients of NaN.
+    gap = where(never, 0.0, p.logits) - where(never | lacking, 0.0, q.logits)
+    return sum(where(lacking & ~never, math.inf, p.probs * gap), -1)
 
 
 register_kl(Categorical, Categorical)(_by_class)
@@ -146,7 +147,9 @@ def _geometric(p: Geometric, q: Geometric) -> Tensor:
 
 @register_kl(Poisson, Poisson)
 def _poisson(p: Poisson, q: Poisson) -> Tensor:
-    return p.rate * log(p.rate / q.rate) - (p.rate - q.rate)
+    none = eq(p.rate, 0)
+    ratio = where(none, 1.0, p.rate) / where(none, 1.0, q.rate)
+    return p.rate * log(ratio) - (p.rate - q.rate)
 
 
 @register_kl(Bernoulli, Poisson)

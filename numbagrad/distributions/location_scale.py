@@ -174,7 +174,7 @@ class Gumbel(LocationScale):
 
     @staticmethod
     def standard_cdf(z: Tensor) -> Tensor:
-        return exp(-exp(-z))
+        return exp(-exp(clamp(-z, None, 30)))  # 0 from there on; more would be 0 * inf in slopes
 
     @staticmethod
     def standard_icdf(p: Tensor) -> Tensor:

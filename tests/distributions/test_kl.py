@@ -145,3 +145,30 @@ def test_unknown_pairs_and_ones_own() -> None:
         assert D.kl_divergence(D.Normal(0.0, 1.0), Mine(0.0, 1.0)).item() == 0
     finally:
         del _pairs[Mine, D.Normal]
+
+
+def test_of_classes_that_neither_has() -> None:
+    """Masked logits leave no NaN in gradients."""
+    a, b = (ng.tensor([0.0, -np.inf, x], requires_grad=True) for x in (1.0, 0.3))
+    p, q = D.Categorical(logits=a), D.Categorical(logits=b)
+    found = D.kl_divergence(p, q)
+    found.backward()
+    ours = [D.Categorical(logits=x.detach()[[0, 2]]) for x in (a, b)]
+    assert found.item() == pytest.approx(D.kl_divergence(*ours).item())
+    chance = [x.probs.detach().numpy() for x in (p, q)]
+    np.testing.assert_allclose(b.grad.numpy(), chance[1] - chance[0], atol=1e-6)
+    logs = [np.log(np.where(x > 0, x, 1)) for x in chance]
+    slope = chance[0] * (logs[0] - logs[1] - found.item())
+    np.testing.assert_allclose(a.grad.numpy(), slope, atol=1e-6)
+
+
+def test_at_the_end_of_the_range() -> None:
+    rate = ng.tensor([0.0, 0.0, 1.0])
+    found = D.kl_divergence(D.Poisson(rate), D.Poisson(ng.tensor([0.0, 2.0, 0.0])))
+    assert found.tolist() == [0.0, 2.0, np.inf]
+    narrow = ng.tensor(1e-25, requires_grad=True)  # its square is no float32
+    pairs = (D.Normal(0.0, narrow), D.Normal(0.0, 1.0)), (D.HalfNormal(narrow), D.HalfNormal(1.0))
+    for p, q in pairs:
+        gap = D.kl_divergence(p, q)
+        assert gap.item() == pytest.approx(25 * np.log(10) - 0.5, rel=1e-6)
+        assert ng.autograd.grad(gap, narrow)[0].isfinite()

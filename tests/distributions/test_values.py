@@ -198,3 +198,12 @@ def test_geometric_with_rare_and_with_sure_success() -> None:
     assert sure.sample((1000,)).max().item() == 0.0
     likely = D.Geometric(logits=ng.tensor(20.0))
     assert likely.log_prob(ng.tensor(2.0)).item() == pytest.approx(-40, rel=1e-6)
+
+
+def test_far_below_a_gumbel_its_cdf_is_flat() -> None:
+    x = ng.tensor([-1000.0, -3.0], requires_grad=True)
+    found = D.Gumbel(0.0, 1.0).cdf(x)
+    (slope,) = ng.autograd.grad(found.sum(), x)
+    expected = np.exp(-np.exp(3.0))
+    np.testing.assert_allclose(found.tolist(), [0, expected], rtol=1e-5)
+    np.testing.assert_allclose(slope.tolist(), [0, expected * np.exp(3.0)], rtol=1e-5)
