@@ -84,6 +84,13 @@ def gamma_functions(function: Callable[..., Any], math: Any) -> tuple[Any, Any]:
         return 1.0 / below, ((log_z - psi(a)) - change / below) / below
 
     @function
+    def bend(v):
+        """log(1 + v) - v, with all digits where v is small."""
+        if abs(v) < 1e-4:
+            return -v * v * (0.5 - v * (1.0 / 3.0 - v * (0.25 - 0.2 * v)))
+        return math.log1p(v) - v
+
+    @function
     def integrals(a, z, log_z):
         """As ``series`` below the centre and ``fraction`` above, for large shapes.
 
@@ -100,10 +107,9 @@ def gamma_functions(function: Callable[..., Any], math: Any) -> tuple[Any, Any]:
         for k in range(24):
             node = NODES[k >> 1] if k & 1 else -NODES[k >> 1]
             u = 0.5 * end * (1.0 + node)
-            more = math.log1p(side * u)
-            part = WEIGHTS[k >> 1] * math.exp((a - 1.0) * more - side * z * u)
+            part = WEIGHTS[k >> 1] * math.exp((a - 1.0) * bend(side * u) - gap * u)
             total += part
-            slope += part * side * (ahead + more)
+            slope += part * side * (ahead + math.log1p(side * u))
         return 0.5 * end * total, 0.5 * end * slope
 
     @function
@@ -138,8 +144,7 @@ def gamma_functions(function: Callable[..., Any], math: Any) -> tuple[Any, Any]:
         if a < LARGE:
             return math.exp(a * log_z - z - math.lgamma(a))
         tail = (1.0 / 12.0 - (1.0 / 360.0 - 1.0 / (1260.0 * a * a)) / (a * a)) / a
-        apart = a * math.log1p((z - a) / a) - (z - a)
-        return math.exp(apart + 0.5 * math.log(a / 6.283185307179586) - tail)
+        return math.exp(a * bend((z - a) / a) + 0.5 * math.log(a / 6.283185307179586) - tail)
 
     @function
     def lower(a, z):

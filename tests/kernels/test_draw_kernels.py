@@ -221,10 +221,10 @@ def test_few_of_many_are_poisson_counts(n, mean):
 
 
 def test_the_incomplete_gamma_function_of_large_shapes():
-    a = np.array([1e8, 1e12, 1e15, 1e18, 1e20, np.inf])
+    a = np.array([1e8, 1e12, 1e20, 1e38, 1e300, np.inf])
     out = np.empty_like(a)
     kernels.gammainc(out, a, np.minimum(a, 1e300))
-    np.testing.assert_allclose(out, [*[0.5] * 5, 0], atol=1e-4)
+    np.testing.assert_allclose(out, [0.5 + 1.33e-5, *[0.5] * 4, 0], atol=2e-7)
     a, x = a[:3], a[:3] + np.array([-2.0, 1.0, 3.0]) * a[:3] ** 0.5
     kernels.gammainc(out[:3], a, x)
     np.testing.assert_allclose(out[:3], special.gammainc(a, x), rtol=1e-8)
