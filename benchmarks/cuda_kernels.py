@@ -173,6 +173,7 @@ def reductions(kind: Any) -> None:
     for power in (1, 3, float("inf"), -float("inf")):
         x.norm(power, 1)
     _ = x.cumsum(0), x.cumsum(1), x.cumprod(1), x.cummax(1), x.cummin(0)
+    _ = x.logcumsumexp(0), x.logcumsumexp(1)
     x.requires_grad_().prod(1).backward(x[:, 0].detach())
 
 
@@ -348,6 +349,7 @@ def integers() -> None:
     """What has kernels of its own for ints."""
     x = full(64, 48, kind=ng.int64)
     _ = x @ x.t(), x.sum(), x.sum(0), x.amax(1), x.argmax(1), x.sort(1), x.cumsum(1)
+    ng.gcd(x, x)
     _ = (
         x.bool().any(),
         x.int().sum(1),
