@@ -6,6 +6,7 @@ gradient: a loss must not depend on which of them LAPACK returns.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,12 +14,12 @@ from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import Op, as_operand, broadcast_shape, full, new_empty
+from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .create import eye
 from .elementwise import where
 from .linalg import matmul
 from .part import diag_embed, narrow
-from .shape import tril
+from .shape import stack, tril
 
 __all__ = ["eigh", "eigvalsh", "lstsq", "pinv", "qr", "svd", "svdvals", "vander"]
 
@@ -360,10 +361,12 @@ def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tens
     count = x._array.size if N is None else N
     if count < 0:
         raise ValueError(f"vander: N must be non-negative, got {N}.")
-    from .shape import stack
-
     if not count:
         return full((x._array.size, 0), 0, x._dtype, x._device)
+    return powers(x, range(count) if increasing else range(count)[::-1])
+
+
+def powers(x: Tensor, exponents: Sequence[int]) -> Tensor:
+    """``x`` to each of ``exponents``, along a new last dimension; of bools int64."""
     x = x.long() if x._dtype is dtypes.bool_ else x
-    powers = [x * 0 + 1 if not k else x**k for k in range(count)]
-    return stack(powers if increasing else powers[::-1], 1)
+    return stack([x**k if k else ones_like(x) for k in exponents], -1)

@@ -11,11 +11,11 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
-from .base import Op, as_operand, new_empty, ones_like, same_device, zeros_like
-from .factorise import _matrix
+from .base import Op, as_operand, new_empty, same_device, zeros_like
+from .factorise import _matrix, powers
 from .linalg import matmul
 from .part import narrow
-from .shape import cat, stack, tril
+from .shape import cat, tril
 from .view import movedim, reshape
 
 __all__ = [
@@ -105,8 +105,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     count = x._array.shape[-1] if N is None else N
     if count < 1:
         raise ShapeError(f"linalg.vander: N must be greater than 1, got {count}.")
-    x = x.long() if x._dtype is dtypes.bool_ else x
-    return stack([x**k if k else ones_like(x) for k in range(count)], -1)
+    return powers(x, range(count))
 
 
 # -- forms that say by a number what failed --------------------------------------------------------
