@@ -14,7 +14,7 @@ from typing import Any
 from ..kernels import machine
 from ..ops.elementwise import abs, eq, erf, exp, expm1, log, log1p, softplus, square, where
 from ..ops.gamma import digamma, lgamma
-from ..ops.lapack_made import solve_triangular
+from ..ops.lapack_solve import solve_triangular
 from ..ops.reduce import sum
 from ..tensor import Tensor
 from .categorical import ByClass, Categorical, OneHotCategorical

@@ -10,7 +10,7 @@ from ..ops.base import broadcast_shape
 from ..ops.create import eye
 from ..ops.elementwise import log, square
 from ..ops.lapack import cholesky, inv
-from ..ops.lapack_made import solve_triangular
+from ..ops.lapack_solve import solve_triangular
 from ..ops.linalg import matmul
 from ..ops.random import randn
 from ..ops.reduce import sum

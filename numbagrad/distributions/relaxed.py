@@ -16,6 +16,7 @@ from ..ops.reduce import sum
 from ..tensor import Tensor
 from . import constraints
 from .categorical import ByClass, OneHotCategorical
+from .distribution import Distribution
 from .draws import gumbel_like, logistic_like
 from .probability import ByProbability
 from .transformed import TransformedDistribution
@@ -37,15 +38,8 @@ def _log_temperature(distribution: Any) -> Tensor:
     return log(temperature)
 
 
-class LogitRelaxedBernoulli(ByProbability):
-    """The log-odds of a relaxed Bernoulli number: logistic around ``logits``, over temperature.
-
-    >>> LogitRelaxedBernoulli(0.5, probs=tensor([0.5, 0.5])).rsample((3,)).shape
-    ng.Size([3, 2])
-    """
-
-    support = constraints.real
-    has_rsample = True
+class Tempered(Distribution):
+    """What a temperature makes continuous; the class behind it takes ``probs`` and ``logits``."""
 
     def __init__(
         self,
@@ -56,6 +50,17 @@ class LogitRelaxedBernoulli(ByProbability):
     ):
         self.temperature = temperature
         super().__init__(probs, logits, validate_args)
+
+
+class LogitRelaxedBernoulli(Tempered, ByProbability):
+    """The log-odds of a relaxed Bernoulli number: logistic around ``logits``, over temperature.
+
+    >>> LogitRelaxedBernoulli(0.5, probs=tensor([0.5, 0.5])).rsample((3,)).shape
+    ng.Size([3, 2])
+    """
+
+    support = constraints.real
+    has_rsample = True
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         z = logistic_like(self.param, self._extended_shape(sample_shape))
@@ -66,7 +71,7 @@ class LogitRelaxedBernoulli(ByProbability):
         return _log_temperature(self) + z - 2 * softplus(z)
 
 
-class ExpRelaxedCategorical(ByClass):
+class ExpRelaxedCategorical(Tempered, ByClass):
     """The logarithm of a relaxed one-hot vector.
 
     >>> weights = tensor([0.5, 0.5])
@@ -76,16 +81,6 @@ class ExpRelaxedCategorical(ByClass):
 
     support = constraints.real_vector
     has_rsample = True
-
-    def __init__(
-        self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
-        validate_args: bool | None = None,
-    ):
-        self.temperature = temperature
-        super().__init__(probs, logits, validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         z = gumbel_like(self.param, self._extended_shape(sample_shape))

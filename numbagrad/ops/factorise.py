@@ -17,6 +17,7 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .create import eye
 from .elementwise import where
+from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .shape import stack, tril
@@ -53,24 +54,6 @@ class LeastSquares(NamedTuple):
     residuals: Tensor
     rank: Tensor
     singular_values: Tensor
-
-
-def _matrix(name: str, x: Any, *, square: bool = False) -> Tensor:
-    shape = as_operand(f"linalg.{name}", x)._array.shape
-    if len(shape) < 2:
-        raise ShapeError(
-            f"linalg.{name}: The input tensor A must have at least 2 dimensions, got {list(shape)}."
-        )
-    if square and shape[-1] != shape[-2]:
-        raise ShapeError(
-            f"linalg.{name}: A must be batches of square matrices, but got shape {list(shape)}."
-        )
-    if not x._dtype.is_floating_point:
-        raise DTypeError(
-            f"linalg.{name}: Expected a floating point tensor as input. Got {x._dtype}. Convert it "
-            f"with .float()."
-        )
-    return x
 
 
 def _over(x: Tensor, y: Tensor) -> Tensor:
@@ -140,7 +123,7 @@ def qr(x: Tensor, mode: str = "reduced") -> QR:
         raise ValueError(
             f"linalg.qr: received unrecognized mode {mode!r}; use 'reduced', 'complete' or 'r'."
         )
-    q, r = Qr.apply(_matrix("qr", x), mode == "complete")
+    q, r = Qr.apply(matrix("qr", x), mode == "complete")
     return QR(new_empty((0,), x._dtype, x._device) if mode == "r" else q, r)
 
 
@@ -177,7 +160,7 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigh:
     """
     if UPLO not in ("L", "U"):
         raise ValueError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO!r}.")
-    return Eigh(*EighOp.apply(_matrix("eigh", x, square=True), UPLO == "U"))
+    return Eigh(*EighOp.apply(matrix("eigh", x, square=True), UPLO == "U"))
 
 
 def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
@@ -237,12 +220,12 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
     >>> svd(tensor([[0.0, 2.0], [1.0, 0.0]])).S.tolist()
     [2.0, 1.0]
     """
-    return SVD(*Svd.apply(_matrix("svd", x), bool(full_matrices)))
+    return SVD(*Svd.apply(matrix("svd", x), bool(full_matrices)))
 
 
 def svdvals(x: Tensor) -> Tensor:
     """The singular values of matrices, descending."""
-    return Svd.apply(_matrix("svdvals", x), False)[1]
+    return Svd.apply(matrix("svdvals", x), False)[1]
 
 
 # -- what needs no full rank -----------------------------------------------------------------------
@@ -290,7 +273,7 @@ def pinv(x: Tensor, rcond: float | None = None, *, rtol: float | None = None) ->
     >>> pinv(tensor([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
-    return Pinv.apply(_matrix("pinv", x), _rcond(x, rtol if rcond is None else rcond))
+    return Pinv.apply(matrix("pinv", x), _rcond(x, rtol if rcond is None else rcond))
 
 
 class Lstsq(Op):
@@ -326,8 +309,8 @@ def lstsq(
     >>> lstsq(tensor([[1.0], [1.0]]), tensor([[1.0], [3.0]])).solution.tolist()
     [[2.0]]
     """
-    _matrix("lstsq", x)
-    _matrix("lstsq", y)
+    matrix("lstsq", x)
+    matrix("lstsq", y)
     if x._dtype is not y._dtype:
         raise DTypeError(
             f"linalg.lstsq: Expected A and B of the same dtype, got {x._dtype} and {y._dtype}."

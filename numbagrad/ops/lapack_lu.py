@@ -12,9 +12,9 @@ from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty, same_device
 from .create import arange, eye
 from .elementwise import cast, eq
-from .factorise import _matrix
 from .gather import gather
-from .lapack_made import solve_triangular
+from .lapack_arguments import matrix
+from .lapack_solve import solve_triangular
 from .linalg import matmul
 from .part import narrow
 from .shape import cat, tril, triu
@@ -110,7 +110,7 @@ def _rows(x: Tensor, order: Tensor) -> Tensor:
 
 
 def _factored(name: str, A: Tensor, pivot: bool) -> tuple:
-    x = _matrix(name, A)
+    x = matrix(name, A)
     if not pivot:
         raise NotImplementedError(
             f"linalg.{name}: LU without pivoting is not implemented on the CPU. Use pivot=True."
@@ -192,7 +192,7 @@ def lu_solve(
     >>> lu_solve(LU, pivots, tensor([[2.0], [2.0]])).tolist()
     [[1.0], [0.5]]
     """
-    factors, y = _matrix("lu_solve", LU, square=True), _matrix("lu_solve", B)
+    factors, y = matrix("lu_solve", LU, square=True), matrix("lu_solve", B)
     same_device("linalg.lu_solve", (factors, as_operand("linalg.lu_solve", pivots, 1), y))
     n = factors._array.shape[-1]
     if pivots._dtype is not dtypes.int32:

@@ -13,7 +13,7 @@ FAMILIES = (
     "elementwise special gamma activation transfer create random view part shape scan reduce "
     "extreme moments index gather masks scatter_reduce brackets linalg matrices einsum norm loss "
     "sort search compositions rearranged statistics cells "
-    "bessel float_parts whole_numbers flat_index further_random older_names typical "
+    "bessel float_parts whole_numbers flat_index transformed_random older_names typical "
     "older_linalg"
 ).split()
 
@@ -49,9 +49,8 @@ def install() -> list[ModuleType]:
         public = [*getattr(module, "__all__", ()), *getattr(module, "METHODS", ())]
         rename(getattr(module, name, None) for name in public)
         rename(getattr(module, "METHODS", {}).values())
-    for name in ("lapack", "factorise", "lapack_made", "lapack_lu", "lapack_further"):
-        module = importlib.import_module(f"{__package__}.{name}")
-        rename((getattr(module, n) for n in module.__all__), LINALG)
+    lapack = importlib.import_module(f"{__package__}.lapack")
+    rename((getattr(lapack, name) for name in lapack.__all__), LINALG)
     return modules
 
 

@@ -9,7 +9,7 @@ from ..tensor import Tensor
 from . import lapack
 from .base import as_operand, full, normalize_dims, same_device
 from .create import eye
-from .lapack_further import matrix_exp as _matrix_exp
+from .lapack import matrix_exp as _matrix_exp
 from .linalg import matmul
 
 __all__ = [

@@ -287,15 +287,6 @@ CASES = [
         repeats=False,
     ),
     Case(
-        "linalg.solve",
-        lambda d: [sample(_square(d), d(3, 2)), sample(_square(d), d(3))],
-        np.linalg.solve,
-        method=NO_METHOD,
-        rtol64=1e-10,
-        rtol32=1e-4,
-        repeats=False,
-    ),
-    Case(
         "linalg.cholesky",
         lambda d: [sample(_square(d))],
         lambda x: np.linalg.cholesky(_symmetric(x)),

@@ -72,6 +72,8 @@ def _packed(x: Any) -> Any:
 
 def _solved(x: Any, y: Any, left: bool = True, adjoint: bool = False) -> Any:
     x = x.swapaxes(-1, -2) if adjoint else x
+    if y.ndim == 1 or y.shape == x.shape[:-1]:
+        return np.linalg.solve(x if left else x.swapaxes(-1, -2), y[..., None])[..., 0]
     if left:
         return np.linalg.solve(x, y)
     return np.linalg.solve(x.swapaxes(-1, -2), y.swapaxes(-1, -2)).swapaxes(-1, -2)
@@ -285,24 +287,34 @@ CASES = [
         errors=(_oblong, wrong(_singular, **_check, words="diagonal element 2 is zero")),
     ),
     _infos("inv_ex", _singular, info=[0, 2]),
-    Case(
-        "linalg.solve_ex",
-        lambda draw: [
-            sample(_square(draw), draw(3)),
-            sample(np.stack([_square(draw), 2 * _square(draw)]), draw(3, 2)),
-            sample(_square(draw), draw(2, 3), left=False),
-        ],
-        _solved,
-        function="linalg.solve_ex",
-        call=_without_info("solve_ex"),
-        rtol64=1e-9,
-        rtol32=2e-3,
-        repeats=False,
-        errors=(
-            wrong(_of(2, 3), _of(2), raises=RuntimeError, words="square"),
-            wrong(_singular, _of(3), raises=RuntimeError, words="."),
-            wrong(_singular, _of(2), **_check, words="singular"),
-        ),
+    *(
+        Case(
+            f"linalg.{name}",
+            lambda draw: [
+                sample(_square(draw), draw(3)),
+                sample(_square(draw), draw(2, 3, 2)),
+                sample(np.stack([_square(draw), 2 * _square(draw)]), draw(2, 3)),
+                sample(np.stack([_square(draw), 2 * _square(draw)]), draw(3, 2)),
+                sample(_square(draw), draw(2, 3), left=False),
+                sample(np.stack([_square(draw), 2 * _square(draw)]), draw(2, 3, 3), left=False),
+                sample(draw(0, 2, 2), draw(0, 2, 1), kind="empty"),
+            ],
+            _solved,
+            call=call,
+            method=NO_METHOD,
+            rtol64=1e-9,
+            rtol32=2e-3,
+            repeats=False,
+            errors=(
+                wrong(_of(2, 3), _of(2), raises=RuntimeError, words="square"),
+                wrong(_singular, _of(3), raises=RuntimeError, words="."),
+                wrong(_singular, _of(2), **how, words="singular"),
+            ),
+        )
+        for name, call, how in (
+            ("solve", None, {"raises": RuntimeError}),
+            ("solve_ex", _without_info("solve_ex"), _check),
+        )
     ),
     _infos("solve_ex", _singular, _of(2, 2, 1), info=[0, 2]),
     Case(

@@ -1,10 +1,11 @@
 """Matrix factorisations: NumPy's LAPACK behind the manners of a kernel, outputs first.
 
-The arrays are stacks of matrices, any strides. A singular matrix raises numpy.linalg.LinAlgError.
+The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,9 @@ import numpy as np
 from ...errors import ShapeError
 
 __all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
-__all__ += ["cholesky_ex", "inv_ex", "lu_factor", "matrix_exp", "order_of", "solve_ex"]
-__all__ += ["solve_triangular", "svd"]
+__all__ += ["lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd"]
 
 Array = np.ndarray[Any, Any]
-
-
-def inv(out: Array, x: Array) -> None:
-    """Inverses. out, x (..., n, n)."""
-    out[...] = np.linalg.inv(x)
 
 
 def det(out: Array, x: Array) -> None:
@@ -31,11 +26,6 @@ def det(out: Array, x: Array) -> None:
 def slogdet(sign: Array, logabsdet: Array, x: Array) -> None:
     """Signs and logarithms of determinants. sign, logabsdet (...); x (..., n, n)."""
     sign[...], logabsdet[...] = np.linalg.slogdet(x)
-
-
-def solve(out: Array, x: Array, y: Array) -> None:
-    """``x out = y``. x (..., n, n); out, y (..., n, m)."""
-    out[...] = np.linalg.solve(x, y)
 
 
 def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> None:
@@ -50,11 +40,6 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
     for place in np.ndindex(x.shape[:-2]):
         if y[place].size:  # BLAS's columns are our rows: x.T is a triangle of the other kind
             out[place] = solve(1.0, x[place].T, y[place], lower=upper, trans_a=1, diag=unit)
-
-
-def cholesky(out: Array, x: Array) -> None:
-    """Lower triangles L with ``L L.T = x``; of x only the lower triangle is read. (..., n, n)."""
-    out[...] = np.linalg.cholesky(x)
 
 
 def qr(q: Array, r: Array, x: Array) -> None:
@@ -148,38 +133,53 @@ def _first_zero(x: Array) -> int:
     return int(factor(x)[2])
 
 
-def inv_ex(out: Array, info: Array, x: Array) -> None:
+def inv(out: Array, info: Array, x: Array) -> None:
     """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
-    for place in np.ndindex(info.shape):
-        try:
-            out[place], info[place] = np.linalg.inv(x[place]), 0
-        except np.linalg.LinAlgError:
-            out[place], info[place] = np.nan, _first_zero(x[place])
+    _each_if_any_fails(np.linalg.inv, out, info, x)
 
 
-def solve_ex(out: Array, info: Array, x: Array, y: Array) -> None:
+def solve(out: Array, info: Array, x: Array, y: Array) -> None:
     """``x out = y``, NaN where there is no solution.
 
     x (..., n, n); out, y (..., n, m); info (...) int32 as ``lu_factor``.
     """
-    for place in np.ndindex(info.shape):
-        try:
-            out[place], info[place] = np.linalg.solve(x[place], y[place]), 0
-        except np.linalg.LinAlgError:
-            out[place], info[place] = np.nan, _first_zero(x[place])
+    _each_if_any_fails(np.linalg.solve, out, info, x, y)
 
 
-def cholesky_ex(out: Array, info: Array, x: Array) -> None:
-    """Lower triangles as ``cholesky``, NaN where x is not positive definite.
+def _each_if_any_fails(made: Callable[..., Array], out: Array, info: Array, *arrays: Array) -> None:
+    """The whole stack in one call; where that fails, matrix by matrix, to learn which one did."""
+    info[...] = 0
+    try:
+        out[...] = made(*arrays)
+    except np.linalg.LinAlgError:
+        for place in np.ndindex(info.shape):
+            try:
+                out[place] = made(*(v[place] for v in arrays))
+            except np.linalg.LinAlgError:
+                out[place], info[place] = np.nan, _first_zero(arrays[0][place])
 
-    out, x (..., n, n); info (...) int32: 0, or the size of the first leading part that is not.
+
+def cholesky(out: Array, info: Array, x: Array) -> None:
+    """Lower triangles L with ``L L.T = x``, NaN where x is not positive definite.
+
+    out, x (..., n, n), of which only the lower triangle is read; info (...) int32: 0, or the size
+    of the first leading part that is not positive definite, which one with a NaN is not.
     """
     from scipy.linalg import lapack
 
+    info[...] = 0
+    try:
+        out[...] = np.linalg.cholesky(x)
+        if not np.isnan(np.diagonal(out, axis1=-2, axis2=-1)).any():
+            return
+    except np.linalg.LinAlgError:
+        pass
     factor = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
     for place in np.ndindex(info.shape):
         if not x[place].size:
-            info[place] = 0
             continue
         found, info[place] = factor(x[place], lower=1, clean=1)
+        if not info[place]:  # not every LAPACK stops at a NaN
+            wrong = np.isnan(found.diagonal())
+            info[place] = wrong.argmax() + 1 if wrong.any() else 0
         out[place] = np.nan if info[place] else found

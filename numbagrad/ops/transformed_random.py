@@ -1,4 +1,4 @@
-"""Further distributions, in place: uniform and normal numbers bent by a formula."""
+"""Distributions made of others, in place: uniform and normal numbers bent by a formula."""
 
 from __future__ import annotations
 

@@ -1,0 +1,125 @@
+"""``ng.linalg``: norms of vectors and matrices, ranks, condition numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..tensor import Tensor
+from .base import as_operand, full
+from .elementwise import cast, masked_fill, maximum, ne, where
+from .factorise import eigvalsh, svdvals
+from .lapack_arguments import matrix
+from .lapack_solve import inv_ex
+from .moments import norm as _norm
+from .reduce import sum as sum_
+
+__all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
+
+
+def vector_norm(x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """The norm of all elements, or of the vectors along ``dim``."""
+    return _norm(x, ord, dim, keepdim)
+
+
+def matrix_norm(
+    x: Tensor, ord: Any = "fro", dim: tuple[int, int] = (-2, -1), keepdim: bool = False
+) -> Tensor:
+    """The norm of matrices: "fro"; 1, -1, inf, -inf: of the sums of columns or of rows; 2, -2,
+    "nuc": the largest, smallest or sum of the singular values.
+    """
+    if ord == "fro":
+        return _norm(x, 2, tuple(dim), keepdim)
+    if ord in (2, -2, "nuc"):
+        values = svdvals(as_operand("matrix_norm", x).movedim(tuple(dim), (-2, -1)))
+        out = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        if keepdim:
+            for d in sorted(d % x._array.ndim for d in dim):
+                out = out.unsqueeze(d)
+        return out
+    if not isinstance(ord, (int, float)) or abs(ord) not in (1, math.inf):
+        raise ValueError(
+            f"linalg.matrix_norm: Order {ord!r} not supported; use 'fro', 'nuc', 1, -1, 2, -2, inf "
+            f"or -inf."
+        )
+    rows, columns = (d % x._array.ndim for d in dim)
+    summed, rest = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = x.abs().sum(summed, keepdim=True)
+    out = sums.amax(rest, keepdim=True) if ord > 0 else sums.amin(rest, keepdim=True)
+    return out if keepdim else out.squeeze((rows, columns))
+
+
+def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """vector_norm of one dim or of all elements, matrix_norm of two."""
+    if ord is None:
+        return _norm(x, 2, dim, keepdim)
+    if isinstance(dim, int) or (dim is not None and len(dim) == 1):
+        return _norm(x, ord, dim, keepdim)
+    if dim is None and as_operand("norm", x)._array.ndim == 1:
+        return _norm(x, ord, 0, keepdim)
+    return matrix_norm(x, ord, (-2, -1) if dim is None else dim, keepdim)
+
+
+def matrix_rank(
+    A: Tensor,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    hermitian: bool = False,
+) -> Tensor:
+    """How many singular values are greater than ``max(atol, rtol * the largest)``, int64.
+
+    rtol: by default the larger side times the dtype's epsilon, or 0 where atol is more than 0.
+    atol, rtol: numbers, or a tensor with one for each matrix. hermitian: A is symmetric, and so its
+    eigenvalues are enough. No gradient.
+
+    >>> matrix_rank(tensor([[1.0, 2.0], [2.0, 4.0]])).item()
+    1
+    """
+    x = matrix("matrix_rank", A, square=hermitian).detach()
+    values = eigvalsh(x).abs() if hermitian else svdvals(x)
+    if rtol is None:
+        usual = max(x._array.shape[-2:], default=0) * float(np.finfo(x._dtype.numpy).eps)
+        if isinstance(atol, Tensor):
+            rtol = where(atol > 0, 0.0, usual)
+        else:
+            rtol = 0.0 if atol else usual
+    if not values._array.shape[-1]:
+        return cast(sum_(values, -1), dtypes.int64)
+    limit = values.amax(-1, keepdim=True) * _column(rtol)
+    if atol is not None:
+        limit = maximum(limit, limit * 0 + _column(atol))
+    return sum_(values > limit, -1)
+
+
+def _column(value: Any) -> Any:
+    return value.unsqueeze(-1) if isinstance(value, Tensor) else value
+
+
+def cond(A: Tensor, p: Any = None) -> Tensor:
+    """The condition numbers of matrices in a norm: ``norm(A, p) * norm(inv(A), p)``.
+
+    p: None or 2 (the largest over the smallest singular value), -2 (the reverse), and for square
+    matrices "fro", "nuc", 1, -1, inf or -inf. Infinite for a singular matrix.
+
+    >>> cond(tensor([[2.0, 0.0], [0.0, 1.0]])).item()
+    2.0
+    """
+    orders = (None, 2, -2, 1, -1, math.inf, -math.inf, "fro", "nuc")
+    if p not in orders:
+        raise ValueError(f"linalg.cond: p must be one of {orders}, got {p!r}.")
+    x = matrix("cond", A, square=p not in (None, 2, -2))
+    *batch, n, m = x._array.shape
+    if not n * m:
+        return full(batch, 0, x._dtype, x._device)
+    if p in (None, 2, -2):
+        values = svdvals(x)
+        largest, smallest = values.amax(-1), values.amin(-1)
+        return smallest / largest if p == -2 else largest / smallest
+    inverse, info = inv_ex(x)
+    singular = ne(info, 0)
+    inverse = masked_fill(inverse, singular.unsqueeze(-1).unsqueeze(-1), 0.0)
+    return masked_fill(matrix_norm(x, p) * matrix_norm(inverse, p), singular, math.inf)
