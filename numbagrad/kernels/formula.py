@@ -62,6 +62,12 @@ class Formula:
         return f"{self.name}({', '.join(self.inputs)}) = {to_text(self.body)}"
 
 
+def results_of(function: Callable) -> tuple[Expr, ...]:
+    """What ``function``, which may return a tuple and take keyword-only parameters, returns."""
+    reader = _Reader(function, keywords=True)
+    return reader.results({p: symbol(p) for p in reader.parameters})
+
+
 _NAMES: dict[Any, str] = {
     abs: "abs", max: "max", min: "min", round: "rint", math.fabs: "abs", np.abs: "abs",
     math.pow: "pow", np.sign: "sign", np.maximum: "max", np.minimum: "min", np.power: "pow",
@@ -106,7 +112,7 @@ _NAMES.update({sigmoid: "sigmoid", rint: "rint", sign: "sign"})
 class _Reader:
     """Runs one function's syntax tree on expressions."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable, keywords: bool = False):
         function = getattr(function, "py_func", function)  # a jitted function by its Python
         while hasattr(function, "__wrapped__"):
             function = function.__wrapped__
@@ -116,9 +122,10 @@ class _Reader:
         self.filename = show_file(function.__code__.co_filename)
         self.tree = self._parse()
         arguments = self.tree.args
-        if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+        if arguments.vararg or arguments.kwarg or (arguments.kwonlyargs and not keywords):
             self.fail(self.tree, "takes *args, ** or keyword-only parameters; name each input")
-        self.parameters = tuple(a.arg for a in arguments.posonlyargs + arguments.args)
+        named = arguments.posonlyargs + arguments.args + arguments.kwonlyargs
+        self.parameters = tuple(a.arg for a in named)
         closure = inspect.getclosurevars(function)
         self.names = {**vars(builtins), **closure.builtins, **closure.globals, **closure.nonlocals}
 
@@ -180,21 +187,33 @@ class _Reader:
         )
 
     def run(self, env: dict[str, Expr]) -> Expr:
-        if isinstance(self.tree, ast.Lambda):
-            return self.value(self.tree.body, env)
-        result = self.block(self.tree.body, env)
-        if result is None:
-            self.fail(self.tree, "can end without a return")
-        return result
+        """The one value that is returned."""
+        results = self.results(env)
+        if len(results) != 1:
+            self.fail(self.tree, f"returns {len(results)} values instead of one")
+        return results[0]
 
-    def block(self, statements: list[Any], env: dict[str, Expr]) -> Expr | None:
-        """Run ``statements``; the returned expression, or None if the end is reached."""
+    def results(self, env: dict[str, Expr]) -> tuple[Expr, ...]:
+        """All values that are returned."""
+        if isinstance(self.tree, ast.Lambda):
+            return self.returned(self.tree.body, env)
+        results = self.block(self.tree.body, env)
+        if results is None:
+            self.fail(self.tree, "can end without a return")
+        return results
+
+    def returned(self, node: Any, env: dict[str, Expr]) -> tuple[Expr, ...]:
+        nodes = node.elts if isinstance(node, ast.Tuple) else [node]
+        return tuple([self.value(n, env) for n in nodes])
+
+    def block(self, statements: list[Any], env: dict[str, Expr]) -> tuple[Expr, ...] | None:
+        """Run ``statements``; the returned expressions, or None if the end is reached."""
         for position, statement in enumerate(statements):
             match statement:
                 case ast.Return(value=None):
                     self.fail(statement, "returns nothing")
                 case ast.Return(value=value):
-                    return self.value(value, env)
+                    return self.returned(value, env)
                 case ast.Assign(targets=[target], value=value):
                     self.assign(target, value, env)
                 case ast.AnnAssign(target=target, value=value) if value is not None:
@@ -214,7 +233,9 @@ class _Reader:
                     self.fail(statement, f"uses {type(statement).__name__}")
         return None
 
-    def branch(self, statement: ast.If, rest: list, env: dict[str, Expr]) -> Expr | None:
+    def branch(
+        self, statement: ast.If, rest: list, env: dict[str, Expr]
+    ) -> tuple[Expr, ...] | None:
         condition = self.truth(statement.test, env)
         if not any(isinstance(n, ast.Return) for n in ast.walk(statement)):
             then, other = dict(env), dict(env)
@@ -228,7 +249,11 @@ class _Reader:
         other_result = self.block(statement.orelse + rest, dict(env))
         if then_result is None or other_result is None:
             self.fail(statement, "can end without a return")
-        return where(condition, then_result, other_result)
+        counts = len(then_result), len(other_result)
+        if counts[0] != counts[1]:
+            self.fail(statement, f"returns {counts[0]} values on one path, {counts[1]} on another")
+        pairs = zip(then_result, other_result, strict=True)
+        return tuple([where(condition, x, y) for x, y in pairs])
 
     def assign(self, target: Any, value: Any, env: dict[str, Expr]) -> None:
         match target, value:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .adagrad import Adagrad
     from .asgd import ASGD
     from .betas import Adamax, Lion, NAdam, RAdam
+    from .from_formula import elementwise
     from .lbfgs import LBFGS
     from .muon import Muon
     from .rmsprop import RMSprop
@@ -36,6 +37,7 @@ __all__ = [
     "RAdam",
     "RMSprop",
     "Rprop",
+    "elementwise",
     "lr_scheduler",
 ]
 
@@ -54,6 +56,7 @@ __getattr__ = asked_for(
         "RAdam": "betas",
         "RMSprop": "rmsprop",
         "Rprop": "rprop",
+        "elementwise": "from_formula",
     },
 )
 

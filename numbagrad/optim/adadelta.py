@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, positive
+from .rules import kernel_of
 
 __all__ = ["Adadelta"]
 
@@ -63,10 +64,11 @@ class Adadelta(Optimizer):
 
         def scalars() -> tuple:
             names = ("lr", "rho", "eps", "weight_decay")
-            return *[float(group[name]) for name in names], -1.0 if group["maximize"] else 1.0
+            return -1.0 if group["maximize"] else 1.0, *[float(group[name]) for name in names]
 
         states = self.states(params)
         steps = counters(params, states)
         seconds = held("square_avg", params, states)
         deltas = held("acc_delta", params, states)
-        return [Update(kernels.adadelta, (params, steps, seconds, deltas, grads), scalars)]
+        lists = (params, steps, seconds, deltas, grads)
+        return [Update(kernel_of(rules.adadelta), lists, scalars)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, positive
+from .rules import kernel_of
 
 __all__ = ["Adagrad"]
 
@@ -63,9 +64,9 @@ class Adagrad(Optimizer):
 
         def scalars() -> tuple:
             names = ("lr", "lr_decay", "eps", "weight_decay")
-            return *[float(group[name]) for name in names], -1.0 if group["maximize"] else 1.0
+            return -1.0 if group["maximize"] else 1.0, *[float(group[name]) for name in names]
 
         states = self.states(params)
         steps = counters(params, states)
         sums = held("sum", params, states, float(group["initial_accumulator_value"]))
-        return [Update(kernels.adagrad, (params, steps, sums, grads), scalars)]
+        return [Update(kernel_of(rules.adagrad), (params, steps, sums, grads), scalars)]

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..kernels import machine
-from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, positive
+from .rules import kernel_of
 
 __all__ = ["Adam", "AdamW"]
 
@@ -69,31 +70,30 @@ class Adam(Optimizer):
     ) -> Iterable[Update]:
         """One launch; the kernel itself counts the steps."""
 
-        decoupled = self.decoupled
+        decoupled = float(self.decoupled)
 
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             return (
+                -1.0 if group["maximize"] else 1.0,
                 float(group["lr"]),
                 float(beta1),
                 float(beta2),
                 float(group["eps"]),
                 float(group["weight_decay"]),
                 decoupled,
-                -1.0 if group["maximize"] else 1.0,
             )
 
         states = self.states(params)
         steps = counters(params, states)
         firsts = held("exp_avg", params, states)
         seconds = held("exp_avg_sq", params, states)
-        maxima = (
-            held("max_exp_avg_sq", params, states)
-            if machine.depends(lambda: bool(group["amsgrad"]))
-            else []
-        )
-        lists = (params, steps, firsts, seconds, maxima, grads)
-        return [Update(kernels.adam, lists, scalars)]
+        kept = [firsts, seconds]
+        rule: Any = rules.adam
+        if machine.depends(lambda: bool(group["amsgrad"])):
+            kept.append(held("max_exp_avg_sq", params, states))
+            rule = rules.amsgrad
+        return [Update(kernel_of(rule), (params, steps, *kept, grads), scalars)]
 
 
 class AdamW(Adam):

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..dtypes import float32
-from ..kernels.cpu import optim as kernels
+from ..kernels.cpu import step_sizes as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, new_state, positive
+from .rules import kernel_of
 
 __all__ = ["Adamax", "Lion", "NAdam", "RAdam"]
 
@@ -75,13 +77,14 @@ class Adamax(BetasOptimizer):
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             eps, decay = float(group["eps"]), float(group["weight_decay"])
-            return float(group["lr"]), float(beta1), float(beta2), eps, decay, _direction(group)
+            return _direction(group), float(group["lr"]), float(beta1), float(beta2), eps, decay
 
         states = self.states(params)
         steps = counters(params, states)
         firsts = held("exp_avg", params, states)
         largest = held("exp_inf", params, states)
-        return [Update(kernels.adamax, (params, steps, firsts, largest, grads), scalars)]
+        lists = (params, steps, firsts, largest, grads)
+        return [Update(kernel_of(rules.adamax), lists, scalars)]
 
 
 class NAdam(BetasOptimizer):
@@ -198,15 +201,16 @@ class RAdam(BetasOptimizer):
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             eps, decay = float(group["eps"]), float(group["weight_decay"])
-            decoupled = bool(group["decoupled_weight_decay"])
+            decoupled = float(bool(group["decoupled_weight_decay"]))
             numbers = float(group["lr"]), float(beta1), float(beta2), eps, decay
-            return *numbers, decoupled, _direction(group)
+            return _direction(group), *numbers, decoupled
 
         states = self.states(params)
         steps = counters(params, states)
         firsts = held("exp_avg", params, states)
         seconds = held("exp_avg_sq", params, states)
-        return [Update(kernels.radam, (params, steps, firsts, seconds, grads), scalars)]
+        lists = (params, steps, firsts, seconds, grads)
+        return [Update(kernel_of(rules.radam), lists, scalars)]
 
 
 class Lion(BetasOptimizer):
@@ -246,7 +250,7 @@ class Lion(BetasOptimizer):
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             rate, decay = float(group["lr"]), float(group["weight_decay"])
-            return rate, float(beta1), float(beta2), decay, _direction(group)
+            return _direction(group), rate, float(beta1), float(beta2), decay
 
         firsts = held("exp_avg", params, self.states(params))
-        return [Update(kernels.lion, (params, firsts, grads), scalars)]
+        return [Update(kernel_of(rules.lion), (params, firsts, grads), scalars)]

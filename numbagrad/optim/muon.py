@@ -8,10 +8,11 @@ from typing import Any
 
 from ..autograd.modes import no_grad
 from ..kernels import machine
-from ..kernels.cpu import optim as kernels
 from ..ops.linalg import addmm, matmul
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, held, positive
+from .rules import kernel_of
 
 __all__ = ["Muon"]
 
@@ -98,19 +99,20 @@ class Muon(Optimizer):
                 moved.append(param)
                 steps.append(orthogonal(direction, coefficients, count, eps))
         return [
-            Update(kernels.sgd, lists, _scalars(group, *shape)) for shape, lists in by_shape.items()
+            Update(kernel_of(rules.sgd), lists, _scalars(group, *shape))
+            for shape, lists in by_shape.items()
         ]
 
 
 def _scalars(group: dict[str, Any], rows: int, columns: int) -> Any:
-    """What ``kernels.sgd`` reads, so that only the step is scaled, not the decay."""
+    """What ``rules.sgd`` reads, so that only the step is scaled, not the decay."""
 
     def scalars() -> tuple:
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * math.sqrt(max(rows, columns))
         else:
             factor = math.sqrt(max(1, rows / max(columns, 1)))
-        return float(group["lr"]) * factor, float(group["weight_decay"]) / factor, 1.0
+        return 1.0, float(group["lr"]) * factor, float(group["weight_decay"]) / factor
 
     return scalars
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..kernels import machine
-from ..kernels.cpu import optim as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, positive
+from .rules import kernel_of
 
 __all__ = ["RMSprop"]
 
@@ -63,21 +64,18 @@ class RMSprop(Optimizer):
         """One launch."""
 
         def scalars() -> tuple:
-            names = ("lr", "alpha", "eps", "weight_decay", "momentum")
-            return *[float(group[name]) for name in names], -1.0 if group["maximize"] else 1.0
+            return -1.0 if group["maximize"] else 1.0, *[float(group[name]) for name in names]
 
         states = self.states(params)
         steps = counters(params, states)
-        seconds = held("square_avg", params, states)
-        firsts = (
-            held("grad_avg", params, states)
-            if machine.depends(lambda: bool(group["centered"]))
-            else []
-        )
-        buffers = (
-            held("momentum_buffer", params, states)
-            if machine.depends(lambda: group["momentum"] > 0)
-            else []
-        )
-        lists = (params, steps, seconds, firsts, buffers, grads)
-        return [Update(kernels.rmsprop, lists, scalars)]
+        kept = [held("square_avg", params, states)]
+        centered = machine.depends(lambda: bool(group["centered"]))
+        if centered:
+            kept.append(held("grad_avg", params, states))
+        names = ["lr", "alpha", "eps", "weight_decay"]
+        rule: Any = rules.rmsprop_centered if centered else rules.rmsprop
+        if machine.depends(lambda: group["momentum"] > 0):
+            kept.append(held("momentum_buffer", params, states))
+            names.append("momentum")
+            rule = rules.rmsprop_centered_momentum if centered else rules.rmsprop_momentum
+        return [Update(kernel_of(rule), (params, steps, *kept, grads), scalars)]

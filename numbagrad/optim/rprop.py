@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ..kernels.cpu import step_sizes as kernels
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, counters, held, positive
+from .rules import kernel_of
 
 __all__ = ["Rprop"]
 
@@ -57,10 +58,11 @@ class Rprop(Optimizer):
 
         def scalars() -> tuple:
             values = [float(value) for value in (*group["etas"], *group["step_sizes"])]
-            return *values, -1.0 if group["maximize"] else 1.0
+            return -1.0 if group["maximize"] else 1.0, *values
 
         states = self.states(params)
         steps = counters(params, states)
         before = held("prev", params, states)
         lengths = held("step_size", params, states, float(group["lr"]))
-        return [Update(kernels.rprop, (params, steps, before, lengths, grads), scalars)]
+        lists = (params, steps, before, lengths, grads)
+        return [Update(kernel_of(rules.rprop), lists, scalars)]

@@ -8,10 +8,11 @@ from typing import Any
 
 from ..errors import RecordingError
 from ..kernels import machine
-from ..kernels.cpu import optim as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
+from . import rules
 from .optimizer import Optimizer, Update, held, positive
+from .rules import kernel_of
 
 __all__ = ["SGD"]
 
@@ -68,17 +69,17 @@ class SGD(Optimizer):
 
         def plain() -> tuple:
             sign = -1.0 if group["maximize"] else 1.0
-            return float(group["lr"]), float(group["weight_decay"]), sign
+            return sign, float(group["lr"]), float(group["weight_decay"])
 
         if not machine.depends(lambda: bool(group["momentum"])):
-            return [Update(kernels.sgd, (params, grads), plain)]
+            return [Update(kernel_of(rules.sgd), (params, grads), plain)]
 
         def later() -> tuple:
             dampening = float(group["dampening"])
-            return *plain(), float(group["momentum"]), dampening, bool(group["nesterov"])
+            return *plain(), float(group["momentum"]), dampening, float(bool(group["nesterov"]))
 
         def first() -> tuple:
-            return *plain(), float(group["momentum"]), 0.0, bool(group["nesterov"])
+            return *plain(), float(group["momentum"]), 0.0, float(bool(group["nesterov"]))
 
         states = self.states(params)
         old = [state.get("momentum_buffer") is not None for state in states]
@@ -97,5 +98,5 @@ class SGD(Optimizer):
             if ps:
                 buffers = held("momentum_buffer", ps, list(itertools.compress(states, rows)))
                 lists = (ps, buffers, list(itertools.compress(grads, rows)))
-                updates.append(Update(kernels.momentum_sgd, lists, scalars))
+                updates.append(Update(kernel_of(rules.momentum_sgd), lists, scalars))
         return updates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import math
 import pickle
 
 import numpy as np
@@ -340,6 +341,13 @@ def mlp():
     return nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3))
 
 
+@ng.optim.elementwise
+def Scaled(p, g, square, step, *, lr=0.1, beta=0.99, eps=1e-8):
+    """A rule of a user's."""
+    square = max(beta * square, abs(g) ** 1.5) + (1 - beta) * g * g
+    return p - lr * g / (math.sqrt(square / (1 - beta**step)) + eps), square
+
+
 OPTIMIZERS = {
     "sgd": lambda p: ng.optim.SGD(p, 0.1),
     "momentum": lambda p: ng.optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
@@ -356,6 +364,7 @@ OPTIMIZERS = {
     "rprop": lambda p: ng.optim.Rprop(p, 0.01),
     "adafactor": lambda p: ng.optim.Adafactor(p, 0.1, weight_decay=0.01),
     "lion": lambda p: ng.optim.Lion(p, 0.01, weight_decay=0.01),
+    "own": lambda p: Scaled(p, 0.01, maximize=True),
 }
 
 

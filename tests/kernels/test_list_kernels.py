@@ -13,6 +13,8 @@ import pytest
 from numbagrad.kernels.cpu import optim as kernels
 from numbagrad.kernels.lists import DATA_FIELD
 from numbagrad.kernels.machine import address_of, launch, set_threads, threads
+from numbagrad.optim import rules
+from numbagrad.optim.rules import kernel_of
 
 
 def test_the_data_pointer_is_where_kernels_read_it():
@@ -24,7 +26,7 @@ def test_the_data_pointer_is_where_kernels_read_it():
 def test_all_arrays_of_a_list_are_changed():
     params = [np.arange(n, dtype="float32").reshape(-1) for n in (3, 0, 8192, 8193, 1)]
     grads = [np.full_like(p, 2) for p in params]
-    launch(kernels.sgd, params, grads, lambda: (0.5, 0.0, 1.0))
+    launch(kernel_of(rules.sgd), params, grads, lambda: (1.0, 0.5, 0.0))
     for param in params:
         np.testing.assert_array_equal(param, np.arange(param.size) - 1)
 
@@ -61,12 +63,12 @@ def test_norms_keep_nan(power):
 def test_the_kernels_run_as_plain_python_too():
     code = (
         "import numpy as np\n"
-        "from numbagrad.kernels.cpu import optim as kernels\n"
+        "from numbagrad.optim import rules\n"
         "from numbagrad.kernels.machine import launch\n"
         "x, g, steps = np.ones(3), np.full(3, 2.0), np.zeros((), 'float32')\n"
         "m, v = np.zeros(3), np.zeros(3)\n"
-        "scalars = lambda: (0.5, 0.9, 0.999, 0.0, 0.0, False, 1.0)\n"
-        "launch(kernels.adam, [x], [steps], [m], [v], [], [g], scalars)\n"
+        "scalars = lambda: (1.0, 0.5, 0.9, 0.999, 0.0, 0.0, 0.0)\n"
+        "launch(rules.kernel_of(rules.adam), [x], [steps], [m], [v], [g], scalars)\n"
         "np.testing.assert_allclose(x, 0.5)\n"
         "assert steps == 1\n"
     )

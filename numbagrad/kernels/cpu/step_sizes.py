@@ -1,18 +1,20 @@
-"""Updates whose step sizes are kept and moved: ASGD's for each parameter, Rprop's for each element.
+"""Updates that keep numbers for each array: rates of ASGD, a product of NAdam's momenta.
 
-As those of ``optim.py``, over whole lists of arrays in one launch.
+As the kernels of rules (``kernels/update.py``), over whole lists of arrays in one launch.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import prange
 
 from ..intrinsics import load_at, store_at
 from ..lists import DATA_FIELD, list_kernel
-from .optim import COUNTER, GRAIN, advance, share, within
+from .optim import COUNTER, GRAIN, advance, least, share, within
 
-__all__ = ["asgd", "rprop"]
+__all__ = ["asgd", "nadam"]
 
 
 @list_kernel(outputs=5, grain=GRAIN)
@@ -56,19 +58,26 @@ def asgd(
         store_at(load_at(mus[t] + DATA_FIELD, 0, sizes), 0, np.float32(mu), COUNTER)
 
 
-@list_kernel(outputs=4, grain=GRAIN)
-def rprop(
-    params, steps, before, lengths, grads, sizes, like, minus, plus, shortest, longest, sign
+@list_kernel(outputs=5, grain=GRAIN)
+def nadam(
+    params, steps, products, firsts, seconds, grads, sizes, like,
+    lr, beta1, beta2, eps, decay, decoupled, momentum_decay, sign,
 ):  # fmt: skip
-    """p -= length * sign(g): a length grows by plus while g keeps its sign, and shrinks by minus
-    where it turns, where p rests once (Riedmiller and Braun 1993).
+    """Adam with Nesterov's momentum (Dozat 2016, algorithm 2).
 
-    before: the gradients of the last step, 0 where p rested.
+    products: the product of the momenta of all steps so far, float32 scalars as the steps.
     """
     one = like.dtype.type
-    shrink, grow, low, high = one(minus), one(plus), one(shortest), one(longest)
-    direction, nothing = one(sign), one(0)
+    tiny = least(like)
+    b1, b2, c1, c2, epsilon = one(beta1), one(beta2), one(1 - beta1), one(1 - beta2), one(eps)
+    kept, added = one(1 - lr * decay if decoupled else 1.0), one(0.0 if decoupled else decay)
+    direction = one(sign)
     advance(steps, sizes)
+    for t in range(sizes.size):
+        count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
+        now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
+        product = load_at(products[t] + DATA_FIELD, 0, sizes)
+        store_at(product, 0, load_at(product, 0, COUNTER) * np.float32(now), COUNTER)
     part, tasks = share(sizes)
     for k in prange(tasks):
         start = k * part
@@ -76,22 +85,26 @@ def rprop(
             begin, end = within(start, part, sizes[t])
             start -= sizes[t]
             p = load_at(params[t] + DATA_FIELD, 0, sizes)
-            b = load_at(before[t] + DATA_FIELD, 0, sizes)
-            s = load_at(lengths[t] + DATA_FIELD, 0, sizes)
+            m = load_at(firsts[t] + DATA_FIELD, 0, sizes)
+            v = load_at(seconds[t] + DATA_FIELD, 0, sizes)
             g = load_at(grads[t] + DATA_FIELD, 0, sizes)
+            count = np.float64(load_at(load_at(steps[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
+            product = np.float64(load_at(load_at(products[t] + DATA_FIELD, 0, sizes), 0, COUNTER))
+            now = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
+            later = beta1 * (1 - 0.5 * 0.96 ** ((count + 1) * momentum_decay))
+            by_grad = one(lr * (1 - now) / (1 - product))
+            by_first = one(lr * later / (1 - product * later))
+            correction = one(1 - beta2**count)
             for i in range(begin, end):
+                x = load_at(p, i, like) * kept
                 d = direction * load_at(g, i, like)
-                turn = d * load_at(b, i, like)
-                length = load_at(s, i, like)
-                if turn > nothing:
-                    length *= grow
-                elif turn < nothing:
-                    length *= shrink
-                    d = nothing
-                elif turn != nothing:  # NaN
-                    length = turn
-                length = low if length < low else (high if length > high else length)
-                store_at(s, i, length, like)
-                store_at(b, i, d, like)
-                step = length if d > nothing else (-length if d < nothing else d * length)
-                store_at(p, i, load_at(p, i, like) - step, like)
+                if added != 0:
+                    d += added * x
+                first = b1 * load_at(m, i, like) + c1 * d
+                second = b2 * load_at(v, i, like) + c2 * d * d
+                first = one(0) if abs(first) < tiny else first
+                second = one(0) if second < tiny else second
+                store_at(m, i, first, like)
+                store_at(v, i, second, like)
+                root = math.sqrt(second / correction) + epsilon
+                store_at(p, i, x - (by_grad * d + by_first * first) / root, like)

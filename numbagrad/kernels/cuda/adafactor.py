@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64
 
-from .optim import _advance
 from .runtime import device
 from .runtime.intrinsics import as_type, pointer_at
 from .runtime.launch import start, strided_grid
-from .runtime.lists import pointers_to
+from .runtime.lists import advance, pointers_to
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.warp import block_sum, inlined
@@ -118,7 +117,7 @@ def adafactor(
 
     Arrays of matrices n by m, each with its own factors; rows (b, n, 1), columns (b, 1, m).
     """
-    _advance(steps)
+    advance(steps)
     scalars = n, m, lr, beta2_decay, eps1, eps2, clip, decay, sign
     _over(_adafactor, [params, steps, rows, columns, grads], sizes, *scalars)
 
@@ -161,6 +160,6 @@ def adafactor_vectors(
     lr, beta2_decay, eps1, eps2, clip, decay, sign,
 ):  # fmt: skip
     """p -= alpha g / sqrt(v), v the means of the squares of g; arrays of any size."""
-    _advance(steps)
+    advance(steps)
     scalars = lr, beta2_decay, eps1, eps2, clip, decay, sign
     _over(_adafactor_vectors, [params, steps, variances, grads], sizes, *scalars)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numba import cuda
 
 from . import device
 from .array import DeviceArray
-from .launch import note_use
-from .shape import SIMULATED
+from .intrinsics import as_type, pointer_at
+from .launch import note_use, start, strided_grid
+from .shape import BLOCK, SIMULATED
 
-__all__ = ["CHUNK", "chunks_of", "pointers_to"]
+__all__ = ["CHUNK", "advance", "chunks_of", "over", "pointers_to"]
 
 CHUNK = 32 if SIMULATED else 1 << 14
 """Elements that a block works on at a time."""
@@ -42,3 +45,23 @@ def _cut(sizes: tuple[int, ...]) -> tuple[DeviceArray, int]:
 def chunks_of(sizes: Sequence[int]) -> tuple[DeviceArray, int]:
     """(k, 3) int64 table of all chunks, which array, first element, end; and k."""
     return _cut(tuple(sizes))
+
+
+def over(kernel: Any, lists: list[Any], sizes: Any, like: Any, *scalars: Any) -> None:
+    """Start ``kernel(pointers, count, chunks, k, like, *scalars)``."""
+    chunks, k = chunks_of(sizes)
+    if k:
+        arrays = pointers_to(*lists), len(sizes), chunks, k, like
+        start(kernel, strided_grid(k * BLOCK), BLOCK, *arrays, *scalars)
+
+
+def _count_steps(pointers, count, like):
+    """Add one to each of ``count`` float32 counters."""
+    for t in range(cuda.threadIdx.x, count, BLOCK):
+        step = pointer_at(pointers[t], like)
+        step[0] = step[0] + as_type(like, 1)
+
+
+def advance(steps: Any) -> None:
+    """Add one to each step counter."""
+    start(_count_steps, 1, BLOCK, pointers_to(steps), len(steps), steps[0])
