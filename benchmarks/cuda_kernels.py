@@ -6,7 +6,8 @@ Operations run with nobody behind the doorway (``pretend``): they launch what th
 GPU, and what they launch is compiled to NVIDIA's intermediate code for the oldest architecture and
 linked for each. ``--share K N``: only every N-th kernel from the K-th on. Prints kernel, types,
 architecture, registers, spilled bytes. Exits 1 if a kernel does not compile, if one spills
-registers, if a file of GPU kernels starts none of those compiled, or if a CPU kernel has neither a
+registers, if a block of the size it is started with needs more registers or shared memory than
+there are, if a file of GPU kernels starts none of those compiled, or if a CPU kernel has neither a
 twin nor a reason in cuda_gaps.py.
 """
 
@@ -32,6 +33,10 @@ from numbagrad.ops import sampling
 
 from .cuda_gaps import KNOWN_GAPS, pairs
 
+REGISTERS = 65536
+SHARED_BYTES = 48 * 1024
+"""What a block has at the most, the same on sm_80 and sm_90; more memory has to be asked for."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -55,9 +60,12 @@ class Report:
 
 
 def compile_for(
-    kernel: Callable[..., None], argument_types: tuple, archs: Sequence[int]
+    kernel: Callable[..., None], argument_types: tuple, archs: Sequence[int], threads: int
 ) -> Iterator[Report]:
-    """Compile ``kernel`` for the oldest of ``archs`` and link that for each; without a driver."""
+    """Compile ``kernel`` for the oldest of ``archs`` and link that for each; without a driver.
+
+    threads: of its largest block.
+    """
     import numba.cuda.dispatcher as dispatcher
     from numba import cuda, types
 
@@ -86,8 +94,21 @@ def compile_for(
         used = re.search(r"Used (\d+) registers", text)
         spilled = re.search(r"(\d+) bytes spill stores", text)
         registers, bytes_spilled = int(used[1]) if used else -1, int(spilled[1]) if spilled else 0
-        yield Report(name, words, arch, registers, bytes_spilled, time.perf_counter() - begin)
+        needs = _too_large(registers, text, threads)
+        seconds = time.perf_counter() - begin
+        yield Report(name, words, arch, registers, bytes_spilled, seconds, needs)
         begin = time.perf_counter()
+
+
+def _too_large(registers: int, text: str, threads: int) -> str:
+    """What a block of so many threads needs too much of, or nothing."""
+    shared = re.search(r"(\d+) bytes smem", text)
+    if shared and int(shared[1]) > SHARED_BYTES:
+        return f"a block needs {shared[1]} bytes of shared memory, there are {SHARED_BYTES}"
+    each = -(-32 * registers // 256) * 256  # a warp takes them by 256
+    if each * -(-threads // 32) > REGISTERS:
+        return f"a block of {threads} threads needs more than {REGISTERS} registers: {registers}"
+    return ""
 
 
 def _linked(codes: Sequence[Any], arch: int) -> str:
@@ -435,7 +456,8 @@ def main(arguments: list[str] | None = None) -> int:
     mine = [each for each in kernels if chosen.only in each[0].__qualname__][number::shares]
     with seldom():
         for kernel, argument_types in mine:
-            for report in compile_for(kernel, argument_types, chosen.arch):
+            threads = kernels[kernel, argument_types]
+            for report in compile_for(kernel, argument_types, chosen.arch, threads):
                 print(report, flush=True)
                 failed += bool(report.error or report.spilled)
     print(f"{len(mine)} kernels, {failed} failed")

@@ -102,9 +102,14 @@ class Rule:
         text, name = emit(self)
         function = getattr(store.load_source(text, name), name)
         outputs = 1 + self.counted + len(self.kept)
-        # An update of one parameter may be run on its own where nothing is counted.
-        made = list_kernel(outputs=outputs, grain=GRAIN, by_element=not self.counted)(function)
-        made._options = {"source": text, "allocates": False}
+        make = list_kernel(
+            outputs=outputs,
+            grain=GRAIN,
+            by_element=not self.counted,  # then one parameter may be updated by itself
+            source=text,
+            allocates=False,
+        )
+        made = make(function)
         made.__name__ = self.name
         made.twin = self.on_device
         return made

@@ -37,7 +37,8 @@ BYTE = np.dtype(np.uint8)
 _BOOL = np.dtype(np.bool_)
 
 launches: dict[tuple[Callable[..., None], tuple[Any, ...]], int] = {}
-"""How often each kernel was started for each set of Numba types, while nobody is the device."""
+"""Threads of the largest block that each kernel was started with, for each set of Numba types,
+while nobody is the device."""
 
 _compiled: dict[Any, Any] = {}
 _launchers: dict[Any, Any] = {}
@@ -158,7 +159,7 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
         form = _form(kernel, kinds)
         if driver.name == "none":
             compiled = form, types_of(args)
-            launches[compiled] = launches.get(compiled, 0) + 1
+            launches[compiled] = max(launches.get(compiled, 0), int(np.prod(block)))
             launcher = _nothing
         else:
             driver.enter()
