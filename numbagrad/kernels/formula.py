@@ -13,7 +13,7 @@ import builtins
 import inspect
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
@@ -62,10 +62,14 @@ class Formula:
         return f"{self.name}({', '.join(self.inputs)}) = {to_text(self.body)}"
 
 
-def results_of(function: Callable) -> tuple[Expr, ...]:
-    """What ``function``, which may return a tuple and take keyword-only parameters, returns."""
+def results_of(function: Callable, pairs: Mapping[str, int]) -> tuple[Expr, ...]:
+    """What ``function``, which may return a tuple and take keyword-only parameters, returns.
+
+    pairs: parameters that are tuples, with how many numbers; ``p[0]`` of one is the input ``p_0``.
+    """
     reader = _Reader(function, keywords=True)
-    return reader.results({p: symbol(p) for p in reader.parameters})
+    reader.tuples = {n: [symbol(f"{n}_{k}") for k in range(pairs[n])] for n in pairs}
+    return reader.results({p: symbol(p) for p in reader.parameters if p not in pairs})
 
 
 _NAMES: dict[Any, str] = {
@@ -126,6 +130,7 @@ class _Reader:
             self.fail(self.tree, "takes *args, ** or keyword-only parameters; name each input")
         named = arguments.posonlyargs + arguments.args + arguments.kwonlyargs
         self.parameters = tuple(a.arg for a in named)
+        self.tuples: dict[str, list[Expr]] = {}
         closure = inspect.getclosurevars(function)
         self.names = {**vars(builtins), **closure.builtins, **closure.globals, **closure.nonlocals}
 
@@ -259,8 +264,8 @@ class _Reader:
         match target, value:
             case ast.Name(id=name), _:
                 env[name] = self.value(value, env)
-            case ast.Tuple(elts=names), ast.Tuple(elts=values) if len(names) == len(values):
-                results = [self.value(v, env) for v in values]
+            case ast.Tuple(elts=names), _ if len(names) == len(self.several(value, env)):
+                results = self.several(value, env)
                 for element, result in zip(names, results, strict=True):
                     if not isinstance(element, ast.Name):
                         self.fail(target, "assigns to something that is not a name")
@@ -268,8 +273,18 @@ class _Reader:
             case _:
                 self.fail(target, "assigns to something that is not a name")
 
+    def several(self, node: Any, env: dict[str, Expr]) -> list[Expr]:
+        """The values of a tuple; none where ``node`` is no tuple."""
+        if isinstance(node, ast.Name) and node.id not in env:
+            return self.tuples.get(node.id, [])
+        return [self.value(n, env) for n in node.elts] if isinstance(node, ast.Tuple) else []
+
     def value(self, node: Any, env: dict[str, Expr]) -> Expr:
         match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int() as k)) if (
+                name in self.tuples and name not in env and k < len(self.tuples[name])
+            ):
+                return self.tuples[name][k]
             case ast.Constant(value=bool() | int() | float() as value):
                 return constant(value)
             case ast.Name(id=name):

@@ -51,8 +51,9 @@ class Rule:
     g is the gradient, or its negative where the kernel's first number, ``sign``, is -1. It returns
     the new p, or a tuple of it and all that is kept, in order. ``step`` among the kept is the
     number of the step, from 1 on; it is counted here and not returned. Keyword-only parameters are
-    options: numbers that each call reads. Raises FormulaError, naming the line, for Python that is
-    not a formula, and TypeError for another number of results.
+    options: numbers that each call reads, or tuples of them where the default is one. Raises
+    FormulaError, naming the line, for Python that is not a formula, and TypeError for another
+    number of results.
     """
 
     def __init__(self, function: Callable, name: str = ""):
@@ -62,12 +63,14 @@ class Rule:
         self.kept = tuple([n for n in positional[2:] if n != "step"])
         self.counted = "step" in positional[2:]
         self.options = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+        defaults = function.__kwdefaults__ or {}
+        self.pairs = {n: len(v) for n, v in defaults.items() if isinstance(v, tuple)}
         if len(positional) < 2:
             raise TypeError(
                 f"{self.name}: an update takes a parameter's element and its gradient first, then "
                 f"what is kept for it, then after * its options; got ({', '.join(positional)})."
             )
-        results = results_of(function)
+        results = results_of(function, self.pairs)
         if len(results) != 1 + len(self.kept):
             raise TypeError(
                 f"{self.name}: an update returns the new parameter and then "
@@ -75,11 +78,16 @@ class Rule:
                 f"{len(results)}."
             )
         names = dict(zip(positional[:2], _ARRAYS, strict=True))
-        names |= {n: f"s_{n}" for n in self.kept} | {n: f"o_{n}" for n in self.options}
+        numbers = [
+            part
+            for n in self.options
+            for part in ([f"{n}_{k}" for k in range(self.pairs[n])] if n in self.pairs else [n])
+        ]
+        names |= {n: f"s_{n}" for n in self.kept} | {n: f"o_{n}" for n in numbers}
         names["step"] = "count"
         given = {n: symbol(to) for n, to in names.items()}
         given[positional[1]] = expr("mul", symbol("sign"), symbol("g"))
-        self.scalars = ["sign", *[f"o_{n}" for n in self.options]]
+        self.scalars = ["sign", *[f"o_{n}" for n in numbers]]
         self.bodies = [_lowered(substitute(r, given)) for r in results]
         self.arrays = ["p", *[f"s_{n}" for n in self.kept], "g"]
 

@@ -37,14 +37,24 @@ class ElementwiseOptimizer(Optimizer):
         super().__init__(params, {**given.arguments, "maximize": maximize})
 
     def check(self, group: dict[str, Any]) -> None:
-        """Raise TypeError for an option that is no number."""
+        """Raise TypeError for an option that is no number, or not as many as its default is."""
+        pairs = self.rule.pairs
         for name in self.rule.options:
             try:
-                float(group[name])
+                found = self._numbers(group, [name])
             except (TypeError, ValueError):
+                found = []
+            if len(found) != pairs.get(name, 1):
+                wanted = f"a tuple of {pairs[name]} numbers" if name in pairs else "a number"
                 raise TypeError(
-                    f"{type(self).__name__}: the option {name} is a number, got {group[name]!r}."
-                ) from None
+                    f"{type(self).__name__}: the option {name} is {wanted}, got {group[name]!r}."
+                )
+
+    def _numbers(self, group: dict[str, Any], names: Iterable[str]) -> list[float]:
+        """The values of options, those of tuples one by one."""
+        pairs = self.rule.pairs
+        values = [v for n in names for v in (group[n] if n in pairs else (group[n],))]
+        return [float(v) for v in values]
 
     def updates(
         self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]
@@ -53,8 +63,7 @@ class ElementwiseOptimizer(Optimizer):
         names = self.rule.options
 
         def scalars() -> tuple:
-            sign = -1.0 if group["maximize"] else 1.0
-            return (sign, *[float(group[name]) for name in names])
+            return (-1.0 if group["maximize"] else 1.0, *self._numbers(group, names))
 
         states = self.states(params)
         counted = [counters(params, states)] if self.rule.counted else []
@@ -67,7 +76,8 @@ def elementwise(function: Callable[..., Any]) -> type[ElementwiseOptimizer]:
 
     ``function(p, g, *kept, *, lr, ...)`` takes an element of the parameter, of its gradient and of
     what is kept for it, which starts at 0 or at the default written there; after ``*`` come the
-    options, which are numbers, with their defaults. It returns the new p, or a tuple of it and all
+    options, which are numbers, with their defaults, or tuples of numbers, such as ``betas``, whose
+    default says how many. It returns the new p, or a tuple of it and all
     that is kept, in order. ``step`` among the kept is the number of the step, from 1 on; it is not
     returned. What a formula is: see ``ng.elementwise``.
 
