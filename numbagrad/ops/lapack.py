@@ -28,6 +28,7 @@ from .lapack_solve import (
     tensorsolve,
 )
 from .lapack_vectors import cross, diagonal, vander, vecdot
+from .linalg import matmul
 from .part import narrow
 from .shape import cat
 
@@ -84,13 +85,31 @@ class Det(Op):
     def forward(ctx: Any, x: Tensor) -> Tensor:
         out = new_empty(x._array.shape[:-2], x._dtype, x._device)
         machine.launch(kernels.det, out._array, x._array)
+        ctx.save(x)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return g.unsqueeze(-1).unsqueeze(-1) * Cofactors.apply(x)
+
+
+class Cofactors(Op):
+    """The derivative of the determinant; of singular matrices it has none itself, but NaN."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        machine.launch(kernels.cofactors, out._array, x._array)
         ctx.save(x, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         x, out = ctx.saved_tensors
-        return (g * out).unsqueeze(-1).unsqueeze(-1) * inv(x).mT
+        along = (g * out).sum((-2, -1), keepdim=True) * out
+        across = matmul(matmul(out, g.mT), out)
+        return (along - across) / Det.apply(x).unsqueeze(-1).unsqueeze(-1)
 
 
 class Slogdet(Op):
@@ -134,7 +153,9 @@ class MatrixExp(Op):
 
 
 def det(x: Tensor) -> Tensor:
-    """The determinants of square matrices. Gradient: ``g out inv(x).T``."""
+    """The determinants of square matrices. Gradient: ``g out inv(x).T``, or the cofactors of
+    singular ones.
+    """
     return Det.apply(matrix("det", x, square=True))
 
 

@@ -49,6 +49,19 @@ def test_a_matrix_with_a_nan_has_no_triangle():
         ng.linalg.cholesky(x)
 
 
+def test_the_gradient_of_a_determinant_that_is_zero():
+    rank_one = [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [0.0, 0.0, 0.0]]
+    x = ng.tensor([[[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 3.0]], rank_one])
+    x.requires_grad_()
+    ng.linalg.det(x).sum().backward()
+    cofactors = [[12.0, -6.0, 0.0], [-6.0, 3.0, 0.0], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(x.grad[0].numpy(), cofactors, atol=1e-5)
+    np.testing.assert_allclose(x.grad[1].numpy(), 0, atol=1e-5)
+    one = ng.zeros(1, 1, requires_grad=True)
+    ng.linalg.det(one).backward()
+    assert one.grad.tolist() == [[1.0]]
+
+
 def test_upper_triangles_come_from_the_upper_half():
     x = ng.tensor([[4.0, 2.0], [99.0, 5.0]])
     assert ng.linalg.cholesky(x, upper=True).tolist() == [[2.0, 1.0], [0.0, 2.0]]

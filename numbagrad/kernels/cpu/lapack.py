@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import ShapeError
 
-__all__ = ["cholesky", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
+__all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd"]
 
 Array = np.ndarray[Any, Any]
@@ -21,6 +21,21 @@ Array = np.ndarray[Any, Any]
 def det(out: Array, x: Array) -> None:
     """Determinants. out (...); x (..., n, n)."""
     out[...] = np.linalg.det(x)
+
+
+def cofactors(out: Array, x: Array) -> None:
+    """The derivative of the determinant: its value times the inverse, turned, if there is one.
+
+    For singular x from ``x = u diag(s) vh``: all but one of s multiplied. out, x (..., n, n).
+    """
+    for place in np.ndindex(x.shape[:-2]):
+        m = x[place]
+        try:
+            out[place] = np.linalg.det(m) * np.linalg.inv(m).T
+        except np.linalg.LinAlgError:
+            u, s, vh = np.linalg.svd(m)
+            others = np.array([np.prod(np.delete(s, k)) for k in range(s.size)], s.dtype)
+            out[place] = np.linalg.det(u) * np.linalg.det(vh) * (u * others) @ vh
 
 
 def slogdet(sign: Array, logabsdet: Array, x: Array) -> None:
