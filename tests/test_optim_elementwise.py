@@ -158,6 +158,15 @@ def test_what_is_wrong_is_said():
         def One(p):
             return p
 
+    with pytest.raises(TypeError, match=r"made with def, got <function .*<lambda>"):
+        optim.elementwise(lambda p, g: p - g)
+
+    with pytest.raises(TypeError, match="Twice names something maximize"):
+
+        @optim.elementwise
+        def Twice(p, g, *, maximize):
+            return p - g
+
     with pytest.raises(FormulaError, match=r"test_optim_elementwise.py:\d+ has a loop"):
 
         @optim.elementwise

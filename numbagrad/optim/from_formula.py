@@ -98,7 +98,16 @@ def elementwise(function: Callable[..., Any]) -> type[ElementwiseOptimizer]:
     >>> x
     tensor([0.5000], requires_grad=True)
     """
+    function = getattr(function, "py_func", function)  # a jitted function by its Python
+    if not inspect.isfunction(function) or not function.__name__.isidentifier():
+        raise TypeError(f"optim.elementwise: expected a function made with def, got {function!r}.")
     rule = Rule(function)
+    taken = {"params", "maximize"} & {*rule.options, *rule.kept}
+    if taken:
+        raise TypeError(
+            f"optim.elementwise: {rule.name} names something {min(taken)}, which every optimiser "
+            f"has already. Choose another name."
+        )
     given = inspect.signature(function).parameters
     kinds = [p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in given.values()]
     options = [p for p in kinds if p.name in rule.options]
