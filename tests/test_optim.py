@@ -32,6 +32,10 @@ ROWS = {
     "amsgrad": ("Adam", {"lr": 0.01, "amsgrad": True}),
     "adamw": ("AdamW", {"lr": 0.01}),
     "adamw-decay": ("AdamW", {"lr": 0.01, "weight_decay": 0.3}),
+    "adam-decoupled": (
+        "Adam",
+        {"lr": 0.01, "weight_decay": 0.3, "decoupled_weight_decay": True},
+    ),
     "rmsprop": ("RMSprop", {}),
     "rmsprop-decay": ("RMSprop", {"lr": 0.02, "alpha": 0.9, "weight_decay": 0.1}),
     "rmsprop-centered": ("RMSprop", {"centered": True, "eps": 1e-4}),

@@ -195,7 +195,8 @@ class Writer:
     def raised(self, base: str, exponent: str) -> str:
         """The text of a power."""
         if self.integer:
-            return f"{base} ** {exponent}"
+            zero = f"{self.t}(0)"  # Numba goes through floats there, and 0 ** -1 is infinite
+            return f"({zero} if {base} == 0 and {exponent} < 0 else {base} ** {exponent})"
         self.simd["pow"] = None
         return f"pow({base}, {exponent})"
 

@@ -93,6 +93,7 @@ from ..ops.resize import (
 from ..ops.shape import chunk
 from ..ops.tables import embedding, embedding_bag, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
+from ..ops.view import broadcast_tensors
 from ..tensor import Tensor
 from .inplace import FUNCTIONS, twins
 
@@ -377,7 +378,14 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps."""
+    """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps.
+
+    Both broadcast; dim is one of their common shape.
+
+    >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, 3.0], [3.0, 4.0]])).tolist()
+    [0.9599999785423279, 1.0]
+    """
+    x1, x2 = broadcast_tensors(x1, x2)
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
 
 

@@ -16,7 +16,7 @@ __all__: list[str] = []
 
 def _relu6(input: Tensor) -> Tensor:
     """``input`` limited to [0, 6]; gradient 0 at the limits."""
-    return further.hardtanh(input, 0.0, 6.0)
+    return further.hardtanh(input, 0, 6)
 
 
 OPTIONS: dict[str, dict[str, Any]] = {

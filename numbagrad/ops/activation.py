@@ -31,7 +31,7 @@ class Hardtanh(Elementwise):
     """x limited to [min_val, max_val]; gradient 0 at the limits."""
 
     def formula(x, min_val=-1.0, max_val=1.0):
-        return max_val if x > max_val else (min_val if x < min_val else x)
+        return min(max(x, min_val), max_val)
 
     def grad_x(g, x, min_val, max_val):
         return g if x > min_val and x < max_val else 0
@@ -39,6 +39,8 @@ class Hardtanh(Elementwise):
 
 class Selu(Elementwise):
     """Elu scaled so that activations normalise themselves (Klambauer et al., 2017)."""
+
+    result = "float"
 
     def formula(x):
         tail = 1.6732632423543772 * math.expm1(x)
@@ -48,12 +50,16 @@ class Selu(Elementwise):
 class Celu(Elementwise):
     """x where positive, else alpha * (exp(x / alpha) - 1) (Barron, 2017)."""
 
+    result = "float"
+
     def formula(x, alpha=1.0):
         return x if x > 0 else alpha * math.expm1(x / alpha)
 
 
 class Softsign(Elementwise):
     """x / (1 + abs(x))."""
+
+    result = "float"
 
     def formula(x):
         return x / (1 + abs(x))
@@ -64,6 +70,8 @@ class Softsign(Elementwise):
 
 class Tanhshrink(Elementwise):
     """x - tanh(x)."""
+
+    result = "float"
 
     def formula(x):
         return x - math.tanh(x)
@@ -93,6 +101,8 @@ class Threshold(Elementwise):
 class Hardsigmoid(Elementwise):
     """x / 6 + 1 / 2, limited to [0, 1]; gradient 0 at the limits."""
 
+    result = "float"
+
     def formula(x):
         return 0 if x <= -3 else (1 if x >= 3 else x / 6 + 0.5)
 
@@ -100,12 +110,16 @@ class Hardsigmoid(Elementwise):
 class Hardswish(Elementwise):
     """x * hardsigmoid(x) (Howard et al., 2019)."""
 
+    result = "float"
+
     def formula(x):
         return 0 if x <= -3 else (x if x >= 3 else x * (x / 6 + 0.5))
 
 
 class Mish(Elementwise):
     """x * tanh(softplus(x)) (Misra, 2019)."""
+
+    result = "float"
 
     def formula(x):
         return x * math.tanh(max(x, 0) + math.log1p(math.exp(-abs(x))))
@@ -115,17 +129,44 @@ class Mish(Elementwise):
         return g * (t + x * (1 - t * t) * scalar.sigmoid(x))
 
 
-hardtanh = Hardtanh.function
 selu = Selu.function
 celu = Celu.function
 softsign = Softsign.function
 tanhshrink = Tanhshrink.function
 hardshrink = Hardshrink.function
-softshrink = Softshrink.function
 threshold = Threshold.function
 hardsigmoid = Hardsigmoid.function
 hardswish = Hardswish.function
 mish = Mish.function
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
+    """``input`` limited to [min_val, max_val]; gradient 0 at the limits.
+
+    Raises ValueError if min_val is above max_val.
+
+    >>> hardtanh(tensor([-2.0, 0.5, 3.0])).tolist()
+    [-1.0, 0.5, 1.0]
+    """
+    if min_val > max_val:
+        raise ValueError(
+            f"hardtanh: min_val cannot be greater than max_val, but they are {min_val} and "
+            f"{max_val}. Exchange them."
+        )
+    return Hardtanh.op(input, min_val, max_val)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """``input`` moved by ``lambd`` towards 0, and 0 within ``lambd`` of it.
+
+    Raises ValueError if lambd is negative.
+
+    >>> softshrink(tensor([-2.0, 0.25, 3.0])).tolist()
+    [-1.5, 0.0, 2.5]
+    """
+    if not lambd >= 0:
+        raise ValueError(f"softshrink: lambda must be greater or equal to 0, but found {lambd}.")
+    return Softshrink.op(input, lambd)
 
 
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
@@ -136,6 +177,10 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """
     shape = as_operand("prelu", x)._array.shape
     slopes = as_operand("prelu", weight, 1)._array.size
+    if weight._array.ndim > 1:
+        raise ShapeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got {list(weight.shape)}."
+        )
     same_device("prelu", (x, weight))
     if slopes == 1:
         weight = weight.reshape(())

@@ -216,6 +216,8 @@ def batch_norm(
     _check(name, input, channels, **vectors, weight=weight, bias=bias)
     if training:
         _several(name, input, input._array.size // max(channels, 1))
+        if eps < 0:
+            raise ValueError(f"{name}: eps must not be negative during training, but got {eps}.")
         running = None
         if running_mean is not None and running_var is not None:
             running = running_mean, running_var

@@ -43,7 +43,7 @@ def _body() -> Expr:
     size = call("abs", x)
     v = sub(div(constant(2 * NEAR), size), constant(1.0))
     far = mul(call("exp", size), div(_polynomial(v, FAR), call("sqrt", size)))
-    infinite = expr("eq", size, constant(math.inf))
+    infinite = expr("eq", call("exp", size), constant(math.inf))
     far = where(infinite, call("exp", size), far)  # so are all its derivatives
     return where(expr("le", size, constant(NEAR)), near, far)
 

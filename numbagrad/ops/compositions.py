@@ -11,7 +11,8 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
 from .create import fill_
-from .elementwise import cast, clamp, eq, isnan, lerp, log, pow, sub, trunc, where
+from .elementwise import cast, clamp, eq, isnan, lerp, pow, sub, trunc, where
+from .formulas import Logit
 from .inplace import ViewRegion
 from .moments import norm
 from .reduce import any as any_
@@ -86,7 +87,7 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     x = as_operand("logit", x)
     if eps is not None:
         x = clamp(x, eps, 1.0 - eps)
-    return log(x / (1.0 - x))
+    return Logit.op(x)
 
 
 def fix(x: Tensor) -> Tensor:
@@ -237,7 +238,7 @@ def quantile(
         raise ValueError(f"quantile: q must be in the range [0, 1], but got {q}.")
     rank = x.dim()
     where_to = normalize_dim("quantile", dim, rank) if dim is not None else 0
-    values = x.reshape((-1,)) if dim is None else x.movedim(where_to, -1)
+    values = x.reshape((-1,)) if dim is None or not rank else x.movedim(where_to, -1)
     values = sort(values, -1).values
     at = cast(wanted, x._dtype) * (values.shape[-1] - 1)
     low = at.floor()

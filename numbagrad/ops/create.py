@@ -394,7 +394,8 @@ def arange(
 ) -> Tensor:
     """Numbers from ``start`` (0 if only one is given) towards ``end``, which is left out.
 
-    dtype: int64 if all are ints, else the default floating dtype.
+    dtype: int64 if all are ints, else the default floating dtype. Of ints ``start`` and ``step``
+    lose what stands behind the point, int64 ``end`` too.
 
     >>> arange(1, 6, 2).tolist()
     [1, 3, 5]
@@ -412,8 +413,18 @@ def arange(
             f"arange: upper bound and lower bound inconsistent with step sign: from {start} to "
             f"{end} by {step}."
         )
-    n = -((start - end) // step) if whole else math.ceil((end - start) / step)
     wanted = _settled(dtypes.int64 if dtype is None and whole else dtype)
+    if wanted is dtypes.int64:
+        start, end, step = int(start), int(end), int(step)
+        whole = True
+        if step == 0:
+            raise ShapeError(
+                "arange: step must be nonzero, also as an int64. Choose a float dtype."
+            )
+    n = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    if not wanted.is_floating_point:
+        start, step = int(start), int(step)
+        whole = True
     if not whole or (wanted.is_floating_point and max(abs(start), abs(end)) >= 2**63):
         start, step = float(start), float(step)
     out = new_empty((n,), wanted, place_of(device))
@@ -433,6 +444,9 @@ def linspace(
 ) -> Tensor:
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
 
+    dtype: the default floating dtype if not given; of ints the ends lose what stands behind the
+    point, then the numbers do.
+
     >>> linspace(0, 1, 3).tolist()
     [0.0, 0.5, 1.0]
     """
@@ -442,6 +456,8 @@ def linspace(
     out = new_empty((steps,), _settled(dtype), place_of(device))
     if steps:
         ends = [float(_number("linspace", v)) for v in (start, end)]
+        if not out._dtype.is_floating_point:
+            ends = [float(int(v)) for v in ends]
         launch(kernels.linspace, out, *ends)
     return _finish(out, requires_grad)
 
@@ -456,11 +472,14 @@ def logspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """``base`` to the powers ``linspace(start, end, steps)``."""
+    """``base`` to the powers ``linspace(start, end, steps)``; of ints the ends are ints."""
     from .elementwise import pow as power
 
     wanted = _settled(dtype)
-    exponents = linspace(start, end, steps, dtype=dtypes.float64, device=device)
+    low, high = [_number("logspace", v) for v in (start, end)]
+    if not wanted.is_floating_point:
+        low, high = int(low), int(high)
+    exponents = linspace(low, high, steps, dtype=dtypes.float64, device=device)
     out = cast(power(base + zeros_like(exponents), exponents), wanted)
     return _finish(out, requires_grad)
 

@@ -238,11 +238,22 @@ def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
     return (x * y.roll(-1, dim) - x.roll(-1, dim) * y).roll(-1, dim)
 
 
-def cdist(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
+def cdist(
+    x: Tensor,
+    y: Tensor,
+    p: float = 2.0,
+    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
+) -> Tensor:
     """The p-norm of the difference of each row of ``x`` (..., n, k) and each of ``y`` (..., m, k).
 
+    compute_mode: one of PyTorch's, or None; all are the sums of the differences, as exact.
     The gradient is 0 where rows are equal.
     """
+    if compute_mode not in COMPUTE_MODES:
+        raise ValueError(
+            f"cdist: {compute_mode} is not a valid value for compute_mode; use one of "
+            f"{', '.join(map(repr, COMPUTE_MODES))}."
+        )
     _operands("cdist", x, y)
     sizes: Sequence[tuple[int, ...]] = x._array.shape, y._array.shape
     if min(len(sizes[0]), len(sizes[1])) < 2 or sizes[0][-1] != sizes[1][-1]:
@@ -252,5 +263,13 @@ def cdist(x: Tensor, y: Tensor, p: float = 2.0) -> Tensor:
         )
     return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
 
+
+COMPUTE_MODES = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+    None,
+)
+"""What ``cdist`` accepts: where PyTorch takes a product of matrices instead."""
 
 METHODS = {"cross": cross, "kron": kron, "trace": trace}

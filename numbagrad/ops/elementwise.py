@@ -7,7 +7,7 @@ from typing import Any
 from .. import devices, dtypes
 from ..devices import Device
 from ..dtypes import DType
-from ..errors import DTypeError
+from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from . import formulas as f
@@ -235,6 +235,11 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
                 f"masked_fill: value {value!r} cannot be converted to {x._dtype} without overflow "
                 f"or loss. Convert x first."
             )
+    elif value._array.ndim:
+        raise ShapeError(
+            f"masked_fill: only supports a 0-dimensional value tensor, but got one of shape "
+            f"{list(value.shape)}. Use where(mask, value, x)."
+        )
     return _Fill.op(x, mask, value)
 
 
@@ -269,7 +274,15 @@ def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = No
 def isclose(
     x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |x - y| <= atol + rtol * |y|, element by element; broadcasts."""
+    """Whether |x - y| <= atol + rtol * |y|, element by element; broadcasts.
+
+    Raises ValueError if rtol or atol is negative.
+    """
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not value >= 0:
+            raise ValueError(
+                f"isclose: {name} must be greater than or equal to zero, but got {value}."
+            )
     close = f.Isclose.op(x, y, float(rtol), float(atol))
     return f.LogicalOr.op(close, f.BothNan.op(x, y)) if equal_nan else close
 

@@ -16,7 +16,7 @@ from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .create import eye
-from .elementwise import where
+from .elementwise import logical_and, where
 from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow
@@ -57,9 +57,14 @@ class LeastSquares(NamedTuple):
 
 
 def _over(x: Tensor, y: Tensor) -> Tensor:
-    """x divided by y, element by element, 0 on the diagonal, where y is not looked at."""
+    """x divided by y, element by element, 0 where both are: no gradient, no matter the gap."""
+    return where(logical_and(x.eq(0), y.eq(0)), x * 0, x / y)
+
+
+def _over_beside_diagonal(x: Tensor, y: Tensor) -> Tensor:
+    """``_over``, but 0 on the diagonal, where y is not looked at."""
     on = eye(x._array.shape[-1], dtype=x._dtype)
-    return where(on.ne(0), x * 0, x / (y * (1 - on) + on))
+    return where(on.ne(0), x * 0, _over(x, y * (1 - on) + on))
 
 
 # -- QR --------------------------------------------------------------------------------------------
@@ -145,7 +150,7 @@ class EighOp(Op):
     def backward(ctx: Any, gvalues: Tensor, gvectors: Tensor) -> Tensor:
         values, vectors = ctx.saved_tensors
         gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
-        inner = _over(matmul(vectors.mT, gvectors), gaps) + diag_embed(gvalues)
+        inner = _over_beside_diagonal(matmul(vectors.mT, gvectors), gaps) + diag_embed(gvalues)
         return matmul(matmul(vectors, inner), vectors.mT)
 
 
@@ -201,12 +206,15 @@ class Svd(Op):
         row, column = s.unsqueeze(-2), s.unsqueeze(-1)
         gaps = (row - column) * (row + column)
         turn_u, turn_v = matmul(u.mT, gu), matmul(v.mT, gv)
-        inner = _over(turn_u - turn_u.mT, gaps) * row + column * _over(turn_v - turn_v.mT, gaps)
+        inner = (
+            _over_beside_diagonal(turn_u - turn_u.mT, gaps) * row
+            + _over_beside_diagonal(turn_v - turn_v.mT, gaps) * column
+        )
         out = matmul(matmul(u, inner + diag_embed(gs)), v.mT)
         if u._array.shape[-2] > k:
-            out = out + matmul((gu - matmul(u, turn_u)) / row, v.mT)
+            out = out + matmul(_over(gu - matmul(u, turn_u), row), v.mT)
         if v._array.shape[-2] > k:
-            out = out + matmul(u, ((gv - matmul(v, turn_v)) / row).mT)
+            out = out + matmul(u, _over(gv - matmul(v, turn_v), row).mT)
         return out
 
 
@@ -264,16 +272,20 @@ def _rcond(x: Tensor, rcond: float | None) -> float:
     return dtypes.finfo(x._dtype).eps * max(x._array.shape[-2:]) if rcond is None else float(rcond)
 
 
-def pinv(x: Tensor, rcond: float | None = None, *, rtol: float | None = None) -> Tensor:
+def pinv(
+    x: Tensor, rcond: float | None = None, hermitian: bool = False, *, rtol: float | None = None
+) -> Tensor:
     """The pseudo-inverses (..., n, m) of matrices (..., m, n).
 
     Singular values below rcond (or rtol, its newer name) times the largest count as 0; by default
-    the dtype's eps times the larger of m and n. The gradient holds where the rank stays the same.
+    the dtype's eps times the larger of m and n. hermitian: x is symmetric. The gradient holds where
+    the rank stays the same.
 
     >>> pinv(tensor([[2.0], [0.0]])).tolist()
     [[0.5, 0.0]]
     """
-    return Pinv.apply(matrix("pinv", x), _rcond(x, rtol if rcond is None else rcond))
+    x = matrix("pinv", x, square=hermitian)
+    return Pinv.apply(x, _rcond(x, rtol if rcond is None else rcond))
 
 
 class Lstsq(Op):

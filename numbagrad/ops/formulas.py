@@ -409,12 +409,16 @@ class LeakyRelu(Elementwise):
 class Elu(Elementwise):
     """x where positive, else alpha * (exp(x) - 1)."""
 
+    result = "float"
+
     def formula(x, alpha=1.0):
         return x if x > 0 else alpha * math.expm1(x)
 
 
 class Gelu(Elementwise):
     """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
+
+    result = "float"
 
     def formula(x):
         return 0.5 * x * (1 + math.erf(x * 0.7071067811865476))
@@ -428,6 +432,8 @@ class Gelu(Elementwise):
 class GeluTanh(Elementwise):
     """The tanh approximation of gelu."""
 
+    result = "float"
+
     def formula(x):
         inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
         return 0.5 * x * (1 + math.tanh(inner))
@@ -435,6 +441,8 @@ class GeluTanh(Elementwise):
 
 class Silu(Elementwise):
     """x * sigmoid(x)."""
+
+    result = "float"
 
     def formula(x):
         return x * scalar.sigmoid(x)
@@ -446,6 +454,8 @@ class Silu(Elementwise):
 
 class Softplus(Elementwise):
     """log(1 + exp(beta * x)) / beta, linear where beta * x is above threshold."""
+
+    result = "float"
 
     def formula(x, beta=1.0, threshold=20.0):
         z = beta * x
@@ -460,12 +470,25 @@ class LogSigmoid(Elementwise):
     """log(sigmoid(x)), stable for every x."""
 
     name = "logsigmoid"
+    result = "float"
 
     def formula(x):
         return min(x, 0) - math.log1p(math.exp(-abs(x)))
 
     def grad_x(g, x):
         return g * scalar.sigmoid(-x)
+
+
+class Logit(Elementwise):
+    """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1], as its gradient."""
+
+    result = "float"
+
+    def formula(x):
+        return math.log(x / (1 - x))
+
+    def grad_x(g, x):
+        return g / (x * (1 - x)) if x >= 0 and x <= 1 else math.nan
 
 
 # -- selection -------------------------------------------------------------------------------------
@@ -479,10 +502,10 @@ class Where(Elementwise):
 
 
 class Clamp(Elementwise):
-    """x limited to [low, high]; gradient 1 at the limits; NaN stays."""
+    """x limited to [low, high], high where low is larger; gradient 1 at the limits; NaN stays."""
 
     def formula(x, low, high):
-        return high if x > high else (low if x < low else x)
+        return min(max(x, low), high)
 
     def grad_x(g, x, low, high):
         return g if x >= low and x <= high else 0
@@ -495,10 +518,10 @@ class Clamp(Elementwise):
 
 
 class ClampMin(Elementwise):
-    """x, at least low."""
+    """x, at least low; NaN if either is."""
 
     def formula(x, low):
-        return low if x < low else x
+        return max(x, low)
 
     def grad_x(g, x, low):
         return g if x >= low else 0
@@ -508,10 +531,10 @@ class ClampMin(Elementwise):
 
 
 class ClampMax(Elementwise):
-    """x, at most high."""
+    """x, at most high; NaN if either is."""
 
     def formula(x, high):
-        return high if x > high else x
+        return min(x, high)
 
     def grad_x(g, x, high):
         return g if x <= high else 0

@@ -250,6 +250,11 @@ def cross_entropy(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0, got {label_smoothing}."
         )
     if target._dtype.is_floating_point and target._array.shape == input._array.shape:
+        if ignore_index >= 0:
+            raise ShapeError(
+                f"cross_entropy: ignore_index is not supported for floating point target, got "
+                f"{ignore_index}. Give such samples probabilities of zero."
+            )
         return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
     shape = target._array.shape
     x, classes = _prepare("cross_entropy", input, target, weight, ignore_index, reduction)
@@ -331,10 +336,10 @@ class BinaryCrossEntropyWithLogits(Elementwise):
 
 
 class KlDiv(Elementwise):
-    """y (log(y) - x), 0 where y is 0."""
+    """y (log(y) - x), 0 where y is 0, NaN where it is negative."""
 
     def formula(x, y):
-        return y * (math.log(y) - x) if y > 0 else 0 * x
+        return 0 * x if y == 0 else y * (math.log(y) - x)
 
     def grad_x(g, y):
         return -g * y
@@ -436,5 +441,5 @@ def kl_div(
         _reduction("kl_div", reduction)
     losses = target.exp() * (target - input) if log_target else KlDiv.op(input, target)
     if reduction == "batchmean":
-        return losses.sum() / input._array.shape[0]
+        return losses.sum() / (input._array.shape[0] if input._array.ndim else 1)
     return _reduced(losses, reduction)

@@ -112,7 +112,7 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """Negative log-likelihood of normal numbers: ``(log(var) + (input - target)^2 / var) / 2``.
 
-    var: a number, or a tensor as input, without its last dimension, or with that of size 1; at
+    var: a number, or a tensor as input, without its last dimension, or with one of size 1; at
     least ``eps`` is used, the gradient goes on as if it were not. full: with ``log(2 pi) / 2``.
     Raises ValueError for a negative variance, which compiled functions do not look for.
     """
@@ -124,7 +124,9 @@ def gaussian_nll_loss(
     if other != shape:
         if other == shape[:-1]:
             given = given.unsqueeze(-1)
-        elif not shape or other != (*shape[:-1], 1):
+        elif len(other) != len(shape) or [
+            b for a, b in zip(shape, other, strict=True) if a != b
+        ] != [1]:
             raise ValueError(
                 f"gaussian_nll_loss: var is of incorrect size: {list(other)} for an input of "
                 f"{list(shape)}."
@@ -155,6 +157,8 @@ def multi_margin_loss(
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 are supported, got {p}.")
     as_operand("multi_margin_loss", target, 1)
     (input,) = _operands("multi_margin_loss", input)
+    if input.dim() == 1 and tuple(target.shape) == (1,):
+        target = target.reshape(())
     if input.dim() not in (1, 2) or tuple(input.shape[:-1]) != tuple(target.shape):
         raise ShapeError(
             f"multi_margin_loss: expected input (n, classes) and target (n), got "

@@ -131,7 +131,8 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: A
     >>> addbmm(tensor([[1.0]]), tensor([[[2.0]], [[3.0]]]), tensor([[[4.0]], [[5.0]]])).tolist()
     [[24.0]]
     """
-    total = sum_(bmm(batch1, batch2), 0)
+    products = bmm(batch1, batch2)
+    total = sum_(products, 0, dtype=products._dtype)
     return _scaled_sum("addbmm", as_operand("addbmm", x), total, beta, alpha)
 
 

@@ -244,6 +244,10 @@ def norm(
             f"norm: linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
             f"{DTYPE_WORDS[x._dtype.name]}. Convert with x.float()."
         )
+    if p == "nuc":
+        from .lapack import matrix_norm
+
+        return matrix_norm(x, p, (-2, -1) if dim is None else dim, keepdim)
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):

@@ -44,7 +44,7 @@ def _constant(x: Tensor, widths: list[tuple[int, int]], value: Any) -> Tensor:
             x = narrow(x, d, left, x._array.shape[d] - left - right)
     lows = tuple(builtins.max(b, 0) for b, _ in widths)
     highs = tuple(builtins.max(a, 0) for _, a in widths)
-    return Pad.apply(x, lows, highs, value) if any(lows + highs) else x
+    return Pad.apply(x, lows, highs, value) if any(lows + highs) else x.clone()
 
 
 def _reflect(x: Tensor, d: int, n: int, before: int, after: int) -> list[Tensor]:
@@ -74,8 +74,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 
     """``input`` with more elements at the edges of its last dimensions.
 
     pad: ``(before, after)`` of the last dimension, then of the one before it, and so on; negative
-    ones cut off. mode: "constant" (``value``, by default 0), or "reflect" (around the edge, which
-    is not repeated), "replicate", "circular" of the last one to three of at least two dimensions.
+    ones cut off: with mode "circular" before the rest is padded, else after it. mode: "constant"
+    (``value``, by default 0), or "reflect" (around the edge, which is not repeated), "replicate",
+    "circular" of the last one to three of at least two dimensions.
     Gradient: g where it stands; what was copied adds up. Raises ShapeError where pad does not fit.
 
     >>> pad(tensor([1, 2]), (1, 2)).tolist()
@@ -119,17 +120,17 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 
 
 def _by_edges(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
     pieces, smaller = EDGES[mode]
+    cuts = [(builtins.min(before, 0), builtins.min(after, 0)) for before, after in widths]
+    if mode == "circular":  # what is cut off does not come back at the other end
+        x = _constant(x, cuts, 0)
     for d, (before, after) in enumerate(widths):
         n = x._array.shape[d]
-        if mode != "replicate" and builtins.max(before, after) > n - smaller:
+        if mode != "replicate" and builtins.max(before, after, 0) > builtins.max(n - smaller, 0):
             raise ShapeError(
                 f"pad: Padding size should be less than the corresponding input dimension with "
                 f"mode {mode!r}, but got padding ({before}, {after}) at dimension {d} of size {n}."
             )
-        cut = [(0, 0)] * len(widths)
-        cut[d] = (builtins.min(before, 0), builtins.min(after, 0))
         before, after = builtins.max(before, 0), builtins.max(after, 0)
         if before or after:
             x = cat(pieces(x, d, n, before, after), d)
-        x = _constant(x, cut, 0)
-    return x
+    return x if mode == "circular" else _constant(x, cuts, 0)

@@ -26,7 +26,7 @@ from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from .argument_names import UNUSUAL, USUAL
 from .autocasting import raised_args
-from .base import beside_others, broadcast_shape
+from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_unary, never
 
@@ -91,11 +91,11 @@ class PointwiseOp:
         if written is not None:
             formula = Formula.from_function(written, f"{self.name}_grad_{wrt}")
         elif self.result == "bool":
-            return GradRule(None, (), zero=True)
+            return GradRule(zeros_like, (-1,))
         else:
             formula = derivative(self.formula, wrt)
         if is_constant(formula.body, 0):
-            return GradRule(None, (), zero=True)
+            return GradRule(zeros_like, (-1,))
         incoming = formula.inputs[0]
         if formula.body is symbol(incoming):
             return GradRule(None, (-1,))
@@ -128,7 +128,7 @@ class PointwiseOp:
         keep = tuple(i in used for i in range(len(needs)))
         passes = None
         if not any([r is not None and r.apply is not None for r in rules]):
-            passes = tuple([r is not None and not r.zero for r in rules])
+            passes = tuple([r is not None for r in rules])
         checks = tuple(i for i in sorted(used) if not (i < len(numbers) and numbers[i]))
         running = [r for r in rules if r is not None]
         only = running[0] if len(running) == 1 and len(rules) <= 2 else None

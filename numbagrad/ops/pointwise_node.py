@@ -22,13 +22,12 @@ class GradRule:
 
     sources: -1 for ``g``, else the position among the saved values (inputs, then the output).
     second: the saved value where the gradient has the form ``formula(g, saved)``. apply is None
-    where the gradient is ``g`` itself; zero where it vanishes.
+    where the gradient is ``g`` itself.
     """
 
     apply: Any  # a function, or None
     sources: tuple[int, ...]
     second: int | None = None
-    zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ class PointwiseNode(Node):
             elif rule.second is not None:
                 results.append(rule.apply(grad, saved[rule.second]))
             elif rule.apply is None:
-                results.append(None if rule.zero else grad)
+                results.append(grad)
             else:
                 results.append(rule.apply(*[grad if s < 0 else saved[s] for s in rule.sources]))
         if rare is not None and rare.meta is not None:

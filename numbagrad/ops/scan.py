@@ -250,10 +250,17 @@ def cummin(x: Tensor, dim: int) -> Running:
     return Running(*CumMin.apply(x, form))
 
 
-def diff(x: Tensor, n: int = 1, dim: int = -1) -> Tensor:
+def diff(
+    x: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+) -> Tensor:
     """Differences of neighbours along ``dim``, taken ``n`` times; ``cumsum`` undoes it.
 
-    Raises IndexError if dim is out of range.
+    prepend, append: what stands before and after x along dim, of its other sizes.
+    Raises IndexError if dim is out of range, ShapeError for negative n.
 
     >>> diff(tensor([1.0, 3.0, 6.0])).tolist()
     [2.0, 3.0]
@@ -261,6 +268,13 @@ def diff(x: Tensor, n: int = 1, dim: int = -1) -> Tensor:
     if as_operand("diff", x).ndim == 0:
         raise ShapeError("diff: expects input to be at least one-dimensional. Use x.reshape(1).")
     form_along("diff", x._array.shape, dim)
+    if n < 0:
+        raise ShapeError(f"diff: order must be non-negative but got {n}.")
+    if n == 0:
+        return x.clone()
+    beside = [part for part in (prepend, x, append) if part is not None]
+    if len(beside) > 1:
+        x = cat(beside, dim)
     for _ in range(n):
         size = max(x._array.shape[dim] - 1, 0)
         after = narrow(x, dim, min(1, x._array.shape[dim]), size)

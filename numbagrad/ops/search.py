@@ -15,6 +15,7 @@ from .base import as_operand, contiguous, full, new_empty, ones_like, same_devic
 from .create import linspace
 from .elementwise import cast, where
 from .extreme import amax, amin
+from .gather import gathered
 from .index import index_add
 from .part import narrow
 
@@ -22,17 +23,31 @@ __all__ = ["bincount", "bucketize", "histc", "histogram", "searchsorted"]
 
 
 def searchsorted(
-    edges: Tensor, values: Any, *, out_int32: bool = False, right: bool = False
+    edges: Tensor,
+    values: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
 ) -> Tensor:
     """Where in the sorted ``edges`` each value belongs: how many edges are smaller.
 
-    edges: 1-D, or rows for the rows of ``values``. right: equal edges count too. Raises
-    ShapeError unless the leading dims agree.
+    edges: 1-D, or rows for the rows of ``values``. right, or side="right": equal edges count too.
+    sorter: what ``argsort`` says of edges that are not sorted. Raises ShapeError unless the leading
+    dims agree, ValueError for another side, or for "left" beside right.
 
     >>> searchsorted(tensor([1.0, 2.0, 3.0]), tensor([2.0, 9.0])).tolist()
     [1, 3]
     """
     as_operand("searchsorted", edges)
+    if side not in (None, "left", "right"):
+        raise ValueError(f"searchsorted: side can only be 'left' or 'right' but got {side}.")
+    if side == "left" and right:
+        raise ValueError("searchsorted: side and right can't be set to opposites; leave out right.")
+    right = right or side == "right"
+    if sorter is not None:
+        edges = _sorted_edges(edges, sorter)
     if not isinstance(values, Tensor):
         values = full((), values, edges._dtype, edges._device)
     lead = edges._array.shape[:-1]
@@ -54,6 +69,18 @@ def searchsorted(
         target = out._array.reshape(values2.shape)
         machine.launch(kernels.search, target, edges2, values2, bool(right), bool(lead))
     return out.to(dtypes.int32) if out_int32 else out
+
+
+def _sorted_edges(edges: Tensor, sorter: Tensor) -> Tensor:
+    """``edges`` in the order of ``sorter``."""
+    if as_operand("searchsorted", sorter)._dtype is not dtypes.int64:
+        raise DTypeError(f"searchsorted: sorter must be a tensor of int64 but got {sorter._dtype}.")
+    if sorter._array.shape != edges._array.shape:
+        raise ShapeError(
+            f"searchsorted: boundary and sorter must have the same size, but got "
+            f"{list(edges.shape)} and {list(sorter.shape)}."
+        )
+    return gathered("searchsorted", edges.detach(), -1, sorter)
 
 
 def bucketize(

@@ -468,11 +468,15 @@ def fliplr(x: Tensor) -> Tensor:
 
 def flipud(x: Tensor) -> Tensor:
     """Dimension 0 in reverse order."""
+    if x._array.ndim < 1:
+        raise ShapeError("flipud: Input must be >= 1-d.")
     return flip(x, 0)
 
 
 def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The plane ``dims`` turned by ``k`` right angles, from its first axis to its second."""
+    if len(dims) != 2:
+        raise ShapeError(f"rot90: expected total rotation dims == 2, but got dims = {len(dims)}.")
     a, b = [normalize_dim("rot90", d, x._array.ndim) for d in dims]
     if a == b:
         raise ShapeError(f"rot90: expected rotation dims to be different, got {tuple(dims)}.")

@@ -18,12 +18,12 @@ __all__ = ["gradient"]
 
 
 def gradient(
-    x: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1
+    x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """The slopes of samples ``x`` along each of ``dim`` (one, several, or None for all).
 
-    spacing: the distance of samples, one number (or 0-d tensor) or one for each dim; or vectors of
-    coordinates.
+    spacing: the distance of samples, 1 by default; one number (or 0-d tensor) or one for each dim;
+    or vectors of coordinates.
     Inside by the parabola through three neighbours (central differences), at the edges by the line
     through two (edge_order=1) or the parabola through three (2). Raises ShapeError where a dim has
     no more than edge_order samples.
@@ -59,7 +59,8 @@ def gradient(
 
 
 def _spacings(spacing: Any, dims: list[int]) -> Sequence[Any]:
-    """A number or vector for each of ``dims``."""
+    """A number or vector for each of ``dims``; 1 for None."""
+    spacing = 1 if spacing is None else spacing
     if not isinstance(spacing, (list, tuple)):
         return [spacing] * len(dims)
     if len(spacing) != len(dims):

@@ -271,7 +271,7 @@ def unique(
     parts = list(found) if isinstance(found, tuple) else [found]
     if return_inverse:
         parts[1] = parts[1].reshape(array.shape if dim is None else -1)
-    out = [wrap(np.ascontiguousarray(p), dtypes.from_numpy(p.dtype)) for p in parts]
+    out = [wrap(np.asarray(p, order="C"), dtypes.from_numpy(p.dtype)) for p in parts]
     return out[0] if len(out) == 1 else tuple(out)
 
 

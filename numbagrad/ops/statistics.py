@@ -70,8 +70,9 @@ def cov(
 ) -> Tensor:
     """The covariances of the rows of ``x`` (variables, observations); a vector is one variable.
 
-    correction: what is taken from the number of observations. fweights: how often each
-    observation counts, ints; aweights: how much, floats. Raises ShapeError for three dimensions.
+    The result is 0-d for one variable. correction: what is taken from the number of observations.
+    fweights: how often each observation counts, ints; aweights: how much, floats. Raises ShapeError
+    for three dimensions.
 
     >>> cov(tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]])).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
@@ -104,7 +105,7 @@ def cov(
         if aweights is not None:
             taken = correction * sum_(weight * cast(aweights, x._dtype)) / total
         found = (centred * weight) @ centred.t() / clamp(total - taken, 0.0)
-    return found if rank == 2 else found.reshape(())
+    return found if found._array.size != 1 else found.reshape(())
 
 
 def corrcoef(x: Tensor) -> Tensor:

@@ -482,9 +482,10 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple([expand(x, shape) for x in tensors])
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> Size:
-    """The shape that all ``shapes`` broadcast to."""
-    return Size(broadcast_shape("broadcast_shapes", *[tuple(s) for s in shapes]))
+def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
+    """The shape that all ``shapes`` broadcast to; an int stands for a shape of one dimension."""
+    sizes = [(s,) if isinstance(s, int) else tuple(s) for s in shapes]
+    return Size(broadcast_shape("broadcast_shapes", *sizes))
 
 
 def numel(x: Tensor) -> int:

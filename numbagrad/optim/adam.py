@@ -18,8 +18,9 @@ class Adam(Optimizer):
     """Steps of about lr, whatever the gradient's scale (Kingma and Ba, 2015).
 
     ``p -= lr * m / (sqrt(v) + eps)``, m and v the running means of g and its square, corrected for
-    their start at zero. weight_decay adds ``weight_decay * p`` to the gradient. amsgrad: v never
-    falls. maximize: climb instead. foreach, capturable, differentiable, fused are accepted for
+    their start at zero. weight_decay adds ``weight_decay * p`` to the gradient, or shrinks p by
+    ``lr * weight_decay`` if decoupled_weight_decay. amsgrad: v never falls. maximize: climb
+    instead. foreach, capturable, differentiable, fused are accepted for
     PyTorch's sake: all parameters of a dtype are one launch in any case.
 
     >>> import numbagrad as ng
@@ -29,8 +30,6 @@ class Adam(Optimizer):
     >>> x
     tensor([0.5000], requires_grad=True)
     """
-
-    decoupled = False
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class Adam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ):
         defaults = {
             "lr": lr,
@@ -54,6 +54,7 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, defaults)
 
@@ -70,8 +71,6 @@ class Adam(Optimizer):
     ) -> Iterable[Update]:
         """One launch; the kernel itself counts the steps."""
 
-        decoupled = float(self.decoupled)
-
         def scalars() -> tuple:
             beta1, beta2 = group["betas"]
             return (
@@ -81,7 +80,7 @@ class Adam(Optimizer):
                 float(beta2),
                 float(group["eps"]),
                 float(group["weight_decay"]),
-                decoupled,
+                float(group["decoupled_weight_decay"]),
             )
 
         states = self.states(params)
@@ -101,8 +100,6 @@ class AdamW(Adam):
     (Loshchilov and Hutter, 2019).
     """
 
-    decoupled = True
-
     def __init__(
         self,
         params: Any,
@@ -111,6 +108,20 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
-        **options: Any,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
     ):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            decoupled_weight_decay=True,
+        )

@@ -218,12 +218,28 @@ def _clamp(draw: Draw) -> list[Sample]:
         sample(draw(2, 3), max=1),
         sample(draw(), -1, 2, kind="scalar"),
         sample(draw(0, 3), -1, 2, kind="empty"),
+        sample(draw(2, 3), 2, -1),
+        *([sample(draw.special(), np.nan, 1.0, kind="special")] if draw.floating else []),
     ]
 
 
 def _clamp_tensors(draw: Draw) -> list[Sample]:
-    low, high = draw(2, 3) - 2, draw(3) + 2
-    return [sample(draw(2, 3), low.astype(draw.dtype), high.astype(draw.dtype))]
+    low, high = (draw(2, 3) - 2).astype(draw.dtype), (draw(3) + 2).astype(draw.dtype)
+    values = draw.special()
+    return [
+        sample(draw(2, 3), low, high),
+        sample(draw(2, 3), high, low),
+        sample(values[:, None], values, values[::-1].copy(), kind="special"),
+    ]
+
+
+def _clamp_one_side(draw: Draw) -> list[Sample]:
+    values = draw.special()
+    return [
+        sample(draw(2, 3), 1),
+        sample(draw(2, 3), draw(3)),
+        sample(values[:, None], values, kind="special"),
+    ]
 
 
 def _clip(x: Any, min: Any = None, max: Any = None) -> Any:
@@ -327,14 +343,14 @@ FORMS = [
     Case("clip", _clamp, _clip, inplace="clip_", dtypes=(*FLOATS, "int64"), avoid=(-1, 1, 2)),
     Case(
         "clamp_min",
-        lambda d: [sample(d(2, 3), 1), sample(d(2, 3), d(3))],
+        _clamp_one_side,
         np.maximum,
         avoid=(1,),
         inplace="clamp_min_",
     ),
     Case(
         "clamp_max",
-        lambda d: [sample(d(2, 3), 1), sample(d(2, 3), d(3))],
+        _clamp_one_side,
         np.minimum,
         avoid=(1,),
         inplace="clamp_max_",
@@ -434,7 +450,20 @@ ACTIVATIONS = [
         lambda x: 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x)),
     ),
     _at(
-        "hardtanh", lambda x, low=-1, high=1: np.clip(x, low, high), -2, 0.5, avoid=(-2, -1, 0.5, 1)
+        "hardtanh",
+        lambda x, low=-1, high=1: np.clip(x, low, high),
+        -2,
+        0.5,
+        avoid=(-2, -1, 0.5, 1),
+        errors=(
+            wrong(
+                np.ones(3, "float32"),
+                2.0,
+                1.0,
+                raises=ValueError,
+                words="min_val cannot be greater than max_val",
+            ),
+        ),
     ),
     _at("hardsigmoid", lambda x: np.clip(x / 6 + 0.5, 0, 1), avoid=(-3, 3), orders=1),
     _at("hardswish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), avoid=(-3, 3)),

@@ -1,0 +1,189 @@
+"""Arguments that no row of the table has: bounds the wrong way round, ints, one variable, 0-d."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+import numbagrad.nn.functional as F
+
+inf, nan = math.inf, math.nan
+
+
+def test_what_is_constant_in_steps_has_a_gradient_of_zeros():
+    x = ng.tensor([[1.5, -2.5]], requires_grad=True)
+    y = ng.tensor([[1.0], [2.0]], requires_grad=True)
+    for function in (ng.ceil, ng.round, ng.sign):
+        (g,) = ng.autograd.grad(function(x).sum(), x)
+        assert g.tolist() == [[0.0, 0.0]]
+    gx, gy = ng.autograd.grad(ng.div(x, y, rounding_mode="floor").sum(), (x, y))
+    assert gx.tolist() == [[0.0, 0.0]] and gy.tolist() == [[0.0], [0.0]]
+    (g,) = ng.autograd.grad(ng.copysign(x.detach(), y).sum(), y)
+    assert g.tolist() == [[0.0], [0.0]]
+
+
+@pytest.mark.parametrize("name", "gelu silu mish selu hardswish hardsigmoid logsigmoid".split())
+def test_activations_of_ints_are_floats(name):
+    function = getattr(F, name)
+    ints = ng.tensor([-2, 0, 1, 4])
+    assert function(ints).dtype is ng.float32
+    assert function(ints).tolist() == function(ints.float()).tolist()
+
+
+def test_softsign_and_tanhshrink_of_ints():
+    x = ng.tensor([-1, 3])
+    assert F.softsign(x).tolist() == [-0.5, 0.75]
+    np.testing.assert_allclose(F.tanhshrink(x).numpy(), [-1 + math.tanh(1), 3 - math.tanh(3)])
+    assert F.relu6(ng.tensor([-1, 3, 9])).tolist() == [0, 3, 6]
+    assert F.relu6(x).dtype is ng.int64
+
+
+def test_zero_to_a_negative_integer_power():
+    x = ng.tensor([0, 1, -1, 2])
+    assert x.pow(ng.tensor(-1)).tolist() == [0, 1, -1, 0]
+    assert x.pow(ng.tensor([-2, -2, -2, 3])).tolist() == [0, 1, 1, 8]
+
+
+def test_ranges_of_ints_between_floats():
+    assert ng.arange(0.1, -7.9, -4.0, dtype=ng.int64).tolist() == [0, -4]
+    assert ng.arange(0.1, 7.9, 1.7, dtype=ng.int32).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="step must be nonzero"):
+        ng.arange(0, 5, 0.5, dtype=ng.int64)
+    assert ng.linspace(4.3, 1.9, 5, dtype=ng.int32).tolist() == [4, 3, 2, 1, 1]
+    assert ng.logspace(4.3, -3, 4, 5.0, dtype=ng.int64).tolist() == [625, 14, 0, 0]
+
+
+def test_cosine_similarity_along_a_dim_that_broadcasts():
+    x, y = ng.tensor([[[3.0], [4.0]]]), ng.tensor([[[1.0]], [[-1.0]]])
+    expected = [[7 / 5 / math.sqrt(2)], [-7 / 5 / math.sqrt(2)]]
+    np.testing.assert_allclose(F.cosine_similarity(x, y, dim=-2).numpy(), expected, rtol=1e-6)
+
+
+def test_cov_and_corrcoef_of_one_variable_are_numbers():
+    x = ng.tensor([[1.0, 2.0]])
+    assert ng.cov(x).tolist() == 0.5
+    assert ng.corrcoef(x).tolist() == 1.0
+
+
+def test_circular_padding_wraps_what_is_left():
+    x = ng.tensor([[0, 1, 2, 3]])
+    assert F.pad(x, (-1, 2), mode="circular").tolist() == [[1, 2, 3, 1, 2]]
+    assert F.pad(x, (-2, 3), mode="reflect").tolist() == [[2, 3, 2, 1, 0]]
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
+def test_padding_never_returns_memory_of_its_input(mode):
+    x = ng.ones(2, 4)
+    F.pad(x, (-1, 0), mode=mode).zero_()
+    F.pad(x, (0, 0), mode=mode).zero_()
+    assert x.tolist() == [[1.0] * 4] * 2
+
+
+def test_padding_of_an_empty_batch():
+    assert F.pad(ng.zeros(0, 3, 3), (1, 2), mode="reflect").shape == (0, 3, 6)
+
+
+def test_kl_div_of_what_is_no_probability():
+    x = ng.tensor([0.5, 1.0], requires_grad=True)
+    out = F.kl_div(x, ng.tensor([-1.0, 0.0]), reduction="none")
+    assert math.isnan(out[0].item()) and out[1].item() == 0.0
+    assert F.kl_div(x[0], ng.tensor(1.0), reduction="batchmean").item() == -0.5
+
+
+def test_losses_take_what_broadcasts():
+    x = ng.ones(4, 3)
+    (expected,) = {0.5 * (math.log(2.0) + 0.5)}
+    for shape in ((1, 3), (4, 1), (4,)):
+        loss = F.gaussian_nll_loss(x, x * 0, ng.full(shape, 2.0))
+        assert loss.item() == pytest.approx(expected, rel=1e-6)
+    with pytest.raises(ValueError, match="incorrect size"):
+        F.gaussian_nll_loss(x, x, ng.ones(1, 1))
+    row = ng.tensor([1.0, 2.0, 3.0])
+    one = F.multi_margin_loss(row, ng.tensor([1]))
+    assert one.item() == F.multi_margin_loss(row, ng.tensor(1)).item()
+
+
+def test_diff_with_what_stands_beside():
+    x = ng.tensor([1, 3, 6])
+    assert ng.diff(x, 1, 0, ng.tensor([0]), ng.tensor([9])).tolist() == [1, 2, 3, 3]
+    assert ng.diff(x[None], prepend=ng.tensor([[0]])).tolist() == [[1, 2, 3]]
+    assert ng.diff(x, 0, append=ng.tensor([1])).tolist() == [1, 3, 6]
+
+
+def test_quantile_and_unique_of_a_number():
+    x = ng.tensor(2.0)
+    assert ng.quantile(x, ng.tensor([0.1, 0.5]), dim=-1).tolist() == [2.0, 2.0]
+    assert ng.unique(x, return_inverse=True)[1].shape == ()
+
+
+def test_gradient_without_spacing():
+    assert ng.gradient(ng.tensor([1.0, 4.0, 9.0]), spacing=None)[0].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_i0_and_logit_have_gradients_beyond_their_range():
+    x = ng.tensor([800.0, -800.0], dtype=ng.double, requires_grad=True)
+    assert ng.autograd.grad(ng.i0(x).sum(), x)[0].tolist() == [inf, -inf]
+    x = ng.tensor([0.0, 1.0, 0.5, -1.0], requires_grad=True)
+    *known, outside = ng.autograd.grad(ng.logit(x).sum(), x)[0].tolist()
+    assert known == [inf, inf, 4.0] and math.isnan(outside)
+
+
+def test_singular_values_that_are_equal_have_a_gradient():
+    x = ng.eye(3, dtype=ng.double, requires_grad=True)
+    (g,) = ng.autograd.grad(ng.linalg.norm(x, "nuc"), x)
+    np.testing.assert_allclose(g.numpy(), np.eye(3), atol=1e-15)
+    (g,) = ng.autograd.grad(ng.linalg.eigvalsh(x).sum(), x)
+    np.testing.assert_allclose(g.numpy(), np.eye(3), atol=1e-15)
+    x = ng.zeros(2, 3, dtype=ng.double, requires_grad=True)
+    (g,) = ng.autograd.grad(ng.norm(x, "nuc"), x)
+    np.testing.assert_allclose((g @ g.t()).numpy(), np.eye(2), atol=1e-15)
+
+
+def test_solve_with_a_vector_for_each_matrix():
+    a = ng.tensor([[[2.0, 0.0], [0.0, 4.0]], [[1.0, 1.0], [0.0, 1.0]]])
+    b = ng.tensor([[2.0, 4.0], [3.0, 1.0]])
+    assert ng.linalg.solve(a, b).tolist() == [[1.0, 1.0], [2.0, 1.0]]
+
+
+def test_searchsorted_by_side_and_sorter():
+    edges, order = ng.tensor([3.0, 1.0, 2.0]), ng.tensor([1, 2, 0])
+    value = ng.tensor([2.0])
+    assert ng.searchsorted(edges, value, sorter=order).tolist() == [1]
+    assert ng.searchsorted(edges, value, side="right", sorter=order).tolist() == [2]
+
+
+def test_addbmm_keeps_its_dtype():
+    x = ng.ones(2, 2, dtype=ng.int32)
+    assert ng.addbmm(x, x[None], x[None]).dtype is ng.int32
+    assert ng.broadcast_shapes((5, 1), 4) == (5, 4)
+
+
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    (lambda x: F.softshrink(x, -0.5), ValueError, "lambda must be greater or equal to 0"),
+    (lambda x: F.prelu(x, ng.ones(1, 3)), RuntimeError, "scalar or 1D tensor"),
+    (lambda x: ng.isclose(x, x, rtol=-1.0), ValueError, "rtol must be greater"),
+    (lambda x: ng.diff(x, -1), RuntimeError, "order must be non-negative"),
+    (lambda x: ng.flipud(x[0, 0]), RuntimeError, "Input must be >= 1-d"),
+    (lambda x: ng.rot90(x, 1, [0]), RuntimeError, "total rotation dims == 2"),
+    (lambda x: x.masked_fill(x > 0, ng.ones(1)), RuntimeError, "0-dimensional value tensor"),
+    (lambda x: ng.cdist(x, x, 2.0, "fast"), ValueError, "valid value for compute_mode"),
+    (lambda x: F.cross_entropy(x, x, ignore_index=1), RuntimeError, "ignore_index is not support"),
+    (lambda x: F.batch_norm(x, None, None, training=True, eps=-1.0), ValueError, "eps must not"),
+    (lambda x: ng.searchsorted(x[0], x[0], side="up"), ValueError, "side can only be"),
+    (lambda x: ng.searchsorted(x[0], x[0], side="left", right=True), ValueError, "opposites"),
+    (
+        lambda x: ng.searchsorted(x, x, sorter=ng.zeros(3, dtype=ng.long)),
+        RuntimeError,
+        "boundary and sorter must have the same size",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), WRONG, ids=[w[2] for w in WRONG])
+def test_what_cannot_be_is_refused(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call(ng.ones(2, 3))
