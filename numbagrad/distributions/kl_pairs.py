@@ -22,7 +22,7 @@ from .distribution import Distribution, broadcast_all, infinite_like
 from .gamma import Beta, Dirichlet, Gamma, log_beta
 from .hazard import Exponential, Pareto
 from .kl import kl_divergence, register_kl
-from .location_scale import EULER, Cauchy, Gumbel, HalfNormal, Laplace, Normal
+from .location_scale import EULER, Cauchy, Gumbel, HalfCauchy, HalfNormal, Laplace, Normal
 from .multivariate_normal import MultivariateNormal
 from .probability import Bernoulli, Binomial, ByProbability, Geometric, Poisson
 from .uniform import Uniform
@@ -68,6 +68,11 @@ def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
     # Chyzak, Nielsen, "A closed-form formula for the KL divergence between Cauchy distributions",
     # 2019.
     return log(square(p.scale + q.scale) + square(p.loc - q.loc)) - log(4 * p.scale * q.scale)
+
+
+@register_kl(HalfCauchy, HalfCauchy)
+def _half_cauchy(p: HalfCauchy, q: HalfCauchy) -> Tensor:
+    return 2 * log(p.scale + q.scale) - log(4 * p.scale * q.scale)  # both halves are the same
 
 
 @register_kl(Gamma, Gamma)

@@ -229,7 +229,8 @@ def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
     if dim is None:
         dim = shape.index(3) if 3 in shape else 0
     dim = normalize_dim("cross", dim, len(shape))
-    if not shape or shape[dim] != 3:
+    lengths = {s[dim - len(shape)] for s in (x._array.shape, y._array.shape) if s}
+    if lengths != {3}:
         raise ShapeError(
             f"cross: inputs dimension {dim} must have length 3. Got shapes "
             f"{list(x._array.shape)} and {list(y._array.shape)}."

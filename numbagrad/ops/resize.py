@@ -12,6 +12,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
+from .adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .base import as_operand
 from .create import tensor
 from .elementwise import lerp
@@ -26,8 +27,8 @@ __all__ = [
     "upsample_nearest",
 ]
 
-LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
-"""The number of spatial dimensions of each linear mode."""
+SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
+"""The number of spatial dimensions of each mode that lies between elements."""
 
 
 def _per_dimension(name: str, value: Any, count: int) -> list[Any]:
@@ -49,13 +50,37 @@ def _nearest(x: Tensor, dim: int, size: int, scale: float, exact: bool) -> Tenso
     return index_select(x, dim, tensor(at.astype(np.int64), device=x._device))
 
 
+def _centres(n: int, size: int, scale: float, corners: bool) -> np.ndarray:
+    """Where the elements of the result lie among the n of the input."""
+    if corners:
+        return np.arange(size) * ((n - 1) / (size - 1) if size > 1 else 0.0)
+    return (np.arange(size) + 0.5) * scale - 0.5
+
+
+def _cubic(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
+    """Each place takes from the four elements around it (Keys, 1981, with a = -3/4)."""
+    n = x._array.shape[dim]
+    places = _centres(n, size, scale, corners)
+    below = np.floor(places)
+    sizes = [1] * x._array.ndim
+    sizes[dim] = size
+    out = None
+    for k in range(-1, 3):
+        away = np.abs(places - below - k)
+        near = (1.25 * away - 2.25) * away * away + 1
+        far = ((-0.75 * away + 3.75) * away - 6) * away + 3
+        weight = encoded(np.where(away <= 1, near, far), x._dtype.numpy).reshape(sizes)
+        at = np.clip(below + k, 0, n - 1).astype(np.int64)
+        part = index_select(x, dim, tensor(at, device=x._device))
+        part = part * wrap(weight, x._dtype).to(x._device)
+        out = part if out is None else out + part
+    return out
+
+
 def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
     """Each place lies between two elements and takes from both."""
     n = x._array.shape[dim]
-    if corners:
-        places = np.arange(size) * ((n - 1) / (size - 1) if size > 1 else 0.0)
-    else:
-        places = np.maximum((np.arange(size) + 0.5) * scale - 0.5, 0)
+    places = np.maximum(_centres(n, size, scale, corners), 0)
     below = np.minimum(places.astype(np.int64), n - 1)
     weight = encoded(places - below, x._dtype.numpy)
     sizes = [1] * x._array.ndim
@@ -76,7 +101,8 @@ def interpolate(
     """``input`` (n, c, ...) with other sizes of the spatial dimensions, of which there are 1 to 3.
 
     size or scale_factor: one number for all of them, or one for each. mode: "nearest", or
-    "nearest-exact", or by the number of spatial dimensions "linear", "bilinear", "trilinear".
+    "nearest-exact", "area" (means, ``adaptive_avg_pool``), or by the number of spatial dimensions
+    "linear", "bilinear" or "bicubic", "trilinear".
     align_corners: whether the corner elements of input and result lie on one another, or their
     outer edges. recompute_scale_factor: use the ratio of the sizes, not scale_factor, to find
     places. Differentiable to any order. Raises ShapeError, or ValueError for another mode.
@@ -91,19 +117,19 @@ def interpolate(
             f"interpolate: Input Error: Only 3D, 4D and 5D input Tensors supported (got "
             f"{len(shape)}D)."
         )
-    if mode not in LINEAR and mode not in ("nearest", "nearest-exact"):
+    if mode not in SMOOTH and mode not in ("nearest", "nearest-exact", "area"):
         raise ValueError(
             f"interpolate: mode {mode!r} is not supported; use 'nearest', 'nearest-exact', "
-            f"'linear', 'bilinear' or 'trilinear'."
+            f"'area', 'linear', 'bilinear', 'bicubic' or 'trilinear'."
         )
-    if mode in LINEAR and LINEAR[mode] != count:
+    if mode in SMOOTH and SMOOTH[mode] != count:
         raise ShapeError(
-            f"interpolate: Got {len(shape)}D input, but {mode} mode needs {LINEAR[mode] + 2}D input"
+            f"interpolate: Got {len(shape)}D input, but {mode} mode needs {SMOOTH[mode] + 2}D input"
         )
-    if align_corners is not None and mode not in LINEAR:
+    if align_corners is not None and mode not in SMOOTH:
         raise ValueError(
             "interpolate: align_corners option can only be set with the interpolating modes: "
-            "linear | bilinear | trilinear"
+            "linear | bilinear | bicubic | trilinear"
         )
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: exactly one of size or scale_factor should be defined")
@@ -118,12 +144,17 @@ def interpolate(
             f"interpolate: Input and output sizes should be greater than 0, but got input "
             f"{list(shape)} and output {sizes}."
         )
+    if mode == "area":
+        return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[count - 1](
+            input, sizes
+        )
     out = input
     for k, (n, target) in enumerate(zip(shape[2:], sizes, strict=True)):
         given = factors and not recompute_scale_factor
         scale = 1 / factors[k] if given else n / target
-        if mode in LINEAR:
-            out = _linear(out, k + 2, target, scale, bool(align_corners))
+        if mode in SMOOTH:
+            between = _cubic if mode == "bicubic" else _linear
+            out = between(out, k + 2, target, scale, bool(align_corners))
         else:
             out = _nearest(out, k + 2, target, scale, mode == "nearest-exact")
     return out

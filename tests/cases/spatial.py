@@ -137,6 +137,23 @@ def _interpolate(
     return x
 
 
+def _cubic(x: Any, size: Any, mode: str, align_corners: Any = False) -> Any:
+    def at(t: Any) -> Any:
+        t = np.abs(t)
+        near, far = (1.25 * t - 2.25) * t**2 + 1, -0.75 * (t**3 - 5 * t**2 + 8 * t - 4)
+        return np.where(t <= 1, near, np.where(t < 2, far, 0))
+
+    for k, target in zip((2, 3), size, strict=True):
+        n = x.shape[k]
+        places = (np.arange(target) + 0.5) * n / target - 0.5
+        places = np.arange(target) * ((n - 1) / (target - 1)) if align_corners else places
+        weight = np.zeros((target, n))
+        for j in range(-3, n + 3):  # beyond the edges the edges go on
+            weight[:, min(max(j, 0), n - 1)] += at(places - j)
+        x = np.moveaxis(np.tensordot(x, weight, (k, 1)), -1, k)
+    return x
+
+
 def _shuffle(x: Any, r: int) -> Any:
     *batch, c, h, w = x.shape
     x = x.reshape(-1, c // (r * r), r, r, h, w).transpose(0, 1, 4, 2, 5, 3)
@@ -365,6 +382,20 @@ CASES = [
         ],
         _interpolate,
         rtol64=1e-11,
+    ),
+    _row(
+        "interpolate-cubic",
+        lambda d: [
+            sample(d(1, 2, 3, 4), size=(7, 2), mode="bicubic"),
+            sample(d(1, 1, 3, 2), size=(4, 5), mode="bicubic", align_corners=True),
+        ],
+        _cubic,
+        rtol64=1e-11,
+    ),
+    _row(
+        "interpolate-area",
+        lambda d: [sample(d(1, 2, 4, 6), size=(2, 3), mode="area")],
+        lambda x, size, mode: x.reshape(1, 2, 2, 2, 3, 2).mean((3, 5)),
     ),
     _row(
         "pixel_shuffle",

@@ -19,6 +19,7 @@ WEIGHTS = [{"probs": CLASSES}, {"probs": [[0.1, 0.1, 0.8], [0.3, 0.3, 0.4]]}]
 PARAMETERS = {
     "Normal": LOC_SCALE, "Laplace": LOC_SCALE, "Gumbel": LOC_SCALE, "Cauchy": LOC_SCALE,
     "HalfNormal": [{"scale": [0.7, 2.0]}, {"scale": [1.0, 3.0]}],
+    "HalfCauchy": [{"scale": [0.7, 2.0]}, {"scale": [1.0, 3.0]}],
     "Uniform": [{"low": [0.1, 0.6], "high": [0.4, 0.9]}, {"low": [-2.0, 0.0], "high": [4.0, 1.0]}],
     "Exponential": [{"rate": [0.5, 3.0]}, {"rate": [1.0, 0.2]}],
     "Pareto": [{"scale": [0.5, 2.0], "alpha": [2.5, 4.0]},
