@@ -245,7 +245,7 @@ def norm(
             f"{DTYPE_WORDS[x._dtype.name]}. Convert with x.float()."
         )
     if p == "nuc":
-        from .lapack import matrix_norm
+        from .lapack_norm import matrix_norm
 
         return matrix_norm(x, p, (-2, -1) if dim is None else dim, keepdim)
     if p is None or p == "fro":

@@ -64,7 +64,7 @@ def _cubic(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tenso
     below = np.floor(places)
     sizes = [1] * x._array.ndim
     sizes[dim] = size
-    out = None
+    out: Any = None
     for k in range(-1, 3):
         away = np.abs(places - below - k)
         near = (1.25 * away - 2.25) * away * away + 1
