@@ -170,6 +170,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda x: ng.flipud(x[0, 0]), RuntimeError, "Input must be >= 1-d"),
     (lambda x: ng.rot90(x, 1, [0]), RuntimeError, "total rotation dims == 2"),
     (lambda x: x.masked_fill(x > 0, ng.ones(1)), RuntimeError, "0-dimensional value tensor"),
+    (lambda x: ng.nn.Linear(-1, 3), RuntimeError, "negative dimension -1"),
     (lambda x: ng.linalg.cross(x, x[:, :1]), RuntimeError, "must have length 3"),
     (lambda x: ng.cdist(x, x, 2.0, "fast"), ValueError, "valid value for compute_mode"),
     (lambda x: F.cross_entropy(x, x, ignore_index=1), RuntimeError, "ignore_index is not support"),

@@ -8,6 +8,7 @@ from ...devices import cpu, place_of
 from ...dtypes import float32, float64, get_default_dtype, to_dtype
 from ...kernels.product import expect_products
 from ...ops.base import new_empty
+from ...ops.create import shape_of
 from ..parameter import Parameter
 
 
@@ -17,4 +18,4 @@ def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Paramet
     place = place_of(device)
     if len(shape) > 1 and place is cpu and kind in (float32, float64):
         expect_products(kind.numpy)
-    return Parameter(new_empty(shape, kind, place))
+    return Parameter(new_empty(shape_of("nn.Parameter", shape), kind, place))
