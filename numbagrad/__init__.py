@@ -48,6 +48,13 @@ with _paused():
     from .kernels.machine import set_threads as set_num_threads
     from .kernels.machine import threads as get_num_threads
     from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
+    from .memory_formats import MemoryFormat as memory_format
+    from .memory_formats import (
+        channels_last,
+        channels_last_3d,
+        contiguous_format,
+        preserve_format,
+    )
     from .ops import lapack as linalg
     from .ops.base import launch
     from .ops.bessel import *  # noqa: F403

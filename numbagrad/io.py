@@ -55,12 +55,15 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
         name.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], map_location: Any = None) -> Any:
+def load(
+    path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True
+) -> Any:
     """What ``save`` wrote to ``path``; a dict of tensors for other safetensors files.
 
-    map_location: where the tensors go, by default the CPU. Raises FormatError, which names the file
-    and the reason, for one that is truncated, damaged, or no safetensors file; nothing in it is
-    executed.
+    map_location: where the tensors go, by default the CPU. weights_only: accepted, and changes
+    nothing, as a file holds no more than tensors, numbers and strings. Raises FormatError, which
+    names the file and the reason, for one that is truncated, damaged, or no safetensors file;
+    nothing in it is executed.
     """
     place = to_device("cpu" if map_location is None else map_location)
     path = Path(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import devices, dlpack, dtypes, printing
+from . import devices, dlpack, dtypes, memory_formats, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .kernels import machine
@@ -261,9 +261,16 @@ class Tensor:
 
         return address_of(self._array)
 
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order without gaps."""
-        return self._array.flags.c_contiguous
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in row-major order without gaps.
+
+        memory_format: whether they lie as that name says: ``ng.channels_last`` is (n, h, w, c).
+        """
+        memory_formats.check("is_contiguous", memory_format)
+        order = None if memory_format is None else memory_format.order
+        if order is None:
+            return self._array.flags.c_contiguous
+        return self._array.ndim == len(order) and self._array.transpose(order).flags.c_contiguous
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is float32, float64, float16 or bfloat16."""
@@ -541,7 +548,10 @@ class Tensor:
         return bool((self == value)._array.any())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if self._array.ndim == 0 and spec else repr(self)
+        # A 0-d tensor shows as its number, but a Parameter says what it is.
+        if self._array.ndim == 0 and (spec or type(self) is Tensor):
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
     def __repr__(self) -> str:
         reading("printing", self._array)

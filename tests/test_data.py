@@ -238,3 +238,9 @@ def test_default_collate():
         default_collate([[1], [2, 3]])
     with pytest.raises(TypeError, match="Pass collate_fn"):
         default_collate([object()])
+
+
+def test_the_loader_is_found_where_pytorch_has_it():
+    from numbagrad.utils.data import DataLoader, random_split
+
+    assert DataLoader is ng.data.DataLoader and random_split is ng.utils.data.random_split

@@ -279,3 +279,9 @@ def test_missing_files_and_folders_are_the_systems_errors(tmp_path):
         io.load(tmp_path / "nothing")
     with pytest.raises(IsADirectoryError):
         io.load(tmp_path)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_weights_only_is_taken(tmp_path, weights_only):
+    io.save({"x": ng.ones(2)}, tmp_path / "file")
+    assert io.load(tmp_path / "file", weights_only=weights_only)["x"].tolist() == [1.0, 1.0]

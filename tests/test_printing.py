@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+import numbagrad as ng
 from numbagrad import dtypes as dt
 from numbagrad import printing
 from numbagrad.printing import set_printoptions, tensor_repr
@@ -284,3 +285,13 @@ def test_cells_of_notebooks_are_called_by_their_prompts(monkeypatch):
         monkeypatch.setitem(sys.modules, "IPython", ipython)
         assert show_file("/tmp/ipykernel_1/2.py") == expected
         assert show_file("model.py") == "model.py"
+
+
+def test_a_number_in_a_formatted_string_is_a_number():
+    assert (
+        f"{ng.tensor(3)} {ng.tensor(1.5, requires_grad=True) * 2} {ng.tensor(True)}" == "3 3.0 True"
+    )
+    assert f"{ng.ones(2)}" == "tensor([1., 1.])" and f"{ng.tensor(1.25):.1f}" == "1.2"
+    assert f"{ng.nn.Parameter(ng.tensor(1.0))}".startswith("Parameter containing")
+    with pytest.raises(TypeError, match="unsupported format string passed to Tensor"):
+        f"{ng.ones(2):.2f}"

@@ -6,12 +6,12 @@ import math
 import numbers
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import devices, dlpack, dtypes
+from .. import devices, dlpack, dtypes, memory_formats
 from ..autograd.function import check_in_place
 from ..devices import place_of
 from ..dtypes import DType
@@ -71,8 +71,8 @@ def _first_shape(data: Any) -> tuple[int, ...]:
 
 
 def _leaf(data: Any) -> Any:
-    """The first entry of nested lists."""
-    while isinstance(data, (list, tuple)) and data:
+    """The first entry of nested lists, or of other sequences."""
+    while _is_sequence(data) and data:
         data = data[0]
     return data
 
@@ -81,9 +81,16 @@ def _plain(data: Any) -> Any:
     """Nested lists with their Tensors as NumPy arrays."""
     if isinstance(data, Tensor):
         return data._numbers()
-    if isinstance(data, (list, tuple)):
+    if _is_sequence(data):
         return [_plain(entry) for entry in data]
     return data
+
+
+def _is_sequence(data: Any) -> bool:
+    """Whether ``data`` is a list, a tuple, or another sequence, such as a deque; no string."""
+    return isinstance(data, (list, tuple)) or (
+        isinstance(data, Sequence) and not isinstance(data, (str, bytes, bytearray, memoryview))
+    )
 
 
 def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
@@ -99,12 +106,10 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
         return np.array(data, target.numpy, order="C")
     if hasattr(data, "__array__") and not isinstance(data, (list, tuple)):
         return _array_of(np.asarray(data), dtype)
-    if isinstance(data, range):
-        data = list(data)
     leaf = _leaf(data)
     if isinstance(leaf, Tensor):
         data = _plain(data)
-    elif not isinstance(leaf, (numbers.Real, np.ndarray, np.generic, list, tuple)):
+    elif not (isinstance(leaf, (numbers.Real, np.ndarray, np.generic)) or _is_sequence(leaf)):
         raise TypeError(
             f"tensor: new(): invalid data type '{type(leaf).__name__}'. Pass numbers, nested lists "
             f"of numbers, or an array."
@@ -332,25 +337,43 @@ def _like(dtype: Any, x: Tensor) -> DType:
 
 
 def zeros_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """Zeros of the shape and dtype of ``input``."""
+    memory_formats.check("zeros_like", memory_format)
     dtype = _like(dtype, as_operand("zeros_like", input))
     return _finish(_filled(input._array.shape, 0, dtype, place_of(device, input)), requires_grad)
 
 
 def ones_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """Ones of the shape and dtype of ``input``."""
+    memory_formats.check("ones_like", memory_format)
     dtype = _like(dtype, as_operand("ones_like", input))
     return _finish(_filled(input._array.shape, 1, dtype, place_of(device, input)), requires_grad)
 
 
 def empty_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """An uninitialised tensor of the shape and dtype of ``input``."""
+    memory_formats.check("empty_like", memory_format)
     dtype = _like(dtype, as_operand("empty_like", input))
     return _finish(new_empty(input._array.shape, dtype, place_of(device, input)), requires_grad)
 
@@ -362,8 +385,10 @@ def full_like(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """``fill_value`` in the shape and dtype of ``input``."""
+    memory_formats.check("full_like", memory_format)
     dtype = _like(dtype, as_operand("full_like", input))
     value = _number("full_like", fill_value)
     return _finish(

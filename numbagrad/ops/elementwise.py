@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import devices, dtypes
+from .. import devices, dtypes, memory_formats
 from ..devices import Device
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
@@ -49,8 +49,13 @@ class Cast(Op):
         return cast(g, ctx.dtype)
 
 
-def clone(x: Tensor) -> Tensor:
-    """A copy with its own memory; the gradient passes through."""
+def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy with its own memory; the gradient passes through.
+
+    memory_format: accepted, and changes nothing.
+    """
+    if memory_format is not None:
+        memory_formats.check("clone", memory_format)
     return Clone.apply(as_operand("clone", x))
 
 
@@ -71,11 +76,15 @@ def to(
     device: Any = None,
     copy: bool = False,
     non_blocking: bool = False,
+    memory_format: Any = None,
 ) -> Tensor:
     """``x.to(dtype)``, ``x.to(device)``, ``x.to(other)``: converted; ``x`` if nothing changes.
 
-    non_blocking: accepted; a copy to the GPU is asynchronous where ``x`` is pinned.
+    non_blocking: accepted; a copy to the GPU is asynchronous where ``x`` is pinned. memory_format:
+    accepted, and changes nothing.
     """
+    if memory_format is not None:
+        memory_formats.check("to", memory_format)
     for arg in args:
         if isinstance(arg, Tensor):
             dtype, device = arg._dtype, arg._device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, memory_formats
 from ..devices import place_of
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
@@ -162,7 +162,9 @@ def _like(name: str, table: dict) -> Any:
         device: Any = None,
         requires_grad: bool = False,
         generator: Generator | None = None,
+        memory_format: Any = None,
     ) -> Tensor:
+        memory_formats.check(name, memory_format)
         dtype = as_operand(name, input)._dtype if dtype is None else dtype
         out = new_empty(input._array.shape, _floating(name, dtype), place_of(device, input))
         return _finish(_draw(table, out, generator, 0.0, 1.0), requires_grad)
@@ -177,9 +179,16 @@ randn_like = _like("randn_like", _NORMAL)
 
 
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, dtype: Any = None, **options: Any
+    input: Tensor,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    memory_format: Any = None,
+    **options: Any,
 ) -> Tensor:
     """``randint`` in the shape and dtype of ``input``."""
+    memory_formats.check("randint_like", memory_format)
     dtype = as_operand("randint_like", input)._dtype if dtype is None else dtype
     low, high = (0, low) if high is None else (low, high)
     options.setdefault("device", input._device)

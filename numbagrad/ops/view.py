@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from .. import devices
+from .. import devices, memory_formats
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tape import grad_mode, next_sequence
@@ -493,8 +493,13 @@ def numel(x: Tensor) -> int:
     return x._array.size
 
 
-def contiguous(x: Tensor) -> Tensor:
-    """``x`` itself if its elements lie in row-major order without gaps, else such a copy."""
+def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
+    """``x`` itself if its elements lie in row-major order without gaps, else such a copy.
+
+    memory_format: accepted, and changes nothing.
+    """
+    if memory_format is not None:
+        memory_formats.check("contiguous", memory_format)
     return x if x._flat or x._array.flags.c_contiguous else clone(x)
 
 

@@ -9,6 +9,7 @@ from .optimizer import Optimizer
 from .sgd import SGD
 
 if TYPE_CHECKING:
+    from . import swa_utils
     from .adadelta import Adadelta
     from .adafactor import Adafactor
     from .adagrad import Adagrad
@@ -39,6 +40,7 @@ __all__ = [
     "Rprop",
     "elementwise",
     "lr_scheduler",
+    "swa_utils",
 ]
 
 __getattr__ = asked_for(
@@ -57,6 +59,7 @@ __getattr__ = asked_for(
         "RMSprop": "rmsprop",
         "Rprop": "rprop",
         "elementwise": "from_formula",
+        "swa_utils": "swa_utils",
     },
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -138,3 +140,14 @@ def test_new_tensors_take_dtype_from_the_old():
     for made in (x.new_zeros(2, 2), x.new_full((2, 2), 3), x.new_tensor([[1, 2], [3, 4]])):
         assert made.dtype is ng.double and made.shape == (2, 2)
     assert ng.full_like(x, 7, dtype=ng.long).tolist() == [7]
+
+
+def test_any_sequence_is_taken():
+    queue = collections.deque([1.0, 2.0])
+    assert ng.tensor(queue).tolist() == [1.0, 2.0] and ng.as_tensor(queue).dtype is ng.float32
+    assert ng.tensor([collections.deque([1, 2]), range(2)]).tolist() == [[1, 2], [0, 1]]
+    assert ng.tensor(collections.deque([ng.tensor(1), ng.tensor(2)])).tolist() == [1, 2]
+    assert ng.tensor(collections.UserList([ng.tensor(1.0)])).tolist() == [1.0]
+    for wrong in ("a", b"a", {1: 2}, {1}):
+        with pytest.raises(TypeError, match="invalid data type"):
+            ng.tensor(wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ... import memory_formats
 from ...autograd.modes import no_grad
 from ...devices import Device, to_device
 from ...dtypes import DType, bfloat16, float16, float32, float64, to_dtype
@@ -42,11 +43,20 @@ class Convertible:
     def _to_dtype(self, dtype: DType) -> Any:
         return self._apply(lambda x: x.to(dtype) if x.is_floating_point() else x)
 
-    def to(self, *args: Any, device: Any = None, dtype: Any = None) -> Any:
+    def to(
+        self,
+        *args: Any,
+        device: Any = None,
+        dtype: Any = None,
+        non_blocking: bool = False,
+        memory_format: Any = None,
+    ) -> Any:
         """Move to a device, a floating dtype, or both; or to those of a tensor. In place.
 
         Integer tensors keep their dtype. ``to("cpu")``, ``to(ng.float64)``, ``to(x)``.
+        memory_format: accepted, and changes nothing. non_blocking: as in ``Tensor.to``.
         """
+        memory_formats.check("to", memory_format)
         for value in args:
             if isinstance(value, Tensor):
                 device, dtype = value.device, value.dtype
@@ -54,7 +64,9 @@ class Convertible:
                 dtype = value
             elif isinstance(value, (str, Device)):
                 device = value
-            elif value is not None and not isinstance(value, bool):  # bool: non_blocking
+            elif isinstance(value, bool):
+                non_blocking = value
+            elif value is not None:
                 raise TypeError(f"to: expected a device, dtype or Tensor, got {value!r}.")
         if dtype is not None:
             dtype = to_dtype(dtype)
@@ -62,7 +74,7 @@ class Convertible:
                 raise DTypeError(f"to: Module.to only accepts floating point dtypes, got {dtype}.")
         if device is not None:
             place = to_device(device)
-            self._apply(lambda x: x.to(place))
+            self._apply(lambda x: x.to(place, non_blocking=non_blocking))
         return self if dtype is None else self._to_dtype(dtype)
 
     def float(self) -> Any:
