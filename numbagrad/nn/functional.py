@@ -60,7 +60,7 @@ from ..ops.loss_formulas import (
 )
 from ..ops.multi_head import multi_head_attention_forward
 from ..ops.multilabel_margin import multilabel_margin_loss
-from ..ops.norm import layer_norm, log_softmax, normalize, rms_norm, softmax, softmin
+from ..ops.norm import layer_norm, normalize, rms_norm
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
 from ..ops.pool import (
@@ -95,6 +95,7 @@ from ..ops.tables import embedding, embedding_bag, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from ..ops.view import broadcast_tensors
 from ..tensor import Tensor
+from .implicit_dim import log_softmax, softmax, softmin
 from .inplace import FUNCTIONS, twins
 
 __all__ = [
