@@ -366,6 +366,7 @@ def checks(kind: Any) -> None:
     flag, x = full(1, kind=ng.int64)._array, full(64, 48, kind=kind)._array
     machine.launch(finite.first_bad, flag, x, False)
     machine.launch(finite.first_made, flag, x, flag, True)
+    machine.launch(finite.first_outside, flag, x.reshape((x.size,)), 0.0, 1.0)
 
 
 def integers() -> None:

@@ -22,6 +22,10 @@ class Device:
         name, _, number = str(type).partition(":")
         if name not in ("cpu", "cuda"):
             raise DeviceError(f"device: expected 'cpu' or 'cuda', got {type!r}.")
+        if ":" in str(type) and not number.isdecimal():
+            raise DeviceError(
+                f"device: Invalid device string: {type!r}. Write '{name}' or '{name}:0'."
+            )
         self.type = name
         self.index = int(number) if number else index
 

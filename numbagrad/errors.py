@@ -31,6 +31,10 @@ class DTypeError(TypeError, RuntimeError):
     """An operation does not take this dtype. Convert with ``x.to(dtype)``."""
 
 
+class DomainError(ValueError, RuntimeError):
+    """An element is outside of what the operation is defined on. Scale it, or clamp it."""
+
+
 class DimError(IndexError):
     """A dimension or an index is out of range. Use -ndim to ndim - 1, or fix the index."""
 

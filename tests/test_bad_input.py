@@ -12,6 +12,7 @@ from numbagrad.autograd import Function
 from numbagrad.errors import (
     DeviceError,
     DimError,
+    DomainError,
     DTypeError,
     FormatError,
     FormulaError,
@@ -456,3 +457,43 @@ def test_data_checks_its_arguments(call, match):
 def test_a_loss_of_shapes_that_do_not_fit_names_itself(name):
     with pytest.raises(ShapeError, match=rf"^{name}: .*\[3\].*\[4\]|^{name}: .*\[4\].*\[3\]"):
         getattr(ng.nn.functional, name)(ng.ones(3), ng.ones(4))
+
+
+def test_chances_out_of_range_are_refused():
+    """Logits where probabilities are due: NaN would be learned from."""
+    good = ng.tensor([[0.0, 0.5], [1.0, 0.25]])
+    target = ng.ones(2, 2)
+    assert ng.nn.functional.binary_cross_entropy(good, target).isfinite()
+    assert ng.nn.BCELoss()(ng.ones(0), ng.ones(0)).isnan()
+    compiled = ng.compile(ng.nn.functional.binary_cross_entropy)
+    compiled(good, target)
+    for value in (1.5, -0.1, float("nan"), float("inf")):
+        bad = good.clone()
+        bad[1, 0] = value
+        for function in (ng.nn.functional.binary_cross_entropy, compiled):
+            for x in (bad, bad.t().contiguous().t()):
+                with pytest.raises(DomainError, match=r"between 0 and 1, element 2 .*sigmoid"):
+                    function(x, target)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+def test_sizes_that_broadcast_in_a_loss_are_warned_of(name, recwarn):
+    function = getattr(ng.nn.functional, name)
+    function(ng.ones(3, 1), ng.ones(3, 1))
+    assert not recwarn
+    with pytest.warns(UserWarning, match=rf"{name}: Using a target size \(\[3\]\).*\[3, 1\]"):
+        function(ng.ones(3, 1), ng.ones(3))
+
+
+def test_messages_name_what_came():
+    for text in ("cuda:x", "cpu:", "cuda:-1"):
+        with pytest.raises(DeviceError, match=f"Invalid device string: '{text}'"):
+            ng.device(text)
+    with pytest.raises(TypeError, match=r"sizes of a layer must be ints, got \[2, 'a'\]"):
+        ng.nn.Linear("a", 2)
+    with pytest.raises(TypeError, match=r"'function' object to '0'.*nn.ReLU\(\)"):
+        ng.nn.Sequential(ng.relu)
+    with pytest.raises(DTypeError, match=r"cross_entropy: .*\.long\(\).*of input, \[2, 3\]"):
+        ng.nn.functional.cross_entropy(ng.ones(2, 3), ng.ones(2))
+    with pytest.raises(IndexError, match=r"^embedding: index out of range in self: index 5 is"):
+        ng.nn.Embedding(4, 2)(ng.tensor([5]))

@@ -6,14 +6,16 @@ Each takes ``reduction``: "mean", "sum", or "none" for the losses one by one.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..errors import DimError, DTypeError, ShapeError
+from ..errors import DimError, DomainError, DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
+from ..kernels.cpu.finite import first_outside
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
@@ -163,7 +165,12 @@ def _prepare(
     as_operand(name, target, 1)
     number = _reduction(name, reduction)
     if target._dtype.category != 1:
-        raise DTypeError(f"{name}: expected target of dtype ng.int64, but got {target._dtype}.")
+        way_out = "Convert classes with .long()."
+        if name == "cross_entropy":
+            way_out += f" Chances of each class need the shape of input, {list(x._array.shape)}."
+        raise DTypeError(
+            f"{name}: expected target of dtype ng.int64, but got {target._dtype}. {way_out}"
+        )
     shape = x._array.shape
     if not shape:
         raise ShapeError(f"{name}: input expected to have 1 or more dimensions, got a 0-d tensor.")
@@ -345,8 +352,23 @@ class KlDiv(Elementwise):
         return -g * y
 
 
+def _warn_of_sizes(name: str, x: Any, y: Any) -> None:
+    """Warn where input and target broadcast: a column less a row is a matrix, rarely meant."""
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and x._array.shape != y._array.shape:
+        warnings.warn(
+            f"{name}: Using a target size ({list(y._array.shape)}) that is different to the input "
+            f"size ({list(x._array.shape)}). They broadcast, which is likely to be wrong. Reshape "
+            f"one of them.",
+            stacklevel=3,
+        )
+
+
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The squares of ``input - target``, which broadcast; reduction "mean", "sum" or "none"."""
+    """The squares of ``input - target``; reduction "mean", "sum" or "none".
+
+    Sizes that differ broadcast, with a warning.
+    """
+    _warn_of_sizes("mse_loss", input, target)
     _reduction("mse_loss", reduction)
     return _reduced(MseLoss.op(input, target), reduction)
 
@@ -355,6 +377,7 @@ def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor
     """The absolute values of ``input - target``; its gradient is 0 where they are equal."""
     if machine.autocasting:
         input, target = raised(input, target)
+    _warn_of_sizes("l1_loss", input, target)
     _reduction("l1_loss", reduction)
     first, second = as_operand("l1_loss", input), as_operand("l1_loss", target, 1)
     broadcast_shape("l1_loss", first._array.shape, second._array.shape)
@@ -370,6 +393,7 @@ def smooth_l1_loss(
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}.")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
+    _warn_of_sizes("smooth_l1_loss", input, target)
     return _reduced(SmoothL1Loss.op(input, target, beta), reduction)
 
 
@@ -380,6 +404,7 @@ def huber_loss(
     _reduction("huber_loss", reduction)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be positive, got {delta}.")
+    _warn_of_sizes("huber_loss", input, target)
     return _reduced(HuberLoss.op(input, target, delta), reduction)
 
 
@@ -388,13 +413,31 @@ def binary_cross_entropy(
 ) -> Tensor:
     """``-(y log(x) + (1 - y) log(1 - x))`` of probabilities, the logarithms no less than -100.
 
-    Raises ShapeError if the shapes differ. Prefer binary_cross_entropy_with_logits: it is exact
-    where a probability rounds to 0 or 1.
+    Raises ShapeError if the shapes differ, DomainError for an input outside of [0, 1]. Prefer
+    binary_cross_entropy_with_logits: it is exact where a probability rounds to 0 or 1.
     """
     _reduction("binary_cross_entropy", reduction)
     _equal_shapes("binary_cross_entropy", input, target)
+    _check_chances("binary_cross_entropy", input)
     losses = BinaryCrossEntropy.op(input, target)
     return _reduced(losses if weight is None else losses * weight, reduction)
+
+
+def _check_chances(name: str, x: Tensor) -> None:
+    """Raise if an element is not in [0, 1], or NaN."""
+    x = contiguous(x.detach())
+    array = (cast(x, dtypes.float32) if x._dtype.itemsize == 2 else x)._array
+    bad = machine.empty((1,), dtypes.int64.numpy, x._device)
+    machine.launch(first_outside, bad, array.reshape((array.size,)), 0.0, 1.0)
+
+    def fail(position: int) -> None:
+        raise DomainError(
+            f"{name}: all elements of input should be between 0 and 1, element {position} (of "
+            f"{list(array.shape)}, row by row) is not. Pass sigmoid of the logits, or use "
+            f"{name}_with_logits."
+        )
+
+    machine.check(bad, fail)
 
 
 def binary_cross_entropy_with_logits(

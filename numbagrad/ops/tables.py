@@ -94,7 +94,8 @@ class Embedding(Op):
         try:
             return _read(name, weight, index, 0, 1, False, -1)
         except DimError as error:
-            raise DimError(f"{name}: index out of range in self: {error}") from None
+            found = str(error).removeprefix(f"{name}: ")
+            raise DimError(f"{name}: index out of range in self: {found}") from None
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:

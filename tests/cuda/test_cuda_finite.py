@@ -43,11 +43,14 @@ def test_the_kernels_find_what_those_of_the_cpu_find(shape, values, only_nan):
             flag = ng.empty(1, dtype=ng.int64, device=place)
             machine.launch(finite.first_bad, flag._array, array._array, only_nan)
             found.append(flag.item())
+            dense = array.contiguous()._array.reshape((x.size,))
+            machine.launch(finite.first_outside, flag._array, dense, -0.5, 1.0)
+            found.append(flag.item())
             for given in ([-1, -1], [-1, 5], [4, 7]):
                 bad = ng.tensor(given, device=place)
                 machine.launch(finite.first_made, flag._array, array._array, bad._array, only_nan)
                 found.append(flag.item())
-        assert found[:4] == found[4:]
+        assert found[:5] == found[5:]
 
 
 def chain(x, y):

@@ -1,13 +1,14 @@
-"""Looking for the first element that is NaN or infinite.
+"""Looking for the first element that is NaN, infinite, or outside of a range.
 
-What is found is one number: 3 times the row-major position, plus 0 for NaN, 1 for inf, 2 for -inf.
+What ``first_bad`` finds is one number: 3 times the row-major position, plus 0 for NaN, 1 for inf,
+2 for -inf.
 """
 
 from __future__ import annotations
 
 from ..machine import kernel
 
-__all__ = ["first_bad", "first_made"]
+__all__ = ["first_bad", "first_made", "first_outside"]
 
 
 @kernel
@@ -46,3 +47,18 @@ def first_made(flag, x, given, only_nan):
                     break
             break
         at += 1
+
+
+@kernel(outputs=1)
+def first_outside(flag, x, low, high):
+    """flag (1,) int64: position of the first element not in [low, high], or -1; x (n) C."""
+    low, high = x.dtype.type(low), x.dtype.type(high)
+    inside = 0
+    for i in range(x.size):  # no way out of the loop, which makes it one of vectors
+        inside += 1 if x[i] >= low and x[i] <= high else 0
+    flag[0] = -1
+    if inside != x.size:
+        for i in range(x.size):
+            if not (x[i] >= low and x[i] <= high):
+                flag[0] = i
+                break

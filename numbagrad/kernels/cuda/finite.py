@@ -1,4 +1,4 @@
-"""Looking for the first element that is NaN or infinite.
+"""Looking for the first element that is NaN, infinite, or outside of a range.
 
 Each block finds the first of its elements, one more block the first of those. Positions travel as
 negative float64s, which are exact up to 2 ** 53, because ``block_max`` gives the largest.
@@ -17,7 +17,7 @@ from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.warp import block_max
 
-__all__ = ["first_bad", "first_made"]
+__all__ = ["first_bad", "first_made", "first_outside"]
 
 
 def _first_of_block(partial, x, n, only_nan):
@@ -31,6 +31,20 @@ def _first_of_block(partial, x, n, only_nan):
             best = max(best, -float64(3 * i))
         elif only_nan == 0 and value - value != 0:
             best = max(best, -float64(3 * i + (1 if value > 0 else 2)))
+        i += cuda.gridsize(1)
+    best = block_max(best, shared)
+    if cuda.threadIdx.x == 0:
+        partial[cuda.blockIdx.x] = best
+
+
+def _outside_of_block(partial, x, n, low, high):
+    """partial: for each block minus the position of its first element outside, or -inf."""
+    shared = cuda.shared.array(WARPS, float64)
+    best = float64(-math.inf)
+    i = cuda.grid(1)
+    while i < n:
+        if not (x[i] >= low and x[i] <= high):
+            best = max(best, -float64(i))
         i += cuda.gridsize(1)
     best = block_max(best, shared)
     if cuda.threadIdx.x == 0:
@@ -74,3 +88,11 @@ def first_made(flag, x, given, only_nan):
     """flag (1,) int64: -1 where x has no bad element; else ``code * (given.size + 1) + which``:
     which is 0 and code that of x, or the first of ``given`` (n,) that is one, counted from 1."""
     _look(flag, x, only_nan, given, given.size)
+
+
+def first_outside(flag, x, low, high):
+    """flag (1,) int64: position of the first element not in [low, high], or -1; x (n) C."""
+    blocks = strided_grid(x.size)
+    partial = device.empty((blocks,), np.dtype(np.float64), x.device)
+    start(_outside_of_block, blocks, BLOCK, partial, x, x.size, low, high)
+    start(_first, 1, BLOCK, flag, partial, blocks, flag, -1)

@@ -14,6 +14,8 @@ from ..parameter import Parameter
 
 def new_parameter(*shape: int, device: Any = None, dtype: Any = None) -> Parameter:
     """An uninitialised parameter; by default on the default device and of the default dtype."""
+    if not all(hasattr(n, "__index__") for n in shape):
+        raise TypeError(f"sizes of a layer must be ints, got {list(shape)} for a parameter.")
     kind = get_default_dtype() if dtype is None else to_dtype(dtype)
     place = place_of(device)
     if len(shape) > 1 and place is cpu and kind in (float32, float64):

@@ -181,6 +181,7 @@ class Module(Recast, Stateful):
             raise TypeError(
                 f"cannot assign {type(value).__name__!r} object to {name!r} ({kind.__name__} or "
                 f"None required)"
+                + (". Functions have modules, nn.ReLU() say." if callable(value) else "")
             )
         self._check_value(name, value)
         self._put(table, name, value)
