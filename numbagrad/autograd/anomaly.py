@@ -100,7 +100,7 @@ class Watcher:
         """Nothing is written down, so nothing depends on it."""
         return False
 
-    def outside(self, name: str) -> None:
+    def outside(self, name: str, way_out: str) -> None:
         """Nothing: Python runs each time."""
 
     def set_data(self, tensor: Any) -> None:

@@ -125,7 +125,8 @@ def refuse_requires_grad() -> NoReturn:
     """Raise because a tensor from outside was made to need a gradient, or not to."""
     raise RecordingError(
         "requires_grad_: not possible inside a compiled function for a tensor that it did not "
-        "make: a compiled call would not do it. Change requires_grad before the call."
+        "make: a compiled call would not do it. Change requires_grad before the call, or use "
+        "x.detach().requires_grad_() inside."
     )
 
 

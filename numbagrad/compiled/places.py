@@ -152,7 +152,9 @@ class _Finder:
         elif isinstance(value, functools.cached_property):
             self.value(value.func)
         elif isinstance(value, types.FunctionType):
-            if value.__code__.co_filename not in OUR_FILES and len(self.functions) < _MOST:
+            if value.__code__.co_filename in OUR_FILES:  # what @ng.no_grad() and its kin wrap
+                self.value(getattr(value, "__wrapped__", None))
+            elif len(self.functions) < _MOST:
                 if id(value) not in self.functions:
                     self.functions[id(value)] = value
                     self.function(value)
@@ -205,6 +207,10 @@ class _Finder:
                         yield _place(f"{{}}[{name!r}]", own, name, own[name], told)
                     else:
                         yield _place(f"{{}}.{name}", each, name, own[name])
+            if not isinstance(each, (type, types.ModuleType)):
+                for name, value in _of_class(type(each)):
+                    if name in self.names and name not in own:
+                        yield Place(f"{{}}.{name}", each, name, value, told)
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
@@ -241,6 +247,17 @@ def _implicit(kind: type) -> Iterator[types.FunctionType]:
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
                         yield method
+
+
+def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
+    """Plain values of the user's class: ``self.count += 1`` makes one of the object's own of it."""
+    seen: set[str] = set()
+    for each in kind.__mro__:
+        if each is not object and not _is_ours(each):
+            for name, value in vars(each).items():
+                if type(value) in _PLAIN and name not in seen and name[:2] != "__":
+                    yield name, value
+            seen |= vars(each).keys()
 
 
 def _own(each: Any) -> Any:

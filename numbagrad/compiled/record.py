@@ -324,12 +324,12 @@ class Recorder:
         inputs = [m for m in self._first_writes() if m.kind == "input" and m.device is None]
         return [m.position for m in inputs if m.position >= 0]
 
-    def outside(self, name: str) -> None:
+    def outside(self, name: str, way_out: str) -> None:
         """Refuse what would happen in the recording only."""
         line = show_location(user_location())
         raise RecordingError(
             f"{name}: not possible inside a compiled function, at {line}: it changes Python "
-            f"values, which a compiled call does not run. Call it after the compiled step."
+            f"values, which a compiled call does not run. {way_out}"
         )
 
     def traced_float(self, index: int, value: float) -> TracedFloat:

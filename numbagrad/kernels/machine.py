@@ -190,10 +190,10 @@ def deciding(name: str, array: Any) -> bool:
     return False
 
 
-def outside(name: str) -> None:
+def outside(name: str, way_out: str = "Call it after the compiled step.") -> None:
     """Refuse to run ``name``, which changes plain Python values, while a step is recorded."""
     if recording and recorder.current is not None:
-        recorder.current.outside(name)
+        recorder.current.outside(name, way_out)
 
 
 def changed() -> None:

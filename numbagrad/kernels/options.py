@@ -32,6 +32,11 @@ class Options(dict):
 
     recorded = False
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        if machine.recording and self.get(name) is not value:
+            machine.outside(f"option {name!r}", "Set it before the call: each call reads it.")
+        super().__setitem__(name, value)
+
 
 for _name in "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update".split():
-    setattr(Options, _name, telling(getattr(dict, _name), machine.retold))
+    setattr(Options, _name, telling(getattr(Options, _name), machine.retold))

@@ -16,12 +16,12 @@ from typing import Any
 
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
-from ..errors import ShapeError
+from ..errors import RecordingError, ShapeError
 from ..kernels import machine
 from ..kernels.machine import launch
 from ..kernels.options import Options, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
-from ..tape import user_location
+from ..tape import grad_mode, show_location, user_location
 from ..tensor import Tensor
 from .hooks import Hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -50,6 +50,34 @@ class ParamState(dict):
 
     recorded = False
 
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._expect(name, value)
+        super().__setitem__(name, value)
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """As a dict does, but not while a step is recorded."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """As a dict does, but not while a step is recorded."""
+        for name, value in dict(*others, **named).items():
+            self._expect(name, value)
+        super().update(*others, **named)
+
+    def _expect(self, name: str, value: Any) -> None:
+        """Refuse an entry that a recorded step would set once, and a compiled one never."""
+        if not machine.is_recording() or grad_mode.anomaly is not None:
+            return
+        if self.get(name) is not value:
+            raise RecordingError(
+                f"state {name!r}: set inside a compiled function, at "
+                f"{show_location(user_location())}: a compiled call would not set it. Take one "
+                f"step before you compile, so that the state is there; then change it in place, "
+                f"with exp_avg.copy_(y) say, and count steps with a tensor, which += changes."
+            )
+
 
 class State(defaultdict):
     """The ``ParamState`` of each parameter, made on first need."""
@@ -72,7 +100,7 @@ class State(defaultdict):
 
 
 for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
-    setattr(ParamState, _name, telling(getattr(dict, _name), machine.changed))
+    setattr(ParamState, _name, telling(getattr(ParamState, _name), machine.changed))
     if _name != "__setitem__":
         setattr(State, _name, telling(getattr(dict, _name), machine.changed))
 
