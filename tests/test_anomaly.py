@@ -164,3 +164,31 @@ def test_an_index_names_the_element():
     assert re.search(
         r"\[2, 1, 3\] of a tensor it was given \(shape \[3, 4, 5\]\)", str(caught.value)
     )
+
+
+def test_it_is_turned_on_and_off():
+    x = ng.tensor([-1.0])
+    try:
+        ng.autograd.set_detect_anomaly(True)
+        ng.autograd.set_detect_anomaly(True)  # a second time changes nothing
+        with pytest.raises(NonFiniteError, match="forward: log at"):
+            x.log()
+        with ng.autograd.set_detect_anomaly(False):
+            assert x.log().isnan().all()
+        with pytest.raises(NonFiniteError):
+            x.log()
+    finally:
+        ng.autograd.set_detect_anomaly(False)
+    assert x.log().isnan().all()
+    with ng.autograd.set_detect_anomaly(True, check_inf=True), pytest.raises(NonFiniteError):
+        ng.zeros(1).log()
+    assert ng.zeros(1).log().isinf().all() and not machine.recording
+
+    @ng.compile
+    def inside(x):
+        ng.autograd.set_detect_anomaly(True)
+        return x * 2.0
+
+    with pytest.raises(RuntimeError, match="not possible inside a compiled function"):
+        inside(x)
+    assert x.log().isnan().all() and not machine.recording

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..later import asked_for
 from . import functional, graph
-from .anomaly import detect_anomaly
+from .anomaly import detect_anomaly, set_detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .modes import (
     enable_grad,
@@ -35,6 +35,7 @@ __all__ = [
     "is_inference_mode_enabled",
     "no_grad",
     "once_differentiable",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]
 

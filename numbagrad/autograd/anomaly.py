@@ -7,6 +7,7 @@ what the kernel has written. Start reading at ``Watcher.launch``.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -20,7 +21,7 @@ from ..kernels.halves import decoded, is_floating
 from ..kernels.machine import Kernel
 from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
 
-__all__ = ["detect_anomaly"]
+__all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 KINDS = ("nan", "inf", "-inf")
 
@@ -249,3 +250,44 @@ class detect_anomaly:
                 return function(*args, **kwargs)
 
         return wrapper
+
+
+class _Lasting(threading.local):
+    block: detect_anomaly | None = None
+
+
+_lasting = _Lasting()
+"""Per thread: what ``set_detect_anomaly`` has turned on."""
+
+
+class set_detect_anomaly:
+    """Turn ``detect_anomaly`` on or off from here on, in this thread.
+
+    mode: whether to look; check_nan and check_inf as there. In a ``with`` statement what held
+    before is back after the block. Turn it off where it was turned on, not in another block.
+
+    >>> with set_detect_anomaly(True):
+    ...     tensor([4.0]).log().tolist()
+    [1.3862943649291992]
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True, *, check_inf: bool = False):
+        self._before = _lasting.block
+        self._set(detect_anomaly(check_nan, check_inf=check_inf) if mode else None)
+
+    @staticmethod
+    def _set(block: detect_anomaly | None) -> None:
+        if block is not None:
+            block.__enter__()  # raises inside a compiled function, and then nothing has changed
+            block.__exit__()
+        if _lasting.block is not None:
+            _lasting.block.__exit__()
+        _lasting.block = block
+        if block is not None:
+            block.__enter__()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exception: Any) -> None:
+        self._set(self._before)
