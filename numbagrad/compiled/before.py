@@ -13,7 +13,7 @@ from ..errors import RecordingError
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import Counter
 from ..tensor import Tensor
-from .traced import place_of, root_of, traced
+from .traced import place_of, root_of
 
 if TYPE_CHECKING:
     from .record import Recorder
@@ -42,10 +42,10 @@ class Before:
 
     def concerns(self, recorder: Recorder) -> bool:
         """Whether the recording has met the tensor's memory: other threads go on meanwhile."""
-        t = self.tensor
-        met = traced(t._array) or id(t) in recorder.touched
+        if id(self.tensor) in recorder.arrays_set:
+            return True
         ours = isinstance(self.array, (np.ndarray, DeviceArray))
-        return met or (ours and recorder.known_memory(self.array) is not None)
+        return ours and recorder.known_memory(self.array) is not None
 
     def restore(self, recorder: Recorder) -> None:
         """Make the tensor what it was, in what this recording has changed."""
@@ -71,13 +71,14 @@ class Before:
 
 
 def renew_dicts(before: list[Before], recorder: Recorder) -> None:
-    """Let the attributes of tensors whose gradients were watched be as quick to read as before.
+    """Let the attributes of tensors that were watched be as quick to read as before.
 
     To ask for the ``__dict__`` of an object makes CPython 3.11 read it the long way ever after, 65
     ns instead of 11, unless it gets another. Nothing here runs Python between copy and assignment,
     so that no other thread's change is lost.
     """
-    seen = recorder.grads_read | recorder.grads_set
+    grads, arrays = recorder.grads_read | recorder.grads_set, recorder.arrays_set
+    seen = grads | arrays | recorder.arrays_read | recorder.edges_read
     tensors = [b.tensor for b in before if id(b.tensor) in seen]
     dicts = map(dict, map(vars, tensors))
     deque(map(setattr, tensors, itertools.repeat("__dict__"), dicts), maxlen=0)
@@ -97,8 +98,10 @@ def effects_since(before: list[Before], recorder: Recorder) -> Effects:
     found = Effects()
     for b in before:
         t = b.tensor
-        if id(t) in recorder.grads_set and t.__dict__.get("_grad") is not b.grad:
-            found.grads.append((t, t.__dict__.get("_grad")))
+        if id(t) in recorder.grads_set:
+            grad = t.__dict__.get("_grad")
+            if grad is not b.grad or id(t) not in recorder.grads_read:  # another may be there
+                found.grads.append((t, grad))
         if not b.concerns(recorder):
             continue
         if t._array is not b.array:

@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels import machine
 from ..tape import AccumulateGrad, run_backward
 from ..tensor import Tensor, wrap
 from . import outside
 from .gradients import Slot
+from .graph import Failure
 from .guards import Writer, still_text
 from .program import Buffer
 from .template import HELD, OTHER_SHAPE, OVERLAP
@@ -108,16 +110,18 @@ def effects_text(
             if ref.memory.device is not None and g._version:
                 w.after.append(f"{name}._grad._version_counter().value = {g._version}")
     for t, alias in recording.effects.arrays:
-        ref = recording.effect_refs[id(alias)]
-        name = w.name("t", t)
+        ref, name = recording.effect_refs[id(alias)], w.name("t", t)
+        source = w.name("tensor", alias) if ref is None else ""
         if isinstance(ref, Ref):
-            w.after.append(f"{name}._array, {name}._flat = o_{buffers[ref.memory].name}, True")
-            w.after.append(f"{name}._dtype = {w.name('dtype', alias._dtype)}")
-        elif ref is None:
-            w.after.append(f"{name}._share({w.name('tensor', alias)})")
-        else:
-            w.after.append(f"{name}._share(a{ref})")
-        w.after.append(f"{name}._moved()")
+            layout = f"{ref.shape}, {ref.strides}, {ref.offset}"
+            if ref.memory.kind == "input":
+                w.names["part"] = outside.part
+                source = f"part(a{ref.memory.position}, {layout}, False)"
+            else:
+                w.names["alone"] = outside.alone
+                made = f"wrap(o_{buffers[ref.memory].name}, {w.name('dtype', alias._dtype)})"
+                source = made if _is_whole(recording, ref) else f"alone({made}, {layout})"
+        w.after += [f"{name}._share({source})", f"{name}._moved()"]
     slots = {id(slot.grad[0]): slot for slot, made in lasting.values() if not made}
     for t, by, _ in recording.effects.bumps:
         if id(t) in slots and id(t) not in owner:
@@ -239,19 +243,31 @@ def _leaf_text(
         on_tape = r.root is not None
         if source is None:
             owner = r.root
-            if owner is None or owner._array.size != r.ref.memory.size or not owner._flat:
+            moved = any([t is owner for t, _ in recording.effects.arrays])
+            if owner is None or moved or not _is_all_of(owner, r.ref.memory):
                 owner, on_tape = wrap(r.ref.memory.array, r.dtype), False
+                owner._counter = r.counter
             source = w.name("t", owner)
         layout = f"{r.ref.shape}, {r.ref.strides}, {r.ref.offset}"
         return _view_text(w, k, r, source, layout, on_tape)
     return _with_edge(w, k, r, text)
 
 
+def _is_all_of(tensor: Tensor, memory: Memory) -> bool:
+    """Whether ``tensor`` is just what ``memory`` holds; another may have been its base before."""
+    start = machine.address_of(tensor._array)
+    return tensor._flat and (start, tensor._array.size) == (memory.start, memory.size)
+
+
 def _view_text(w: Writer, k: int, r: Result, source: str, layout: str, on_tape: bool) -> str:
     """A result that shows part of another tensor; on_tape: as a view whose gradient goes there."""
     w.names |= {"part": outside.part, "beside": outside.beside}
     if not isinstance(r.edge, int):
-        return _with_edge(w, k, r, f"part({source}, {layout}, False)")
+        text = f"part({source}, {layout}, False)"
+        if r.apart:
+            w.after += [f"r{k} = {text}", f"r{k}._counter = None"]
+            text = f"r{k}"
+        return _with_edge(w, k, r, text)
     if not on_tape:
         return _with_edge(w, k, r, f"beside({source}, {layout})")
     w.after.append(f"r{k} = part({source}, {layout}, True)")
@@ -268,6 +284,10 @@ def _with_edge(w: Writer, k: int, r: Result, text: str) -> str:
         w.after.append(f"r{k} = {text}")
     if r.edge == "sealed":
         w.after.append(f"r{k}._edge = {w.name('edge', outside.sealed())}")
+    elif isinstance(r.edge, Failure):
+        w.names["Failing"] = outside.Failing
+        edges = outside.edges_text(w, r.edge.edges)
+        w.after.append(f"r{k}._edge = Failing({w.name('error', r.edge.error)}, {edges})")
     elif r.edge == "leaf":
         w.after.append(f"r{k}.requires_grad_()")
     else:

@@ -237,6 +237,8 @@ def _lasting(
     """Buffers of gradients that stay in ``.grad`` from call to call, and whether this recording
     makes them (it may also add to them)."""
     results = {r.ref.memory for r in recording.results if r.ref is not None}
+    shared = [recording.effect_refs[id(t)] for _, t in recording.effects.arrays]
+    results |= {ref.memory for ref in shared if isinstance(ref, Ref)}
     read = {id(t) for t, _ in recording.read_before}  # what is read must not be written over
     found: dict[Buffer, tuple[Slot, bool]] = {}
     for t, g in recording.effects.grads:
@@ -312,7 +314,7 @@ def _fresh(recording: Recording, plan: Any) -> dict[Memory, str]:
             found.setdefault(ref.memory, f"grad_{labels[id(t)] or 'p'}_{k}")
     for k, (_, t) in enumerate(recording.effects.arrays):
         ref = recording.effect_refs.get(id(t))
-        if isinstance(ref, Ref):
+        if isinstance(ref, Ref) and ref.memory.kind == "made":
             found.setdefault(ref.memory, f"data{k}")
     for k, ref in recording.input_grads.items():
         found.setdefault(ref.memory, f"grad_of_argument{k}")

@@ -169,22 +169,23 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
     w.guards.append(f"dtypes._default is not {w.name('dtype', dtypes.get_default_dtype())}")
     w.guards.append(f"default.device is not {w.name('device', devices.get_default_device())}")
     w.names.update(dtypes=dtypes, default=devices.default)
-    seen = set()
-    for owners in recording.owners.values():
-        for b in owners:
-            if id(b.tensor) in seen or id(b.tensor) in skip:
-                continue
-            seen.add(id(b.tensor))
-            b.tensor._watched = True
-            t = w.name("t", b.tensor)
+    met = [b for owners in recording.owners.values() for b in owners] + recording.looked_into
+    arrays, edges = ({id(b.tensor) for b in each} for each in (met, recording.asked))
+    for b in {id(b.tensor): b for b in (*met, *recording.asked)}.values():
+        if id(b.tensor) in skip:
+            continue
+        b.tensor._watched = True
+        t = w.name("t", b.tensor)
+        if id(b.tensor) in arrays:
             w.told.append(f"{t}._array is not {w.name('array', b.array)}")
-            if b.edge is None:
-                w.told.append(f"{t}._edge is not None")
-            elif b.tensor.is_leaf:
-                w.told.append(f"{t}._edge is not {w.name('edge', b.edge)}")
+        if b.edge is None:
+            w.told.append(f"{t}._edge is not None")
+        elif b.tensor.is_leaf or id(b.tensor) in edges:
+            w.told.append(f"{t}._edge is not {w.name('edge', b.edge)}")
     for held, test in ((recording.none_before, "is not None"), (recording.some_before, "is None")):
         w.guards += [f"{w.name('t', each)}._grad {test}" for each in held]
     w.guards += [f"a{k}._grad is not None" for k in recording.looked_at]
+    w.guards += [f"a{k}.storage_offset() != 0" for k in recording.recorder.from_start]
     for read, value in recording.recorder.reads:
         guards = w.options if w.told_of(read) else w.guards
         name = w.name("read", read)

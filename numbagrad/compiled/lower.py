@@ -40,7 +40,8 @@ from .program import (
     View,
     kernel_name,
 )
-from .trace import Recording, refs_of
+from .trace import Recording
+from .traced import refs_of
 
 
 class Lowering:

@@ -25,8 +25,8 @@ from .lower import gpu_of, lower
 from .passes import Pass, optimise
 from .program import Program
 from .template import Argument
-from .trace import Recording, refs_of
-from .traced import Memory, Ref
+from .trace import Recording
+from .traced import Memory, Ref, refs_of
 
 
 class Sealed(Node):
@@ -47,6 +47,20 @@ class Sealed(Node):
 def sealed() -> Sealed:
     """The one node of its kind."""
     return Sealed()
+
+
+class Failing(Node):
+    """Stands for a graph that cannot be differentiated, and says why."""
+
+    def __init__(self, error: Exception, edges: tuple[Any, ...]):
+        self.error = error
+        self._edges, self._sequence = edges, next_sequence()
+
+    def name(self) -> str:
+        return "CompiledBackward"
+
+    def _run(self, grads: list[Any]) -> Sequence[Any]:
+        raise self.error.with_traceback(None)
 
 
 class CompiledBackward(Node):
@@ -96,13 +110,13 @@ class Plan:
         ]
         self.incoming = recording.incoming
         self.outgoing: list[Ref | None] = recording.outgoing
+        self.sources = recording.sources
         self.bound: Any = None
         self.gpu = gpu_of(recording)
         self.shared = shared
 
     def write(self, w: Any, buffers: dict[Any, Any]) -> None:
         """Make the node of a call."""
-        edges = [f"a{e}._edge" if isinstance(e, int) else w.name("edge", e) for e in self.edges]
         saved = [f"a{i.leaf}" for i in self.inputs]
         saved += [w.name("t", t) for t in self.tensors]
         returned = {r.ref.memory: r.version for r in self.results if r.kind == "tensor" and r.ref}
@@ -116,9 +130,8 @@ class Plan:
                 text = w.saved[memory] = f"s{j}"
             saved.append(text)
         w.names |= {"new_node": new_node, "plan": self, "output_edge": output_edge}
-        w.after.append(
-            f"node = new_node(plan, ({', '.join(edges)},), ({', '.join([*saved, '0'])},), leaves)"
-        )
+        kept = f"({', '.join([*saved, '0'])},)"
+        w.after.append(f"node = new_node(plan, {edges_text(w, self.edges)}, {kept}, leaves)")
 
     def run(self, grads: list[Any], values: list[Any], leaves: tuple[Any, ...]) -> list[Any]:
         """Gradients for the edges of the node."""
@@ -145,7 +158,11 @@ class Plan:
             watcher = grad_mode.anomaly if self.timed else None
             if watcher is not None and watcher.looked_for == "time":
                 watcher.ran(bound)
-        return [None if a is None else wrap(a, _dtype(a.dtype)) for a in fresh]
+        unused = {k for k, grad in enumerate(grads) if grad is None}
+        return [
+            None if a is None or sources <= unused else wrap(a, _dtype(a.dtype))
+            for a, sources in zip(fresh, self.sources, strict=True)
+        ]
 
     def _compile(self) -> Any:
         buffers = {b.memory: b for b in self.program.buffers if b.memory is not None}
@@ -164,6 +181,12 @@ class Plan:
         workspace = self.shared.workspace if template.heavy else self.shared.light
         self.bound = Bound(template, code, workspace, {})
         return self.bound
+
+
+def edges_text(w: Any, edges: list[Any]) -> str:
+    """Edges, or those of arguments, as a tuple."""
+    texts = [f"a{e}._edge" if isinstance(e, int) else w.name("edge", e) for e in edges]
+    return f"({', '.join([*texts, ''])})"
 
 
 def _zeros(ref: Ref) -> Any:

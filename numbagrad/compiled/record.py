@@ -36,6 +36,7 @@ from ..tape import (
 from ..tensor import Tensor
 from .before import Before, note_covering
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
+from .watch import watching_tensors
 
 MOST_COMPARED = 1 << 20
 """Bytes of a captured tensor by whose values Python may decide: each call compares them."""
@@ -61,6 +62,7 @@ class Recorder:
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
         self.pinned: set[int] = set()  # float arguments whose value decided something
         self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
+        self._extents: dict[tuple[int, int, Any], Memory] = {}  # state by first and last address
         self.decided: dict[Memory, Any] = {}  # by whose values Python decided, and where
         self.later = False  # whether this is recorded to run after the call
         self.adopted: list[Callable[[], None]] = []  # how to take back state made meanwhile
@@ -70,9 +72,12 @@ class Recorder:
         self.grads_read: set[int] = set()  # ids of tensors whose ``.grad`` was looked at first
         self.grads_written: set[int] = set()  # ids of tensors whose ``.grad`` was set first
         self.grads_set: set[int] = set()  # ids of tensors whose ``.grad`` was set
-        self.touched: set[int] = set()  # ids of tensors whose ``.data`` was set
+        self.arrays_read: set[int] = set()  # ids of tensors whose array was looked at first
+        self.edges_read: set[int] = set()  # ids of tensors whose history was asked for
+        self.arrays_set: set[int] = set()  # ids of tensors that were given an array
         self.others: frozenset[int] = frozenset()  # ids of tensors that lived before
-        self.arguments: set[int] = set()  # ids of those that stand in for arguments
+        self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
+        self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     # -- the verbs -------------------------------------------------------------------------------
@@ -140,16 +145,25 @@ class Recorder:
             self._need_twin(found)
         self.events.append(found)
 
-    def own_constants(self, copy: Any) -> None:
-        """Give constants that are written memory of their own, into which each call copies them."""
+    def own_constants(self, copy: Any, returned: dict[int, Tensor]) -> None:
+        """Give constants that are written, or that several results show, memory of their own, into
+        which each call copies them."""
+        owned = {memory: event.where for memory, event in self._first_writes().items()}
+        shown: set[Memory] = set()
+        for tensor in returned.values():
+            if id(tensor) not in self.others:
+                memory = self._memory_of(tensor._array)
+                if memory in shown:
+                    owned.setdefault(memory, None)
+                shown.add(memory)
         copies = []
-        for memory, event in self._first_writes().items():
+        for memory, where in owned.items():
             if memory.kind != "constant":
                 continue
             constant = dataclasses.replace(memory)
             memory.kind, memory.array = "made", None
             whole = [Ref(m, (m.size,), (1,), 0) for m in (memory, constant)]
-            copies.append(Launch(copy, tuple(whole), event.where, "tensor"))
+            copies.append(Launch(copy, tuple(whole), where, "tensor"))
         self.events[:0] = copies
 
     def _first_writes(self) -> dict[Memory, Launch]:
@@ -213,8 +227,11 @@ class Recorder:
         known = id(root) in self.before or id(root) in self.lasting or foreign
         size = (high - low) // root.itemsize
         memory = Memory("state" if known else "constant", root.dtype, size, low)
+        if known and size:  # several arrays, that do not know of each other, on one buffer
+            memory = self._extents.setdefault((low, high, root.dtype), memory)
         # A constant may be changed by Python later, but never after the launch that reads it.
-        memory.array = root if known else root.copy("K")
+        if memory.array is None:
+            memory.array = root if known else root.copy("K")
         self._roots[id(root)] = (root, memory)
         return memory
 
@@ -262,14 +279,30 @@ class Recorder:
         self.adopted.append(function)
 
     def set_data(self, tensor: Tensor) -> None:
-        """Note that the ``.data`` of a tensor is set; refuse it for an argument."""
+        """Refuse to set the ``.data`` of an argument."""
         if id(tensor) in self.arguments:
             raise RecordingError(
                 f"data: not possible for an argument of a compiled function, at "
                 f"{show_location(user_location())}: a compiled call would not do it. Write into "
                 f"it, x.copy_(y), or return y."
             )
-        self.touched.add(id(tensor))
+
+    def counts_from_start(self, name: str, tensor: Tensor) -> None:
+        """Note that elements are counted from where the memory of ``tensor`` begins.
+
+        For an argument that is where the argument does, or there is nothing to go by.
+        """
+        if id(tensor) not in self.arguments:
+            return
+        position, leaf = self.arguments[id(tensor)]
+        if leaf.storage_offset():
+            raise RecordingError(
+                f"{name}: not possible inside a compiled function, at "
+                f"{show_location(user_location())}, with a storage_offset for an argument that is "
+                f"a view and begins {leaf.storage_offset()} elements after its memory. Pass the "
+                f"tensor that it is a view of, or a clone."
+            )
+        self.from_start.add(position)
 
     def set_sizes(self, name: str, tensor: Tensor) -> None:
         """Refuse to give a tensor that the recording did not make other sizes."""
@@ -319,6 +352,25 @@ class Recorder:
                     f"Keep one of both out of the compiled function."
                 )
 
+    def check_extents(self) -> None:
+        """Raise if state overlaps other state that is written, without being known as its view:
+        what is written through one would not be seen through the other."""
+        written, reached = self._first_writes(), 0
+        last: Memory | None = None  # that reaches furthest
+        for key in sorted(self._extents, key=lambda key: key[:2]):
+            memory, (start, end, _) = self._extents[key], key
+            event = written.get(memory) or (last and written.get(last))
+            if last is not None and start < reached and event:
+                raise RecordingError(
+                    f"compile: two tensors lie on one buffer, {last.size} {last.dtype} from "
+                    f"{last.start:#x} and {memory.size} {memory.dtype} from {start:#x}, and one of "
+                    f"them is written, at {show_location(event.where)}. As their arrays are not "
+                    f"views of one array, a compiled call would not see that through the other: "
+                    f"make one tensor of the whole buffer and take views of it."
+                )
+            if end > reached:
+                reached, last = end, memory
+
     def written_arguments(self) -> list[int]:
         """The places of the arguments on the host that may be written."""
         inputs = [m for m in self._first_writes() if m.kind == "input" and m.device is None]
@@ -337,43 +389,13 @@ class Recorder:
         return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index))
 
 
-class _WatchedGrad:
-    """Takes the place of ``Tensor._grad`` while a step is recorded: notes whose is looked at."""
-
-    def __get__(self, tensor: Any, owner: Any) -> Any:
-        if tensor is None:
-            return None
-        recorder = machine.recorder.current
-        if recorder is not None and id(tensor) not in recorder.grads_written:
-            recorder.grads_read.add(id(tensor))
-        return tensor.__dict__.get("_grad")
-
-    def __set__(self, tensor: Any, grad: Any) -> None:
-        recorder = machine.recorder.current
-        if recorder is not None:
-            recorder.grads_set.add(id(tensor))
-            if id(tensor) not in recorder.grads_read:
-                recorder.grads_written.add(id(tensor))
-        tensor.__dict__["_grad"] = grad
-
-
-@contextmanager
-def watching_grads() -> Iterator[None]:
-    """Let the recorder of this thread know which gradients are looked at."""
-    Tensor._grad = _WatchedGrad()  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        Tensor._grad = None
-
-
 @contextmanager
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread.
 
     Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call.
     """
-    with recording_alone, standing_behind(recorder), watching_grads():
+    with recording_alone, standing_behind(recorder), watching_tensors():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
         try:

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import RecordingError
-from ..kernels.expr import symbol
-from ..kernels.formula import Formula
-from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
 from ..tape import (
     AccumulateGrad,
-    _reachable,
-    grad_mode,
+    Counter,
     next_sequence,
-    run_backward,
-    split_edge,
 )
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from ..tree import flatten, rebuild
 from .before import (
     Before,
@@ -35,10 +29,12 @@ from .before import (
     renew_dicts,
     roots_of,
 )
+from .graph import Graph
 from .heap import Nursery, all_tensors
 from .places import Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
-from .traced import Launch, Memory, Ref, traced
+from .settle import COPY, Settler, shared, stays
+from .traced import Launch, Memory, Ref, refs_of, root_of, traced
 
 
 @dataclass(frozen=True)
@@ -58,9 +54,12 @@ class Result:
     (the gradient, after or before the call, of ``value``: a tensor or the number of an argument),
     "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
     result ``value``) or "value" (the same each time).
-    edge: number of the differentiable output, "sealed" where its graph was freed inside, or None.
+    edge: number of the differentiable output, "sealed" where its graph was freed inside, a
+    Failure, or None.
     version: how often it was changed in place. root: which tensor it is a view of for the tape:
-    that of state, True for an argument, None for neither; of fresh memory a number.
+    that of state, True for an argument, None for neither; of fresh memory a number. counter: of a
+    view of state, where it is one that a tensor from before has. apart: whether a view has a
+    version of its own, as ``.data`` has.
     """
 
     kind: str
@@ -70,6 +69,8 @@ class Result:
     edge: Any = None
     version: int = 0
     root: Any = None
+    counter: Counter | None = None
+    apart: bool = False
 
 
 @dataclass
@@ -85,6 +86,8 @@ class Recording:
     # fresh memory, the leaf that it is, or None for one that was there before
     recorder: Recorder
     owners: dict[Memory, list[Before]]
+    looked_into: list[Before]  # tensors that were there before and whose array was looked at,
+    asked: list[Before]  # and whose history
     input_bumps: dict[int, int]  # by leaf: how often an argument was changed in place
     input_grads: dict[int, Ref]  # by leaf: a gradient that backward inside gave to an argument
     input_clears: list[int]  # leaves whose gradient was dropped
@@ -97,6 +100,7 @@ class Recording:
     incoming: list[Ref] = field(default_factory=list)  # gradients of differentiable results
     edges: list[Any] = field(default_factory=list)  # where their graph leaves the function
     outgoing: list[Ref | None] = field(default_factory=list)  # the gradients that go there
+    sources: list[frozenset[int]] = field(default_factory=list)  # the results they come from
 
 
 def record(
@@ -157,22 +161,29 @@ def _run(
             tensor = _stand_in(leaf, k, recorder)
             inputs.append(Input(k, recorder.ref(tensor._array), leaf._array.flags.c_contiguous))
             stand_in[k] = tensor
-            recorder.arguments.add(id(tensor))
+            recorder.arguments[id(tensor)] = k, leaf
             given.append(tensor)
         else:
             given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)
     args, kwargs = rebuild(spec, given)
+    recorder.arrays_read.clear()  # of what was looked at to make stand-ins
+    recorder.edges_read.clear()
     returned = function(*args, **kwargs)
+    arrays_read, edges_read = frozenset(recorder.arrays_read), frozenset(recorder.edges_read)
     recorder.check_decided()
-    recorder.own_constants(COPY)
+    recorder.check_extents()
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves)
     del returned
+    recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
         raise RecordingError(
             "in-place: a compiled function changed the history of one of its arguments. Change a "
             "clone of it, or pass detach() of it."
         )
+    gradients = frozenset([id(b.grad) for b in before])
+    looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
+    asked = [b for b in before if id(b.tensor) in edges_read - gradients]
     seen = frozenset(recorder.grads_read)
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
     closed_over = (seen | recorder.grads_set) & {id(b.tensor) for b in before}
@@ -181,12 +192,16 @@ def _run(
     _put_in_order(effects, recorder)
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
     known = {id(b.tensor) for b in before}
-    settle = _Settler(recorder)
+    settle = Settler(recorder)
     refs: dict[int, Ref | int | None] = {}
-    for _, t in (*effects.grads, *effects.arrays):
+    moving = {id(root_of(b.grad._array)) for b in before if b.grad is not None}
+    for _, t in effects.grads:
         if t is not None:
             same = id(t) in known and not traced(t._array)
+            same |= t._edge is None and stays(t, recorder, moving)
             refs[id(t)] = None if same else stand_ins.get(id(t), settle(t))
+    for _, t in effects.arrays:
+        refs[id(t)] = shared(t, recorder, moving, settle)
     bumps = {
         k: t._counter.value
         for k, t in stand_in.items()
@@ -196,30 +211,35 @@ def _run(
     set_here = frozenset(recorder.grads_set)
     cleared = [k for k, t in stand_in.items() if id(t) in set_here and t._grad is None]
     grad_of = _grads_by_id(before, effects, stand_in)
-    graph = _Graph(recorder, start, stand_ins, settle)
+    graph = Graph(recorder, start, stand_ins, settle)
     split = len(recorder.events)
     graph.differentiate([t for t in result_leaves if _recorded(t, known, stand_ins)])
-    results = [_result(t, recorder, stand_ins, known, grad_of, graph) for t in result_leaves]
+    counters = {id(b.tensor._counter): b.tensor._counter for b in before}
+    counters |= {id(t._counter): None for t in stand_in.values()}
+    counters.pop(id(None), None)
+    results = [
+        _result(t, recorder, stand_ins, known, grad_of, graph, counters) for t in result_leaves
+    ]
     first: dict[int, int] = {}
     for k, t in enumerate(result_leaves):
         if isinstance(t, Tensor) and first.setdefault(id(t), k) != k:
             results[k] = Result("same", first[id(t)])
     roots = roots_of(before)
-    owners = {
-        memory: _owners(memory.array, roots.get(id(root), []))
-        or [recorder.newborn[i] for i in (id(root),) if i in recorder.newborn]
-        for root, memory in recorder._roots.values()
-        if memory.kind == "state"
-    }
+    owners: dict[Memory, list[Before]] = {}
+    for root, memory in recorder._roots.values():
+        if memory.kind == "state":
+            born = [recorder.newborn[i] for i in (id(root),) if i in recorder.newborn]
+            found = _owners(memory.array, roots.get(id(root), [])) or born
+            owners.setdefault(memory, []).extend(found)
     used = {id(o.tensor) for found in owners.values() for o in found}
     none = [b.tensor for b in before if b.grad is None and id(b.tensor) in seen]
     held = [b for b in before if b.grad is not None]
     read = [(b.tensor, b.grad) for b in held if id(b.grad) in used]
     some = [b.tensor for b in held if id(b.grad) not in used and id(b.tensor) in seen]
     return Recording(
-        recorder.events, inputs, results, result_spec, effects, refs, recorder, owners, bumps,
-        grads, cleared, looked_at, closed_over, none, some,
-        read, split, graph.incoming, graph.edges, graph.outgoing,
+        recorder.events, inputs, results, result_spec, effects, refs, recorder, owners,
+        looked_into, asked, bumps, grads, cleared, looked_at, closed_over, none, some,
+        read, split, graph.incoming, graph.edges, graph.outgoing, graph.sources,
     )  # fmt: skip
 
 
@@ -263,35 +283,6 @@ def _put_in_order(effects: Effects, recorder: Recorder) -> None:
     effects.arrays.sort(key=place)
 
 
-COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
-
-
-def like(array: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype."""
-    return array.shape, array.dtype
-
-
-class _Settler:
-    """Gives tensors that outlive the call memory of their own."""
-
-    def __init__(self, recorder: Recorder):
-        self.recorder = recorder
-        self.taken: set[Memory] = set()
-
-    def __call__(self, tensor: Tensor, again: bool = False) -> Ref:
-        """The memory of ``tensor``, or of a copy where it is shared, strided or not fresh."""
-        ref = self.recorder.ref(tensor._array)
-        size = tensor._array.size
-        own = ref.memory.kind == "made" and ref.memory.size == size and ref.memory not in self.taken
-        if not own or not tensor._array.flags.c_contiguous or again:
-            device = ref.memory.device
-            array = self.recorder.made("made", *like(tensor._array), device=device)
-            self.recorder.launch(COPY, (array, tensor._array))
-            ref = self.recorder.ref(array)
-        self.taken.add(ref.memory)
-        return ref
-
-
 def _owners(root: Any, found: list[Before]) -> list[Before]:
     """The tensors that ``root`` belongs to: those on all of it, and leaves; else any."""
     main = [b for b in found if b.array is root or type(b.edge) is AccumulateGrad]
@@ -317,82 +308,14 @@ def _recorded(value: Any, known: set[int], stand_ins: dict[int, int]) -> bool:
     return inside and value._edge is not None and not value.is_leaf
 
 
-class _Graph:
-    """The part of the tape that was made inside, differentiated from outside."""
-
-    def __init__(self, recorder: Recorder, start: int, stand_ins: dict[int, int], settle: _Settler):
-        self.recorder, self.start, self.stand_ins = recorder, start, stand_ins
-        self.settle = settle
-        self.numbers: dict[int, Any] = {}  # id of a returned tensor -> number of its gradient
-        self.incoming: list[Ref] = []
-        self.edges: list[Any] = []
-        self.outgoing: list[Ref | None] = []
-
-    def differentiate(self, outputs: list[Tensor]) -> None:
-        """Record the backward pass from ``outputs`` to where the graph leaves the function."""
-        outputs = list({id(t): t for t in outputs}.values())
-        if not outputs or not grad_mode.enabled:
-            return
-        nodes = _reachable([split_edge(t._edge)[0] for t in outputs])
-        inside = [n for n in nodes if n._sequence > self.start]
-        if any(n._saved is None for n in inside):
-            self.numbers = {id(t): "sealed" for t in outputs}
-            return
-        self.recorder.later = True
-        targets: dict[Any, Any] = {}
-        for node in inside:
-            for edge in node._edges:
-                if edge is None:
-                    continue
-                n, index = split_edge(edge)
-                mine = type(n) is AccumulateGrad and id(n.variable) in self.stand_ins
-                if n._sequence < self.start or mine:
-                    targets[n, index] = edge
-        roots = []
-        split = len(self.recorder.events)
-        for k, t in enumerate(outputs):
-            device = self.recorder.ref(t._array).memory.device
-            array = self.recorder.made("input", *like(t._array), -1 - k, device)
-            self.incoming.append(self.recorder.ref(array))
-            self.numbers[id(t)] = k
-            roots.append((t._edge, wrap(array, t._dtype)))
-        found = run_backward(
-            roots,
-            retain_graph=False,
-            create_graph=False,
-            targets=list(targets.values()),
-            accumulate=False,
-        )
-        assert found is not None
-        forward = {
-            r.memory
-            for e in self.recorder.events[:split]
-            if isinstance(e, Launch)
-            for r in refs_of(e)
-        }
-        for edge, grad in zip(targets.values(), found, strict=True):
-            node = split_edge(edge)[0]
-            leaf = node.variable if type(node) is AccumulateGrad else None
-            self.edges.append(self.stand_ins.get(id(leaf), edge))
-            shared = grad is not None and self.recorder.ref(grad._array).memory in forward
-            self.outgoing.append(None if grad is None else self.settle(grad, shared))
-
-
-def refs_of(event: Launch) -> Iterator[Ref]:
-    """Every array argument of a launch."""
-    for arg in event.args:
-        for each in arg if isinstance(arg, list) else (arg,):
-            if isinstance(each, Ref):
-                yield each
-
-
 def _result(
     value: Any,
     recorder: Recorder,
     stand_ins: dict[int, int],
     known: set[int],
     grad_of: dict[int, tuple[str, Any]],
-    graph: _Graph,
+    graph: Graph,
+    counters: dict[int, Counter | None],
 ) -> Result:
     if type(value) is TracedFloat:
         return Result("float", value.text)
@@ -415,7 +338,11 @@ def _result(
     root: Any = id(base)
     if kind == "view":
         root = base if id(base) in known else True if id(base) in stand_ins else None
-    return Result(kind, None, ref, value._dtype, edge, value._version, root)
+    found = Result(kind, None, ref, value._dtype, edge, value._version, root)
+    if kind != "view":
+        return found
+    mine = id(value._counter)
+    return replace(found, counter=counters.get(mine), apart=mine not in counters)
 
 
 def _look_for_leaks(made: Nursery, allowed: set[int]) -> None:

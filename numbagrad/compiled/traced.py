@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -70,6 +70,14 @@ class Check:
     fail: Callable[[int], None]
     where: Location | None
     op: str
+
+
+def refs_of(event: Launch) -> Iterator[Ref]:
+    """Every array argument of a launch."""
+    for arg in event.args:
+        for each in arg if isinstance(arg, list) else (arg,):
+            if isinstance(each, Ref):
+                yield each
 
 
 class Traced(np.ndarray):

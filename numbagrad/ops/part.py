@@ -260,6 +260,8 @@ def as_strided(
     root = x if x._base is None else x._base
     first = x.storage_offset()
     start = first if storage_offset is None else storage_offset
+    if storage_offset is not None and machine.is_recording():
+        machine.recorder.current.counts_from_start("as_strided", root)
     if len(size) != len(stride):
         raise ShapeError("as_strided: mismatch in length of strides and shape.")
     last = start + sum([(n - 1) * s for n, s in zip(size, stride, strict=True)])

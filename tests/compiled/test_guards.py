@@ -570,6 +570,7 @@ WRITERS = {
     "autograd/graph.py": 2,
     "compiled/gradients.py": 1,
     "compiled/trace.py": 3,
+    "compiled/watch.py": 3,
     "ops/axes.py": 1,
     "ops/base.py": 1,
     "ops/inplace.py": 5,
