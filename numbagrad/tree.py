@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict
 from typing import Any
 
-__all__ = ["LEAF", "flatten", "rebuild"]
+__all__ = ["LEAF", "dict_of", "flatten", "rebuild"]
 
 LEAF = "*"
 
@@ -16,6 +17,9 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
         return kind.__name__, tuple([flatten(v, leaves) for v in value])
     if kind is dict:
         return "dict", tuple([(k, flatten(v, leaves)) for k, v in value.items()])
+    if kind is OrderedDict or kind is defaultdict:
+        made = kind, getattr(value, "default_factory", None)
+        return made, tuple([(k, flatten(v, leaves)) for k, v in value.items()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind, tuple([flatten(v, leaves) for v in value])
     leaves.append(value)
@@ -29,7 +33,14 @@ def rebuild(spec: Any, leaves: list[Any]) -> Any:
     kind, parts = spec
     if kind == "dict":
         return {k: rebuild(p, leaves) for k, p in parts}
+    if type(kind) is tuple:
+        return dict_of(kind[0], kind[1], {k: rebuild(p, leaves) for k, p in parts})
     values = [rebuild(p, leaves) for p in parts]
     if kind == "list":
         return values
     return tuple(values) if kind == "tuple" else kind(*values)
+
+
+def dict_of(kind: type, factory: Any, items: dict[Any, Any]) -> Any:
+    """An OrderedDict, or a defaultdict with a factory."""
+    return OrderedDict(items) if kind is OrderedDict else defaultdict(factory, items)

@@ -16,6 +16,7 @@ import numpy as np
 from ..kernels import machine
 from ..tape import AccumulateGrad, run_backward
 from ..tensor import Tensor, wrap
+from ..tree import dict_of
 from . import outside
 from .gradients import Slot
 from .graph import Failure
@@ -295,13 +296,21 @@ def _with_edge(w: Writer, k: int, r: Result, text: str) -> str:
     return f"r{k}"
 
 
+def _key(w: Writer, key: Any) -> str:
+    """A key of a dict as an expression."""
+    return repr(key) if type(key) in (str, int, bool) else w.name("key", key)
+
+
 def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
     if spec == "*":
         return texts.pop()
     kind, parts = spec
-    if kind == "dict":
-        inside = ", ".join(f"{k!r}: {_nested(w, p, texts)}" for k, p in parts)
-        return f"{{{inside}}}"
+    if kind == "dict" or type(kind) is tuple:
+        inside = ", ".join(f"{_key(w, k)}: {_nested(w, p, texts)}" for k, p in parts)
+        if kind == "dict":
+            return f"{{{inside}}}"
+        w.names["dict_of"] = dict_of
+        return f"dict_of({w.name('type', kind[0])}, {w.name('factory', kind[1])}, {{{inside}}})"
     items = [_nested(w, p, texts) for p in parts]
     if kind == "list":
         return f"[{', '.join(items)}]"

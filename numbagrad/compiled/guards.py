@@ -23,7 +23,7 @@ from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .gradients import Gradients
-from .places import Place, alike, same
+from .places import ABSENT, Place, alike, content_of, same
 from .template import Argument
 from .trace import Recording
 from .traced import Memory
@@ -144,9 +144,12 @@ def argument_guards(
             if k in recording.recorder.pinned:
                 w.guards.append(f"a{k} != {leaf!r}")
         else:
-            name = w.name("value", leaf)
+            name, content = w.name("value", leaf), content_of(leaf)
             w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")
             w.names["same"] = same
+            if content is not leaf:
+                w.names["content_of"] = content_of
+                w.guards[-1] = f"content_of(a{k}) != {w.name('content', content)}"
     return arguments
 
 
@@ -206,7 +209,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
                 guard = f"{now} is not {then} or not alike({then}, {w.name('c', p.content)})"
             w.guards.append(guard)
             w.why[guard] = (f"the Python value {p.name!r}", now, p.content or p.value)
-            w.names.update(same=same, alike=alike)
+            w.names.update(same=same, alike=alike, ABSENT=ABSENT)
 
 
 def _decided_guards(w: Writer, recording: Recording) -> None:

@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ..errors import RecordingError
 from ..kernels import machine
 from ..tape import OUR_FILES
@@ -24,7 +26,16 @@ from ..tensor import Tensor
 _MOST = 200  # objects or functions that are followed
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
-_ABSENT = object()
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "not there"
+
+
+ABSENT = _Absent()
+"""Stands where an object has no attribute of its own, only its class."""
+
 _PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
@@ -47,10 +58,10 @@ class Place:
     def now(self) -> Any:
         """What stands there now."""
         if isinstance(self.holder, dict):
-            return self.holder.get(self.name, _ABSENT)
+            return self.holder.get(self.name, ABSENT)
         if isinstance(self.holder, types.CellType):
             return self.holder.cell_contents
-        return getattr(self.holder, self.name, _ABSENT)
+        return getattr(self.holder, self.name, ABSENT)
 
     def is_as_it_was(self) -> bool:
         """Whether what stands there now means the same recording."""
@@ -63,7 +74,9 @@ class Place:
         if self.content is not None:
             self.value.clear()
             self.value.update(self.content)
-        if isinstance(self.holder, dict):
+        if self.value is ABSENT:
+            self.holder.pop(self.name, None)
+        elif isinstance(self.holder, dict):
             self.holder[self.name] = self.value
         elif isinstance(self.holder, types.CellType):
             self.holder.cell_contents = self.value
@@ -76,6 +89,15 @@ def same(x: Any, y: Any) -> bool:
     if x is y:
         return True
     return type(x) is type(y) and type(x) in _PLAIN and x == y
+
+
+def content_of(value: Any) -> Any:
+    """What is in an array, a set or bytes that may change, to be compared; else ``value``."""
+    if type(value) is np.ndarray:
+        return value.dtype.str, value.shape, value.tobytes()
+    if type(value) in (set, bytearray):
+        return tuple(value) if type(value) is set else bytes(value)
+    return value
 
 
 def alike(settings: dict[str, Any], content: dict[str, Any]) -> bool:
@@ -204,13 +226,14 @@ class _Finder:
             for name in sorted(self.names & own.keys()):
                 if _counts(own[name]):
                     if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                        yield _place(f"{{}}[{name!r}]", own, name, own[name], told)
+                        text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
+                        yield _place(text, own, name, own[name], told)
                     else:
                         yield _place(f"{{}}.{name}", each, name, own[name])
-            if not isinstance(each, (type, types.ModuleType)):
-                for name, value in _of_class(type(each)):
-                    if name in self.names and name not in own:
-                        yield Place(f"{{}}.{name}", each, name, value, told)
+            if isinstance(own, dict) and not isinstance(each, types.ModuleType):
+                for name in sorted(self.names - own.keys()):
+                    if _counts(getattr(type(each), name, types)):  # it may get one of its own
+                        yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
@@ -247,17 +270,6 @@ def _implicit(kind: type) -> Iterator[types.FunctionType]:
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
                         yield method
-
-
-def _of_class(kind: type) -> Iterator[tuple[str, Any]]:
-    """Plain values of the user's class: ``self.count += 1`` makes one of the object's own of it."""
-    seen: set[str] = set()
-    for each in kind.__mro__:
-        if each is not object and not _is_ours(each):
-            for name, value in vars(each).items():
-                if type(value) in _PLAIN and name not in seen and name[:2] != "__":
-                    yield name, value
-            seen |= vars(each).keys()
 
 
 def _own(each: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,7 +43,15 @@ MOST_COMPARED = 1 << 20
 """Bytes of a captured tensor by whose values Python may decide: each call compares them."""
 
 recording_alone = threading.RLock()
-"""Held while a step is recorded: one thread at a time."""
+"""Held while a step is recorded: one thread at a time; and during a fork, for the child would have
+a lock that nobody releases and the modes of a recording that nobody ends."""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=recording_alone.acquire,
+        after_in_parent=recording_alone.release,
+        after_in_child=recording_alone.release,
+    )
 
 _addresses = itertools.count(1 << 60, 1 << 40)
 """Where traced memory of a GPU would lie: nowhere, each far from the others."""

@@ -25,7 +25,7 @@ from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
-from .places import places_of
+from .places import content_of, places_of
 from .program import Program
 from .reasons import FIRST, changed_guard, changed_key
 from .trace import record
@@ -142,9 +142,15 @@ class CompiledFunction:
             elif type(leaf) is float:
                 parts.append(float)
             else:
+                if isinstance(leaf, (dict, list)):
+                    raise RecordingError(
+                        f"compile: an argument is a {type(leaf).__name__}, in which a compiled "
+                        f"function cannot look for tensors. Pass a dict or list with its contents."
+                    )
                 try:
-                    hash(leaf)
-                    parts.append((type(leaf), leaf))
+                    content = content_of(leaf)
+                    hash(content)
+                    parts.append((type(leaf), content))
                 except TypeError:
                     parts.append((type(leaf), id(leaf)))
         return tuple(parts)
@@ -260,6 +266,9 @@ class CompiledFunction:
             return f"<p>{title}</p>"
         told = "<br>".join(map(html.escape, self.explain().summary()))
         return f"<p>{title}</p><p>{told}</p>"
+
+    def __reduce__(self) -> Any:
+        return CompiledFunction, (self._function, self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)

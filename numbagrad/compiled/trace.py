@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -165,13 +166,14 @@ def _run(
             given.append(tensor)
         else:
             given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)
-    args, kwargs = rebuild(spec, given)
+    args, kwargs = rebuild(spec, list(given))
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins
     recorder.edges_read.clear()
     returned = function(*args, **kwargs)
     arrays_read, edges_read = frozenset(recorder.arrays_read), frozenset(recorder.edges_read)
     recorder.check_decided()
     recorder.check_extents()
+    _check_containers(spec, given, (args, kwargs))
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves)
     del returned
@@ -241,6 +243,16 @@ def _run(
         looked_into, asked, bumps, grads, cleared, looked_at, closed_over, none, some,
         read, split, graph.incoming, graph.edges, graph.outgoing, graph.sources,
     )  # fmt: skip
+
+
+def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -> None:
+    """Raise if a list or dict among the arguments was changed."""
+    leaves: list[Any] = []
+    if flatten(arguments, leaves) != spec or any(map(operator.is_not, leaves, given)):
+        raise RecordingError(
+            "compile: the compiled function changes a list or dict that it was given, which a "
+            "compiled call would not do. Return what is new, or change a copy."
+        )
 
 
 def _check_requires_grad(leaves: list[Any], stand_in: dict[int, Tensor]) -> None:
