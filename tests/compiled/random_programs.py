@@ -141,17 +141,47 @@ IN_PLACE: dict[str, Op] = {
 GROUPS = (NEW, NEW, VIEWS, IN_PLACE)
 
 
+def drop_gradients(*tensors: Any) -> None:
+    """As an optimiser that nobody compiles."""
+    for t in tensors[:3]:
+        t.grad = None
+
+
+def give_gradients(*tensors: Any) -> None:
+    """As a backward of something else."""
+    for t in tensors[:3]:
+        if t.requires_grad:
+            t.grad = ng.ones_like(t)
+
+
+CHANGES: tuple[Callable[..., Any], ...] = (
+    lambda a, b, c, part, diagonal, alias, row: setattr(a, "data", a.data * 0.5),
+    lambda a, b, c, part, diagonal, alias, row: setattr(b, "data", b.data * 0.5),
+    lambda a, b, c, part, diagonal, alias, row: setattr(part, "data", part.data.clone()),
+    lambda a, b, c, part, diagonal, alias, row: setattr(row, "data", a.data[1]),
+    lambda a, b, c, part, diagonal, alias, row: setattr(alias, "data", b.data[0]),
+    lambda a, b, c, part, diagonal, alias, row: diagonal.mul_(0.5),
+    lambda a, b, c, part, diagonal, alias, row: a.t().add_(0.25),
+    drop_gradients,
+    give_gradients,
+)
+"""What may happen between calls to a function's tensors and their views."""
+
+
 @dataclass
 class Function:
     """The function of a recipe, with tensors of its own that it reads and changes.
 
-    Its arguments are two tensors, a part of the first where ``alias``, and a float. kind: "plain"
-    (no gradients), "inside" (differentiates and steps inside) or "outside" (is differentiated).
+    Its arguments are two tensors, a part of the first where ``alias``, and a float. changing: it
+    also reads views of its tensors, and ``change`` does something to both between calls.
+    kind: "plain" (no gradients), "inside" (differentiates and steps inside) or "outside" (is
+    differentiated).
     """
 
     recipe: Recipe
     kind: str = "plain"
     alias: bool = False
+    changing: bool = False
     log: list[str] = field(default_factory=list)  # a list: a number or tuple may not change
 
     def __post_init__(self) -> None:
@@ -160,6 +190,15 @@ class Function:
         if self.kind != "plain":
             for t in self.state[1:]:
                 t.requires_grad_()
+        first, second, third = self.state
+        self.views = [first[1:, ::2], second.detach().diagonal(), third.detach(), first[0]]
+
+    def change(self, call: int) -> None:
+        """Do to state what happens between calls, if anything, before ``call``."""
+        number = self.recipe[call % len(self.recipe)][2] // 64 % 24 if self.recipe else 0
+        if self.changing and call and number < len(CHANGES):
+            with ng.no_grad():
+                CHANGES[number](*self.state, *self.views)
 
     def arguments(self, call: int) -> list[Any]:
         """The arguments of a call."""
@@ -171,7 +210,9 @@ class Function:
         return [x, y, part, 0.5 + call / 4]
 
     def __call__(self, x: Any, y: Any, part: Any, scale: float) -> tuple:
-        pool, log = [x, y, part, *self.state, x * scale], []
+        views = self.views if self.changing else []  # a small pool meets itself more often
+        pool, log = [x, y, part, *self.state, *views, x * scale], []
+        before = len(pool) - 1
         for op, i, j in self.recipe:
             group = GROUPS[op % len(GROUPS)]
             names = list(group)
@@ -190,7 +231,7 @@ class Function:
                     run(a, b)
             else:
                 run(a, b)
-        made = [t for t in pool[6:] if t.dtype.is_floating_point]
+        made = [t for t in pool[before:] if t.dtype.is_floating_point]
         if self.kind == "inside":
             total = sum((t * t).sum() * (0.1 + k) for k, t in enumerate(made))
             if not total.requires_grad:
@@ -209,6 +250,7 @@ class Function:
 
 def observed(function: Function, run: Callable[..., Any], call: int) -> list[Any]:
     """All that a call gives and changes."""
+    function.change(call)
     given = function.arguments(call)
     got = run(*given)
     found = [*got]
@@ -218,10 +260,11 @@ def observed(function: Function, run: Callable[..., Any], call: int) -> list[Any
             total = sum((t * t).sum() * (0.1 + k) for k, t in enumerate(tracked))
             leaves = [t for t in (given[0], *function.state) if t.requires_grad]
             found += ng.autograd.grad(total, leaves, allow_unused=True)
-    found += [*given[:3], *function.state, *[t.grad for t in function.state]]
+    own = [*function.state, *function.views]
+    found += [*given[:3], *own, *[t.grad for t in function.state]]
     flags = [(t.requires_grad, t._version * (k >= len(got))) for k, t in enumerate(
-        [*got, *given[:3], *function.state])]  # fmt: skip
-    arrays = [t.detach().numpy() for t in (*got, *given[:3], *function.state)]
+        [*got, *given[:3], *own])]  # fmt: skip
+    arrays = [t.detach().numpy() for t in (*got, *given[:3], *own)]
     shared = [
         np.may_share_memory(a, b)
         for k, a in enumerate(arrays)
@@ -246,7 +289,8 @@ def difference(
     What raises eagerly must raise compiled; after that, and where numbers grow too large, there is
     nothing to compare.
     """
-    eager, other = Function(recipe, kind, alias), Function(recipe, kind, alias)
+    changing = len(recipe) % 2 == 0
+    eager, other = (Function(recipe, kind, alias, changing) for _ in range(2))
     compiled = ng.compile(other)
     for call in range(calls):
         with np.errstate(all="ignore"):
