@@ -79,6 +79,7 @@ class ByClass(Distribution):
 
     def _classes(self, sample_shape: Any) -> Tensor:
         """Numbers of classes drawn, of the shape ``sample_shape + batch_shape``."""
+        sample_shape = self._draws(sample_shape)
         shape = (*sample_shape, *self._batch_shape)
         count = 1
         for n in sample_shape:

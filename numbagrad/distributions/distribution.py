@@ -164,7 +164,17 @@ class Distribution:
 
     def _extended_shape(self, sample_shape: Any = ()) -> Size:
         """The shape of ``sample(sample_shape)``."""
-        return Size((*sample_shape, *self._batch_shape, *self._event_shape))
+        return Size((*self._draws(sample_shape), *self._batch_shape, *self._event_shape))
+
+    def _draws(self, sample_shape: Any) -> tuple[int, ...]:
+        """``sample_shape``, if it is a shape."""
+        try:
+            return tuple(sample_shape)
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__}: sample_shape must be a tuple of ints, got "
+                f"{sample_shape!r}. Write ({sample_shape!r},) for one dimension of draws."
+            ) from None
 
     @property
     def _like(self) -> Tensor:
@@ -173,7 +183,7 @@ class Distribution:
 
     def _expanded(self, x: Tensor, sample_shape: Any) -> Tensor:
         """A parameter of events without dimensions, in the shape of ``sample(sample_shape)``."""
-        return expand(x, (*sample_shape, *self._batch_shape))
+        return expand(x, (*self._draws(sample_shape), *self._batch_shape))
 
     def expand(self, batch_shape: Any) -> Any:
         """The same distribution with its parameters expanded to ``batch_shape``, as views."""

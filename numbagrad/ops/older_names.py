@@ -110,14 +110,20 @@ def frombuffer(
     """A vector on the memory of ``buffer``, a bytearray say; read-only memory is copied.
 
     count: how many elements, by default all after ``offset`` bytes. Raises ValueError where they
-    do not fit.
+    do not fit, and for what has no memory to show, such as text.
 
     >>> import numbagrad as ng
     >>> frombuffer(bytearray([1, 2, 3]), dtype=ng.uint8, offset=1).tolist()
     [2, 3]
     """
     kind = dtypes.to_dtype(dtype)
-    length, size = memoryview(buffer).nbytes, kind.itemsize
+    try:
+        length, size = memoryview(buffer).nbytes, kind.itemsize
+    except TypeError:
+        raise ValueError(
+            f"frombuffer: {type(buffer).__name__} object does not implement Python buffer "
+            f"protocol. Give bytes or a bytearray; text has text.encode()."
+        ) from None
     rest = length - offset
     if not length or not count:
         raise ValueError(

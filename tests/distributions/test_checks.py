@@ -212,3 +212,20 @@ def test_matrices_of_normal_vectors() -> None:
         D.MultivariateNormal([0.0, 0.0], ng.eye(2))
     with pytest.raises(ValueError, match="precision_matrix must be a Tensor, got float"):
         D.MultivariateNormal(loc, precision_matrix=1.0)
+
+
+@pytest.mark.parametrize(
+    "distribution",
+    [
+        D.Normal(0.0, 1.0),
+        D.Categorical(ng.ones(3)),
+        D.Multinomial(2, ng.ones(3)),
+        D.Gamma(ng.ones(2), 1.0),
+        D.Independent(D.Bernoulli(ng.ones(2)), 1),
+        D.LogNormal(0.0, 1.0),
+    ],
+    ids=lambda d: type(d).__name__,
+)
+def test_a_number_is_no_shape_of_draws(distribution) -> None:
+    with pytest.raises(TypeError, match=r"sample_shape must be a tuple of ints, got 3. Write \(3,"):
+        distribution.sample(3)

@@ -70,7 +70,7 @@ def test_clip_accepts_one_tensor_an_iterator_or_nothing():
 def test_clip_refuses():
     params = with_gradients()
     with pytest.raises(ValueError, match="norm_type"):
-        utils.clip_grad_norm_(params, 1.0, 0)
+        utils.clip_grad_norm_(params, 1.0, math.nan)
     params[0].grad[0, 0] = math.nan
     before = gradients(params)
     with pytest.raises(RuntimeError, match="non-finite"):
@@ -205,3 +205,27 @@ def test_a_generator_repeats():
         generator = ng.Generator().manual_seed(3)
         fills.append(init.kaiming_uniform_(ng.empty(4, 4), generator=generator).tolist())
     assert fills[0] == fills[1]
+
+
+@pytest.mark.parametrize("norm_type", [0, -1, -2.0, -math.inf])
+def test_norms_that_are_not_positive_are_torchs(norm_type):
+    torch = pytest.importorskip("torch")
+    values = [[3.0, -4.0, 0.5], [0.0], [2.0, 1.0]]
+    ours = utils.get_total_norm([ng.tensor(v) for v in values], norm_type)
+    theirs = torch.nn.utils.get_total_norm([torch.tensor(v) for v in values], norm_type)
+    assert ours.shape == () and ours.item() == pytest.approx(theirs.item())
+    assert utils.get_total_norm([], norm_type).item() == 0.0
+
+
+def test_errors_of_norms_name_their_function():
+    nan, infinite = float("nan"), [ng.tensor([math.inf])]
+    with pytest.raises(ValueError, match="get_total_norm: norm_type must be a number"):
+        utils.get_total_norm([ng.ones(2)], nan)
+    with pytest.raises(RuntimeError, match="get_total_norm: The total norm of order 2"):
+        utils.get_total_norm(infinite, error_if_nonfinite=True)
+    with pytest.raises(ValueError, match="clip_grad_norm_: norm_type must be a number"):
+        utils.clip_grad_norm_([ng.ones(2, requires_grad=True)], 1.0, nan)
+
+
+def test_modules_of_utils_are_attributes():
+    assert utils.fusion.fuse_conv_bn_eval is utils.fuse_conv_bn_eval

@@ -151,3 +151,9 @@ def test_any_sequence_is_taken():
     for wrong in ("a", b"a", {1: 2}, {1}):
         with pytest.raises(TypeError, match="invalid data type"):
             ng.tensor(wrong)
+
+
+@pytest.mark.parametrize("value", ["abc", 3, None])
+def test_frombuffer_of_what_shows_no_memory(value):
+    with pytest.raises(ValueError, match=r"frombuffer: .* does not implement Python buffer"):
+        ng.frombuffer(value, dtype=ng.uint8)

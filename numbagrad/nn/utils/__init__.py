@@ -13,7 +13,7 @@ from .clip_grad import (
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
-    from . import parametrizations, parametrize, rnn
+    from . import fusion, parametrizations, parametrize, rnn
     from .bare import skip_init
     from .fusion import (
         fuse_conv_bn_eval,
@@ -32,6 +32,7 @@ __all__ = [
     "fuse_conv_bn_weights",
     "fuse_linear_bn_eval",
     "fuse_linear_bn_weights",
+    "fusion",
     "get_total_norm",
     "parameters_to_vector",
     "parametrizations",
@@ -53,6 +54,7 @@ __getattr__ = asked_for(
         "fuse_conv_bn_weights": "fusion",
         "fuse_linear_bn_eval": "fusion",
         "fuse_linear_bn_weights": "fusion",
+        "fusion": "fusion",
         "parametrizations": "parametrizations",
         "parametrize": "parametrize",
         "remove_spectral_norm": "largest_singular",

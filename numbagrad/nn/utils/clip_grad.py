@@ -13,6 +13,9 @@ from ...dtypes import get_default_dtype, promote_types
 from ...kernels.cpu import optim as kernels
 from ...kernels.machine import empty, launch, view
 from ...ops.base import contiguous, new_empty, reshaped, same_device
+from ...ops.create import zeros
+from ...ops.lapack import vector_norm
+from ...ops.shape import cat
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -27,9 +30,10 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients so that their norm, as of one long vector, is at most ``max_norm``.
 
-    norm_type: the p of the norm, positive; ``math.inf`` for the largest absolute value. The factor
-    is ``min(1, max_norm / (norm + 1e-6))``. Returns the norm before clipping. Sums are accumulated
-    in float64. foreach: accepted for PyTorch's sake; the gradients are always one list.
+    norm_type: the p of the norm; ``math.inf`` for the largest absolute value. One that is not
+    positive gives, as in PyTorch, the norm of the tensors' norms. The factor is
+    ``min(1, max_norm / (norm + 1e-6))``. Returns the norm before clipping. Sums are accumulated in
+    float64. foreach: accepted for PyTorch's sake; the gradients are always one list.
 
     >>> import numbagrad as ng
     >>> x = ng.tensor([3.0, 4.0], requires_grad=True)
@@ -38,7 +42,7 @@ def clip_grad_norm_(
     tensor(5.)
     """
     grads = _gradients(parameters)
-    norm = _total_norm(grads, norm_type, error_if_nonfinite)
+    norm = _total_norm("clip_grad_norm_", grads, norm_type, error_if_nonfinite)
     largest = float(max_norm)
     _change(grads, kernels.clip_norm, [norm._array], lambda: (largest,))
     return reshaped(norm, ())
@@ -76,16 +80,44 @@ def clip_grads_with_norm_(
 def get_total_norm(
     tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
 ) -> Tensor:
-    """The norm of all ``tensors`` as of one long vector; see ``clip_grad_norm_``."""
+    """The norm of all ``tensors`` as of one long vector; see ``clip_grad_norm_``.
+
+    >>> import numbagrad as ng
+    >>> get_total_norm([ng.tensor([3.0]), ng.tensor([4.0])])
+    tensor(5.)
+    """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    return reshaped(_total_norm(tensors, norm_type, error_if_nonfinite), ())
+    return reshaped(_total_norm("get_total_norm", tensors, norm_type, error_if_nonfinite), ())
 
 
-def _total_norm(tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+def _total_norm(
+    name: str, tensors: list[Tensor], norm_type: float, error_if_nonfinite: bool
+) -> Tensor:
     """The norm, as one element in one dimension."""
     power = float(norm_type)
-    if not power > 0:
-        raise ValueError(f"clip_grad_norm_: norm_type must be positive, got {norm_type}.")
+    if math.isnan(power):
+        raise ValueError(
+            f"{name}: norm_type must be a number, got {norm_type}. The usual one is 2."
+        )
+    norm = _long_norm(tensors, power) if power > 0 else _norm_of_norms(tensors, power)
+    if error_if_nonfinite and not math.isfinite(norm.item()):
+        raise RuntimeError(
+            f"{name}: The total norm of order {norm_type} for gradients from `parameters` is "
+            f"non-finite, so it cannot be clipped. Pass error_if_nonfinite=False to scale by it "
+            f"anyway."
+        )
+    return norm
+
+
+def _norm_of_norms(tensors: list[Tensor], power: float) -> Tensor:
+    """Of an order that is not positive: of 0 the number of tensors that are not all zeros."""
+    with no_grad():
+        norms = [vector_norm(tensor, power).reshape(1) for tensor in tensors]
+        return vector_norm(cat(norms), power).reshape(1) if norms else zeros(1)
+
+
+def _long_norm(tensors: list[Tensor], power: float) -> Tensor:
+    """Of a positive order, accumulated in float64."""
     dtype = get_default_dtype()
     for i, tensor in enumerate(tensors):
         dtype = tensor.dtype if i == 0 else promote_types(dtype, tensor.dtype)
@@ -97,11 +129,6 @@ def _total_norm(tensors: list[Tensor], norm_type: float, error_if_nonfinite: boo
         launch(kernels.power_sums, view(sums, (1,), (1,), k), arrays, lambda: (power,))
     norm = new_empty((1,), dtype, device)
     launch(kernels.norm_of_sums, norm._array, sums, power)
-    if error_if_nonfinite and not math.isfinite(norm.item()):
-        raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
-            f"so it cannot be clipped. Pass error_if_nonfinite=False to scale by it anyway."
-        )
     return norm
 
 
