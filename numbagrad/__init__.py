@@ -57,10 +57,11 @@ with _paused():
     )
     from .ops import lapack as linalg
     from .ops.base import launch
-    from .ops.bessel import *  # noqa: F403
+    from .ops.bessel import i0
     from .ops.brackets import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
+    from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403
     from .ops.einsum import *  # noqa: F403
     from .ops.elementwise import *  # noqa: F403
@@ -70,6 +71,7 @@ with _paused():
     from .ops.float_parts import *  # noqa: F403
     from .ops.gamma import *  # noqa: F403
     from .ops.gather import *  # noqa: F403
+    from .ops.incomplete_gamma import *  # noqa: F403
     from .ops.index import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
@@ -85,6 +87,7 @@ with _paused():
     from .ops.rearranged import *  # noqa: F403
     from .ops.recurrent import *  # noqa: F403
     from .ops.reduce import *  # noqa: F403
+    from .ops.resizing import *  # noqa: F403
     from .ops.scan import *  # noqa: F403
     from .ops.scatter_reduce import *  # noqa: F403
     from .ops.search import *  # noqa: F403
@@ -121,7 +124,7 @@ with _paused():
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import data, distributions, func, io, nn, optim, utils
+    from . import data, distributions, func, io, nn, optim, special, utils
     from .io import load, save
 
 float = float32
@@ -149,6 +152,7 @@ _LATER = {
     "optim": "optim",
     "profiler": "profiler",
     "save": "io",
+    "special": "special",
     "utils": "utils",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }

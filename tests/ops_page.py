@@ -22,6 +22,7 @@ TITLES = {
     "elementwise": "Elementwise",
     "special": "Special functions",
     "numbers": "Parts of numbers, and functions of whole ones",
+    "special_module": "The module `special`, and incomplete gamma functions",
     "reduce": "Reductions and running sums",
     "shape": "Shapes and views",
     "index": "Indexing",

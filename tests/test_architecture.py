@@ -33,7 +33,7 @@ LAYERS = [
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
     {"func"},
-    {"amp", "short_names"},
+    {"amp", "short_names", "special"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},

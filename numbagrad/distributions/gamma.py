@@ -12,10 +12,11 @@ from typing import Any
 from .. import dtypes
 from ..ops.elementwise import clamp, eq, log, log1p, rsqrt, sigmoid, square, where
 from ..ops.gamma import digamma, lgamma
+from ..ops.incomplete_gamma import igamma
 from ..ops.norm import softmax
 from ..ops.random import randn
 from ..ops.reduce import sum
-from ..ops.sampling import gammainc, standard_gamma
+from ..ops.sampling import standard_gamma
 from ..ops.special import xlogy
 from ..ops.view import expand
 from ..tensor import Tensor
@@ -67,7 +68,7 @@ class Gamma(Distribution):
         return xlogy(a, rate) + xlogy(a - 1, value) - rate * value - lgamma(a)
 
     def _cdf(self, value: Tensor) -> Tensor:
-        return gammainc(*broadcast_all(self.concentration, self.rate * value))
+        return igamma(self.concentration, self.rate * value)
 
     def entropy(self) -> Tensor:
         a = self.concentration

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..ops.elementwise import abs, atan, clamp, erf, exp, log, log1p, square, tan, where
-from ..ops.normal_quantile import erfinv, normal_quantile
+from ..ops.normal_quantile import erfinv, ndtri
 from ..ops.random import rand, randn
 from ..ops.special import erfc
 from ..tensor import Tensor
@@ -122,7 +122,7 @@ class Normal(LocationScale):
 
     @staticmethod
     def standard_icdf(p: Tensor) -> Tensor:
-        return normal_quantile(p)
+        return ndtri(p)
 
 
 class Laplace(LocationScale):

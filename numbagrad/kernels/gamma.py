@@ -31,9 +31,18 @@ WEIGHTS = (
 )  # fmt: skip
 """Gauss and Legendre's rule of 24 points: the positive half."""
 
+EULER = 0.5772156649015329
+ZETAS = (
+    0.3224670334241132, 0.0673523010531981, 0.020580808427784546, 0.007385551028673986,
+    0.0028905103307415234, 0.001192753911703261, 0.0005096695247430425, 0.00022315475845357939,
+    9.945751278180853e-05, 4.492623673813314e-05, 2.050721277567069e-05, 9.439488275268397e-06,
+    4.374866789907488e-06, 2.039215753801366e-06, 9.55141213040742e-07,
+)  # fmt: skip
+"""zeta(k) - 1 over k, from k = 2 on: log gamma(1 + a) in powers of -a (6.1.33)."""
+
 
 def gamma_functions(function: Callable[..., Any], math: Any) -> tuple[Any, Any]:
-    """``slope`` and ``lower``; function: the decorator of what kernels call."""
+    """``slope`` and ``incomplete``; function: the decorator of what kernels call."""
 
     @function
     def psi(x):
@@ -147,17 +156,37 @@ def gamma_functions(function: Callable[..., Any], math: Any) -> tuple[Any, Any]:
         return math.exp(a * bend((z - a) / a) + 0.5 * math.log(a / 6.283185307179586) - tail)
 
     @function
-    def lower(a, z):
-        """F(a, z); NaN where a < 0 or z < 0."""
-        if not (a >= 0.0 and z >= 0.0):
+    def upper_near(a, z, log_z):
+        """1 - F(a, z) for a < 0.2 and z < 2, where F may round to 1.
+
+        F is exp(t) times 1 + a S, where t = a log z - log gamma(1 + a) and S is the sum of
+        (-z) ** n / ((a + n) n!) from n = 1 on (Abramowitz and Stegun, 6.5.4 and 6.5.29).
+        """
+        power, log_gamma = 1.0, (1.0 - EULER) * a - math.log1p(a)
+        for k in range(len(ZETAS)):
+            power *= a if k else a * a
+            log_gamma += ZETAS[k] * power if k % 2 == 0 else -ZETAS[k] * power
+        t = a * log_z - log_gamma
+        term, total, n = 1.0, 0.0, 1.0
+        while abs(term) > 1e-18:
+            term *= -z / n
+            total += term / (a + n)
+            n += 1.0
+        return -math.expm1(t) - math.exp(t) * a * total
+
+    @function
+    def incomplete(a, z, upper):
+        """F(a, z), or 1 - F(a, z) if ``upper``; NaN below 0, and where both are 0 or infinite."""
+        if not (a >= 0.0 and z >= 0.0) or (a == z and (a == 0.0 or a == math.inf)):
             return math.nan
-        if z == 0.0 or a == 0.0 or z == math.inf:
-            return 1.0 if z > 0.0 else 0.0
-        if a == math.inf:
-            return 0.0
+        if z == 0.0 or a == 0.0 or z == math.inf or a == math.inf:
+            below = z == math.inf or a == 0.0
+            return 1.0 if below != upper else 0.0
         log_z = math.log(z)
+        if upper and a < 0.2 and z < 2.0:
+            return upper_near(a, z, log_z)
         below, total, _ = parts(a, z, log_z)
         part = total * scale(a, z, log_z)
-        return part if below else 1.0 - part
+        return part if below != upper else 1.0 - part
 
-    return slope, lower
+    return slope, incomplete

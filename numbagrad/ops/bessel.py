@@ -1,68 +1,125 @@
-"""The modified Bessel function of order zero, ``i0``."""
+"""The modified Bessel functions ``i0`` and ``i1``, and both without their exponential.
+
+Near 0 power series, beyond ``NEAR`` a polynomial in 1 / x times ``exp(x) / sqrt(x)`` (Abramowitz
+and Stegun, 9.6.10 and 9.7.1). The polynomials interpolate at Chebyshev's points, computed with 50
+digits: relative errors of about 1e-15 in float64, 3e-7 in float32, and of ``i0`` and ``i1`` beyond
+``NEAR`` those of the exponential.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ..kernels.expr import Expr, add, call, constant, div, expr, mul, sub, symbol, where
-from ..kernels.formula import Formula
-from .pointwise import PointwiseOp
+from .pointwise import Elementwise
+from .polynomial import polynomial
 
-__all__ = ["i0"]
+__all__ = ["i0", "i0e", "i1", "i1e"]
 
 NEAR = 8.0
-"""Where the power series ends; its terms up to ``TERMS`` reach the last digit there."""
+"""Where the power series end; their terms up to ``TERMS`` reach the last digit there."""
 
 TERMS = 24
 
-FAR = (
-    0.4021765094450083, 0.0033605519836652593, 0.00013621607433755812, 1.1143033942384642e-05,
-    1.4838494462091537e-06, 2.9735744235981753e-07, 8.869574779172932e-08, 3.93430561979996e-08,
-    2.174463076976406e-08, 7.483328143319236e-09, -7.607501191195838e-09, -1.320451825770164e-08,
-    -3.0463158203767546e-09, 7.116518519888358e-09, 3.2584979497868104e-09, -2.830984761005044e-09,
-    -1.149467374906427e-09, 8.177153095965479e-10, 6.753385207618735e-11, -1.2358390179694077e-10,
-    4.609702815892043e-11,
+_even = polynomial([1.0 / math.factorial(k) ** 2 for k in range(TERMS)])
+_odd = polynomial([0.5 / math.factorial(k) / math.factorial(k + 1) for k in range(TERMS)])
+"""Of ``x * x / 4``: ``i0``, and ``i1`` over x."""
+
+I0_FAR = (
+    0.4021765094450081, 0.0033605519836678636, 0.00013621607438983973, 1.1143033790772033e-05,
+    1.4838476654255238e-06, 2.973598628644488e-07, 8.872033920195917e-08, 3.9325796720527106e-08,
+    2.156628810296853e-08, 7.554994686158054e-09, -6.849507577359187e-09, -1.3410123457120698e-08,
+    -5.0376179445730905e-09, 7.55567636973193e-09, 6.559233086669093e-09, -3.5111800389202216e-09,
+    -4.574474124748881e-09, 1.525821859334284e-09, 2.196092955615624e-09, -5.755592255256921e-10,
+    -6.629941095173987e-10, 1.5436309850295734e-10, 9.359034403940929e-11, -2.053091278105783e-11,
 )  # fmt: skip
-"""Powers of ``16 / x - 1`` in ``sqrt(x) exp(-x) i0(x)`` beyond ``NEAR``: Chebyshev interpolation at
-26 points with 60 digits, cut at degree 20; relative error below 7e-15."""
+I1_FAR = (
+    0.38939845902587233, -0.009749577193235739, -0.00021923576383171622, -1.503854720040797e-05,
+    -1.8349102362140104e-06, -3.483855800908248e-07, -1.0001095169127599e-07,
+    -4.312913093699522e-08, -2.3392542546235344e-08, -8.428067023268347e-09, 6.84031824438776e-09,
+    1.403543682376323e-08, 5.592853297847363e-09, -7.645466344689953e-09, -6.982881839654194e-09,
+    3.431410786881115e-09, 4.809456254657411e-09, -1.4444233546517673e-09, -2.2961593524905997e-09,
+    5.335076182050783e-10, 6.913552868592936e-10, -1.4167528494585814e-10, -9.746001283854076e-11,
+    1.8783313833301218e-11,
+)  # fmt: skip
+"""Powers of ``16 / x - 1`` in ``sqrt(x) exp(-x) i0(x)`` and the same of ``i1`` beyond ``NEAR``."""
+
+_far0, _far1 = polynomial(I0_FAR), polynomial(I1_FAR)
 
 
-def _polynomial(x: Expr, coefficients: tuple[float, ...]) -> Expr:
-    """By Horner's rule, the lowest coefficient first."""
-    found = constant(coefficients[-1])
-    for c in coefficients[-2::-1]:
-        found = add(mul(found, x), constant(c))
-    return found
-
-
-def _body() -> Expr:
-    x = symbol("x")
-    quarter = mul(mul(x, x), constant(0.25))
-    near = _polynomial(quarter, tuple([1.0 / math.factorial(k) ** 2 for k in range(TERMS)]))
-    size = call("abs", x)
-    v = sub(div(constant(2 * NEAR), size), constant(1.0))
-    far = mul(call("exp", size), div(_polynomial(v, FAR), call("sqrt", size)))
-    infinite = expr("eq", call("exp", size), constant(math.inf))
-    far = where(infinite, call("exp", size), far)  # so are all its derivatives
-    return where(expr("le", size, constant(NEAR)), near, far)
-
-
-_i0 = PointwiseOp(
-    "i0",
-    Formula("i0", ("x",), _body()),
-    {},
-    "float",
+class I0(Elementwise):
     """The modified Bessel function of the first kind, of order zero: even, 1 at 0.
 
-    Its power series ``sum of (x / 2) ** (2 k) / (k!) ** 2`` up to 8, a polynomial in 1 / x beyond
-    (Abramowitz and Stegun, 9.6.12 and 9.7.1). Infinite above 709, in float32 above 88.
+    Infinite above 713, in float32 above 91. Gradient: ``g * i1``.
 
     >>> i0(tensor([0.0])).tolist()
     [1.0]
-    """,
-)
-i0 = _i0.to_function()
+    """
+
+    result = "float"
+
+    def formula(x):
+        size = abs(x)
+        half = math.exp(0.5 * size)  # the whole overflows where the result does not
+        far = half * (half * (_far0(16 / size - 1) / math.sqrt(size)))
+        far = math.exp(size) if size == math.inf else far  # so are all its derivatives
+        return _even(0.25 * (x * x)) if size <= NEAR else far
+
+
+class I0e(Elementwise):
+    """``exp(-abs(x)) * i0(x)``, which leaves no range: 0 at infinity, 1 at 0.
+
+    >>> ng.special.i0e(tensor([0.0, math.inf])).tolist()
+    [1.0, 0.0]
+    """
+
+    result = "float"
+
+    def formula(x):
+        size = abs(x)
+        far = _far0(16 / size - 1) / math.sqrt(size)
+        return math.exp(-size) * _even(0.25 * (x * x)) if size <= NEAR else far
+
+
+class I1(Elementwise):
+    """The modified Bessel function of the first kind, of order one: odd, 0 at 0.
+
+    Infinite above 713, in float32 above 91.
+
+    >>> ng.special.i1(tensor([0.0])).tolist()
+    [0.0]
+    """
+
+    result = "float"
+
+    def formula(x):
+        size = abs(x)
+        half = math.exp(0.5 * size)
+        far = half * (half * (_far1(16 / size - 1) / math.sqrt(size)))
+        far = math.exp(size) if size == math.inf else far
+        return x * _odd(0.25 * (x * x)) if size <= NEAR else (far if x > 0 else -far)
+
+
+class I1e(Elementwise):
+    """``exp(-abs(x)) * i1(x)``, which leaves no range: 0 at infinity and at 0.
+
+    >>> ng.special.i1e(tensor([0.0, math.inf])).tolist()
+    [0.0, 0.0]
+    """
+
+    result = "float"
+
+    def formula(x):
+        size = abs(x)
+        far = _far1(16 / size - 1) / math.sqrt(size)
+        near = math.exp(-size) * (x * _odd(0.25 * (x * x)))
+        return near if size <= NEAR else (far if x > 0 else -far)
+
+
+i0: Any = I0.function
+i0e: Any = I0e.function
+i1: Any = I1.function
+i1e: Any = I1e.function
 
 METHODS: dict[str, Any] = {"i0": i0}
 INPLACE: dict[str, Any] = {"i0_": i0}

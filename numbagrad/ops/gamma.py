@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ShapeError
 from ..kernels.expr import (
     ONE,
     ZERO,
-    Expr,
     add,
     call,
     constant,
@@ -28,6 +26,7 @@ from ..kernels.formula import Formula
 from ..tensor import Tensor
 from .base import as_operand
 from .pointwise import Elementwise, PointwiseOp
+from .polynomial import horner
 
 __all__ = ["digamma", "lgamma", "mvlgamma", "polygamma"]
 
@@ -93,13 +92,6 @@ def _cot(n: int) -> list[int]:
     return found
 
 
-def _polynomial(x: Expr, coefficients: Sequence[float]) -> Expr:
-    found = constant(float(coefficients[-1]))
-    for c in coefficients[-2::-1]:
-        found = add(mul(found, x), constant(float(c)))
-    return found
-
-
 @functools.cache
 def _derivative(n: int) -> PointwiseOp:
     """The n-th derivative of digamma, by the derivatives of the same series and reflection.
@@ -114,14 +106,14 @@ def _derivative(n: int) -> PointwiseOp:
     least = [math.factorial(n + 2 * j - 1) / math.factorial(2 * j) for j in range(1, 9)]
     series = [b * c / math.factorial(n) for b, c in zip(_BERNOULLI, least, strict=True)]
     u = div(ONE, mul(z, z))
-    tail = add(div(constant(0.5), z), mul(u, _polynomial(u, series)))
+    tail = add(div(constant(0.5), z), mul(u, horner(u, series)))
     total = mul(power(z, constant(-n)), add(constant(1 / n), tail))
     for k in range(7, -1, -1):
         total = add(total, power(add(y, constant(float(k))), constant(-n - 1)))
     sign = -1.0 if n % 2 == 0 else 1.0
     body = mul(constant(sign * math.factorial(n)), total)
     r = mul(sub(x, call("rint", x)), constant(math.pi))  # tan has the period pi
-    turned = mul(constant(math.pi ** (n + 1)), _polynomial(div(ONE, call("tan", r)), _cot(n)))
+    turned = mul(constant(math.pi ** (n + 1)), horner(div(ONE, call("tan", r)), _cot(n)))
     body = where(below, sub(body if n % 2 == 0 else neg(body), turned), body)
     pole = expr("and", below, expr("eq", x, call("floor", x)))
     body = where(pole, constant(sign * math.inf), body)

@@ -11,7 +11,7 @@ from typing import Any
 
 from .pointwise import Elementwise
 
-__all__ = ["erfinv", "normal_quantile"]
+__all__ = ["erfinv", "ndtri"]
 
 
 def _centre(q: float) -> float:
@@ -64,8 +64,12 @@ def _quantile(q: float, least: float) -> float:
     return _centre(q) if abs(q) <= 0.425 else far
 
 
-class NormalQuantile(Elementwise):
-    """Below which a normal number lies with the chance x: infinite at 0 and 1, NaN outside."""
+class Ndtri(Elementwise):
+    """Below what a normal number lies with the chance x: infinite at 0 and 1, NaN outside.
+
+    >>> ng.special.ndtri(tensor([0.5])).tolist()
+    [0.0]
+    """
 
     result = "float"
     domain = (0.01, 0.99)
@@ -90,5 +94,5 @@ class Erfinv(Elementwise):
         return g * (0.5 * math.sqrt(math.pi)) * math.exp(out * out)
 
 
-normal_quantile: Any = NormalQuantile.function
+ndtri: Any = Ndtri.function
 erfinv: Any = Erfinv.function

@@ -14,15 +14,13 @@ from ..kernels.cpu import draws as kernels
 from ..random import Generator
 from ..tensor import Tensor
 from .base import Op, contiguous, launch, new_empty, reshaped
-from .elementwise import cast, eq, exp, where
-from .gamma import lgamma
+from .elementwise import cast
 from .random import _state
-from .special import xlogy
 
-__all__ = ["binomial", "gammainc", "poisson", "standard_gamma"]
+__all__ = ["binomial", "poisson", "standard_gamma"]
 
 
-def _filled(kernel: Any, inputs: tuple[Tensor, ...], *scalars: Any) -> Tensor:
+def filled(kernel: Any, inputs: tuple[Tensor, ...], *scalars: Any) -> Tensor:
     """What ``kernel`` makes of inputs of one shape and dtype; halves by way of float32."""
     first = inputs[0]
     dtype = first._dtype
@@ -32,7 +30,7 @@ def _filled(kernel: Any, inputs: tuple[Tensor, ...], *scalars: Any) -> Tensor:
         )
     if dtype in dtypes.HALVES:
         wide = tuple([cast(x, dtypes.float32) for x in inputs])
-        return cast(_filled(kernel, wide, *scalars), dtype)
+        return cast(filled(kernel, wide, *scalars), dtype)
     out = new_empty(first._array.shape, dtype, first._device)
     if first._array.size:
         flat = [reshaped(contiguous(x), (-1,)) for x in inputs]
@@ -45,7 +43,7 @@ class StandardGamma(Op):
 
     @staticmethod
     def forward(ctx: Any, shape: Tensor, state: Any, logarithm: bool) -> Tensor:
-        out = _filled(kernels.standard_gamma, (shape,), state, logarithm)
+        out = filled(kernels.standard_gamma, (shape,), state, logarithm)
         ctx.save(shape, out)
         ctx.logarithm = logarithm
         return out
@@ -60,7 +58,7 @@ class StandardGammaGrad(Op):
 
     @staticmethod
     def forward(ctx: Any, shape: Tensor, x: Tensor, logarithm: bool) -> Tensor:
-        return _filled(kernels.standard_gamma_grad, (shape, x), logarithm)
+        return filled(kernels.standard_gamma_grad, (shape, x), logarithm)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -68,25 +66,6 @@ class StandardGammaGrad(Op):
             "standard_gamma: the second derivative by the shape is not implemented. Take the "
             "shape's gradient without create_graph=True, or detach the shape."
         )
-
-
-class Gammainc(Op):
-    """The regularised lower incomplete gamma function."""
-
-    @staticmethod
-    def forward(ctx: Any, shape: Tensor, x: Tensor) -> Tensor:
-        ctx.save(shape, x)
-        return _filled(kernels.gammainc, (shape, x))
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple:
-        shape, x = ctx.saved_tensors
-        density = g * exp(xlogy(shape - 1, x) - x - lgamma(shape))
-        gshape = None
-        if ctx.needs_input_grad[0]:
-            slope = StandardGammaGrad.apply(shape, x, False)
-            gshape = where(eq(x, 0), 0.0, -density * slope)
-        return gshape, density
 
 
 def standard_gamma(
@@ -105,18 +84,6 @@ def standard_gamma(
     return StandardGamma.apply(shape, _state(generator, shape._array.size, 4), logarithm)
 
 
-def gammainc(shape: Tensor, x: Tensor) -> Tensor:
-    """The chance that a gamma number of this shape, and scale 1, is at most ``x``.
-
-    shape, x: of one shape and dtype. Gradients: by both; the second by shape raises.
-
-    >>> import numbagrad as ng
-    >>> round(gammainc(ng.tensor([1.0]), ng.tensor([1.0])).item(), 4)
-    0.6321
-    """
-    return Gammainc.apply(shape, x)
-
-
 def poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
     """A Poisson count for each element of ``rate``, in its dtype; NaN where that is negative.
 
@@ -125,7 +92,7 @@ def poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
     [0.0, 0.0]
     """
     rate = rate.detach()
-    return _filled(kernels.poisson, (rate,), _state(generator, rate._array.size, 4))
+    return filled(kernels.poisson, (rate,), _state(generator, rate._array.size, 4))
 
 
 def binomial(count: Tensor, p: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -136,4 +103,4 @@ def binomial(count: Tensor, p: Tensor, *, generator: Generator | None = None) ->
     [0.0, 3.0]
     """
     count, p = count.detach(), p.detach()
-    return _filled(kernels.binomial, (count, p), _state(generator, count._array.size, 4))
+    return filled(kernels.binomial, (count, p), _state(generator, count._array.size, 4))

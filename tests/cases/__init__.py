@@ -21,12 +21,14 @@ from . import (
     sort,
     spatial,
     special,
+    special_module,
 )
 
 MODULES = (
     elementwise,
     special,
     numbers,
+    special_module,
     reduce,
     shape,
     index,

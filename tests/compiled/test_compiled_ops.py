@@ -122,6 +122,8 @@ RANDOM = {
     "log_normal_": lambda x: x.clone().log_normal_(),
     "geometric_": lambda x: x.clone().geometric_(0.3),
     "random_": lambda x: x.clone().random_(0, 10),
+    "poisson": lambda x: ng.poisson(x.exp() * 9),
+    "binomial": lambda x: ng.binomial(x * 0 + 20, x.sigmoid()),
 }
 
 

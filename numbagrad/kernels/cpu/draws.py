@@ -20,7 +20,7 @@ from .random import two_doubles
 _u64, _f64 = np.uint64, np.float64
 
 _gamma, _poisson, _binomial = samplers(device, math, two_doubles)
-_slope, _lower = gamma_functions(device, math)
+_slope, _incomplete = gamma_functions(device, math)
 
 
 @kernel(grain=4096)
@@ -50,10 +50,10 @@ def standard_gamma_grad(out, shape, x, logarithm):
 
 
 @kernel(grain=4096)
-def gammainc(out, shape, x):
-    """out, shape, x (n,): the regularised lower incomplete gamma function."""
+def gammainc(out, shape, x, upper):
+    """out, shape, x (n,): the regularised incomplete gamma function, the lower or upper one."""
     for i in prange(0, out.size):
-        out[i] = _lower(_f64(shape[i]), _f64(x[i]))
+        out[i] = _incomplete(_f64(shape[i]), _f64(x[i]), upper)
 
 
 @kernel(grain=4096)

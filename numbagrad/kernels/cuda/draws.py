@@ -26,7 +26,7 @@ ON_THE_HOST = ("state",)
 """Parameters that are read on the host."""
 
 _gamma, _poisson, _binomial = samplers(called, math, two_doubles)
-_slope, _lower = gamma_functions(called, math)
+_slope, _incomplete = gamma_functions(called, math)
 
 
 def _each(kernel: Any, out: Any, *args: Any) -> None:
@@ -70,16 +70,16 @@ def standard_gamma_grad(out, shape, x, logarithm):
     _each(_standard_gamma_grad, out, shape, x, logarithm)
 
 
-def _gammainc(out, shape, x, n):
+def _gammainc(out, shape, x, upper, n):
     i = cuda.grid(1)
     while i < n:
-        out[i] = _lower(float64(shape[i]), float64(x[i]))
+        out[i] = _incomplete(float64(shape[i]), float64(x[i]), upper)
         i += cuda.gridsize(1)
 
 
-def gammainc(out, shape, x):
-    """out, shape, x (n,): the regularised lower incomplete gamma function."""
-    _each(_gammainc, out, shape, x)
+def gammainc(out, shape, x, upper):
+    """out, shape, x (n,): the regularised incomplete gamma function, the lower or upper one."""
+    _each(_gammainc, out, shape, x, upper)
 
 
 def _poisson_each(out, rate, seed, first, n):
