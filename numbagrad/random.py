@@ -5,8 +5,10 @@ Drawing takes a range of counters; what a counter becomes is in ``kernels/cpu/ra
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ __all__ = [
     "Generator",
     "are_deterministic_algorithms_enabled",
     "default_generator",
+    "fork_rng",
     "get_rng_state",
     "initial_seed",
     "manual_seed",
@@ -145,6 +148,26 @@ def get_rng_state() -> Tensor:
 def set_rng_state(new_state: Tensor) -> None:
     """Bring the default generator to a position from ``get_rng_state``."""
     default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """A block after which the default generator stands where it stood before, errors or not.
+
+    devices: accepted; GPUs draw from the same generator. enabled: False makes it an empty block.
+
+    >>> before = get_rng_state().tolist()
+    >>> with ng.random.fork_rng():
+    ...     _ = rand(3)
+    >>> get_rng_state().tolist() == before
+    True
+    """
+    state = get_rng_state() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
 
 
 # -- determinism -----------------------------------------------------------------------------------

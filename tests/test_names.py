@@ -40,6 +40,7 @@ LINES = """
     F.relu_(x - 3)
     L.relu_(x - 3)
     L.detach_(x).requires_grad
+    L.addmv_(v[:2], x, v)
     F.rrelu_(x - 3)
     F.threshold(x, 2.5, 9.0, True)
     F.threshold_(x, threshold=2.5, value=9.0)

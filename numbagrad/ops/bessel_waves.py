@@ -167,6 +167,7 @@ def _without_history(function: Callable[..., Any]) -> Callable[..., Tensor]:
     def bessel(x: Tensor) -> Tensor:
         return function(as_operand(function.__name__, x).detach())
 
+    del bessel.__wrapped__  # whose argument keeps its name
     return bessel
 
 

@@ -123,3 +123,16 @@ def test_determinism_is_always_given():
     assert not ng.are_deterministic_algorithms_enabled()
     with pytest.raises(TypeError, match="mode must be a bool, not str"):
         ng.use_deterministic_algorithms("yes")
+
+
+def test_a_forked_generator_returns():
+    ng.manual_seed(5)
+    first = ng.rand(3)
+    ng.manual_seed(5)
+    with pytest.raises(KeyError), ng.random.fork_rng():
+        ng.rand(7)
+        raise KeyError
+    assert ng.equal(ng.rand(3), first)
+    with ng.random.fork_rng(enabled=False):
+        ng.manual_seed(5)
+    assert ng.equal(ng.rand(3), first)
