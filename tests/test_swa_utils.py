@@ -94,7 +94,7 @@ def test_mistakes_are_named():
     mean = swa_utils.get_swa_avg_fn()
     with pytest.raises(ValueError, match="Only one of avg_fn and multi_avg_fn"):
         swa_utils.AveragedModel(net, avg_fn=mean, multi_avg_fn=mean)
-    with pytest.raises(ValueError, match=r"get_ema_avg_fn: Invalid decay value 1\.5"):
+    with pytest.raises(ValueError, match=r"Invalid decay value 1\.5"):
         swa_utils.get_ema_avg_fn(1.5)
     optimizer = ng.optim.SGD(net.parameters(), lr=1.0)
     for wrong, words in (

@@ -162,7 +162,9 @@ class _Finder:
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__
-        value = getattr(value, "_function", value) if _is_ours(type(value)) else value
+        if _is_ours(type(value)):  # compiled functions and modules
+            module = getattr(value, "__dict__", {}).get("_orig_mod", value)
+            value = getattr(value, "_function", module)
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__

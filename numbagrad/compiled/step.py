@@ -293,7 +293,8 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | 
     ``zero_grad``, ``backward`` and ``optimizer.step``. Tensors that it closes over (parameters,
     buffers, optimiser state, gradients) are state, updated in place as without ``compile``. Python
     floats among the arguments are inputs; other Python values belong to the signature. A second
-    batch size compiles once more, for every size.
+    batch size compiles once more, for every size. Of a Module comes a Module, with the parameters
+    and options of the given one.
 
     check_finite: stop at the first value that is NaN or inf, or with "nan" at the first NaN:
     NonFiniteError names the operation, the line and the index, and nothing after it is run. For
@@ -309,7 +310,12 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | 
         raise ValueError(f'compile: check_finite is True, False or "nan", got {check_finite!r}.')
     options = Options(check_finite)
     if function is None:
-        return lambda f: CompiledFunction(f, options)
+        return functools.partial(compile, check_finite=check_finite)
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
-    return CompiledFunction(function, options)
+    made = CompiledFunction(function, options)
+    if hasattr(type(function), "register_forward_hook"):
+        from .module import CompiledModule
+
+        return CompiledModule(function, made)  # type: ignore[arg-type]
+    return made

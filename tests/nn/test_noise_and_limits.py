@@ -122,7 +122,7 @@ def test_scaled_by_frequency():
         before = weight.detach().clone()
         with pytest.raises(TypeError, match=f"{op.__name__}: max_norm must be a number"):
             op(index, weight, max_norm="1")
-        with pytest.raises(IndexError, match=f"{op.__name__}: index 4 is out of bounds"):
+        with pytest.raises(IndexError, match=f"{op.__name__}: .*index 4 is out of bounds"):
             op(index + 2, weight, max_norm=0.1)
         assert (weight == before).all()
 
