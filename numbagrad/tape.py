@@ -265,6 +265,31 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
 
+class Walk:
+    """One run of backward, for hooks that look at several gradients of it."""
+
+    __slots__ = ("__weakref__", "_nodes")
+
+    def __init__(self, order: list[Node], needed: set[Node] | None):
+        self._nodes = order if needed is None else needed
+
+    def nodes(self) -> set[Node]:
+        """The nodes that may run."""
+        return set(self._nodes)
+
+
+class JointHook:
+    """The part of a hook on several tensors at one of them: told of the walk, and of no gradient.
+
+    arrive: called with the gradient, or None, and the walk.
+    """
+
+    __slots__ = ("arrive",)
+
+    def __init__(self, arrive: Callable[[Any, Walk], None]):
+        self.arrive = arrive
+
+
 class SavedOutput:
     """What a node keeps of its own output: the array, not the tensor, which refers to the node.
 
@@ -477,6 +502,7 @@ def run_backward(
         for node, index in map(split_edge, targets):
             wanted.setdefault(node, {})[index] = None
         needed = _leading_to(order, set(wanted))
+    walk: Walk | None = None  # made where a hook may ask for it
     pending: dict[Node, Any] = {}
     owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
     for edge, grad in roots:
@@ -499,7 +525,9 @@ def run_backward(
                 grads = held if node._outputs > 1 else [held]
                 held = grad = None
                 if node._hooks is not None or node in wanted:
-                    grads = _before(node, grads, wanted.get(node))
+                    if walk is None and node._hooks is not None:
+                        walk = Walk(order, needed)
+                    grads = _before(node, grads, wanted.get(node), walk)
                 if type(node) is AccumulateGrad:
                     if accumulate and grads[0] is not None:
                         hooks = node._hooks
@@ -577,12 +605,16 @@ def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
     pending[edge] = grad if held is None else held + grad
 
 
-def _before(node: Node, grads: list[Any], wanted: dict[int, Any] | None) -> list[Any]:
+def _before(
+    node: Node, grads: list[Any], wanted: dict[int, Any] | None, walk: Walk | None
+) -> list[Any]:
     """Run the hooks before a node; note the gradients that somebody asked for."""
     hooks = node._hooks or Hooks()
     for index, by_id in hooks.tensor.items():
         for hook in list(by_id.values()):
-            if grads[index] is not None:
+            if type(hook) is JointHook:
+                hook.arrive(written_out(grads[index]), walk)
+            elif grads[index] is not None:
                 grads[index] = written_out(grads[index])
                 result = hook(grads[index])
                 if result is not None:

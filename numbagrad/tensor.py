@@ -7,6 +7,7 @@ with ``wrap(array, dtype)``.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -328,8 +329,16 @@ class Tensor:
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward has accumulated, or None."""
-        return self._grad
+        """The gradient that backward has accumulated, or None; a non-leaf without one warns."""
+        held = self._grad
+        if held is None and self._edge is not None and not (self.is_leaf or self._retain):
+            warnings.warn(
+                f"grad: read on a Tensor that is not a leaf Tensor, made by "
+                f"{split_edge(self._edge)[0].name()}: backward keeps no gradient there. Call "
+                f".retain_grad() on it before backward, or read .grad of a leaf.",
+                stacklevel=2,
+            )
+        return held
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

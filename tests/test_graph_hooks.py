@@ -302,3 +302,55 @@ def test_a_function_that_changes_is_noticed():
         checkpoint(spoiled, x, early_stop=False).sum().backward()
     with pytest.raises(ValueError, match="segments must be between"):
         checkpoint_sequential([ng.exp], 2, x)
+
+
+def joint_hooks(library):
+    """Which gradients hooks on several tensors are given in several walks."""
+    register = library.autograd.graph.register_multi_grad_hook
+    a, b = (library.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+    c, d = a * b, a * b
+    half, other = (2 * a).chunk(2)
+    seen = []
+    all_of = register(
+        (a, b, c, d), lambda grads: seen.append([None if g is None else g.tolist() for g in grads])
+    )
+    register((half, other), lambda grads: seen.append([g is None for g in grads]))
+    with register((b, c), lambda grad: seen.append(grad.tolist()), mode="any"):
+        c.sum().backward(retain_graph=True)
+        c.sum().backward(inputs=(a,), retain_graph=True)
+        (c + d).sum().backward(retain_graph=True)
+    all_of.remove()
+    c.sum().backward()
+    half.sum().backward()
+    return seen
+
+
+def test_a_hook_waits_for_several_gradients():
+    torch = pytest.importorskip("torch")
+    assert joint_hooks(ng) == joint_hooks(torch)
+
+
+def test_a_hook_on_several_gradients_is_recorded():
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        y, found = x * 3, []
+        ng.autograd.graph.register_multi_grad_hook((x, y), found.extend)
+        (y * y).sum().backward()
+        return found[0] * found[1]
+
+    x = ng.tensor([1.0, 2.0])
+    assert ng.compile(gradient)(x).tolist() == gradient(x).tolist() == [108.0, 432.0]
+
+
+def test_mistakes_with_hooks_on_several_gradients():
+    register = ng.autograd.graph.register_multi_grad_hook
+    x = ng.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"tensors\[1\], which doesn't require gradient"):
+        register((x, ng.ones(2)), print)
+    with pytest.raises(TypeError, match=r"tensors\[0\] is a int"):
+        register((3,), print)
+    with pytest.raises(TypeError, match="fn must be a function"):
+        register((x,), None)
+    with pytest.raises(ValueError, match="Expects mode to be one of"):
+        register((x,), print, mode="some")
+    assert x._edge._hooks is None

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import tracemalloc
+import warnings
 import weakref
 
 import pytest
@@ -304,3 +305,24 @@ def test_a_large_result_is_allocated_once(op):
     finally:
         tracemalloc.stop()
     assert most < 1.3 * out.nbytes
+
+
+def test_the_grad_of_what_is_no_leaf_warns():
+    x = ng.ones(2, requires_grad=True)
+    y, kept = x * 2, x * 2
+    kept.retain_grad()
+    with pytest.warns(UserWarning, match=r"not a leaf Tensor, made by Mul"):
+        assert y.grad is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x.grad is kept.grad is y.detach().grad is None
+
+
+def test_variable_is_a_tensor():
+    x = ng.ones(2, requires_grad=True)
+    y = ng.autograd.Variable(x * 2)
+    assert isinstance(x, ng.autograd.Variable) and not isinstance(3, ng.autograd.Variable)
+    assert type(y) is ng.Tensor and not y.requires_grad
+    assert ng.autograd.Variable(y, requires_grad=True).is_leaf
+    with pytest.raises(TypeError, match="Variable: data has to be a tensor, but got int"):
+        ng.autograd.Variable(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -346,3 +347,20 @@ def test_warm_restarts_jump_to_a_fraction():
     assert scheduler.get_last_lr() == [pytest.approx((1 + np.cos(np.pi * 2 / 8)) / 2)]
     scheduler.step(12.5)
     assert scheduler.get_last_lr() == [pytest.approx((1 + np.cos(np.pi * 0.5 / 16)) / 2)]
+
+
+def test_a_scheduler_before_its_optimizer_warns():
+    optimizer = optim.SGD([ng.ones(2, requires_grad=True)], lr=1.0)
+    make = optim.lr_scheduler
+    scheduler = make.SequentialLR(
+        optimizer, [make.ConstantLR(optimizer), make.StepLR(optimizer, 1)], [3]
+    )
+    with pytest.warns(UserWarning, match=r"`lr_scheduler.step\(\)` before `optimizer.step\(\)`"):
+        scheduler.step()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scheduler.step()
+        ng.compile(optimizer.step)()
+        later = make.ExponentialLR(optimizer, 0.5)
+        later.step()
+        assert make.ExponentialLR(optimizer, 0.5).state_dict()["_step_count"] == 1

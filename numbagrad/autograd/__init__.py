@@ -15,6 +15,7 @@ from .modes import (
     set_grad_enabled,
 )
 from .passes import backward, grad
+from .variable import Variable
 
 if TYPE_CHECKING:
     from .differences import gradcheck, gradgradcheck
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Function",
     "FunctionCtx",
+    "Variable",
     "backward",
     "detect_anomaly",
     "enable_grad",

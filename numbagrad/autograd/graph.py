@@ -1,7 +1,7 @@
-"""Hooks on the graph: what an operation keeps of the tensors that it saves for backward.
+"""Hooks on the graph: on what an operation saves for backward, and on several gradients.
 
 ``Packed`` stands in a node for a tensor that a hook has packed. Start reading at
-``saved_tensors_hooks``.
+``saved_tensors_hooks``; ``register_multi_grad_hook`` is in ``joint_hooks.py``.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from ..tape import (
 )
 from ..tensor import Tensor
 from .function import Intermediate
+from .joint_hooks import register_multi_grad_hook
 
 __all__ = [
     "Node",
     "disable_saved_tensors_hooks",
+    "register_multi_grad_hook",
     "save_on_cpu",
     "saved_tensors_hooks",
 ]

@@ -115,6 +115,9 @@ class Optimizer(Hooked):
     group. defaults: options of groups that do not set them.
     """
 
+    # Whether a step was taken: schedulers ask.
+    _stepped = False
+
     def __init__(self, params: Any, defaults: dict[str, Any]):
         if isinstance(params, (Tensor, str)):
             raise TypeError(
@@ -192,6 +195,7 @@ class Optimizer(Hooked):
             for params, grads in by_dtype.values():
                 for update in self.updates(group, params, grads):
                     run(update)
+        self._stepped = True
         return loss
 
     def zero_grad(self, set_to_none: bool = True) -> None:

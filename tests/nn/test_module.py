@@ -303,3 +303,17 @@ def test_hooks_with_keyword_arguments():
 @pytest.mark.peer
 def test_hooks_with_keyword_arguments_are_torchs():
     assert hooked(pytest.importorskip("torch")) == hooked(ng)
+
+
+def test_a_parameter_list_keeps_other_values():
+    values = nn.ParameterList([ng.ones(2), "label", None, nn.Linear(1, 1)])
+    values += [ng.ones(3)]
+    assert len(values) == 5 and values[1] == "label" and values[2] is None
+    assert [n for n, _ in values.named_parameters()] == ["0", "4", "3.weight", "3.bias"]
+    assert list(values[1:3]) == ["label", None]
+    values.insert(0, 7)
+    assert [
+        type(v).__name__ for v in values
+    ] == "int Parameter str NoneType Linear Parameter".split()
+    assert values.pop(1).tolist() == [1.0, 1.0] and len(values) == 5
+    assert "(1): 'label'" in repr(values)

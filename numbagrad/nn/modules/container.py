@@ -149,23 +149,46 @@ class ModuleList(_Sequence):
 
 
 class ParameterList(_Sequence):
-    """A list of parameters that the module lists as its own; tensors become Parameters."""
+    """A list of parameters that the module lists as its own; tensors become Parameters.
+
+    Other values are kept in their places as they are; they are no part of ``state_dict``.
+
+    >>> len(list(ParameterList([ng.ones(2), "label"]).parameters()))
+    1
+    """
 
     _table = "_parameters"
 
-    def __init__(self, values: Iterable[Tensor] | None = None):
+    def __init__(self, values: Iterable[Any] | None = None):
         super().__init__()
         if values is not None:
             self.extend(values)
 
-    def _checked(self, member: Any) -> Any:
-        return _as_parameter(self, member)
+    def _held(self) -> dict[str, Any]:
+        own = vars(self)
+        tables = (own["_parameters"], own["_modules"], own)
+        found: dict[str, Any] = {}
+        for i in itertools.count():
+            name = str(i)
+            for table in tables:
+                if name in table:
+                    found[name] = table[name]
+                    break
+            else:
+                return found
+        return found
 
-    def __iadd__(self, values: Iterable[Tensor]) -> Any:
+    def _checked(self, member: Any) -> Any:
+        return _as_parameter(self, member) if isinstance(member, Tensor) else member
+
+    def __iadd__(self, values: Iterable[Any]) -> Any:
         return self.extend(values)
 
     def _child_lines(self) -> list[str]:
-        return [f"({name}): {_describe(p)}" for name, p in self._parameters.items()]
+        return [
+            f"({name}): {_describe(p) if isinstance(p, Tensor) else repr(p)}"
+            for name, p in self._held().items()
+        ]
 
 
 class _Dict(Module):

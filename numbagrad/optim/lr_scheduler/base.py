@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ...kernels import machine
@@ -15,6 +16,9 @@ class LRScheduler:
 
     last_epoch: steps taken before, -1 for a fresh start. ``base_lrs`` are the rates at step 0.
     """
+
+    # Steps of this object; the first is that of __init__.
+    _step_count = 0
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
@@ -40,8 +44,22 @@ class LRScheduler:
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self) -> None:
-        """Move on by one epoch (or batch, if that is what you count)."""
+        """Move on by one epoch (or batch, if that is what you count).
+
+        Warns where the optimizer has not taken a step before: its first would miss the first rate.
+        An optimizer with a ``step`` of its own is not watched.
+        """
         machine.outside("lr_scheduler.step")
+        optimizer = self.optimizer
+        unstepped = type(optimizer).step is Optimizer.step and not optimizer._stepped
+        if self._step_count == 1 and unstepped:
+            warnings.warn(
+                f"Detected call of `lr_scheduler.step()` before `optimizer.step()`: "
+                f"{type(optimizer).__name__} never steps at the first rate of "
+                f"{type(self).__name__}. Call optimizer.step() first.",
+                stacklevel=2,
+            )
+        self._step_count += 1
         self.last_epoch += 1
         for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
             group["lr"] = rate

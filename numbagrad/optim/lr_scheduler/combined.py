@@ -59,6 +59,7 @@ class SequentialLR(LRScheduler):
             group["lr"] = group["initial_lr"]
         for scheduler in self.schedulers:
             scheduler.last_epoch -= 1
+            scheduler._step_count -= 1
         self.schedulers[0].step()
         self._last_lr = self.schedulers[0].get_last_lr()
 
