@@ -49,7 +49,13 @@ CALLED = {"indices": "input", "train": "training"}
 REDUCTIONS = ("none", "mean", "sum")
 
 
-NAMES = frozenset((*THE_SAME, *OTHER_NAMES, *ORDERS))
+OWN = """
+    affine_grid_generator alpha_dropout_ constant_pad_nd dropout_ feature_alpha_dropout_
+    feature_dropout feature_dropout_ grid_sampler
+""".split()
+"""Functions of ``short_functions``."""
+
+NAMES = frozenset((*THE_SAME, *OTHER_NAMES, *ORDERS, *OWN))
 
 
 def in_order(function: Callable[..., Tensor], name: str, order: list[str]) -> Callable[..., Tensor]:
@@ -89,5 +95,9 @@ def __getattr__(name: str) -> Callable[..., Any]:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .nn import functional
 
+    if name in OWN:
+        from . import short_functions
+
+        return getattr(short_functions, name)
     function = getattr(functional, OTHER_NAMES.get(name, name))
     return in_order(function, name, ORDERS[name].split()) if name in ORDERS else function

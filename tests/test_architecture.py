@@ -33,7 +33,7 @@ LAYERS = [
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
     {"func"},
-    {"amp", "short_names", "special"},
+    {"amp", "short_functions", "short_names", "special"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ..errors import ShapeError
+from .. import dtypes
+from ..errors import DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..tensor import Tensor
 from .base import as_operand, same_device
@@ -143,7 +144,8 @@ mish = Mish.function
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``input`` limited to [min_val, max_val]; gradient 0 at the limits.
 
-    Raises ValueError if min_val is above max_val.
+    The limits of ints lose their fractions. Raises ValueError if min_val is above max_val,
+    DTypeError for bools and for negative limits of uint8.
 
     >>> hardtanh(tensor([-2.0, 0.5, 3.0])).tolist()
     [-1.0, 0.5, 1.0]
@@ -153,6 +155,14 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
             f"hardtanh: min_val cannot be greater than max_val, but they are {min_val} and "
             f"{max_val}. Exchange them."
         )
+    dtype = as_operand("hardtanh", input)._dtype
+    if not dtype.is_floating_point:
+        if dtype is dtypes.bool_ or (dtype is dtypes.uint8 and min(min_val, max_val) < 0):
+            raise DTypeError(
+                f"hardtanh: not possible for {dtype} with limits {min_val} and {max_val}. "
+                f"Convert x, with .float() say."
+            )
+        min_val, max_val = int(min_val), int(max_val)
     return Hardtanh.op(input, min_val, max_val)
 
 

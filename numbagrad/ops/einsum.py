@@ -174,7 +174,11 @@ def _arranged(
 def tensordot(x: Tensor, y: Tensor, dims: Any = 2) -> Tensor:
     """The sum of products over ``dims``: how many, or which ones of ``x`` and which of ``y``.
 
-    An int n joins the last n dimensions of x with the first n of y.
+    An int n joins the last n dimensions of x with the first n of y. Of two dimensions that are
+    joined one may have size 1: it is repeated.
+
+    >>> tensordot(tensor([[1, 2, 3]]), tensor([[10, 20]]), dims=1).tolist()
+    [[60, 120]]
     """
     _operands("tensordot", x, y)
     ranks = x._array.ndim, y._array.ndim
@@ -186,6 +190,12 @@ def tensordot(x: Tensor, y: Tensor, dims: Any = 2) -> Tensor:
         [normalize_dim("tensordot", d, rank) for d in ([side] if isinstance(side, int) else side)]
         for side, rank in zip(dims, ranks, strict=True)
     ]
+    for i, j in zip(*pairs, strict=False):
+        n, m = x._array.shape[i], y._array.shape[j]
+        if n != m and m == 1:
+            x = x.sum(i, keepdim=True, dtype=x._dtype)
+        elif n != m and n == 1:
+            y = y.sum(j, keepdim=True, dtype=y._dtype)
     shapes = x._array.shape, y._array.shape
     joined = [shapes[0][d] for d in pairs[0]], [shapes[1][d] for d in pairs[1]]
     if joined[0] != joined[1]:

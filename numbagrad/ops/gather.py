@@ -22,7 +22,7 @@ from .base import (
     new_empty,
     normalize_dim,
 )
-from .elementwise import cast, clone, eq, mul
+from .elementwise import add, cast, clone, eq, ge, logical_and, lt, mul, where
 from .index import _INTS, Take, _counting, index_tensor, launch_checked, scalar_tensor
 from .part import narrow
 from .view import expand, reshape
@@ -152,10 +152,11 @@ def _front(x: Tensor, index: Tensor, dim: int) -> Tensor:
 
 
 def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
-    """dim and index of a gather or scatter, checked against ``x``."""
+    """dim and index of a gather or scatter, checked against ``x``; 0-d ones count as vectors."""
     dim = normalize_dim(name, dim, as_operand(name, x)._array.ndim)
     index = index_tensor(name, index, _INTS)
-    shape, sizes = x._array.shape, index._array.shape
+    index = index if index._array.ndim else _vector(index)
+    shape, sizes = x._array.shape or (1,), index._array.shape
     if len(shape) != len(sizes):
         raise ShapeError(
             f"{name}: Index tensor must have the same number of dimensions as input tensor, got "
@@ -173,7 +174,8 @@ def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``out[i][j] = x[index[i][j]][j]`` for ``dim`` 0, and so on: one element for each index.
 
-    index: int64, as many dimensions as ``x``. Gradient: g added at the indices.
+    index: int64, as many dimensions as ``x``; 0-d ones count as vectors of one. The result has the
+    shape of index. Gradient: g added at the indices.
 
     >>> gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0], [1]])).tolist()
     [[1], [4]]
@@ -183,11 +185,14 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``gather`` whose errors say ``name``."""
-    dim, index = _indexed(name, x, dim, index)
-    if not x._array.ndim:
-        flat = reshape(x, (1,))
-        return reshape(Gather.apply(flat, 0, _vector(index), name), ())
-    return Gather.apply(_front(x, index, dim), dim, index, name)
+    dim, at = _indexed(name, x, dim, index)
+    out = Gather.apply(_front(_leading(x), at, dim), dim, at, name)
+    return out if index._array.ndim else reshape(out, ())
+
+
+def _leading(x: Tensor) -> Tensor:
+    """``x``, a 0-d one as a vector."""
+    return x if x._array.ndim else reshape(x, (1,))
 
 
 def _vector(index: Tensor) -> Tensor:
@@ -195,7 +200,14 @@ def _vector(index: Tensor) -> Tensor:
 
 
 def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """``gather`` whose other dimensions broadcast; over the flattened ``x`` for dim None."""
+    """``gather`` whose other dimensions broadcast; over the flattened ``x`` for dim None.
+
+    Negative indices count from the end, unless dim is None. Raises IndexError for an index out of
+    range, where PyTorch takes it modulo the size.
+
+    >>> take_along_dim(tensor([[1, 2, 3]]), tensor([[-1, 0]]), 1).tolist()
+    [[3, 1]]
+    """
     index = index_tensor("take_along_dim", indices, _INTS)
     if dim is None:
         return gathered("take_along_dim", reshape(x, (x._array.size,)), 0, _vector(index))
@@ -212,6 +224,8 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     common[dim] = n
     x = expand(x, tuple(common))
     common[dim] = i
+    from_end = logical_and(lt(index, 0), ge(index, -n))
+    index = where(from_end, add(index, n), index)
     return gathered("take_along_dim", x, dim, expand(index, tuple(common)))
 
 
@@ -248,15 +262,13 @@ def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
     return src
 
 
-def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, add: bool) -> Tensor:
+def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bool) -> Tensor:
     dim, index = _indexed(name, x, dim, index)
     src = _source(name, x, index, src)
-    if not x._array.ndim:
-        out = Scatter.apply(reshape(x, (1,)), 0, _vector(index), reshape(src, (1,)), add, name)
-        return reshape(out, ())
     if not index._array.size:
         return clone(x)
-    return Scatter.apply(x, dim, index, src, add, name)
+    out = Scatter.apply(_leading(x), dim, index, src, adds, name)
+    return out if x._array.ndim else reshape(out, ())
 
 
 def scatter(

@@ -222,6 +222,11 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     dim = normalize_dim("index_select", dim, as_operand("index_select", x)._array.ndim)
     index = _flat_index("index_select", index)
     if not x._array.ndim:
+        if index._array.size != 1:
+            raise ShapeError(
+                f"index_select: Index to scalar can have only 1 value, got {index._array.size}. "
+                f"Use x.reshape(1)."
+            )
         return reshape(Take.apply(reshape(x, (1,)), index, 0, 1, False, -1, "index_select"), ())
     return Take.apply(x, index, dim, 1, False, -1, "index_select")
 
@@ -234,6 +239,8 @@ def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Te
             f"Convert source with .to(x.dtype)."
         )
     shape = x._array.shape
+    if not shape and not source._array.shape and index._array.size == 1:
+        return reshape(source, (1,))
     wanted = (*shape[:dim], index._array.size, *shape[dim + 1 :])
     if source._array.shape != wanted:
         raise ShapeError(

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..errors import GradError, ShapeError
+from ..errors import GradError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .elementwise import cast, clone, div, eq, floor_divide, masked_fill, maximum, where
-from .gather import Scatter, _indexed, _source, _vector, gather, scatter_add, write_elements
+from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
 from .index import _flat_index, _slices
 from .reduce import any as any_
 from .view import expand, reshape
@@ -150,11 +150,8 @@ def scatter_reduce(
     src = _source("scatter_reduce", x, index, as_operand("scatter_reduce", src, 3))
     if not index._array.size:
         return clone(x)
-    if x._array.ndim:
-        return _reduced("scatter_reduce", x, dim, index, src, reduce, include_self)
-    flat, one = reshape(x, (1,)), reshape(src, (1,))
-    out = _reduced("scatter_reduce", flat, 0, _vector(index), one, reduce, include_self)
-    return reshape(out, ())
+    out = _reduced("scatter_reduce", _leading(x), dim, index, src, reduce, include_self)
+    return out if x._array.ndim else reshape(out, ())
 
 
 def index_reduce(
@@ -172,16 +169,15 @@ def index_reduce(
             f"index_reduce: reduce argument must be either prod, mean, amax or amin, got {reduce}."
         )
     dim = normalize_dim("index_reduce", dim, as_operand("index_reduce", x)._array.ndim)
-    if not x._array.ndim:
-        raise ShapeError("index_reduce: x must have at least one dimension; use x.reshape(1).")
     index = _flat_index("index_reduce", index)
     source = _slices("index_reduce", x, dim, index, source)
     if not source._array.size:
         return clone(x)
-    sizes = [1] * x._array.ndim
+    sizes = [1] * source._array.ndim
     sizes[dim] = index._array.size
     index = expand(reshape(index, sizes), source._array.shape).contiguous()
-    return _reduced("index_reduce", x, dim, index, source, reduce, include_self)
+    out = _reduced("index_reduce", _leading(x), dim, index, source, reduce, include_self)
+    return out if x._array.ndim else reshape(out, ())
 
 
 _PUBLIC = ("index_reduce", "scatter_reduce")

@@ -63,6 +63,16 @@ LINES = """
     L.triplet_margin_loss(x, y, x + 1, 1.0, 2.0, 1e-6, True, 0)
     L.alpha_dropout(x, 0.5, False)
     L.feature_alpha_dropout(x, p=0.5, train=False)
+    L.dropout_(x.clone(), 0.5, False)
+    L.dropout_(x.clone(), p=1.0, train=True)
+    L.alpha_dropout_(x.clone(), 0.5, train=False)
+    L.feature_alpha_dropout_(x.clone(), 0.5, False)
+    L.feature_dropout(a, 1.0, True)
+    L.feature_dropout_(x.clone(), 0.5, False)
+    L.constant_pad_nd(x, (1, 2), value=3)
+    L.affine_grid_generator(a[:, 0, :, :3], [2, 1, 2, 3], False)
+    L.grid_sampler(a, a[:, :2, :, :2], 0, 2, True)
+    L.grid_sampler(a, a[:, :2, :, :2], 2, 1, False)
 """.strip().split("\n")
 
 
@@ -111,6 +121,20 @@ def test_mistakes_are_named():
         ng.embedding(x, weight=x)
     with pytest.raises(TypeError, match=r"kl_div\(\) takes 4 arguments"):
         ng.kl_div(x, x, 1, True, 2)
+
+
+def test_features_are_dropped_whole():
+    x = ng.ones(8, 4, 5)
+    for out in (ng.feature_dropout(x, 0.5, True), ng.feature_dropout_(x.clone(), 0.5, True)):
+        kept = out[:, :, 0]
+        assert set(kept.flatten().tolist()) == {0.0, 2.0}
+        assert ng.equal(out, kept.unsqueeze(-1).expand(8, 4, 5))
+    with pytest.raises(ValueError, match="feature_dropout: Feature dropout requires at least 2"):
+        ng.feature_dropout(ng.ones(3), 0.5, True)
+    with pytest.raises(ValueError, match="feature_dropout_: dropout probability"):
+        ng.feature_dropout_(x, 2.0, True)
+    with pytest.raises(ValueError, match="grid_sampler: padding_mode must be 0, 1 or 2, got 3"):
+        ng.grid_sampler(x, x, 0, 3, False)
 
 
 def test_they_compile():
