@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..errors import RecordingError
+from ..kernels import machine
 from ..ops.create import arange
 from ..ops.elementwise import clamp, eq, exp, floor, log, log1p, sigmoid, softplus, where
 from ..ops.gamma import lgamma
@@ -16,6 +18,7 @@ from ..ops.reduce import sum
 from ..ops.sampling import binomial, poisson
 from ..ops.special import xlogy
 from ..ops.view import expand as expanded
+from ..tape import show_location, user_location
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all, computed
@@ -143,6 +146,9 @@ class Binomial(ByProbability):
     has_enumerate_support = True
     total_count: Tensor
 
+    # total_count, if Python knows it.
+    _count: int | None = None
+
     def __init__(
         self,
         total_count: Any = 1,
@@ -150,6 +156,7 @@ class Binomial(ByProbability):
         logits: Any = None,
         validate_args: bool | None = None,
     ):
+        self._count = total_count if isinstance(total_count, int) else None
         self._take(probs=probs, logits=logits, total_count=total_count)
         self.total_count = self.total_count.to(self.param.dtype)
         Distribution.__init__(self, self.param.shape, validate_args=validate_args)
@@ -185,6 +192,14 @@ class Binomial(ByProbability):
         return -sum(exp(found) * found, 0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
+        if self._count is not None:
+            return _counts(self, self._count + 1, expand)
+        if machine.is_recording():
+            raise RecordingError(
+                f"Binomial.enumerate_support: not possible inside a compiled function, at "
+                f"{show_location(user_location())}: how many values there are, for entropy too, is "
+                f"in total_count, a tensor. Give total_count as a Python int."
+            )
         n = int(self.total_count.max().item())
         if self.total_count.min().item() != n:
             raise NotImplementedError("Binomial: Inhomogeneous total count not supported by this.")

@@ -8,6 +8,7 @@ import pytest
 import numbagrad as ng
 from numbagrad import distributions as D
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
 from .rows import ROWS, Row
 
@@ -145,3 +146,13 @@ def test_a_distribution_made_outside() -> None:
     step = ng.compile(lambda x: action.log_prob(x))
     assert step(ng.tensor([0])).item() == pytest.approx(-np.log(3))
     assert action.probs.tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_the_entropy_of_a_binomial_needs_a_number() -> None:
+    p, n = ng.tensor([0.2, 0.5]), ng.tensor([4.0, 4.0])
+    expected = D.Binomial(n, p).entropy().tolist()
+    made = D.Binomial(4, p)
+    for entropy in (lambda p: D.Binomial(4, p).entropy(), lambda p: made.entropy()):
+        np.testing.assert_allclose(ng.compile(entropy)(p).tolist(), expected, rtol=1e-5)
+    with pytest.raises(RecordingError, match="Give total_count as a Python int"):
+        ng.compile(lambda n, p: D.Binomial(n, p).entropy())(n, p)
