@@ -66,7 +66,7 @@ def snapshot(thing, seen=None):
             "is_leaf": thing.is_leaf,
             "version": thing._version,
             "stride": thing.stride(),
-            "grad": snapshot(thing.grad, seen),
+            "grad": snapshot(thing._grad, seen),
         }
     if isinstance(thing, nn.Module):
         named = [*thing.named_parameters(), *thing.named_buffers()]
