@@ -100,7 +100,7 @@ def test_mistakes_are_named():
     for wrong, words in (
         ({"anneal_strategy": "exp"}, "anneal_strategy must be one of"),
         ({"anneal_epochs": -1}, "anneal_epochs must be equal or greater than 0"),
-        ({"swa_lr": [1.0, 2.0]}, "swa_lr has 2 rates, the optimizer 1 groups"),
+        ({"swa_lr": [1.0, 2.0]}, "same length as optimizer.param_groups: swa_lr has 2"),
     ):
         with pytest.raises(ValueError, match=words):
             swa_utils.SWALR(optimizer, **{"swa_lr": 0.1, **wrong})

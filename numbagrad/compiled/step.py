@@ -314,8 +314,5 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | 
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
     made = CompiledFunction(function, options)
-    if hasattr(type(function), "register_forward_hook"):
-        from .module import CompiledModule
-
-        return CompiledModule(function, made)  # type: ignore[arg-type]
-    return made
+    as_module = getattr(type(function), "_as_compiled", None)
+    return made if as_module is None else as_module(function, made)

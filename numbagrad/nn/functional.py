@@ -383,8 +383,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
     Both broadcast; dim is one of their common shape.
 
-    >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, 3.0], [3.0, 4.0]])).tolist()
-    [0.9599999785423279, 1.0]
+    >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, -3.0], [3.0, 4.0]])).tolist()
+    [0.0, 1.0]
     """
     x1, x2 = broadcast_tensors(x1, x2)
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)

@@ -104,6 +104,12 @@ class Module(Recast, Stateful):
                 output = changed
         return output
 
+    def _as_compiled(self, run: Callable) -> Module:
+        """What ``ng.compile`` returns for this module: one that calls ``run``."""
+        from .compiled import CompiledModule
+
+        return CompiledModule(self, run)
+
     # -- registration ----------------------------------------------------------------------------
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..nn.modules.module import Module
-from .step import CompiledFunction
+from .module import Module
 
 __all__ = ["CompiledModule"]
 
@@ -13,14 +12,14 @@ __all__ = ["CompiledModule"]
 class CompiledModule(Module):
     """A module whose call is compiled; parameters, buffers and options are the given module's.
 
-    As PyTorch's: the module is ``_orig_mod``, and so begin the names in ``state_dict()``. Other
-    attributes are read from it and set on it; ``program``, ``source``, ``explain``, ``cache_info``
-    and ``recordings`` are those of a compiled function.
+    run: the compiled function. As PyTorch's: the module is ``_orig_mod``, and so begin the names in
+    ``state_dict()``. Other attributes are read from it and set on it; ``program``, ``source``,
+    ``explain``, ``cache_info`` and ``recordings`` are those of a compiled function.
     """
 
     _orig_mod: Module
 
-    def __init__(self, module: Module, run: CompiledFunction):
+    def __init__(self, module: Module, run: Any):
         super().__init__()
         self.__dict__["training"] = module.training
         super().__setattr__("_orig_mod", module)
