@@ -331,7 +331,10 @@ class Tensor:
     def grad(self) -> Tensor | None:
         """The gradient that backward has accumulated, or None; a non-leaf without one warns."""
         held = self._grad
-        if held is None and self._edge is not None and not (self.is_leaf or self._retain):
+        # While recording, a look at the history would make calls depend on it.
+        if held is not None or machine.is_recording() or self._edge is None:
+            return held
+        if not (self.is_leaf or self._retain):
             warnings.warn(
                 f"grad: read on a Tensor that is not a leaf Tensor, made by "
                 f"{split_edge(self._edge)[0].name()}: backward keeps no gradient there. Call "

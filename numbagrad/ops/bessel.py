@@ -65,6 +65,9 @@ class I0(Elementwise):
         far = math.exp(size) if size == math.inf else far  # so are all its derivatives
         return _even(0.25 * (x * x)) if size <= NEAR else far
 
+    def grad_x(g, x):
+        return g * i1(x)
+
 
 class I0e(Elementwise):
     """``exp(-abs(x)) * i0(x)``, which leaves no range: 0 at infinity, 1 at 0.

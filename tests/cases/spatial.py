@@ -137,7 +137,7 @@ def _interpolate(
     return x
 
 
-def _cubic(x: Any, size: Any, mode: str, align_corners: Any = False) -> Any:
+def _resized_cubic(x: Any, size: Any, mode: str, align_corners: Any = False) -> Any:
     def at(t: Any) -> Any:
         t = np.abs(t)
         near, far = (1.25 * t - 2.25) * t**2 + 1, -0.75 * (t**3 - 5 * t**2 + 8 * t - 4)
@@ -389,7 +389,7 @@ CASES = [
             sample(d(1, 2, 3, 4), size=(7, 2), mode="bicubic"),
             sample(d(1, 1, 3, 2), size=(4, 5), mode="bicubic", align_corners=True),
         ],
-        _cubic,
+        _resized_cubic,
         rtol64=1e-11,
     ),
     _row(
