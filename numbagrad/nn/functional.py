@@ -386,7 +386,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, -3.0], [3.0, 4.0]])).tolist()
     [0.0, 1.0]
     """
-    x1, x2 = broadcast_tensors(x1, x2)
+    place = dim if dim < 0 else dim - max(x1.dim(), x2.dim())
+    lengths = [x.shape[place] if -place <= x.dim() else 1 for x in (x1, x2)]
+    if lengths[0] == lengths[1] and -place <= min(x1.dim(), x2.dim()):
+        dim = place  # and each vector is normalised once, however often it is repeated
+    else:
+        x1, x2 = broadcast_tensors(x1, x2)
     return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
 
 

@@ -24,15 +24,28 @@ def kernel_of(rule: Callable) -> ListKernel:
     return Rule(rule).kernel()
 
 
+def decayed(g, p, decay):
+    """The gradient with that of ``decay / 2 * p ** 2``; no NaN of an infinite p without decay."""
+    return g + decay * p if decay != 0 else g
+
+
+def corrected(lr, beta1, step):
+    """The rate for a first moment that started at 0."""
+    return lr / (1 - beta1**step)
+
+
+def root(second, beta2, eps, step):
+    """The root of a second moment that started at 0; a division less than it looks."""
+    return math.sqrt(second) * (1 / math.sqrt(1 - beta2**step)) + eps
+
+
 def sgd(p, g, *, lr, decay):
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     return p - lr * g
 
 
 def momentum_sgd(p, g, buffer, *, lr, decay, momentum, dampening, nesterov):
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     buffer = momentum * buffer + (1 - dampening) * g
     return p - lr * (g + momentum * buffer if nesterov else buffer), buffer
 
@@ -40,41 +53,35 @@ def momentum_sgd(p, g, buffer, *, lr, decay, momentum, dampening, nesterov):
 def adam(p, g, first, second, step, *, lr, beta1, beta2, eps, decay, decoupled):
     """Kingma and Ba, 2015, algorithm 1; decoupled: Loshchilov and Hutter, 2019."""
     p = p * (1 - lr * decay if decoupled else 1)
-    added = 0 if decoupled else decay
-    if added != 0:
-        g = g + added * p
+    g = decayed(g, p, 0 if decoupled else decay)
     first = beta1 * first + (1 - beta1) * g
     second = beta2 * second + (1 - beta2) * g * g
-    root = math.sqrt(second) * (1 / math.sqrt(1 - beta2**step)) + eps  # a division less
-    return p - lr / (1 - beta1**step) * first / root, first, second
+    by = corrected(lr, beta1, step) * first / root(second, beta2, eps, step)
+    return p - by, first, second
 
 
 def amsgrad(p, g, first, second, largest, step, *, lr, beta1, beta2, eps, decay, decoupled):
     """Adam by the largest mean square so far (Reddi et al., 2018)."""
     p = p * (1 - lr * decay if decoupled else 1)
-    added = 0 if decoupled else decay
-    if added != 0:
-        g = g + added * p
+    g = decayed(g, p, 0 if decoupled else decay)
     first = beta1 * first + (1 - beta1) * g
     second = beta2 * second + (1 - beta2) * g * g
     largest = max(largest, second)
-    root = math.sqrt(largest) * (1 / math.sqrt(1 - beta2**step)) + eps
-    return p - lr / (1 - beta1**step) * first / root, first, second, largest
+    by = corrected(lr, beta1, step) * first / root(largest, beta2, eps, step)
+    return p - by, first, second, largest
 
 
 def radam(p, g, first, second, step, *, lr, beta1, beta2, eps, decay, decoupled):
     """Liu et al., 2020, algorithm 2: plain momentum until the variance is known."""
     p = p * (1 - lr * decay if decoupled else 1)
-    added = 0 if decoupled else decay
-    if added != 0:
-        g = g + added * p
+    g = decayed(g, p, 0 if decoupled else decay)
     first = beta1 * first + (1 - beta1) * g
     second = beta2 * second + (1 - beta2) * g * g
     correction = 1 - beta2**step
     longest = 2 / (1 - beta2) - 1
     length = longest - 2 * step * beta2**step / correction
     worth = (length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)
-    rate = lr / (1 - beta1**step)
+    rate = corrected(lr, beta1, step)
     if length > 5:
         rate = rate * math.sqrt(worth * correction)
         return p - rate * first / (math.sqrt(second) + eps), first, second
@@ -83,11 +90,10 @@ def radam(p, g, first, second, step, *, lr, beta1, beta2, eps, decay, decoupled)
 
 def adamax(p, g, first, bound, step, *, lr, beta1, beta2, eps, decay):
     """Kingma and Ba, 2015, algorithm 2."""
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     first = beta1 * first + (1 - beta1) * g
     bound = max(beta2 * bound, abs(g) + eps)
-    return p - lr / (1 - beta1**step) * first / bound, first, bound
+    return p - corrected(lr, beta1, step) * first / bound, first, bound
 
 
 def lion(p, g, first, *, lr, beta1, beta2, decay):
@@ -99,16 +105,14 @@ def lion(p, g, first, *, lr, beta1, beta2, decay):
 
 def adagrad(p, g, total, step, *, lr, lr_decay, eps, decay):
     """Duchi, Hazan and Singer, 2011."""
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     total = total + g * g
     return p - lr / (1 + (step - 1) * lr_decay) * g / (math.sqrt(total) + eps), total
 
 
 def adadelta(p, g, second, moved, step, *, lr, rho, eps, decay):
     """Zeiler, 2012, algorithm 1."""
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     second = rho * second + (1 - rho) * g * g
     by = g * (math.sqrt(moved + eps) / math.sqrt(second + eps))
     return p - lr * by, second, rho * moved + (1 - rho) * by * by
@@ -116,15 +120,13 @@ def adadelta(p, g, second, moved, step, *, lr, rho, eps, decay):
 
 def rmsprop(p, g, second, step, *, lr, alpha, eps, decay):
     """Hinton, 2012."""
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     second = alpha * second + (1 - alpha) * g * g
     return p - lr * (g / (math.sqrt(second) + eps)), second
 
 
 def rmsprop_centered(p, g, second, first, step, *, lr, alpha, eps, decay):
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     second = alpha * second + (1 - alpha) * g * g
     first = alpha * first + (1 - alpha) * g
     by = g / (math.sqrt(second - first * first) + eps)
@@ -132,8 +134,7 @@ def rmsprop_centered(p, g, second, first, step, *, lr, alpha, eps, decay):
 
 
 def rmsprop_momentum(p, g, second, buffer, step, *, lr, alpha, eps, decay, momentum):
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     second = alpha * second + (1 - alpha) * g * g
     buffer = g / (math.sqrt(second) + eps) + momentum * buffer
     return p - lr * buffer, second, buffer
@@ -142,8 +143,7 @@ def rmsprop_momentum(p, g, second, buffer, step, *, lr, alpha, eps, decay, momen
 def rmsprop_centered_momentum(
     p, g, second, first, buffer, step, *, lr, alpha, eps, decay, momentum
 ):
-    if decay != 0:
-        g = g + decay * p
+    g = decayed(g, p, decay)
     second = alpha * second + (1 - alpha) * g * g
     first = alpha * first + (1 - alpha) * g
     buffer = g / (math.sqrt(second - first * first) + eps) + momentum * buffer

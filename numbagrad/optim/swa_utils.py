@@ -137,7 +137,8 @@ class AveragedModel(Module):
         if self.n_averaged.item() == 0:
             _copy(averaged, current)
         else:
-            self._average(averaged, [x.detach().to(a.device) for a, x in zip(averaged, current)])  # noqa: B905
+            pairs = zip(averaged, current, strict=True)
+            self._average(averaged, [x.to(mean.device) for mean, x in pairs])
         _copy(kept, given)
         self.n_averaged += 1
 
