@@ -180,7 +180,9 @@ class Bound:
         for k, entry in enumerate(self.template.table):
             if entry.kind == "table":
                 self.table[k] = own
-            elif entry.kind == "number":
+            elif entry.kind == "place":
+                self.table[k] = own + 8 * entry.what
+            elif entry.kind in ("number", "offset"):
                 self.table[k] = entry.what
             elif entry.kind == "pointer to":
                 self.table[k] = own + 8 * entry.what - DATA_FIELD

@@ -70,7 +70,7 @@ def call_kernel(e: Text, use: KernelUse, arguments: list[str]) -> None:
     """Call compiled code by its address in the table."""
     e.use("call")
     at = e.place(Entry("kernel", use))
-    e.lines.append(f"call(table[{at}], {tuple_text(arguments)})")
+    e.lines.append(f"call(table[{e.spot(at)}], {tuple_text(arguments)})")
 
 
 def python(e: Text, i: Call) -> None:
@@ -87,8 +87,8 @@ def python(e: Text, i: Call) -> None:
     number = len(e.checks)
     e.checks.append((_raise_kept, at))
     e.lines += [
-        f"if call_python(table[{at}], {at}) != 0:",
-        f"    return {FIRST_CHECK + number}",
+        f"if call_python(table[{e.spot(at)}], {e.spot(at)}) != 0:",
+        f"    return {e.spot(FIRST_CHECK + number)}",
     ]
 
 
@@ -98,11 +98,10 @@ def pointer_place(e: Text, o: Operand) -> int:
         return e.place(
             Entry("address", o.buffer, e.offsets[o.buffer] + o.view.offset * o.dtype.itemsize)
         )
-    e.pointer(o.buffer)
     if not o.view.offset:
-        return e.places[o.buffer]
+        return e.place(Entry("buffer", o.buffer), o.buffer)
     at = e.place(Entry("result", None))
-    e.lines.append(f"table[{at}] = {e.at(o)}")
+    e.lines.append(f"table[{e.spot(at)}] = {e.at(o)}")
     return at
 
 
@@ -118,7 +117,7 @@ def table_of(e: Text, entries: list[Entry]) -> str:
     begin = len(e.table)
     e.table += entries
     count = str(len(entries))
-    return f"dense(pointer(table[1] + {8 * begin}, int64), ({count},))"
+    return f"dense(pointer(table[1] + {e.spot(8 * begin)}, int64), ({count},))"
 
 
 def _special(value: float) -> str:

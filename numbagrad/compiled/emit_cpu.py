@@ -14,6 +14,7 @@ from ..kernels.machine import threads
 from .counts import WORDS
 from .emit_call import call
 from .emit_guard import check, memory_guard
+from .emit_long import write_long
 from .emit_loop import WORTH_THREADS, LoopText, effort
 from .emit_product import product, product_and_update, with_updates
 from .emit_text import Text, tuple_text
@@ -25,8 +26,11 @@ from .template import DONE, OTHER_SHAPE, Argument, Entry, Template
 HEAVY = 4_000_000
 """Multiplications, about 100 us of them, from which a call lets go of the interpreter lock."""
 
-LONG, SECTION = 400, 120
-"""Lines from which a program is cut into several functions, and of each of those."""
+MIDDLE, LONG = 100, 400
+"""Lines from which a program is cut into several functions: if that saves lines, and anyway."""
+
+SAVED = 100
+"""Lines to compile that are worth some nanoseconds in each call."""
 
 
 class Emitter(Text):
@@ -51,7 +55,7 @@ class Emitter(Text):
         at = self.place(Entry("result"))
         self.stamps.append((at, group))
         self.simd["clock:ticks"] = None
-        self.lines.append(f"table[{at}] = ticks()")
+        self.lines.append(f"table[{self.spot(at)}] = ticks()")
 
     def together(self, group: Sequence[Instruction]) -> None:
         """Write one instruction, or several loops inside of one loop over rows."""
@@ -102,32 +106,7 @@ class Emitter(Text):
         """A function of its own, compiled with threads and called by its address."""
         outer = self.set_aside()
         self.lines = LoopText(self, loop, True).lines()
-        called = self.close_part(True)
-        self.resume(outer)
-        self.use("call")
-        self.lines.append(f"call({called})")
-
-    def in_sections(self) -> None:
-        """Write the instructions of a long program as several functions.
-
-        Numba's time for one function grows with the square of its length: 1,200 lines took 12 s.
-        """
-        outer = self.set_aside()
-        calls = []
-        for k, group in enumerate(self.groups):
-            self.group(group)
-            if len(self.lines) >= SECTION or k == len(self.groups) - 1:
-                calls.append(self.close_part(False))
-                self.pointers, self.declared, self.lines = {}, [], []
-                self.helpers, self.simd, self.intrinsics = {}, {}, {"pointer": None}
-        self.resume(outer)
-        self.use("call_for")
-        for called in calls:
-            self.lines += [
-                f"status = call_for({called})",
-                f"if status != {DONE}:",
-                "    return status",
-            ]
+        self.shared_part(outer)
 
     def finish(self) -> Template:
         """The text of the module."""
@@ -194,16 +173,22 @@ def emit(
     the end, unless the program is heavy: that one does not hold the interpreter lock. timed: write
     down when each group of instructions ends.
     """
-    emitter = Emitter(program, persistent, counts, timed)
-    for argument in arguments:
-        emitter.argument(argument)
-    if timed:
-        emitter.stamp()
-    if sum(map(_length, program.instructions)) > LONG:
-        emitter.in_sections()
-    else:
-        for group in emitter.groups:
-            emitter.group(group)
+    def begun() -> Emitter:
+        emitter = Emitter(program, persistent, counts, timed)
+        for argument in arguments:
+            emitter.argument(argument)
+        if timed:
+            emitter.stamp()
+        return emitter
+
+    length = sum(map(_length, program.instructions))
+    if length > MIDDLE:
+        emitter = begun()
+        if write_long(emitter) > SAVED or length > LONG:
+            return emitter.finish()
+    emitter = begun()
+    for group in emitter.groups:
+        emitter.group(group)
     return emitter.finish()
 
 

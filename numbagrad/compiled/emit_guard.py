@@ -18,9 +18,9 @@ def check(e: Text, i: Check) -> None:
     number = len(e.checks)
     e.checks.append((i.fail, at))
     e.lines += [
-        f"table[{at}] = load({e.pointer(flag.buffer)}, {e.number(flag.view.offset)})",
-        f"if table[{at}] >= 0:",
-        f"    return {FIRST_CHECK + number}",
+        f"table[{e.spot(at)}] = load({e.pointer(flag.buffer)}, {e.offset(flag.view.offset)})",
+        f"if table[{e.spot(at)}] >= 0:",
+        f"    return {e.spot(FIRST_CHECK + number)}",
     ]
 
 

@@ -276,6 +276,6 @@ class LoopText:
         """A pointer to scratch memory of this loop."""
         e = self.e
         name = f"{what}_{self.number}_{self.sums}"
-        e.declared.append(f"{name} = pointer(work + {e.number(e.work + self.scratch)}, {wide})")
+        e.declared.append(f"{name} = pointer(work + {e.spot(e.work + self.scratch)}, {wide})")
         self.scratch += rounded(8 * count)
         return name

@@ -85,10 +85,7 @@ def product_and_update(e: Text, i: Gemm, call: Call) -> None:
     _uses_gemm(e, out, work)
     blocks = -(-n // _rows(n, m))
     e.lines = _blocks(e, i, call, "prange", blocks)
-    called = e.close_part(True)
-    e.resume(outer)
-    e.use("call")
-    e.lines.append(f"call({called})")
+    e.shared_part(outer)
 
 
 def _rows(n: int, m: int) -> int:
@@ -118,7 +115,7 @@ def _blocks(e: Text, i: Gemm, call: Call, loop: str, copies: int) -> list[str]:
     e.type("int64")
     rows, total = e.number(_rows(n, m)), e.number(n)
     down = e.number(step * (1 if transx else ldx))
-    word = f"{begin} + {2 * count + 1} * block" if copies > 1 else str(begin)
+    word = e.spot(begin) + (f" + {2 * count + 1} * block" if copies > 1 else "")
     lines = [
         f"for block in {loop}({e.number(-(-n // _rows(n, m)))}):",
         f"    row = block * {rows}",
@@ -149,7 +146,7 @@ def _blocks(e: Text, i: Gemm, call: Call, loop: str, copies: int) -> list[str]:
         arguments.append(name)
         signature.append(each)
     kernel = e.place(Entry("kernel", KernelUse(call.kernel, tuple(signature), False)))
-    lines.append(f"    call(table[{kernel}], ({', '.join(arguments)}))")
+    lines.append(f"    call(table[{e.spot(kernel)}], ({', '.join(arguments)}))")
     return lines
 
 

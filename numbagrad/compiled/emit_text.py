@@ -10,6 +10,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -26,7 +27,7 @@ from .template import DONE, Argument, Entry, Part
 
 _TAKEN = (
     frozenset(
-        "table work before status math np njit prange gemm blas_alone blas_restore ticks float32 "
+        "table work at words offsets before status math np njit prange gemm blas_alone blas_restore ticks float32 "
         "float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
     )
     | frozenset(vars(intrinsics))
@@ -35,10 +36,25 @@ _TAKEN = (
     | _EXPR_FUNCTIONS
 )
 _LOCAL = re.compile(
-    r"([in][0-9]+|[xvfh][0-9]*_[0-9]+|sums?_[0-9_]+|(maximum|minimum|sign|floordiv)_.*|"
+    r"([inp][0-9]+|[xvfh][0-9]*_[0-9]+|sums?_[0-9_]+|(maximum|minimum|sign|floordiv)_.*|"
     r".*_(at|array))"
 )
 """Names that the generated text gives to numbers, counters and functions."""
+
+
+_WORD = re.compile(r"\w+")
+_PASSED = re.compile(r"\b(?:f_\d+|h\d+_\d+)\b")
+"""Numbers that the main function gets."""
+
+
+@dataclass
+class Fragment:
+    """Lines of a function. passed: the numbers of the main function that they use. needs: what
+    they import: helpers, simd and intrinsics of ``Text``."""
+
+    lines: list[str]
+    passed: list[str]
+    needs: tuple[dict[Any, None], ...]
 
 
 def tuple_text(items: Sequence[str]) -> str:
@@ -59,13 +75,17 @@ class Text:
     def __init__(self, program: Program, groups: Sequence[tuple[Instruction, ...]]):
         self.program = program
         self.numbers: list[int | float] = []
+        self.movable: dict[int, bool] = {}  # those of ``spot``, True, and of ``offset``
         self.table: list[Entry] = [Entry("work"), Entry("table")]
         self.places: dict[Any, int] = {}
-        self.pointers: dict[Buffer, str] = {}
+        self.names: dict[Buffer, str] = {}
+        self.taken: set[str] = set()
+        self.pointers: dict[Buffer, str] = {}  # of the function that is being written
         self.declared: list[str] = []
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
         self.parts: list[Part] = []
+        self.pieces: list[tuple[int, Fragment]] | None = None  # shared parts, of a long program
         self.hyper: list[tuple[Callable[[], tuple], tuple]] = []
         self.floats: list[str] = []
         self.checks: list[tuple[Callable[[int], None], int]] = []
@@ -89,6 +109,19 @@ class Text:
             return repr(value)
         self.numbers.append(value)
         return f"⟦{len(self.numbers) - 1}⟧"
+
+    def spot(self, value: int) -> str:
+        """A marker for a place: of memory, of the table, of a check.
+
+        It may differ where a program does the same once more, as other numbers may not.
+        """
+        self.movable[len(self.numbers)] = True
+        return self.number(value)
+
+    def offset(self, value: int) -> str:
+        """A marker for where a view begins, which may differ but seldom does."""
+        self.movable[len(self.numbers)] = False
+        return self.number(value)
 
     def type(self, dtype: Any) -> str:
         """The name of a dtype, imported."""
@@ -114,9 +147,9 @@ class Text:
         """The address of an element as an int."""
         if buffer.kind == "work":
             byte = self.offsets[buffer] + offset * buffer.dtype.itemsize
-            return f"work + {self.number(byte)}"
+            return f"work + {self.spot(byte)}"
         base = f"{self.pointer(buffer)}_at"
-        return f"{base} + {self.number(offset * buffer.dtype.itemsize)}" if offset else base
+        return f"{base} + {self.offset(offset * buffer.dtype.itemsize)}" if offset else base
 
     def pointer(self, buffer: Buffer) -> str:
         """The local name of the pointer to ``buffer``."""
@@ -126,21 +159,25 @@ class Text:
         name = self.pointers[buffer] = self.local(buffer)
         t = self.type(buffer.dtype)
         if buffer.kind == "work":
-            byte = self.number(self.offsets[buffer])
+            byte = self.spot(self.offsets[buffer])
             self.declared.append(f"{name} = pointer(work + {byte}, {t})")
         else:
             at = self.place(Entry("buffer", buffer), buffer)
-            self.declared.append(f"{name}_at = table[{at}]")
+            self.declared.append(f"{name}_at = table[{self.spot(at)}]")
             self.declared.append(f"{name} = pointer({name}_at, {t})")
         return name
 
     def local(self, buffer: Buffer) -> str:
-        """A name for ``buffer`` that nothing else in the text has."""
+        """The name of ``buffer``, which nothing else in the program has."""
+        if buffer in self.names:
+            return self.names[buffer]
         name = re.sub(r"\W", "_", buffer.name, flags=re.ASCII)
         if name in _TAKEN or keyword.iskeyword(name) or _LOCAL.fullmatch(name):
             name = f"{name}_"
-        if name in self.pointers.values():
-            name = f"{name}_{len(self.pointers)}_"
+        if name in self.taken:
+            name = f"{name}_{len(self.names)}_"
+        self.taken.add(name)
+        self.names[buffer] = name
         return name
 
     def argument(self, argument: Argument) -> None:
@@ -169,7 +206,7 @@ class Text:
             elif s:
                 terms.append(f"i{d} * {self.number(s)}")
         if o.view.offset or not terms:
-            terms.append(self.number(o.view.offset))
+            terms.append(self.offset(o.view.offset))
         return " + ".join(terms)
 
     def comment(self, i: Instruction) -> None:
@@ -193,21 +230,46 @@ class Text:
         self.helpers, self.simd, self.intrinsics = {}, {}, {"pointer": None}
         return outer
 
-    def resume(self, outer: tuple[Any, ...]) -> None:
-        """Go on with the function that was set aside."""
+    def resume(self, outer: tuple[Any, ...]) -> Fragment:
+        """Go on with the function that was set aside; what has been written since."""
+        written = [*self.declared, *self.lines]
+        found = sorted(set(_PASSED.findall("\n".join(written))))
+        inner = Fragment(written, found, (self.helpers, self.simd, self.intrinsics))
         self.pointers, self.declared, self.lines, self.helpers, self.simd, self.intrinsics = outer
+        return inner
 
-    def close_part(self, shared: bool) -> str:
-        """Make a part of what has been written; the arguments of its call."""
-        body = ["work = table[0]", *self.declared, *self.lines]
-        body += [] if shared else [f"return {DONE}"]
-        found = sorted(set(re.findall(r"\b(?:f_\d+|h\d+_\d+)\b", "\n".join(body))))
-        params = ["table", *found]
-        text = self.function(params, body, *(["prange"] if shared else []))
-        kinds = [types.float64 if n[0] == "f" else self.hyper_type(n) for n in found]
-        self.parts.append(Part(text, tuple(kinds), shared))
-        at = self.place(Entry("part", len(self.parts) - 1))
-        return f"table[{at}], {tuple_text(params)}"
+    def shared_part(self, outer: tuple[Any, ...]) -> None:
+        """Make a function with threads of what has been written since, and call it."""
+        inner = self.resume(outer)
+        at = self.place(Entry("part"))
+        params = ["table", *inner.passed]
+        if self.pieces is None:
+            self.make_part(at, inner, params, True)
+        else:
+            params.insert(1, "at")
+            self.pieces.append((at, inner))
+        self.use("call")
+        self.lines.append(f"call(table[{self.spot(at)}], {tuple_text(params)})")
+
+    def make_part(self, at: int, body: Fragment, params: list[str], shared: bool) -> int:
+        """Make a part of ``body``, whose address will be at place ``at``; the number of it."""
+        outer = self.set_aside()
+        self.helpers, self.simd, self.intrinsics = (dict(needs) for needs in body.needs)
+        end = [] if shared else [f"return {DONE}"]
+        lines = ["work = table[0]", *body.lines, *end]
+        text = self.function(params, lines, *(["prange"] if shared else []))
+        kinds = tuple(self.passed_type(n) for n in params if n != "table")
+        self.parts.append(Part(text, kinds, shared))
+        self.table[at] = Entry("part", len(self.parts) - 1)
+        self.resume(outer)
+        return len(self.parts) - 1
+
+    def passed_type(self, name: str) -> Any:
+        """The type of what a part gets: a float, an address, or a hyper-parameter ``h0_1``."""
+        if name[0] != "h":
+            return types.float64 if name[0] == "f" else types.int64
+        k, j = name[1:].split("_")
+        return self.hyper[int(k)][1][int(j)]
 
     def at(self, o: Operand) -> str:
         """The address of the first element of an operand."""
@@ -246,11 +308,6 @@ class Text:
             self.hyper.append((read, tuple(map(number_type, read()))))
         return [(f"h{at}_{j}", kind) for j, kind in enumerate(self.hyper[at][1])]
 
-    def hyper_type(self, name: str) -> Any:
-        """The type of a hyper-parameter ``h0_1``."""
-        k, j = name[1:].split("_")
-        return self.hyper[int(k)][1][int(j)]
-
     def float_argument(self, s: Scalar) -> str:
         """The local name of a number computed from float arguments."""
         assert s.text is not None
@@ -262,21 +319,26 @@ class Text:
         """The text of a module with one function."""
         blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
         maths = sorted(n for n in self.simd if ":" not in n)
+        words = {w for line in body for w in _WORD.findall(line)}
+        words |= {w for op, t in self.helpers for x in helper_lines(op, t) for w in _WORD.findall(x)}
+        used = self.types.keys() & words
+        count = f"{len(self.program.instructions)} instructions."
+        told = "in parts." if "at" in params else count
         heads = [
-            f'"""{self.program.name}, compiled: {len(self.program.instructions)} instructions."""',
+            f'"""{self.program.name}, compiled: {told}"""',
             "",
             "import math",
             "",
             "import numpy as np",
-            f"from numba import {', '.join(sorted({*self.types, *extra, 'njit'}))}",
+            f"from numba import {', '.join(sorted({*used, *extra, 'njit'}))}",
             "",
         ]
         if blas:
             heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
         self.use("bits_float64")
         of_table = self.intrinsics.keys() & set(table_functions.__all__)
-        used = sorted(self.intrinsics.keys() - of_table)
-        heads.append(f"from numbagrad.kernels.intrinsics import {', '.join(used)}")
+        others = sorted(self.intrinsics.keys() - of_table)
+        heads.append(f"from numbagrad.kernels.intrinsics import {', '.join(others)}")
         if "clock:ticks" in self.simd:
             heads.append("from numbagrad.kernels.clock import ticks")
         if "product:gemm" in self.simd:

@@ -19,7 +19,8 @@ from .program import Buffer, Instruction
 DONE, OTHER_SHAPE, OVERLAP, HELD, FIRST_CHECK = 0, 1, 2, 3, 16
 """What the function returns: the number of a failed check is added to FIRST_CHECK."""
 
-_MARK = re.compile("⟦(\\d+)⟧")
+MARK = re.compile("⟦(\\d+)⟧")
+"""Stands for the number of that place in ``Template.numbers``."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,9 @@ class Entry:
 
     kind: "work", "buffer" (address of bound memory), "pointer to" (how list kernels find an array:
     what looks like an object whose data pointer is place ``what``), "table" (its own address),
-    "kernel", "part", "number", "count" (a word of ``counts.words``) or "result" (written by the
-    function).
+    "place" (the address of place ``what``), "kernel", "part", "number", "offset" (a number of which
+    the compiled code does not depend), "count" (a word of ``counts.words``) or "result" (written by
+    the function).
     """
 
     kind: str
@@ -93,7 +95,9 @@ class Template:
     @property
     def shape(self) -> tuple[Any, ...]:
         """What must be equal for two templates to share compiled code."""
-        table = tuple((e.kind, _kernel_identity(e.what)) for e in self.table)
+        table = tuple(
+            (e.kind, None if e.kind == "offset" else _kernel_identity(e.what)) for e in self.table
+        )
         parts = tuple(part.text for part in self.parts)
         return (
             self.text,
@@ -116,13 +120,13 @@ class Template:
     def _render(self, text: str, prefix: str, varying: dict[int, str]) -> tuple[str, str]:
         names = list(dict.fromkeys(varying.values()))
         kinds = {varying[k]: type(self.numbers[k]) for k in varying}
-        used = {varying.get(int(m)) for m in _MARK.findall(text)}
+        used = {varying.get(int(m)) for m in MARK.findall(text)}
 
         def shown(m: re.Match[str]) -> str:
             k = int(m[1])
             return varying.get(k) or repr(self.numbers[k])
 
-        text = _MARK.sub(shown, text)
+        text = MARK.sub(shown, text)
         loads = ""
         for j, name in enumerate(names):
             value = f"table[{len(self.table) + j}]"
