@@ -40,6 +40,7 @@ from . import (
     training,
     transformer,
     transformer_step,
+    unrolled,
 )
 from .case import Case, Row, check_equal, load_peer, timed_row
 from .measure import interleave
@@ -77,6 +78,7 @@ PROCESSES = {
     "peak_memory": peak_memory,
     "gemm": gemm,
     "digits": digits,
+    "unrolled": unrolled,
 }
 """Suites with a way of their own."""
 

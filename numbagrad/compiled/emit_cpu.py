@@ -173,6 +173,7 @@ def emit(
     the end, unless the program is heavy: that one does not hold the interpreter lock. timed: write
     down when each group of instructions ends.
     """
+
     def begun() -> Emitter:
         emitter = Emitter(program, persistent, counts, timed)
         for argument in arguments:

@@ -27,8 +27,8 @@ from .template import DONE, Argument, Entry, Part
 
 _TAKEN = (
     frozenset(
-        "table work at words offsets before status math np njit prange gemm blas_alone blas_restore ticks float32 "
-        "float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
+        "table work at words offsets before status math np njit prange gemm blas_alone "
+        "blas_restore ticks float32 float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
     )
     | frozenset(vars(intrinsics))
     | frozenset(vars(table_functions))
@@ -319,8 +319,8 @@ class Text:
         """The text of a module with one function."""
         blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
         maths = sorted(n for n in self.simd if ":" not in n)
-        words = {w for line in body for w in _WORD.findall(line)}
-        words |= {w for op, t in self.helpers for x in helper_lines(op, t) for w in _WORD.findall(x)}
+        helped = [line for op, t in self.helpers for line in ("", "", *helper_lines(op, t))]
+        words = {word for line in (*body, *helped) for word in _WORD.findall(line)}
         used = self.types.keys() & words
         count = f"{len(self.program.instructions)} instructions."
         told = "in parts." if "at" in params else count
@@ -347,8 +347,7 @@ class Text:
             heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
         if of_table:
             heads.append(f"from numbagrad.kernels.table import {', '.join(sorted(of_table))}")
-        for op, t in self.helpers:
-            heads += ["", "", *helper_lines(op, t)]
+        heads += helped
         signature = f"def NAME({', '.join(params)}):"
         if "wide" in self.intrinsics and "prange" not in extra:
             body = ["wide()", *body]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from ..kernels.expr import Expr, build, expr, symbol, topological
+from ..kernels.expr import Expr, build, expr, inputs_of, symbol, topological
 from .program import Instruction, Line, Loop, Operand, Program, Value, View
 
 Suits = Callable[[Loop], bool]
@@ -321,7 +321,7 @@ def tidy(loop: Loop) -> Loop:
         lost = [n for n, (p, _) in inlined.items() if not _fits(p, line)]
         body = rebuilt(line.expr, replacing) if replacing else line.expr
         for name in lost:  # a line of another type stays a line
-            if name in _names(body) and all(x.name != name for x in lines):
+            if name in inputs_of(body) and all(x.name != name for x in lines):
                 lines.append(replace(inlined[name][0], expr=inlined[name][1]))
         exact = line.compute == line.dtype and not (body.is_bool or line.rounded)
         simple = body.op == "const" or (body.op == "input" and _same_type(body, line, kinds, lines))
@@ -330,7 +330,7 @@ def tidy(loop: Loop) -> Loop:
             inlined[line.name] = (line, body)
         else:
             lines.append(replace(line, expr=body))
-    read = {n for line in lines for n in _names(line.expr)} | stored
+    read = {n for line in lines for n in inputs_of(line.expr)} | stored
     alive = [n in read for n in loop.loads]
     return replace(
         loop,
@@ -347,12 +347,8 @@ def _needed(lines: list[Line], stored: set[str]) -> list[Line]:
     for line in reversed(lines):
         if line.name in read:
             kept.append(line)
-            read |= _names(line.expr)
+            read |= inputs_of(line.expr)
     return kept[::-1]
-
-
-def _names(body: Expr) -> set[str]:
-    return {node.value for node in topological([body]) if node.op == "input"}
 
 
 def _fits(producer: Line, consumer: Line) -> bool:

@@ -33,10 +33,9 @@ Pass = Callable[[Program], Program]
 
 def optimise(program: Program, passes: tuple[Pass, ...] | None = None) -> Program:
     """The program that is emitted. passes: ``PASSES``, or others."""
-    verify(program)
     for each in PASSES if passes is None else passes:
-        program = verify(each(program))
-    return program
+        program = each(program)
+    return verify(program)
 
 
 # -- dead code -------------------------------------------------------------------------------------

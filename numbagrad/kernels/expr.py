@@ -28,7 +28,8 @@ class Expr:
     op: "input", "const", "neg", "not", "pow", "where", or a name of the tables above.
     """
 
-    __slots__ = ("__weakref__", "args", "op", "value")
+    __slots__ = ("__weakref__", "_inputs", "args", "op", "value")
+    _inputs: frozenset[str]
     op: str
     args: tuple[Expr, ...]
     value: Any
@@ -217,9 +218,14 @@ def topological(roots: list[Expr]) -> list[Expr]:
     return order
 
 
-def inputs_of(root: Expr) -> set[str]:
+def inputs_of(root: Expr) -> frozenset[str]:
     """Names of the inputs that ``root`` reads."""
-    return {node.value for node in topological([root]) if node.op == "input"}
+    try:
+        return root._inputs
+    except AttributeError:  # the first time somebody asks
+        names = {node.value for node in topological([root]) if node.op == "input"}
+        root._inputs = frozenset(names)
+        return root._inputs
 
 
 def to_text(node: Expr) -> str:
