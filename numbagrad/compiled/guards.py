@@ -208,7 +208,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
             if p.content is not None:
                 guard = f"{now} is not {then} or not alike({then}, {w.name('c', p.content)})"
             w.guards.append(guard)
-            w.why[guard] = (f"the Python value {p.name!r}", now, p.content or p.value)
+            w.why[guard] = (p.called, now, p.content or p.value)
             w.names.update(same=same, alike=alike, ABSENT=ABSENT)
 
 

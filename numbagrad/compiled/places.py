@@ -3,13 +3,17 @@
 A recording holds for the values that it found there, so a call compares them, and a function that
 changes them cannot be recorded. Dicts of settings, with words as keys and plain values, are too;
 other dicts and lists are not. Attributes of Modules announce their own changes
-(``machine.changed``). Start reading at ``places_of``.
+(``machine.changed``). The user's functions, methods and classes are values too, as someone in a
+notebook writes them anew: which stands in a place, and of a function the code and the defaults.
+Those of installed packages stay as they are. Start reading at ``places_of``.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -39,6 +43,9 @@ ABSENT = _Absent()
 _PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
+_DEFAULTS = ("__defaults__", "__kwdefaults__")
+_OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(_DEFAULTS, "the defaults")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -54,6 +61,14 @@ class Place:
     value: Any
     told: bool = False
     content: dict[str, Any] | None = None
+
+    @property
+    def called(self) -> str:
+        """What it is, for people."""
+        if self.name in _OF_FUNCTIONS and isinstance(self.holder, types.FunctionType):
+            return f"{_OF_FUNCTIONS[self.name]} of the function {self.holder.__name__!r}"
+        kind = "function" if isinstance(self.value, types.FunctionType) else "Python value"
+        return f"the {kind} {self.name!r}"
 
     def now(self) -> Any:
         """What stands there now."""
@@ -88,7 +103,16 @@ def same(x: Any, y: Any) -> bool:
     """Whether two Python values mean the same recording."""
     if x is y:
         return True
+    if type(x) is types.FunctionType and type(y) is types.FunctionType:
+        return _same_function(x, y)
     return type(x) is type(y) and type(x) in _PLAIN and x == y
+
+
+def _same_function(x: types.FunctionType, y: types.FunctionType) -> bool:
+    """Whether the text of a function has been run again, as a cell of a notebook is."""
+    plain = x.__closure__ is y.__closure__ is None and x.__globals__ is y.__globals__
+    defaults = x.__defaults__, y.__defaults__, x.__kwdefaults__, y.__kwdefaults__
+    return plain and defaults == (None,) * 4 and x.__code__ == y.__code__
 
 
 def content_of(value: Any) -> Any:
@@ -124,7 +148,7 @@ def check_unchanged(places: list[Place]) -> None:
     if changed:
         first = changed[0]
         raise RecordingError(
-            f"compile: the compiled function changes the Python value {first.name!r}, which a "
+            f"compile: the compiled function changes {first.called}, which a "
             f"compiled call would not do. Change it outside, or keep it in a tensor that is "
             f"changed in place."
         )
@@ -168,6 +192,8 @@ class _Finder:
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__
+        if isinstance(value, (staticmethod, classmethod)):
+            value = value.__func__
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
@@ -184,6 +210,9 @@ class _Finder:
                     self.function(value)
         elif _is_open(value) and len(self.objects) < _MOST:
             self.objects.setdefault(id(value), value)
+            if isinstance(value, type):  # that of a Function is called by its name
+                for name in ("forward", "backward"):
+                    self.value(vars(value).get(name))
 
     def function(self, function: types.FunctionType) -> None:
         """Follow what ``function`` closes over, its globals and its defaults."""
@@ -220,13 +249,19 @@ class _Finder:
                 yield _place("{}.cell_contents", cell, name, cell.cell_contents)
             space = function.__globals__
             for name in sorted(_names_of(function.__code__) & space.keys()):
-                if _counts(space[name]):
+                if _counts(space[name]) or _is_code(space[name]):
                     yield _place(f"{{}}[{name!r}]", space, name, space[name])
+            if not _installed(function):
+                yield Place("{}.__code__", function, "__code__", function.__code__)
+                for name in _DEFAULTS:
+                    if getattr(function, name):
+                        yield Place(f"{{}}.{name}", function, name, getattr(function, name))
+        yield from self.attributes_of_classes()
         for each in self.objects.values():
             own = _own(each)
             told = hasattr(type(each), "register_forward_hook")
             for name in sorted(self.names & own.keys()):
-                if _counts(own[name]):
+                if _counts(own[name]) or (_is_code(own[name]) and not isinstance(each, type)):
                     if isinstance(own, dict) and not isinstance(each, types.ModuleType):
                         text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
                         yield _place(text, own, name, own[name], told)
@@ -238,10 +273,53 @@ class _Finder:
                         yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
 
 
+    def attributes_of_classes(self) -> Iterator[Place]:
+        """What classes give their instances by name: methods and properties of the user."""
+        seen = set()
+        for each in self.objects.values():
+            kind = each if isinstance(each, type) else type(each)
+            if isinstance(each, types.ModuleType) or kind in seen or _installed(kind):
+                continue
+            seen.add(kind)
+            for name in sorted({*self.names, *_IMPLICIT}):
+                found = getattr(kind, name, None)
+                if isinstance(found, property) or _is_code(found):
+                    yield Place(f"{{}}.{name}", kind, name, found)
+
+
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
     if _is_settings(value):
         return Place(text, holder, name, value, False, dict(value))
     return Place(text, holder, name, value, told)
+
+
+_IMPLICIT = ("forward", "backward", "__call__")
+"""Methods that run without being named."""
+
+
+def _is_code(value: Any) -> bool:
+    """Whether ``value`` is a function, a class or a kernel of the user, which may be replaced."""
+    if isinstance(value, types.FunctionType):
+        return value.__code__.co_filename not in OUR_FILES and not _installed(value)
+    if isinstance(value, type):
+        return _is_open(value) and not _installed(value)
+    kernel = getattr(value, "py_func", None)
+    return isinstance(kernel, types.FunctionType) and not _installed(kernel)
+
+
+@functools.cache
+def _folders() -> tuple[str, ...]:
+    """Where installed packages and Python's own modules lie."""
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return tuple({os.path.join(sysconfig.get_path(kind), "") for kind in kinds})
+
+
+def _installed(value: types.FunctionType | type) -> bool:
+    """Whether a function or class is of an installed package, which nobody edits."""
+    if isinstance(value, type):
+        module = sys.modules.get(value.__module__)
+        return _is_ours(value) or (getattr(module, "__file__", None) or "").startswith(_folders())
+    return value.__code__.co_filename.startswith(_folders())
 
 
 def _is_settings(value: Any) -> bool:

@@ -7,9 +7,10 @@ Guards are text (``guards.py``); here each is looked at by itself, after the fac
 from __future__ import annotations
 
 import re
+from types import CodeType
 from typing import Any
 
-from ..tables import shortened
+from ..tables import shortened, show_file
 from .guards import Writer
 
 __all__ = ["FIRST", "changed_guard", "changed_key"]
@@ -51,14 +52,17 @@ def changed_guard(w: Writer, leaves: list[Any]) -> str:
     """What makes the recording of ``w`` refuse the arguments ``leaves``."""
     names = {**w.names, **{f"a{k}": leaf for k, leaf in enumerate(leaves)}}
     names |= {name: cell.cell_contents for name, cell in w.cells.items()}
+    said = SHARED
     for text in _each(w):
         try:
             failed = eval(text, {}, names)
         except Exception:  # what it looks at is no longer of the kind that it was
             failed = True
         if failed:
-            return _in_words(w, text, names)
-    return SHARED
+            said = _in_words(w, text, names)
+            if "machine.epoch" not in text:  # which has many causes: look for a better word
+                break
+    return said
 
 
 def _each(w: Writer) -> list[str]:
@@ -91,6 +95,9 @@ def _in_words(w: Writer, text: str, names: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
+    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
+    if isinstance(code, CodeType):
+        return f"that of {show_file(code.co_filename)}:{code.co_firstlineno}"
     return shortened(repr(value), 40)
 
 

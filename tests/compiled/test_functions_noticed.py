@@ -1,0 +1,180 @@
+"""Functions, methods and classes that are written anew, as in a notebook, are noticed."""
+
+import types
+
+import numba
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import RecordingError
+
+TWICE = """
+def helper(x, scale=2.0):
+    return (x * scale).sum()
+
+def outer(x):
+    return helper(x)
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(ng.full((3,), 2.0))
+
+    def forward(self, x):
+        return (self.weight * x).sum()
+
+    def other(self, x):
+        return x.sum() * 2.0
+
+    @property
+    def factor(self):
+        return 2.0
+
+    @staticmethod
+    def fixed(x):
+        return x.sum() * 2.0
+
+    @classmethod
+    def of_class(cls, x):
+        return x.sum() * 2.0
+
+class Plain:
+    def __call__(self, x):
+        return x.sum() * 2.0
+
+    def __getitem__(self, x):
+        return x.sum() * 2.0
+
+class Twice(ng.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2.0
+
+@numba.njit
+def kernel(out, x):
+    for i in range(x.size):
+        out[i] = x[i] * 2.0
+
+class ByKernel(ng.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = ng.empty_like(x)
+        ng.launch(kernel, out, x)
+        return out
+
+model, plain = Model(), Plain()
+"""
+THRICE = TWICE.replace("2.0", "3.0")
+"""The same cell, edited."""
+
+USES = {
+    "a function": "lambda x: helper(x)",
+    "a function that a function calls": "lambda x: outer(x)",
+    "forward": "lambda x: model(x)",
+    "a method": "lambda x: model.other(x)",
+    "a property": "lambda x: x.sum() * model.factor",
+    "a static method": "lambda x: model.fixed(x)",
+    "a class method": "lambda x: model.of_class(x)",
+    "a method of a class": "lambda x: Model.fixed(x)",
+    "__call__": "lambda x: plain(x)",
+    "__getitem__": "lambda x: plain[x]",
+    "a Function": "lambda x: Twice.apply(x).sum()",
+    "a kernel": "lambda x: ByKernel.apply(x).sum()",
+}
+
+
+def notebook(text):
+    """A namespace in which a cell has run."""
+    space = {"ng": ng, "nn": nn, "numba": numba, "__name__": "notebook"}
+    exec(compile(text, "<cell 1>", "exec"), space)
+    return space
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_cell_that_is_run_again_is_noticed(use):
+    space = notebook(TWICE)
+    step = ng.compile(eval(USES[use], space))
+    x = ng.ones(3)
+    assert step(x).item() == step(x).item() == 6.0
+    exec(compile(THRICE, "<cell 2>", "exec"), space)
+    assert step(x).item() == step(x).item() == 9.0
+    assert step.cache_info().recordings == 2
+
+
+def edited(old, new):
+    """What autoreload does: the functions that are there get other code."""
+    for name, value in vars(new).items() if isinstance(new, type) else new.items():
+        there = getattr(old, name, None) if isinstance(old, type) else old.get(name)
+        if isinstance(value, types.FunctionType) and isinstance(there, types.FunctionType):
+            there.__code__, there.__defaults__ = value.__code__, value.__defaults__
+        elif isinstance(value, (property, staticmethod, classmethod)):
+            setattr(old, name, value)
+        elif isinstance(value, type) and isinstance(there, type):
+            edited(there, value)
+
+
+@pytest.mark.parametrize("use", [u for u in USES if u not in ("a kernel", "a Function")])
+def test_a_module_that_is_reloaded_is_noticed(use):
+    space = notebook(TWICE)
+    step = ng.compile(eval(USES[use], space))
+    space["model"].weight.data.fill_(1.0)
+    x = ng.ones(3)
+    before = step(x).item()
+    new = THRICE.replace("self.weight * x", "self.weight * x * 3.0")
+    edited(space, notebook(new))
+    after = step(x).item()
+    assert (before, after) == ((3.0, 9.0) if use == "forward" else (6.0, 9.0))
+
+
+def test_the_compiled_function_itself_is_noticed():
+    space = notebook(TWICE)
+    step = ng.compile(space["helper"])
+    assert step(ng.ones(3)).item() == 6.0
+    space["helper"].__defaults__ = (5.0,)
+    assert step(ng.ones(3)).item() == 15.0
+    assert step.recordings[-1].startswith("the defaults of the function 'helper'")
+    space["helper"].__code__ = notebook(TWICE.replace("x * scale", "x * scale * 2"))[
+        "helper"
+    ].__code__
+    assert step(ng.ones(3)).item() == 30.0
+    assert step.recordings[-1].startswith("the code of the function 'helper'")
+
+
+def test_a_cell_that_is_run_again_as_it_was_records_nothing():
+    text = "def helper(x):\n    return x.sum() * 2.0\n"
+    space = notebook(text)
+    step = ng.compile(eval("lambda x: helper(x)", space))
+    for _ in range(3):
+        assert step(ng.ones(3)).item() == 6.0
+        exec(compile(text, "<cell 1>", "exec"), space)
+    assert step.cache_info().recordings == 1
+
+
+def test_it_is_said_which_function():
+    space = notebook(TWICE)
+    step = ng.compile(eval("lambda x: helper(x)", space))
+    step(ng.ones(3))
+    exec(compile("\n\n" + THRICE, "<cell 2>", "exec"), space)
+    step(ng.ones(3))
+    words = "the function 'helper' is that of <cell 2>:4, was that of <cell 1>:2"
+    assert step.recordings[-1] == words
+
+
+def test_a_function_that_replaces_a_function_is_refused():
+    space = notebook(TWICE)
+    text = """
+def f(x):
+    global helper
+    helper = len
+    return x * 2.0
+"""
+    exec(text, space)
+    before = space["helper"]
+    with pytest.raises(RecordingError, match="changes the function 'helper'"):
+        ng.compile(space["f"])(ng.ones(3))
+    assert space["helper"] is before
