@@ -272,7 +272,6 @@ class _Finder:
                     if _counts(getattr(type(each), name, types)):  # it may get one of its own
                         yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
 
-
     def attributes_of_classes(self) -> Iterator[Place]:
         """What classes give their instances by name: methods and properties of the user."""
         seen = set()

@@ -1,7 +1,7 @@
 """Knowing what of which tensors is looked at while a step is recorded: a call compares that.
 
 Descriptors take the place of attributes of ``Tensor`` meanwhile, and tell the recorder of this
-thread.
+thread. Modules and optimisers that are looked at announce their changes from then on.
 """
 
 from __future__ import annotations
@@ -73,6 +73,14 @@ class _WatchedEdge:
         tensor.__dict__["_edge"] = edge
 
 
+def _noting(each: Any, name: str) -> Any:
+    """Takes the place of ``__getattribute__`` of modules and optimisers meanwhile: their changes
+    matter to a recording that has looked at them, and to no other."""
+    if machine.recorder.current is not None:
+        object.__getattribute__(each, "__dict__")["_watched"] = True
+    return object.__getattribute__(each, name)
+
+
 @contextmanager
 def watching_tensors() -> Iterator[None]:
     """Let the recorder of this thread know what of which tensors is looked at."""
@@ -81,8 +89,12 @@ def watching_tensors() -> Iterator[None]:
         return
     Tensor._grad, Tensor._edge = _WatchedGrad(), _WatchedEdge()  # type: ignore[assignment]
     Tensor._array = _WatchedArray()
+    for kind in machine.announcing:
+        kind.__getattribute__ = _noting  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
+        for kind in machine.announcing:
+            del kind.__getattribute__
         Tensor._grad = Tensor._edge = None
         del Tensor._array

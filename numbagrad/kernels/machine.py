@@ -196,6 +196,10 @@ def outside(name: str, way_out: str = "Call it after the compiled step.") -> Non
         recorder.current.outside(name, way_out)
 
 
+announcing: list[type] = []
+"""Classes whose objects call ``changed`` once a recording has looked at them: ``_watched``."""
+
+
 def changed() -> None:
     """Note a change that recorded steps cannot see in tensors: modes, hooks, parameter groups."""
     add_to_epoch(1)

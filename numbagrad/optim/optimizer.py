@@ -42,7 +42,7 @@ class Update:
 class Groups(list):
     """The groups of an optimiser; recorded steps notice when one is replaced."""
 
-    recorded = True
+    recorded = False
 
 
 class ParamState(dict):
@@ -117,6 +117,8 @@ class Optimizer(Hooked):
 
     # Whether a step was taken: schedulers ask.
     _stepped = False
+    # Whether a compiled step has looked at it: see ``machine.announcing``.
+    _watched = False
 
     def __init__(self, params: Any, defaults: dict[str, Any]):
         if isinstance(params, (Tensor, str)):
@@ -143,17 +145,21 @@ class Optimizer(Hooked):
     @state.setter
     def state(self, state: dict[Tensor, dict[str, Any]]) -> None:
         self._state = state if type(state) is State else State(state)
-        machine.changed()
+        if self._watched:
+            machine.changed()
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
         """The parameters, group by group, with the options of each."""
+        if machine.is_recording():
+            self._param_groups.recorded = True
         return self._param_groups
 
     @param_groups.setter
     def param_groups(self, groups: Iterable[dict[str, Any]]) -> None:
         self._param_groups = groups if type(groups) is Groups else Groups(groups)
-        machine.changed()
+        if self._watched:
+            machine.changed()
 
     # -- what a subclass defines -----------------------------------------------------------------
 
@@ -307,7 +313,6 @@ class Optimizer(Hooked):
         for group, other in zip(self.param_groups, saved, strict=True):
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
         self.state = state
-        machine.changed()
         for after in self._saving_hooks("load_state_dict_post"):
             after(self)
 
@@ -317,6 +322,9 @@ class Optimizer(Hooked):
             lines.append(f"Parameter Group {i}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
+
+
+machine.announcing.append(Optimizer)
 
 
 def new_state(

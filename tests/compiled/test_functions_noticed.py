@@ -178,3 +178,38 @@ def f(x):
     with pytest.raises(RecordingError, match="changes the function 'helper'"):
         ng.compile(space["f"])(ng.ones(3))
     assert space["helper"] is before
+
+
+def test_models_that_a_function_does_not_know_do_not_concern_it():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    optimizer = ng.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    compiled, other = ng.compile(step), nn.Sequential(nn.Linear(2, 2))
+    compiled(ng.ones(1, 3))
+    other.eval()
+    other[0].scale = 3
+    other.append(nn.Linear(2, 2))
+    later = ng.optim.Adam(nn.Linear(4, 4).parameters())
+    later.add_param_group({"params": nn.Linear(5, 5).parameters()})
+    later.load_state_dict(later.state_dict())
+    compiled(ng.ones(1, 3))
+    assert compiled.cache_info().recordings == 1
+    model[1].p = 0.25
+    compiled(ng.ones(1, 3))
+    assert compiled.cache_info().recordings == 2
+    model.eval()
+    compiled(ng.ones(1, 3))
+    assert compiled.cache_info().recordings == 3
+    optimizer.add_param_group({"params": other.parameters()})
+    compiled(ng.ones(1, 3))
+    assert compiled.cache_info().recordings == 4
+    model[0] = nn.Linear(3, 3)
+    compiled(ng.ones(1, 3))
+    assert compiled.cache_info().recordings == 5

@@ -68,6 +68,8 @@ class Module(Recast, Stateful):
     _non_persistent: set[str]
     # Hooks by kind; None until the first one, which keeps a call cheap.
     _hooks: dict[str, dict[int, Any]] | None = None
+    # Whether a compiled function has looked at it: see ``machine.announcing``.
+    _watched = False
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -142,18 +144,21 @@ class Module(Recast, Stateful):
         held = self.__dict__.get(name, self)
         if type(held) is bool and type(value) is bool:
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
-            machine.add_to_epoch(hash((id(self), name)) * (value - held))
-        elif held is not value:
+            if self._watched:
+                machine.add_to_epoch(hash((id(self), name)) * (value - held))
+        elif held is not value and self._watched:
             changed()
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        changed()
+        if self._watched:
+            changed()
         object.__delattr__(self, name)
         self._claim(name, "")
 
     def _put(self, table: str, name: str, value: Any) -> None:
-        if self.__dict__.get(name, self) is not value or name not in self.__dict__[table]:
+        new = self.__dict__.get(name, self) is not value or name not in self.__dict__[table]
+        if new and self._watched:
             changed()  # not for ``self.count += 1``, which assigns the same tensor
         self.__dict__[table][name] = value
         self.__dict__[name] = value
@@ -434,3 +439,6 @@ class Module(Recast, Stateful):
             return f"{type(self).__name__}({extra})"
         body = "\n".join(lines + children).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {body}\n)"
+
+
+machine.announcing.append(Module)
