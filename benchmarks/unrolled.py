@@ -60,7 +60,7 @@ def _there(name: str) -> bool:
 
 def _process(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        caches = {"NUMBA_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+        caches: Any = {"NUMBA_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
         return python("-m", "benchmarks.unrolled", name, **caches)
 
 

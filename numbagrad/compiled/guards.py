@@ -205,10 +205,10 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
             if type(p.holder) is CellType:
                 w.cells[name] = w.names[name]
             guard = f"{now} is not {then} and not same({now}, {then})"
-            if p.content is not None:
-                guard = f"{now} is not {then} or not alike({then}, {w.name('c', p.content)})"
+            if p.content:
+                guard = f"{now} is not {then} or not alike({w.name('c', p.content)})"
             w.guards.append(guard)
-            w.why[guard] = (p.called, now, p.content or p.value)
+            w.why[guard] = (p.called, now, p.shown)
             w.names.update(same=same, alike=alike, ABSENT=ABSENT)
 
 

@@ -1,20 +1,23 @@
 """Where a function finds Python values: closure cells, globals, attributes of objects.
 
 A recording holds for the values that it found there, so a call compares them, and a function that
-changes them cannot be recorded. Dicts of settings, with words as keys and plain values, are too;
-other dicts and lists are not. Attributes of Modules announce their own changes
-(``machine.changed``). The user's functions, methods and classes are values too, as someone in a
-notebook writes them anew: which stands in a place, and of a function the code and the defaults.
-Those of installed packages stay as they are. Start reading at ``places_of``.
+changes them cannot be recorded. Lists and dicts are compared element by element, and those in them
+(``containers``). Attributes of Modules announce their own changes (``machine.changed``). The user's
+functions, methods and classes are values too, as someone in a notebook writes them anew: which
+stands in a place, and of a function the code and the defaults. Those of installed packages stay as
+they are. Start reading at ``places_of``.
 """
 
 from __future__ import annotations
 
+import dis
 import functools
+import operator
 import os
 import sys
 import sysconfig
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -40,6 +43,10 @@ class _Absent:
 ABSENT = _Absent()
 """Stands where an object has no attribute of its own, only its class."""
 
+Content = tuple[tuple[Any, Any], ...]
+"""Lists and dicts, each with a copy of what was in it."""
+
+_CONTAINERS = (list, dict, deque, defaultdict, OrderedDict)
 _PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
@@ -51,8 +58,8 @@ _OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(_DEFAULTS, "the default
 class Place:
     """One value: ``text`` with ``holder`` for its braces is an expression for it.
 
-    told: whether its changes are announced, so that calls need not look. content: of a dict of
-    settings what was in it.
+    told: whether its changes are announced, so that calls need not look. content: lists and dicts
+    there, each with a copy of what was in it.
     """
 
     text: str
@@ -60,7 +67,7 @@ class Place:
     name: str
     value: Any
     told: bool = False
-    content: dict[str, Any] | None = None
+    content: Content = ()
 
     @property
     def called(self) -> str:
@@ -80,15 +87,20 @@ class Place:
 
     def is_as_it_was(self) -> bool:
         """Whether what stands there now means the same recording."""
-        if self.content is not None:
-            return self.now() is self.value and alike(self.value, self.content)
+        if self.content:
+            return self.now() is self.value and alike(self.content)
         return same(self.now(), self.value)
+
+    @property
+    def shown(self) -> Any:
+        """What stood there, for people."""
+        return self.content[0][1] if self.content else self.value
 
     def restore(self) -> None:
         """Put the value back."""
-        if self.content is not None:
-            self.value.clear()
-            self.value.update(self.content)
+        for container, copy in self.content:
+            container.clear()
+            (container.update if isinstance(container, dict) else container.extend)(copy)
         if self.value is ABSENT:
             self.holder.pop(self.name, None)
         elif isinstance(self.holder, dict):
@@ -124,11 +136,35 @@ def content_of(value: Any) -> Any:
     return value
 
 
-def alike(settings: dict[str, Any], content: dict[str, Any]) -> bool:
-    """Whether a dict holds ``content``, with the same types."""
-    return settings == content and all(
-        [type(x) is type(y) for x, y in zip(settings.values(), content.values(), strict=True)]
-    )
+def alike(content: Content) -> bool:
+    """Whether lists and dicts hold what they held."""
+    for container, copy in content:
+        if len(container) != len(copy):
+            return False
+        if isinstance(container, dict):
+            if not all(map(same, container, copy)):
+                return False
+            container, copy = container.values(), copy.values()
+        if not all(map(operator.is_, container, copy)) and not all(map(same, container, copy)):
+            return False
+    return True
+
+
+def containers(value: Any) -> Content:
+    """The lists and dicts in ``value``, itself first, each with a copy; none if they are long."""
+    found: dict[int, tuple[Any, Any]] = {}
+    waiting, count = [value], 0
+    while waiting:
+        each = waiting.pop()
+        if id(each) in found or type(each) not in (*_CONTAINERS, tuple):
+            continue
+        count += 1 + len(each)
+        if count > _MOST:
+            return ()
+        if type(each) is not tuple:
+            found[id(each)] = each, each.copy()
+        waiting.extend(each.values() if isinstance(each, dict) else each)
+    return tuple(found.values())
 
 
 def places_of(function: Callable[..., Any], arguments: list[Any]) -> list[Place]:
@@ -149,15 +185,15 @@ def check_unchanged(places: list[Place]) -> None:
         first = changed[0]
         raise RecordingError(
             f"compile: the compiled function changes {first.called}, which a "
-            f"compiled call would not do. Change it outside, or keep it in a tensor that is "
-            f"changed in place."
+            f"compiled call would not do. Change it outside, return what it is to hold, or keep it "
+            f"in a tensor that is changed in place."
         )
 
 
 def put_back(places: list[Place]) -> None:
     """Make every place hold what it held before the recording."""
     for place in places:
-        if place.now() is not place.value or (place.content and not place.is_as_it_was()):
+        if place.now() is not place.value or not place.is_as_it_was():
             place.restore()
             machine.changed()
 
@@ -173,6 +209,18 @@ def _names_of(code: types.CodeType) -> set[str]:
     return names
 
 
+def _globals_of(code: types.CodeType) -> set[str]:
+    """Names of globals that ``code`` and the functions inside it read or write."""
+    names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _globals_of(constant)
+    return names if "globals" not in names else names | _names_of(code)
+
+
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")
+
+
 class _Finder:
     """Collects functions and objects, by what they name, until nothing new is found."""
 
@@ -180,6 +228,7 @@ class _Finder:
         self.names: set[str] = set()
         self.functions: dict[int, types.FunctionType] = {}
         self.objects: dict[int, Any] = {}
+        self.containers: dict[int, Any] = {}
 
     def value(self, value: Any) -> None:
         """Follow ``value`` if it is a function or an object of the user."""
@@ -197,6 +246,8 @@ class _Finder:
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
+        elif type(value) in (*_CONTAINERS, tuple):
+            self.elements(value)
         elif isinstance(value, property):
             self.value(value.fget)
         elif isinstance(value, functools.cached_property):
@@ -214,6 +265,13 @@ class _Finder:
                 for name in ("forward", "backward"):
                     self.value(vars(value).get(name))
 
+    def elements(self, value: Any) -> None:
+        """Follow what is in a container, and in those in it."""
+        if id(value) not in self.containers and len(value) <= _MOST:
+            self.containers[id(value)] = value
+            for each in value.values() if isinstance(value, dict) else value:
+                self.value(each)
+
     def function(self, function: types.FunctionType) -> None:
         """Follow what ``function`` closes over, its globals and its defaults."""
         names = _names_of(function.__code__)
@@ -222,7 +280,7 @@ class _Finder:
             self.value(default)
         for cell in _filled(function):
             self.value(cell.cell_contents)
-        for name in names & function.__globals__.keys():
+        for name in _globals_of(function.__code__) & function.__globals__.keys():
             self.value(function.__globals__[name])
 
     def follow_names(self) -> None:
@@ -248,7 +306,7 @@ class _Finder:
             for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
                 yield _place("{}.cell_contents", cell, name, cell.cell_contents)
             space = function.__globals__
-            for name in sorted(_names_of(function.__code__) & space.keys()):
+            for name in sorted(_globals_of(function.__code__) & space.keys()):
                 if _counts(space[name]) or _is_code(space[name]):
                     yield _place(f"{{}}[{name!r}]", space, name, space[name])
             if not _installed(function):
@@ -287,9 +345,8 @@ class _Finder:
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
-    if _is_settings(value):
-        return Place(text, holder, name, value, False, dict(value))
-    return Place(text, holder, name, value, told)
+    content = containers(value)
+    return Place(text, holder, name, value, told and not content, content)
 
 
 _IMPLICIT = ("forward", "backward", "__call__")
@@ -319,16 +376,6 @@ def _installed(value: types.FunctionType | type) -> bool:
         module = sys.modules.get(value.__module__)
         return _is_ours(value) or (getattr(module, "__file__", None) or "").startswith(_folders())
     return value.__code__.co_filename.startswith(_folders())
-
-
-def _is_settings(value: Any) -> bool:
-    """Whether ``value`` is a dict from words to plain values, and not a long one."""
-    return (
-        type(value) is dict
-        and 0 < len(value) <= _MOST
-        and all([type(k) is str for k in value])
-        and all([type(v) in _PLAIN for v in value.values()])
-    )
 
 
 def _filled(function: types.FunctionType) -> list[types.CellType]:
@@ -371,6 +418,8 @@ def _is_open(value: Any) -> bool:
         return _root(value) not in _FOREIGN and _root(value) != "builtins"
     if isinstance(value, Tensor) or not hasattr(value, "__dict__"):
         return False
+    if type(value).__name__.endswith("Namespace"):  # of ``types`` and ``argparse``
+        return True
     ours = _is_ours(type(value)) and not hasattr(type(value), "register_forward_hook")
     return not ours and _root(type(value)) not in _FOREIGN - {_PACKAGE}
 
@@ -380,4 +429,5 @@ def _counts(value: Any) -> bool:
     if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
         return False
     plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-    return plain or _is_settings(value) or _is_ours(type(value)) or _is_open(value)
+    held = type(value) in _CONTAINERS and containers(value)
+    return plain or bool(held) or _is_ours(type(value)) or _is_open(value)

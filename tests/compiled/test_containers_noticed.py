@@ -1,0 +1,150 @@
+"""Lists, dicts and namespaces that a compiled function reads: their changes are noticed."""
+
+import argparse
+import types
+from collections import OrderedDict, defaultdict, deque
+from dataclasses import dataclass
+
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import RecordingError
+
+
+@dataclass
+class Setting:
+    scale: float = 1.0
+
+
+def twice(x):
+    return x * 2.0
+
+
+def seven(x):
+    return x * 7.0
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = [1.0, 2.0]
+
+    def forward(self, x):
+        return x * self.scales[1]
+
+
+held = {
+    "numbers": [1.0, 2.0],
+    "tensors": [ng.ones(3), ng.ones(3)],
+    "modules": [nn.ReLU(), nn.Tanh()],
+    "functions": [twice, twice],
+    "by word": {"a": ng.ones(3)},
+    "nested": {"more": {"k": [1.0, 2.0]}},
+    "in a tuple": ([1.0], [2.0]),
+    "deque": deque([1.0, 2.0]),
+    "ordered": OrderedDict(k=2.0),
+    "default": defaultdict(float, k=2.0),
+    "namespace": types.SimpleNamespace(scale=1.0),
+    "arguments": argparse.Namespace(scale=1.0),
+    "objects": [Setting()],
+    "of a module": Layers(),
+}
+
+
+def each_layer(x):
+    for layer in held["modules"]:
+        x = layer(x)
+    return x
+
+
+CASES = {
+    "numbers": (lambda x: x * held["numbers"][1], lambda h: h.__setitem__(1, 5.0)),
+    "tensors": (lambda x: x * held["tensors"][0], lambda h: h.__setitem__(0, ng.zeros(3))),
+    "modules": (each_layer, lambda h: h.append(nn.Sigmoid())),
+    "functions": (lambda x: held["functions"][0](x), lambda h: h.__setitem__(0, seven)),
+    "by word": (lambda x: x * held["by word"]["a"], lambda h: h.update(a=ng.zeros(3))),
+    "nested": (
+        lambda x: x * held["nested"]["more"]["k"][1],
+        lambda h: h["more"]["k"].__setitem__(1, 9.0),
+    ),
+    "in a tuple": (lambda x: x * held["in a tuple"][1][0], lambda h: h[1].__setitem__(0, 9.0)),
+    "deque": (lambda x: x * held["deque"][0], lambda h: h.rotate()),
+    "ordered": (lambda x: x * held["ordered"]["k"], lambda h: h.update(k=3.0)),
+    "default": (lambda x: x * held["default"]["k"], lambda h: h.update(k=3.0)),
+    "namespace": (lambda x: x * held["namespace"].scale, lambda h: setattr(h, "scale", 4.0)),
+    "arguments": (lambda x: x * held["arguments"].scale, lambda h: setattr(h, "scale", 4.0)),
+    "objects": (lambda x: x * held["objects"][0].scale, lambda h: setattr(h[0], "scale", 4.0)),
+    "of a module": (lambda x: held["of a module"](x), lambda h: h.scales.__setitem__(1, 4.0)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_change_is_noticed(case):
+    function, change = CASES[case]
+    compiled = ng.compile(function)
+    x = ng.tensor([1.0, -2.0, 3.0])
+    for _ in range(2):
+        assert ng.equal(compiled(x), function(x))
+    assert compiled.cache_info().recordings == 1
+    before = function(x)
+    change(held[case])
+    for _ in range(2):
+        assert ng.equal(compiled(x), function(x))
+    assert compiled.cache_info().recordings == 2
+    assert not ng.equal(before, function(x))
+    assert compiled.recordings[-1] != "a guard"
+
+
+def test_equal_elements_are_no_change():
+    sizes = [1000.5, 2000.5]
+    compiled = ng.compile(lambda x: x * sizes[0])
+    compiled(ng.ones(2))
+    sizes[:] = [float("1000.5"), float("2000.5")]
+    compiled(ng.ones(2))
+    assert compiled.cache_info().recordings == 1
+
+
+def test_what_the_function_puts_into_a_container_is_refused_and_taken_out():
+    kept, named = [1.0], {}
+
+    def appends(x):
+        kept.append(x * 2.0)
+        return x * kept[0]
+
+    def names(x):
+        named["last"] = x * 2.0
+        return x
+
+    for function, name in ((appends, "kept"), (names, "named")):
+        with pytest.raises(RecordingError, match=f"changes the Python value '{name}'.*return"):
+            ng.compile(function)(ng.ones(2))
+    assert kept == [1.0] and named == {}
+
+
+def test_an_optimiser_that_replaces_its_state_is_refused():
+    moments, parameter = [ng.zeros(2)], ng.ones(2)
+
+    def replaces(g):
+        moments[0] = 0.9 * moments[0] + g
+        parameter.sub_(moments[0])
+
+    def in_place(g):
+        moments[0].mul_(0.9).add_(g)
+        parameter.sub_(moments[0])
+
+    with pytest.raises(RecordingError, match="'moments'"):
+        ng.compile(replaces)(ng.ones(2))
+    assert parameter.tolist() == [1.0, 1.0]
+    step = ng.compile(in_place)
+    step(ng.ones(2)), step(ng.ones(2))
+    assert ng.allclose(parameter, ng.tensor([-1.9, -1.9]))
+
+
+def test_a_list_of_the_same_name_as_an_attribute_is_nothing_to_it():
+    space = {"losses": [], "ng": ng}
+    step = eval("lambda x: (x.losses if hasattr(x, 'losses') else x) * 2.0", space)
+    compiled = ng.compile(step)
+    for _ in range(3):
+        space["losses"].append(compiled(ng.ones(1)).item())
+    assert compiled.cache_info().recordings == 1
