@@ -18,7 +18,7 @@ import sys
 import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -167,9 +167,15 @@ def containers(value: Any) -> Content:
     return tuple(found.values())
 
 
-def places_of(function: Callable[..., Any], arguments: list[Any]) -> list[Place]:
-    """The places that ``function``, and the functions and methods it names, may look at."""
+def places_of(
+    function: Callable[..., Any], arguments: list[Any], without: Iterable[Any] = ()
+) -> list[Place]:
+    """The places that ``function``, and the functions and methods it names, may look at.
+
+    without: functions that calls run themselves, and which therefore may do what they like.
+    """
     finder = _Finder()
+    finder.without = {id(each) for each in without}
     finder.value(function)
     for argument in arguments:
         finder.value(argument)
@@ -229,6 +235,7 @@ class _Finder:
         self.functions: dict[int, types.FunctionType] = {}
         self.objects: dict[int, Any] = {}
         self.containers: dict[int, Any] = {}
+        self.without: set[int] = set()
 
     def value(self, value: Any) -> None:
         """Follow ``value`` if it is a function or an object of the user."""
@@ -256,7 +263,7 @@ class _Finder:
             if value.__code__.co_filename in OUR_FILES:  # what @ng.no_grad() and its kin wrap
                 self.value(getattr(value, "__wrapped__", None))
             elif len(self.functions) < _MOST:
-                if id(value) not in self.functions:
+                if id(value) not in self.functions and id(value) not in self.without:
                     self.functions[id(value)] = value
                     self.function(value)
         elif _is_open(value) and len(self.objects) < _MOST:
@@ -405,7 +412,7 @@ def _own(each: Any) -> Any:
 
 def _root(kind: type | types.ModuleType) -> str:
     name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
-    return name.partition(".")[0]
+    return str(name).partition(".")[0]
 
 
 def _is_ours(kind: type) -> bool:

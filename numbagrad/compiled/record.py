@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,12 @@ class Recorder:
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
+
+    @property
+    def python_kernels(self) -> list[Any]:
+        """Functions that no one compiles: each call runs them as they are."""
+        kernels = [e.kernel for e in self.events if isinstance(e, Launch)]
+        return [kernel for kernel in kernels if isinstance(kernel, FunctionType)]
 
     # -- the verbs -------------------------------------------------------------------------------
 

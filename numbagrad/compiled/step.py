@@ -174,6 +174,9 @@ class CompiledFunction:
         if state:  # gradients of arguments are added to, or read
             bound |= state
             recording = record(self._function, leaves, spec, bound, places)
+        kernels = recording.recorder.python_kernels
+        if kernels:
+            places = places_of(self._function, leaves, kernels)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for

@@ -133,10 +133,10 @@ def record(
                         for b in before:
                             b.restore(recorder)
                         renew_dicts(before, recorder)
-                check_unchanged(places)
                 known = {id(b.tensor) for b in before}
                 effects = (*found.effects.grads, *found.effects.arrays)
-                _look_for_leaks(made, known | {id(t) for _, t in effects})
+                _look_for_leaks(made, known | {id(t) for _, t in effects}, places)
+                check_unchanged(places)
         except BaseException:
             put_back(places)
             for undo in reversed(recorder.adopted):
@@ -357,7 +357,7 @@ def _result(
     return replace(found, counter=counters.get(mine), apart=mine not in counters)
 
 
-def _look_for_leaks(made: Nursery, allowed: set[int]) -> None:
+def _look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> None:
     """Raise if a tensor without values has been kept in some object outside."""
 
     def leaked(tensors: list[Tensor]) -> list[Tensor]:
@@ -373,12 +373,18 @@ def _look_for_leaks(made: Nursery, allowed: set[int]) -> None:
     if kept:
         raise RecordingError(
             f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "
-            f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0])}. A "
-            f"compiled call would not renew them: return them instead."
+            f"shape {list(kept[0].shape)}, are kept outside of it{_holder(kept[0], places)}. A "
+            f"compiled call would not renew them: return them instead, or write them in place into "
+            f"tensors that are there."
         )
 
 
-def _holder(tensor: Tensor) -> str:
+def _holder(tensor: Tensor, places: list[Place]) -> str:
+    for place in places:
+        for container, _ in place.content:
+            values = container.values() if isinstance(container, dict) else container
+            if any([value is tensor for value in values]):
+                return f", in {place.name!r}"
     for holder in gc.get_referrers(tensor):
         if isinstance(holder, dict):
             for key, value in holder.items():

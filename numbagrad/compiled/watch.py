@@ -89,12 +89,13 @@ def watching_tensors() -> Iterator[None]:
         return
     Tensor._grad, Tensor._edge = _WatchedGrad(), _WatchedEdge()  # type: ignore[assignment]
     Tensor._array = _WatchedArray()
-    for kind in machine.announcing:
+    kinds = list(machine.announcing)  # one may be imported meanwhile
+    for kind in kinds:
         kind.__getattribute__ = _noting  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
-        for kind in machine.announcing:
+        for kind in kinds:
             del kind.__getattribute__
         Tensor._grad = Tensor._edge = None
         del Tensor._array

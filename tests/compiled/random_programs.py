@@ -168,6 +168,15 @@ CHANGES: tuple[Callable[..., Any], ...] = (
 """What may happen between calls to a function's tensors and their views."""
 
 
+class Log:
+    """What was done, where no recording looks: an attribute or a list may not change."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
 @dataclass
 class Function:
     """The function of a recipe, with tensors of its own that it reads and changes.
@@ -182,7 +191,12 @@ class Function:
     kind: str = "plain"
     alias: bool = False
     changing: bool = False
-    log: list[str] = field(default_factory=list)  # a list: a number or tuple may not change
+    told: Log = field(default_factory=Log)
+
+    @property
+    def log(self) -> list[str]:
+        """The operations of the last call."""
+        return self.told.lines
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(len(self.recipe))
