@@ -125,7 +125,7 @@ def test_what_the_function_puts_into_a_container_is_refused_and_taken_out():
         named["calls"] = named.get("calls", 0) + 1
         return x
 
-    with pytest.raises(RecordingError, match="changes the Python value 'named'.*return"):
+    with pytest.raises(RecordingError, match=r"changes the Python value 'named'.*return"):
         ng.compile(counts)(ng.ones(2))
     assert named == {}
 
@@ -141,7 +141,7 @@ def test_an_optimiser_that_replaces_its_state_is_refused():
         moments[0].mul_(0.9).add_(g)
         parameter.sub_(moments[0])
 
-    with pytest.raises(RecordingError, match="in 'moments'.*in place"):
+    with pytest.raises(RecordingError, match=r"in 'moments'.*in place"):
         ng.compile(replaces)(ng.ones(2))
     assert parameter.tolist() == [1.0, 1.0]
     step = ng.compile(in_place)
