@@ -2,24 +2,15 @@
 
 A recording holds for the values that it found there, so a call compares them, and a function that
 changes them cannot be recorded. Lists and dicts are compared element by element, and those in them
-(``containers``). Attributes of Modules announce their own changes (``machine.changed``). The user's
-functions, methods and classes are values too, as someone in a notebook writes them anew: which
-stands in a place, and of a function the code and the defaults. Those of installed packages stay as
-they are. Start reading at ``places_of``.
+(``containers``). Attributes of Modules announce their own changes (``machine.changed``). Which
+places there are says ``finder.py``. Start reading at ``Place``.
 """
 
 from __future__ import annotations
 
-import dis
-import functools
 import operator
-import os
-import sys
-import sysconfig
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +18,9 @@ import numpy as np
 
 from ..errors import RecordingError
 from ..kernels import machine
-from ..tape import OUR_FILES
-from ..tensor import Tensor
 
-_MOST = 200  # objects or functions that are followed
-_PACKAGE = __name__.partition(".")[0]
-_FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
+MOST = 200
+"""Objects or functions that are followed, and elements that are compared."""
 
 
 class _Absent:
@@ -46,12 +34,11 @@ ABSENT = _Absent()
 Content = tuple[tuple[Any, Any], ...]
 """Lists and dicts, each with a copy of what was in it."""
 
-_CONTAINERS = (list, dict, deque, defaultdict, OrderedDict)
+CONTAINERS = (list, dict, deque, defaultdict, OrderedDict)
 _PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
-_NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
-_DEFAULTS = ("__defaults__", "__kwdefaults__")
-_OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(_DEFAULTS, "the defaults")
+DEFAULTS = ("__defaults__", "__kwdefaults__")
+_OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(DEFAULTS, "the defaults")
 
 
 @dataclass(frozen=True)
@@ -156,31 +143,15 @@ def containers(value: Any) -> Content:
     waiting, count = [value], 0
     while waiting:
         each = waiting.pop()
-        if id(each) in found or type(each) not in (*_CONTAINERS, tuple):
+        if id(each) in found or type(each) not in (*CONTAINERS, tuple):
             continue
         count += 1 + len(each)
-        if count > _MOST:
+        if count > MOST:
             return ()
         if type(each) is not tuple:
             found[id(each)] = each, each.copy()
         waiting.extend(each.values() if isinstance(each, dict) else each)
     return tuple(found.values())
-
-
-def places_of(
-    function: Callable[..., Any], arguments: list[Any], without: Iterable[Any] = ()
-) -> list[Place]:
-    """The places that ``function``, and the functions and methods it names, may look at.
-
-    without: functions that calls run themselves, and which therefore may do what they like.
-    """
-    finder = _Finder()
-    finder.without = {id(each) for each in without}
-    finder.value(function)
-    for argument in arguments:
-        finder.value(argument)
-    finder.follow_names()
-    return list(finder.places())
 
 
 def check_unchanged(places: list[Place]) -> None:
@@ -202,239 +173,3 @@ def put_back(places: list[Place]) -> None:
         if place.now() is not place.value or not place.is_as_it_was():
             place.restore()
             machine.changed()
-
-
-def _names_of(code: types.CodeType) -> set[str]:
-    """Names of globals and attributes in ``code`` and the functions inside it, as words too."""
-    names = set(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, str) and constant.isidentifier():
-            names.add(constant)
-        if isinstance(constant, types.CodeType):
-            names |= _names_of(constant)
-    return names
-
-
-def _globals_of(code: types.CodeType) -> set[str]:
-    """Names of globals that ``code`` and the functions inside it read or write."""
-    names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            names |= _globals_of(constant)
-    return names if "globals" not in names else names | _names_of(code)
-
-
-_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")
-
-
-class _Finder:
-    """Collects functions and objects, by what they name, until nothing new is found."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-        self.functions: dict[int, types.FunctionType] = {}
-        self.objects: dict[int, Any] = {}
-        self.containers: dict[int, Any] = {}
-        self.without: set[int] = set()
-
-    def value(self, value: Any) -> None:
-        """Follow ``value`` if it is a function or an object of the user."""
-        if isinstance(value, types.MethodType):
-            self.value(value.__self__)
-            value = value.__func__
-        if _is_ours(type(value)):  # compiled functions and modules
-            module = getattr(value, "__dict__", {}).get("_orig_mod", value)
-            value = getattr(value, "_function", module)
-        if isinstance(value, types.MethodType):
-            self.value(value.__self__)
-            value = value.__func__
-        if isinstance(value, (staticmethod, classmethod)):
-            value = value.__func__
-        if isinstance(value, functools.partial):
-            for part in (value.func, *value.args, *value.keywords.values()):
-                self.value(part)
-        elif type(value) in (*_CONTAINERS, tuple):
-            self.elements(value)
-        elif isinstance(value, property):
-            self.value(value.fget)
-        elif isinstance(value, functools.cached_property):
-            self.value(value.func)
-        elif isinstance(value, types.FunctionType):
-            if value.__code__.co_filename in OUR_FILES:  # what @ng.no_grad() and its kin wrap
-                self.value(getattr(value, "__wrapped__", None))
-            elif len(self.functions) < _MOST:
-                if id(value) not in self.functions and id(value) not in self.without:
-                    self.functions[id(value)] = value
-                    self.function(value)
-        elif _is_open(value) and len(self.objects) < _MOST:
-            self.objects.setdefault(id(value), value)
-            if isinstance(value, type):  # that of a Function is called by its name
-                for name in ("forward", "backward"):
-                    self.value(vars(value).get(name))
-
-    def elements(self, value: Any) -> None:
-        """Follow what is in a container, and in those in it."""
-        if id(value) not in self.containers and len(value) <= _MOST:
-            self.containers[id(value)] = value
-            for each in value.values() if isinstance(value, dict) else value:
-                self.value(each)
-
-    def function(self, function: types.FunctionType) -> None:
-        """Follow what ``function`` closes over, its globals and its defaults."""
-        names = _names_of(function.__code__)
-        self.names |= names
-        for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            self.value(default)
-        for cell in _filled(function):
-            self.value(cell.cell_contents)
-        for name in _globals_of(function.__code__) & function.__globals__.keys():
-            self.value(function.__globals__[name])
-
-    def follow_names(self) -> None:
-        """Follow the attributes and methods of known objects whose names occur."""
-        size = -1
-        while size != len(self.functions) + len(self.objects) + len(self.names):
-            size = len(self.functions) + len(self.objects) + len(self.names)
-            for each in list(self.objects.values()):
-                self.value(getattr(type(each), "forward", None))
-                if not isinstance(each, (type, types.ModuleType)):
-                    self.value(type(each))
-                    for method in _implicit(type(each)):
-                        self.value(method)
-                for name in list(self.names):
-                    if name in _own(each):
-                        self.value(_own(each)[name])
-                    elif not isinstance(each, (type, types.ModuleType)):
-                        self.value(getattr(type(each), name, None))
-
-    def places(self) -> Iterator[Place]:
-        """Every place found."""
-        for function in self.functions.values():
-            for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
-                yield _place("{}.cell_contents", cell, name, cell.cell_contents)
-            space = function.__globals__
-            for name in sorted(_globals_of(function.__code__) & space.keys()):
-                if _counts(space[name]) or _is_code(space[name]):
-                    yield _place(f"{{}}[{name!r}]", space, name, space[name])
-            if not _installed(function):
-                yield Place("{}.__code__", function, "__code__", function.__code__)
-                for name in _DEFAULTS:
-                    if getattr(function, name):
-                        yield Place(f"{{}}.{name}", function, name, getattr(function, name))
-        yield from self.attributes_of_classes()
-        for each in self.objects.values():
-            own = _own(each)
-            told = hasattr(type(each), "register_forward_hook")
-            for name in sorted(self.names & own.keys()):
-                if _counts(own[name]) or (_is_code(own[name]) and not isinstance(each, type)):
-                    if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                        text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
-                        yield _place(text, own, name, own[name], told)
-                    else:
-                        yield _place(f"{{}}.{name}", each, name, own[name])
-            if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                for name in sorted(self.names - own.keys()):
-                    if _counts(getattr(type(each), name, types)):  # it may get one of its own
-                        yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
-
-    def attributes_of_classes(self) -> Iterator[Place]:
-        """What classes give their instances by name: methods and properties of the user."""
-        seen = set()
-        for each in self.objects.values():
-            kind = each if isinstance(each, type) else type(each)
-            if isinstance(each, types.ModuleType) or kind in seen or _installed(kind):
-                continue
-            seen.add(kind)
-            for name in sorted({*self.names, *_IMPLICIT}):
-                found = getattr(kind, name, None)
-                if isinstance(found, property) or _is_code(found):
-                    yield Place(f"{{}}.{name}", kind, name, found)
-
-
-def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
-    content = containers(value)
-    return Place(text, holder, name, value, told and not content, content)
-
-
-_IMPLICIT = ("forward", "backward", "__call__")
-"""Methods that run without being named."""
-
-
-def _is_code(value: Any) -> bool:
-    """Whether ``value`` is a function, a class or a kernel of the user, which may be replaced."""
-    if isinstance(value, types.FunctionType):
-        return value.__code__.co_filename not in OUR_FILES and not _installed(value)
-    if isinstance(value, type):
-        return _is_open(value) and not _installed(value)
-    kernel = getattr(value, "py_func", None)
-    return isinstance(kernel, types.FunctionType) and not _installed(kernel)
-
-
-@functools.cache
-def _folders() -> tuple[str, ...]:
-    """Where installed packages and Python's own modules lie."""
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple({os.path.join(sysconfig.get_path(kind), "") for kind in kinds})
-
-
-def _installed(value: types.FunctionType | type) -> bool:
-    """Whether a function or class is of an installed package, which nobody edits."""
-    if isinstance(value, type):
-        module = sys.modules.get(value.__module__)
-        return _is_ours(value) or (getattr(module, "__file__", None) or "").startswith(_folders())
-    return value.__code__.co_filename.startswith(_folders())
-
-
-def _filled(function: types.FunctionType) -> list[types.CellType]:
-    """The closure cells of ``function`` that hold something."""
-    cells = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # an empty cell
-            _ = cell.cell_contents
-            cells.append(cell)
-    return cells
-
-
-def _implicit(kind: type) -> Iterator[types.FunctionType]:
-    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``."""
-    for each in kind.__mro__:
-        if each is not object and not _is_ours(each):
-            for name, method in vars(each).items():
-                if name[:2] == name[-2:] == "__" and name not in _NAMED:
-                    if isinstance(method, types.FunctionType):
-                        yield method
-
-
-def _own(each: Any) -> Any:
-    """The attributes of an object itself."""
-    return vars(each)
-
-
-def _root(kind: type | types.ModuleType) -> str:
-    name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
-    return str(name).partition(".")[0]
-
-
-def _is_ours(kind: type) -> bool:
-    return _root(kind) == _PACKAGE
-
-
-def _is_open(value: Any) -> bool:
-    """Whether ``value`` is an object, class or module of the user, with attributes."""
-    if isinstance(value, (types.ModuleType, type)):
-        return _root(value) not in _FOREIGN and _root(value) != "builtins"
-    if isinstance(value, Tensor) or not hasattr(value, "__dict__"):
-        return False
-    if type(value).__name__.endswith("Namespace"):  # of ``types`` and ``argparse``
-        return True
-    ours = _is_ours(type(value)) and not hasattr(type(value), "register_forward_hook")
-    return not ours and _root(type(value)) not in _FOREIGN - {_PACKAGE}
-
-
-def _counts(value: Any) -> bool:
-    """Whether a value that stands in some place can matter: data, and objects; not code."""
-    if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
-        return False
-    plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-    held = type(value) in _CONTAINERS and containers(value)
-    return plain or bool(held) or _is_ours(type(value)) or _is_open(value)

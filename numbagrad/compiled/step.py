@@ -25,7 +25,8 @@ from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
-from .places import content_of, places_of
+from .finder import places_of
+from .places import content_of
 from .program import Program
 from .reasons import FIRST, changed_guard, changed_key
 from .trace import record
