@@ -50,11 +50,14 @@ def test_averages_are_torchs(name, use_buffers):
             (net(x) * x[:, :2]).sum().backward()
             optimizer.step()
             averaged.update_parameters(net)
+        batches = [lib.tensor(DRAWS[0]), (lib.tensor(DRAWS[1]), None)]
+        utils.update_bn(batches, averaged)
+        assert net[1].momentum == averaged.module[1].momentum == 0.1 and averaged.training
         state = {k: v.detach().numpy() for k, v in averaged.state_dict().items()}
         out = averaged.eval()(lib.tensor(DRAWS[0])).detach().numpy()
         found.append((state, out))
     (ours, mine), (theirs, other) = found
-    assert ours.keys() == theirs.keys() and ours["n_averaged"] == 4
+    assert list(ours) == list(theirs) and ours["n_averaged"] == 4
     for key, value in theirs.items():
         np.testing.assert_allclose(ours[key], value, rtol=1e-5, atol=1e-6, err_msg=key)
     np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
@@ -91,6 +94,10 @@ def test_rates_are_torchs(strategy, epochs):
 
 def test_mistakes_are_named():
     net = ng.nn.Linear(1, 1)
+    averaged, before = swa_utils.AveragedModel(net), net.weight.tolist()
+    with pytest.raises(ValueError, match=r"sizes \[\[1, 1\], \[1\]\].*got \[\[2, 1\], \[2\]\]"):
+        averaged.update_parameters(ng.nn.Linear(1, 2))
+    assert averaged.module.weight.tolist() == before and averaged.n_averaged.item() == 0
     mean = swa_utils.get_swa_avg_fn()
     with pytest.raises(ValueError, match="Only one of avg_fn and multi_avg_fn"):
         swa_utils.AveragedModel(net, avg_fn=mean, multi_avg_fn=mean)
