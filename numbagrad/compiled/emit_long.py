@@ -4,13 +4,15 @@ Numba's time for one function grows with the square of its length: 1,200 lines t
 loop in Python does, over time steps or over layers, is in the program as often as it ran. So each
 group of instructions is written by itself, as a piece. Pieces whose text is the same but for names
 and for *offsets* (places of memory, of the table, of checks) are of one kind and become one
-function: it gets the address of that part of the table in which the offsets of this time are. Kinds
-that always follow each other share a function. Start reading at ``write_long``.
+function: it gets the address of that part of the table in which the offsets of this time are. Where
+there are many that differ in sizes, as in a loop over growing parts, sizes are read there as well.
+Kinds that always follow each other share a function. Start reading at ``write_long``.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,22 +34,27 @@ SECTION = 120
 WORTH = 12
 """Lines that take as long to compile as one more function."""
 
+SIZES = 3
+"""Functions that differ in sizes only, at most: each is made for its sizes, which is faster."""
+
 Kind = tuple[object, ...]
-"""Text without names and offsets, and the other numbers in it."""
+"""Text without names and offsets, and the other numbers in it where they are the same each time."""
 
 
 @dataclass
 class Piece:
     """What one group of instructions became.
 
-    shared: parts of it with threads, and where in the table their addresses are. offsets: numbers
-    of its markers that may differ, in order.
+    shared: parts of it with threads, and where in the table their addresses are. text: without
+    names and numbers. marks: the numbers of its markers, in order; offsets: those that may differ.
     """
 
     fragment: Fragment
     shared: list[tuple[int, Fragment]]
-    kind: Kind
-    offsets: list[int]
+    text: str
+    marks: list[int]
+    kind: Kind = ()
+    offsets: Sequence[int] = ()
 
     @property
     def fragments(self) -> list[Fragment]:
@@ -66,6 +73,7 @@ def write_long(e: Emitter) -> int:
     Returns how many lines fewer Numba compiles than if all were one function.
     """
     pieces = [_piece(e, group) for group in e.groups]
+    _tell_apart(e, pieces)
     slots = _slots(e, pieces)
     kept = _kept(e, pieces)
     times = Counter(piece.kind for piece in pieces)
@@ -89,7 +97,7 @@ def write_long(e: Emitter) -> int:
         for piece in run:
             here = dict(zip(slots[piece.kind], piece.offsets, strict=True))
             here.pop(None, None)
-            e.table += [Entry("offset", e.numbers[here[n]]) for n in range(len(here))]
+            e.table += [Entry("offset", _word(e.numbers[here[n]])) for n in range(len(here))]
     begin, e.table = len(e.table), e.table + schedule
     for name in ("call_for", "load", "pointer"):
         e.use(name)
@@ -113,10 +121,27 @@ def _piece(e: Emitter, group: tuple[Instruction, ...]) -> Piece:
     fragments = [e.resume(outer), *(part for _, part in shared)]
     text = "\n\n".join("\n".join(x for x in f.lines if not _comment(x)) for f in fragments)
     marks = [int(m) for m in MARK.findall(text)]
-    sizes = [repr(e.numbers[m]) for m in marks if m not in e.movable]
-    offsets = [m for m in marks if m in e.movable]
-    kind = _without_names(MARK.sub("#", text)), tuple(sizes)
-    return Piece(fragments[0], shared, kind, offsets)
+    return Piece(fragments[0], shared, _without_names(MARK.sub("#", text)), marks)
+
+
+def _tell_apart(e: Emitter, pieces: Sequence[Piece]) -> None:
+    """Set the kinds of pieces, and which of their numbers may differ."""
+    sizes = [tuple(repr(e.numbers[m]) for m in p.marks if m not in e.movable) for p in pieces]
+    different: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for piece, mine in zip(pieces, sizes, strict=True):
+        different[piece.text].add(mine)
+    for piece, mine in zip(pieces, sizes, strict=True):
+        if len(different[piece.text]) > SIZES:
+            types_of_them = tuple(type(e.numbers[m]) for m in piece.marks)
+            piece.kind, piece.offsets = (piece.text, types_of_them), piece.marks
+        else:
+            piece.kind = piece.text, mine
+            piece.offsets = [m for m in piece.marks if m in e.movable]
+
+
+def _word(value: float) -> int:
+    """A number as the table has it."""
+    return value if isinstance(value, int) else struct.unpack("q", struct.pack("d", value))[0]
 
 
 def _comment(line: str) -> bool:
@@ -145,7 +170,7 @@ def _slots(e: Emitter, pieces: Sequence[Piece]) -> dict[Kind, list[int | None]]:
     Offsets that are always equal to each other have one number. Where views begin is part of the
     text where it never differs.
     """
-    times: dict[Kind, list[list[int]]] = defaultdict(list)
+    times: dict[Kind, list[Sequence[int]]] = defaultdict(list)
     for piece in pieces:
         times[piece.kind].append(piece.offsets)
     found: dict[Kind, list[int | None]] = {}
@@ -154,7 +179,7 @@ def _slots(e: Emitter, pieces: Sequence[Piece]) -> dict[Kind, list[int | None]]:
         found[kind] = []
         for each in zip(*marks, strict=True):
             values = tuple(e.numbers[m] for m in each)
-            fixed = len(set(values)) == 1 and not e.movable[each[0]]
+            fixed = len(set(values)) == 1 and not e.movable.get(each[0], False)
             found[kind].append(None if fixed else known.setdefault(values, len(known)))
     return found
 
@@ -234,7 +259,8 @@ def _function(
             m: f"p{count + n}" for m, n in zip(piece.offsets, mine, strict=True) if n is not None
         }
         count += len(set(names.values()))
-        texts = [_with_offsets(f.lines, names) for f in piece.fragments]
+        floats = {name for m, name in names.items() if isinstance(e.numbers[m], float)}
+        texts = [_with_offsets(f.lines, names, floats) for f in piece.fragments]
         lines += texts[0]
         passed |= dict.fromkeys(piece.fragment.passed)
         needs = tuple(a | b for a, b in zip(needs, piece.fragment.needs, strict=True))
@@ -249,7 +275,7 @@ def _function(
     return e.make_part(at, Fragment(lines, [], needs), ["table", "at"], False), inner
 
 
-def _with_offsets(lines: Sequence[str], names: dict[int, str]) -> list[str]:
+def _with_offsets(lines: Sequence[str], names: dict[int, str], floats: set[str]) -> list[str]:
     """``lines``, the markers with a name replaced by what is read at ``at``."""
     used: dict[str, None] = {}
 
@@ -260,10 +286,13 @@ def _with_offsets(lines: Sequence[str], names: dict[int, str]) -> list[str]:
         used[name] = None
         return name
 
-    replaced = MARK.sub(read, "\n".join(lines)).split("\n")
+    replaced = [x if _comment(x) else MARK.sub(read, x) for x in lines]
     if not used:
         return replaced
-    loads = [f"{name} = load(offsets, {name[1:]})" for name in used]
+    loads = []
+    for name in used:
+        word = f"load(offsets, {name[1:]})"
+        loads.append(f"{name} = {f'bits_float64({word})' if name in floats else word}")
     return ["offsets = pointer(at, int64)", *loads, *replaced]
 
 

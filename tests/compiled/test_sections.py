@@ -130,15 +130,39 @@ def test_layers_are_compiled_once():
     assert made[0] == made[1]
 
 
-def test_repeated_work_of_other_sizes_is_another_function(all_long):
-    def triangle(x):
-        rows = [x[: n + 1].exp().sum() * x[n] for n in range(6)]
+@pytest.mark.parametrize("sizes", [3, 8])
+def test_repeated_work_of_other_sizes(all_long, sizes):
+    def triangle(x, y):
+        rows = [(x[: n + 1] @ y[: n + 1].t()).exp().mean(1).sum() * x[n, 0] for n in range(sizes)]
         return ng.stack(rows)
 
-    x = ng.randn(6, dtype=ng.float64)
     compiled = ng.compile(triangle)
-    for _ in range(2):
-        np.testing.assert_allclose(compiled(x), triangle(x), rtol=1e-13)
+    for rows in (sizes, sizes + 3):
+        x, y = ng.randn(2, rows, 5, dtype=ng.float64)
+        np.testing.assert_allclose(compiled(x, y), triangle(x, y), rtol=1e-12)
+
+
+def test_a_loop_over_growing_parts_is_compiled_once():
+    made = []
+    for steps in (12, 24):
+        weight = ng.randn(6, 6, dtype=ng.float64, requires_grad=True)
+
+        def step(x, weight=weight, steps=steps):
+            weight.grad = None
+            total = 0.0
+            for t in range(2, steps):
+                seen = x[:t] @ weight
+                total = total + (ng.softmax(seen[-1:] @ seen.t(), 1) @ seen).pow(2).mean()
+            total.backward()
+            return total
+
+        x = ng.randn(steps, 6, dtype=ng.float64)
+        compiled = ng.compile(step)
+        found, grad = compiled(x).item(), weight.grad.clone()
+        assert found == pytest.approx(step(x).item(), rel=1e-12)
+        np.testing.assert_allclose(grad, weight.grad, rtol=1e-9)
+        made.append(functions(compiled))
+    assert made[1] <= made[0] + 3
 
 
 def test_repeated_loops_with_threads(all_long, monkeypatch):
