@@ -16,7 +16,7 @@ import struct
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any
 
 from numba import types
@@ -175,10 +175,10 @@ def _slots(e: Emitter, pieces: Sequence[Piece]) -> dict[Kind, list[int | None]]:
         times[piece.kind].append(piece.offsets)
     found: dict[Kind, list[int | None]] = {}
     for kind, marks in times.items():
-        known: dict[tuple[Any, ...], int] = {}
+        known: dict[tuple[str, ...], int] = {}
         found[kind] = []
         for each in zip(*marks, strict=True):
-            values = tuple(e.numbers[m] for m in each)
+            values = tuple(repr(e.numbers[m]) for m in each)
             fixed = len(set(values)) == 1 and not e.movable.get(each[0], False)
             found[kind].append(None if fixed else known.setdefault(values, len(known)))
     return found
@@ -189,16 +189,16 @@ def _runs(pieces: Sequence[Piece]) -> Iterator[tuple[bool, Sequence[Piece]]]:
     heads = _chains(pieces)
     at, waiting, lines = 0, 0, 0
     while at < len(pieces):
-        count = heads.get(pieces[at].kind, 0)
-        if waiting < at and (count or lines >= SECTION):
+        together = heads.get(pieces[at].kind, 0)
+        if waiting < at and (together or lines >= SECTION):
             yield False, pieces[waiting:at]
             waiting, lines = at, 0
-        if count:
-            yield True, pieces[at : at + count]
-            waiting = at + count
+        if together:
+            yield True, pieces[at : at + together]
+            waiting = at + together
         else:
             lines += pieces[at].length
-        at += count or 1
+        at += together or 1
     if waiting < at:
         yield False, pieces[waiting:]
 
@@ -252,13 +252,13 @@ def _function(
     inner: list[int] = []
     passed: dict[str, None] = {}
     needs: tuple[dict[Any, None], ...] = ({}, {}, {"load": None, "pointer": None})
-    count = 0
+    first = 0
     e.type("int64")
     for piece, mine in zip(run, slots, strict=True):
         names = {
-            m: f"p{count + n}" for m, n in zip(piece.offsets, mine, strict=True) if n is not None
+            m: f"p{first + n}" for m, n in zip(piece.offsets, mine, strict=True) if n is not None
         }
-        count += len(set(names.values()))
+        first += len(set(names.values()))
         floats = {name for m, name in names.items() if isinstance(e.numbers[m], float)}
         texts = [_with_offsets(f.lines, names, floats) for f in piece.fragments]
         lines += texts[0]
@@ -303,13 +303,16 @@ _COUNTED = re.compile(r"\b(?:t\d+(?:_\d+)?\b|(?:[xv]\d+|sums?|row)_(\d+)(?!\d))|
 def _renamed(e: Emitter, lines: list[str]) -> list[str]:
     """``lines`` with names that begin at 0: in a program of more times the text is the same."""
     given = {name for b, name in e.names.items() if b.kind != "work"}
-    order: dict[str, int] = {}
+    free = (name for name in map("t{}".format, count()) if name not in given)
+    names: dict[str, str] = {name: name for name in given}
     loops: dict[str, int] = {}
 
     def called(m: re.Match[str]) -> str:
         loop = m[1] or m[2]
         if loop:
             return m[0].removesuffix(loop) + str(loops.setdefault(loop, len(loops)))
-        return m[0] if m[0] in given else f"t{order.setdefault(m[0], len(order))}"
+        if m[0] not in names:
+            names[m[0]] = next(free)
+        return names[m[0]]
 
     return _COUNTED.sub(called, "\n".join(lines)).split("\n")

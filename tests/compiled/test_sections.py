@@ -214,3 +214,18 @@ def test_a_profile_tells_of_each_time(all_long):
         compiled(x)
     assert sum("exp" in event.name for event in p.events) == 4
     assert all(event.seconds >= 0 for event in p.events)
+
+
+def test_any_name_will_do(all_long):
+    t0 = t1_0 = p0 = x1_5 = at = words = offsets = None
+
+    def layers(x):
+        for _ in range(4):
+            x = ((x @ t0 + p0) @ t1_0 * at).tanh() @ words + x1_5 @ offsets
+        return x
+
+    drawn = ng.randn(7, 4, 4, dtype=ng.float64)
+    t0, t1_0, p0, x1_5, at, words, offsets = (drawn[k].clone() for k in range(7))
+    x = ng.randn(4, 4, dtype=ng.float64)
+    compiled = ng.compile(layers)
+    np.testing.assert_allclose(compiled(x), layers(x), rtol=1e-12)
