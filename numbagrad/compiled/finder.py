@@ -154,7 +154,7 @@ class _Finder:
                 yield _place("{}.cell_contents", cell, name, cell.cell_contents)
             space = function.__globals__
             for name in sorted(_globals_of(function.__code__) & space.keys()):
-                if _counts(space[name]) or _is_code(space[name]):
+                if _counts(space[name]):
                     yield _place(f"{{}}[{name!r}]", space, name, space[name])
             if not _installed(function):
                 yield Place("{}.__code__", function, "__code__", function.__code__)
@@ -166,15 +166,16 @@ class _Finder:
             own = _own(each)
             told = hasattr(type(each), "register_forward_hook")
             for name in sorted(self.names & own.keys()):
-                if _counts(own[name]) or (_is_code(own[name]) and not isinstance(each, type)):
-                    if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                        text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
-                        yield _place(text, own, name, own[name], told)
-                    else:
-                        yield _place(f"{{}}.{name}", each, name, own[name])
+                if not _counts(own[name]):
+                    continue
+                if isinstance(own, dict) and not isinstance(each, types.ModuleType):
+                    text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
+                    yield _place(text, own, name, own[name], told)
+                elif getattr(each, name, None) is own[name]:  # no static method of a class
+                    yield _place(f"{{}}.{name}", each, name, own[name])
             if isinstance(own, dict) and not isinstance(each, types.ModuleType):
                 for name in sorted(self.names - own.keys()):
-                    if _counts(getattr(type(each), name, types)):  # it may get one of its own
+                    if _is_data(getattr(type(each), name, types)):  # it may get one of its own
                         yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
 
     def attributes_of_classes(self) -> Iterator[Place]:
@@ -272,7 +273,12 @@ def _is_open(value: Any) -> bool:
 
 
 def _counts(value: Any) -> bool:
-    """Whether a value that stands in some place can matter: data, and objects; not code."""
+    """Whether a value may be replaced by another: a module is what it is."""
+    return not isinstance(value, types.ModuleType)
+
+
+def _is_data(value: Any) -> bool:
+    """Whether what a class has stands for data of its instances: it is no code."""
     if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
         return False
     plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None

@@ -195,7 +195,7 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
         guard = f"{name}() != {w.name('value', value)}"
         guards.append(guard)
         decided = isinstance(value, bytes)
-        what = "a captured tensor that decides what runs" if decided else "an optimiser's option"
+        what = "a captured tensor or array that decides" if decided else "an optimiser's option"
         w.why[guard] = (what, f"{name}()", value)
     _decided_guards(w, recording)
     for p in places:

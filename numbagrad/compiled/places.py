@@ -12,6 +12,8 @@ import operator
 import types
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,8 +36,11 @@ ABSENT = _Absent()
 Content = tuple[tuple[Any, Any], ...]
 """Lists and dicts, each with a copy of what was in it."""
 
-CONTAINERS = (list, dict, deque, defaultdict, OrderedDict)
-_PLAIN = frozenset((int, bool, str, bytes, float, type(None)))
+CONTAINERS = (list, dict, deque, defaultdict, OrderedDict, set, bytearray)
+_PLAIN = frozenset(
+    (int, bool, str, bytes, float, complex, type(None), range, slice, frozenset, Fraction, Decimal)
+)
+"""Types whose values are the same where they are equal."""
 
 DEFAULTS = ("__defaults__", "__kwdefaults__")
 _OF_FUNCTIONS = {"__code__": "the code"} | dict.fromkeys(DEFAULTS, "the defaults")
@@ -87,7 +92,7 @@ class Place:
         """Put the value back."""
         for container, copy in self.content:
             container.clear()
-            (container.update if isinstance(container, dict) else container.extend)(copy)
+            (container.update if hasattr(container, "update") else container.extend)(copy)
         if self.value is ABSENT:
             self.holder.pop(self.name, None)
         elif isinstance(self.holder, dict):
@@ -104,7 +109,11 @@ def same(x: Any, y: Any) -> bool:
         return True
     if type(x) is types.FunctionType and type(y) is types.FunctionType:
         return _same_function(x, y)
-    return type(x) is type(y) and type(x) in _PLAIN and x == y
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, tuple):
+        return len(x) == len(y) and all(map(same, x, y))
+    return (type(x) in _PLAIN or isinstance(x, np.generic)) and bool(x == y)
 
 
 def _same_function(x: types.FunctionType, y: types.FunctionType) -> bool:
@@ -128,6 +137,10 @@ def alike(content: Content) -> bool:
     for container, copy in content:
         if len(container) != len(copy):
             return False
+        if isinstance(container, (set, bytearray)):
+            if container != copy:
+                return False
+            continue
         if isinstance(container, dict):
             if not all(map(same, container, copy)):
                 return False

@@ -97,7 +97,8 @@ def _shown(value: Any) -> str:
         return f"{len(value)} bytes"
     code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
     if isinstance(code, CodeType):
-        return f"that of {show_file(code.co_filename)}:{code.co_firstlineno}"
+        name = getattr(value, "__qualname__", code.co_name)
+        return f"{name} at {show_file(code.co_filename)}:{code.co_firstlineno}"
     return shortened(repr(value), 40)
 
 

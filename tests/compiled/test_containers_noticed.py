@@ -1,10 +1,14 @@
-"""Lists, dicts and namespaces that a compiled function reads: their changes are noticed."""
+"""Whatever a compiled function reads, a list, an array or a function: changes are noticed."""
 
 import argparse
+import math
+import re
 import types
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
+from fractions import Fraction
 
+import numpy as np
 import pytest
 
 import numbagrad as ng
@@ -156,3 +160,54 @@ def test_a_list_of_the_same_name_as_an_attribute_is_nothing_to_it():
     for _ in range(3):
         space["losses"].append(compiled(ng.ones(1)).item())
     assert compiled.cache_info().recordings == 1
+
+
+REPLACED = {
+    "a NumPy number": (np.float64(2.0), np.float64(3.0), lambda x, v: x * float(v)),
+    "an array": (np.ones(3), np.full(3, 2.0), lambda x, v: x * ng.tensor(v)),
+    "an array as memory": (np.ones(3), np.full(3, 2.0), lambda x, v: x * ng.from_numpy(v)),
+    "a fraction": (Fraction(1, 2), Fraction(3, 2), lambda x, v: x * float(v)),
+    "a set": ({1}, {1, 2}, lambda x, v: x * len(v)),
+    "a frozen set": (frozenset({1}), frozenset({1, 2}), lambda x, v: x * len(v)),
+    "bytes": (bytearray(b"a"), bytearray(b"ab"), lambda x, v: x * len(v)),
+    "a slice": (slice(0, 2), slice(1, 3), lambda x, v: x[v]),
+    "a range": (range(2), range(3), lambda x, v: sum((x * i for i in v), x)),
+    "a pattern": (re.compile("a"), re.compile("b"), lambda x, v: x * (2 if v.match("a") else 3)),
+    "a function of Python": (math.sin, math.cos, lambda x, v: x * v(1.0)),
+    "an operation": (ng.tanh, ng.sigmoid, lambda x, v: v(x)),
+    "a functional": (nn.functional.relu, nn.functional.gelu, lambda x, v: v(x)),
+    "a layer's class": (nn.ReLU, nn.Sigmoid, lambda x, v: v()(x)),
+    "a tuple": ((1.0, (2.0, 3.0)), (1.0, (2.0, 4.0)), lambda x, v: x * v[1][1]),
+    "a dtype": (ng.float32, ng.float64, lambda x, v: x.to(v) * 2),
+}
+
+
+@pytest.mark.parametrize("kind", REPLACED)
+@pytest.mark.parametrize("place", ["global", "closure", "attribute", "element"])
+def test_a_replaced_value_is_noticed(kind, place):
+    first, second, use = REPLACED[kind]
+    value, space = first, {"use": use, "value": first}
+    holder = types.SimpleNamespace(value=first)
+    held = [first]
+    functions = {
+        "global": eval("lambda x: use(x, value)", space),
+        "closure": lambda x: use(x, value),
+        "attribute": lambda x: use(x, holder.value),
+        "element": lambda x: use(x, held[0]),
+    }
+    compiled = ng.compile(functions[place])
+    x = ng.tensor([1.0, -2.0, 3.0])
+    for given in (first, first, second):
+        value = space["value"] = holder.value = held[0] = given
+        found, expected = compiled(x), use(x, given)
+        assert ng.equal(found, expected) and found.dtype is expected.dtype
+    assert compiled.cache_info().recordings == 2
+
+
+def test_what_is_written_into_a_copied_array_is_noticed():
+    values = np.ones(3)
+    compiled = ng.compile(lambda x: x * ng.tensor(values))
+    for factor in (1.0, 2.0, 2.0):
+        values[:] = factor
+        assert compiled(ng.ones(3)).tolist() == [factor] * 3
+    assert compiled.cache_info().recordings == 2

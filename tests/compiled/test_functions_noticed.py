@@ -161,7 +161,7 @@ def test_it_is_said_which_function():
     step(ng.ones(3))
     exec(compile("\n\n" + THRICE, "<cell 2>", "exec"), space)
     step(ng.ones(3))
-    words = "the function 'helper' is that of <cell 2>:4, was that of <cell 1>:2"
+    words = "the function 'helper' is helper at <cell 2>:4, was helper at <cell 1>:2"
     assert step.recordings[-1] == words
 
 

@@ -39,7 +39,7 @@ REASONS_OF = {
     "decides": (
         lambda s: s.count.add_(1),
         (3,),
-        "a captured tensor that decides what runs is",
+        "a captured tensor or array that decides is",
     ),
     "memory": (rebound, (3,), r"memory of a captured tensor of shape \[3\].*\.data was set"),
     "frozen": (lambda s: s.weight.requires_grad_(False), (3,), r"shape \[3\] requires grad, or"),
