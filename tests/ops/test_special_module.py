@@ -150,3 +150,13 @@ def test_names_of_arguments():
     assert S.multigammaln(input=x, p=1).item() == S.gammaln(x).item()
     assert S.xlog1py(2, other=x).item() == pytest.approx(2 * math.log(3))
     assert {n for n in dir(S) if n in S.__all__} == {*S.__all__}
+
+
+def test_the_gradient_of_i1_is_finite_where_it_is():
+    x = ng.tensor([0.0, 7.9, 712.0, -712.0, 714.0, math.inf, math.nan], dtype=ng.float64)
+    x.requires_grad_()
+    S.i1(x).sum().backward()
+    large = 2.4649466237549930e307
+    np.testing.assert_allclose(
+        x.grad, [0.5, 343.34882200563794, large, large, math.inf, math.inf, math.nan], rtol=1e-14
+    )
