@@ -336,6 +336,8 @@ RESTORED: set[type] = {SavedOutput}
 class AccumulateGrad(Node):
     """The end of the tape at a leaf: adds the gradient to ``leaf.grad``."""
 
+    hooked = False  # whether a leaf has ever been given a hook
+
     def __init__(self, leaf: Any):
         self._sequence = next_sequence()
         self._leaf = weakref.ref(leaf)
@@ -370,6 +372,10 @@ class AccumulateGrad(Node):
         if self._hooks is not None:
             for hook in list(self._hooks.accumulated.values()):
                 hook(leaf)
+
+    def _made_hooks(self) -> Hooks:
+        AccumulateGrad.hooked = True
+        return super()._made_hooks()
 
     def register_accumulated_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(leaf)`` after a gradient was added to the leaf's."""
@@ -471,6 +477,27 @@ def _reachable(roots: list[Node]) -> list[Node]:
 _by_sequence = operator.attrgetter("_sequence")
 
 
+def _leaves_when_ready(order: list[Node]) -> list[Node]:
+    """``order``, each leaf with hooks right after the last node that gives it a gradient.
+
+    An optimiser in such a hook may then drop the gradient before the others are there.
+    """
+    last: dict[Node, int] = {}
+    for at, node in enumerate(order):
+        for edge in node._edges:
+            if type(edge) is AccumulateGrad and edge._hooks is not None:
+                last[edge] = at
+    following: dict[int, list[Node]] = {}
+    for leaf, at in last.items():
+        following.setdefault(at, []).append(leaf)
+    found: list[Node] = []
+    for at, node in enumerate(order):
+        if node not in last:
+            found.append(node)
+        found += following.get(at, ())
+    return found
+
+
 def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
     """The nodes of ``order`` from which a target can be reached."""
     needed: set[Node] = set()
@@ -492,10 +519,13 @@ def run_backward(
 ) -> list[Any] | None:
     """Walk the graph from ``roots``, pairs of an edge and its gradient, newest node first.
 
+    Leaves that have hooks take their gradients as soon as these are whole, others at the end.
     targets: edges whose gradients to return; only nodes on a path to one of them run. accumulate:
     whether leaves (those among the targets, if there are any) add to their ``.grad``.
     """
     order = _reachable([e.node if type(e) is Edge else e for e, _ in roots])
+    if AccumulateGrad.hooked:
+        order = _leaves_when_ready(order)
     wanted: dict[Node, dict[int, Any]] = {}
     needed = None
     if targets is not None:

@@ -354,3 +354,47 @@ def test_mistakes_with_hooks_on_several_gradients():
     with pytest.raises(ValueError, match="Expects mode to be one of"):
         register((x,), print, mode="some")
     assert x._edge._hooks is None
+
+
+def in_backward(lib):
+    """A step that a hook of each parameter takes: events in order, gradients held at a time."""
+    draw = np.random.default_rng(0)
+    layers = [lib.nn.Linear(3, 3).double() for _ in range(4)]
+    shared = layers[1] = layers[2]
+    log, held = [], []
+    parameters = {id(p): (k, p) for k, layer in enumerate(layers) for p in layer.parameters()}
+    with lib.no_grad():
+        for _, p in parameters.values():
+            p.copy_(lib.tensor(draw.normal(size=tuple(p.shape))))
+
+    def take_step(p):
+        held.append(sum(q.grad is not None for _, q in parameters.values()))
+        log.append(parameters[id(p)][0])
+        with lib.no_grad():
+            p -= 0.1 * p.grad
+        p.grad = None
+
+    for _, p in parameters.values():
+        p.register_post_accumulate_grad_hook(take_step)
+    x = lib.tensor(draw.normal(size=(2, 3)), requires_grad=True)
+    for layer in layers:
+        x = lib.tanh(layer(x))
+        if layer is shared:
+            x.register_hook(lambda g: log.append("shared") or None)
+    x.pow(2).sum().backward()
+    return log, held, [p.detach().numpy() for _, p in parameters.values()]
+
+
+def test_a_leaf_with_a_hook_is_ready_before_the_rest_of_the_graph():
+    log, held, _ = in_backward(ng)
+    assert log == [3, 3, "shared", "shared", 2, 2, 0, 0]
+    assert held == [1] * 6  # one gradient at a time
+
+
+@pytest.mark.peer
+def test_an_optimiser_in_backward_is_pytorchs():
+    torch = pytest.importorskip("torch")
+    (mine, _, values), (theirs, _, expected) = in_backward(ng), in_backward(torch)
+    assert mine == theirs
+    for a, b in zip(values, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
