@@ -26,7 +26,7 @@ from .processes import python
 SUITE = "unrolled"
 STEPS, BATCH, WORDS, WIDTH, HIDDEN = 32, 16, 50, 32, 64
 LR = 0.1
-RUNS, LATER = 3, 20
+RUNS, LATER, THREADS = 3, 20, 2
 PEERS = ("torch.compile", "jax.jit", "torch")
 SHAPES = {
     "words": (WORDS, WIDTH),
@@ -61,7 +61,7 @@ def _there(name: str) -> bool:
 def _process(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         caches: Any = {"NUMBA_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
-        return python("-m", "benchmarks.unrolled", name, **caches)
+        return python("-m", "benchmarks.unrolled", name, threads=THREADS, **caches)
 
 
 def _row(name: str, key: str, found: dict[str, list[Any]], peers: tuple[str, ...]) -> Row:
@@ -70,7 +70,8 @@ def _row(name: str, key: str, found: dict[str, list[Any]], peers: tuple[str, ...
     best = min(others, key=lambda who: timings[who].median, default=None)
     told = ", ".join(f"{who} {timing.median:.3g} s" for who, timing in timings.items())
     peer = timings[best] if best else None
-    return timed_row(SUITE, name, timings["numbagrad"], peer, asked=1.1, note=told)
+    more: Any = {"asked": 1.1, "threads": THREADS, "note": told}
+    return timed_row(SUITE, name, timings["numbagrad"], peer, **more)
 
 
 def arrays() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
@@ -116,7 +117,7 @@ def of_torch(lib: Any, wrap: Callable[[Any], Any], of_loss: Any = lambda f: f) -
 
 def of_jax() -> Any:
     """One step under jax.jit, the loop in Python as well."""
-    jax = load_jax(2)
+    jax = load_jax(THREADS)
     jnp = jax.numpy
     values, x, y = arrays()
     parameters = {n: jnp.asarray(value) for n, value in values.items()}
@@ -154,7 +155,7 @@ def _step(name: str) -> Any:
         return of_torch(lib, lib.compile)
     if name == "jax.jit":
         return of_jax()
-    lib = load_torch(2)
+    lib = load_torch(THREADS)
     compiled = {"of_loss": lib.compile} if name == "torch.compile" else {}
     return of_torch(lib, lambda f: f, **compiled)
 
