@@ -9,6 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 COMPILED, EAGER = "numbagrad compiled", "numbagrad eager"
@@ -49,6 +50,19 @@ def load_torch(threads: int) -> Any:
     torch = importlib.import_module("torch")
     torch.set_num_threads(threads)
     return torch
+
+
+def training_step(optimizer: Any, loss_of: Callable[..., Any]) -> Callable[..., Any]:
+    """The usual loop's body, on numbagrad or torch."""
+
+    def step(*batch: Any) -> Any:
+        optimizer.zero_grad()
+        loss = loss_of(*batch)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
 
 
 def load_jax(threads: int) -> Any:

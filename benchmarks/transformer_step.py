@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .contenders import Step
-from .libraries import COMPILED, EAGER, load_jax, load_torch
+from .libraries import COMPILED, EAGER, load_jax, load_torch, training_step
 from .transformer import HEADS, LAYERS, WIDTH, batch, optimizer_of, shapes, transformer, weights
 from .updates import slots, update
 
@@ -160,16 +160,7 @@ def _stepped(lib: Any, whole: Any = _as_it_is, of_loss: Any = _as_it_is, **optio
         logits = model(x)
         return lib.nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
 
-    loss_of = of_loss(loss_of)
-
-    def step(x: Any, y: Any) -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    call = whole(step)
+    call = whole(training_step(optimizer, of_loss(loss_of)))
     return lambda: call(x, y), lambda: [p.detach().numpy() for p in model.parameters()]
 
 

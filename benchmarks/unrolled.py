@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from .case import Row, timed_row
-from .libraries import load_jax, load_torch
+from .libraries import load_jax, load_torch, training_step
 from .measure import summary
 from .processes import python
 
@@ -101,16 +101,7 @@ def of_torch(lib: Any, wrap: Callable[[Any], Any], of_loss: Any = lambda f: f) -
         together = lib.stack(logits, 1).reshape(-1, WORDS)
         return lib.nn.functional.cross_entropy(together, y.reshape(-1))
 
-    loss_of = of_loss(loss_of)
-
-    def step(x: Any, y: Any) -> Any:
-        optimizer.zero_grad()
-        loss = loss_of(x, y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    step = wrap(step)
+    step = wrap(training_step(optimizer, of_loss(loss_of)))
     given = lib.from_numpy(x), lib.from_numpy(y)
     return lambda: step(*given).item()
 

@@ -115,9 +115,9 @@ def write_long(e: Emitter) -> int:
 
 def _piece(e: Emitter, group: tuple[Instruction, ...]) -> Piece:
     """The text of one group by itself."""
-    outer, e.pieces = e.set_aside(), []
+    outer, e.shared = e.set_aside(), []
     e.group(group)
-    shared, e.pieces = e.pieces, None
+    shared, e.shared = e.shared, None
     fragments = [e.resume(outer), *(part for _, part in shared)]
     text = "\n\n".join("\n".join(x for x in f.lines if not _comment(x)) for f in fragments)
     marks = [int(m) for m in MARK.findall(text)]

@@ -85,7 +85,9 @@ class Text:
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
         self.parts: list[Part] = []
-        self.pieces: list[tuple[int, Fragment]] | None = None  # shared parts, of a long program
+        self.shared: list[tuple[int, Fragment]] | None = (
+            None  # parts with threads, of a long program
+        )
         self.hyper: list[tuple[Callable[[], tuple], tuple]] = []
         self.floats: list[str] = []
         self.checks: list[tuple[Callable[[int], None], int]] = []
@@ -243,11 +245,11 @@ class Text:
         inner = self.resume(outer)
         at = self.place(Entry("part"))
         params = ["table", *inner.passed]
-        if self.pieces is None:
+        if self.shared is None:
             self.make_part(at, inner, params, True)
         else:
             params.insert(1, "at")
-            self.pieces.append((at, inner))
+            self.shared.append((at, inner))
         self.use("call")
         self.lines.append(f"call(table[{self.spot(at)}], {tuple_text(params)})")
 

@@ -25,6 +25,9 @@ from .places import ABSENT, CONTAINERS, DEFAULTS, MOST, Place, containers
 
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
+_CLOSED = _FOREIGN - {_PACKAGE, "types", "argparse"}
+"""Whose objects hold nothing of the user: namespaces of ``types`` and ``argparse`` do."""
+
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
 
@@ -75,6 +78,7 @@ class _Finder:
         self.functions: dict[int, types.FunctionType] = {}
         self.objects: dict[int, Any] = {}
         self.containers: dict[int, Any] = {}
+        self.globals: dict[int, set[str]] = {}  # what each function reads or writes there
         self.without: set[int] = set()
 
     def value(self, value: Any) -> None:
@@ -127,8 +131,10 @@ class _Finder:
             self.value(default)
         for cell in _filled(function):
             self.value(cell.cell_contents)
-        for name in _globals_of(function.__code__) & function.__globals__.keys():
-            self.value(function.__globals__[name])
+        space = function.__globals__
+        found = self.globals[id(function)] = _globals_of(function.__code__) & space.keys()
+        for name in found:
+            self.value(space[name])
 
     def follow_names(self) -> None:
         """Follow the attributes and methods of known objects whose names occur."""
@@ -142,8 +148,8 @@ class _Finder:
                     for method in _implicit(type(each)):
                         self.value(method)
                 for name in list(self.names):
-                    if name in _own(each):
-                        self.value(_own(each)[name])
+                    if name in vars(each):
+                        self.value(vars(each)[name])
                     elif not isinstance(each, (type, types.ModuleType)):
                         self.value(getattr(type(each), name, None))
 
@@ -153,7 +159,7 @@ class _Finder:
             for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
                 yield _place("{}.cell_contents", cell, name, cell.cell_contents)
             space = function.__globals__
-            for name in sorted(_globals_of(function.__code__) & space.keys()):
+            for name in sorted(self.globals[id(function)]):
                 if _counts(space[name]):
                     yield _place(f"{{}}[{name!r}]", space, name, space[name])
             if not _installed(function):
@@ -163,7 +169,7 @@ class _Finder:
                         yield Place(f"{{}}.{name}", function, name, getattr(function, name))
         yield from self.attributes_of_classes()
         for each in self.objects.values():
-            own = _own(each)
+            own = vars(each)
             told = hasattr(type(each), "register_forward_hook")
             for name in sorted(self.names & own.keys()):
                 if not _counts(own[name]):
@@ -246,11 +252,6 @@ def _implicit(kind: type) -> Iterator[types.FunctionType]:
                         yield method
 
 
-def _own(each: Any) -> Any:
-    """The attributes of an object itself."""
-    return vars(each)
-
-
 def _root(kind: type | types.ModuleType) -> str:
     name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
     return str(name).partition(".")[0]
@@ -266,10 +267,8 @@ def _is_open(value: Any) -> bool:
         return _root(value) not in _FOREIGN and _root(value) != "builtins"
     if isinstance(value, Tensor) or not hasattr(value, "__dict__"):
         return False
-    if type(value).__name__.endswith("Namespace"):  # of ``types`` and ``argparse``
-        return True
     ours = _is_ours(type(value)) and not hasattr(type(value), "register_forward_hook")
-    return not ours and _root(type(value)) not in _FOREIGN - {_PACKAGE}
+    return not ours and _root(type(value)) not in _CLOSED
 
 
 def _counts(value: Any) -> bool:

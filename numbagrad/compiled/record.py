@@ -38,10 +38,7 @@ from ..tape import (
 from ..tensor import Tensor
 from .before import Before, note_covering
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
-from .watch import watching_tensors
-
-MOST_COMPARED = 1 << 20
-"""Bytes of a captured tensor by whose values Python may decide: each call compares them."""
+from .watch import watching
 
 recording_alone = threading.RLock()
 """Held while a step is recorded: one thread at a time; and during a fork, for the child would have
@@ -345,7 +342,7 @@ class Recorder:
         decide what runs after the call, for that is when the values would be looked at.
         """
         state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
-        small = type(array) is np.ndarray and array.nbytes <= MOST_COMPARED
+        small = type(array) is np.ndarray and array.nbytes <= machine.MOST_COMPARED
         if self.later or not (state and small and array.dtype.kind in "biu"):
             self.reading(name, array)
             return True
@@ -411,7 +408,7 @@ def recording_with(recorder: Recorder) -> Iterator[None]:
 
     Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call.
     """
-    with recording_alone, standing_behind(recorder), watching_tensors():
+    with recording_alone, standing_behind(recorder), watching():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
         try:

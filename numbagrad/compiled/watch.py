@@ -82,8 +82,9 @@ def _noting(each: Any, name: str) -> Any:
 
 
 @contextmanager
-def watching_tensors() -> Iterator[None]:
-    """Let the recorder of this thread know what of which tensors is looked at."""
+def watching() -> Iterator[None]:
+    """Let the recorder of this thread know what of which tensors is looked at, and mark modules and
+    optimisers that are."""
     if "_array" in vars(Tensor):  # a recording inside of a recording
         yield
         return

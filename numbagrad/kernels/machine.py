@@ -149,6 +149,11 @@ def check(flag: Any, fail: Callable[[int], None]) -> None:
         fail(int(flag[0]))
 
 
+MOST_COMPARED = 1 << 20
+"""Bytes of an array that a recording copies, or by whose values Python decides: each call compares
+them."""
+
+
 def depends(read: Callable[[], Any]) -> Any:
     """``read()``, a plain value that decides which ops run: a recorded step reads it each time.
 

@@ -169,14 +169,10 @@ def tensor(
     device = place_of(device)
     if type(data) is TracedFloat:
         return full((), data, dtype=dtype, device=device, requires_grad=requires_grad)
-    if machine.recording and isinstance(data, np.ndarray) and data.nbytes <= _LOOKED_AT:
+    if machine.recording and isinstance(data, np.ndarray) and data.nbytes <= machine.MOST_COMPARED:
         machine.depends(data.tobytes)
     array = _array_of(data, dtype)
     return _finish(wrap(array, dtypes.from_numpy(array.dtype)), requires_grad, device)
-
-
-_LOOKED_AT = 1 << 20
-"""Bytes of an array, at most, that a compiled function compares in each call if it copies it."""
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:

@@ -97,7 +97,7 @@ def test_a_change_is_noticed(case):
         assert ng.equal(compiled(x), function(x))
     assert compiled.cache_info().recordings == 2
     assert not ng.equal(before, function(x))
-    assert compiled.recordings[-1] != "a guard"
+    assert not compiled.recordings[-1].startswith("a guard")
 
 
 def test_equal_elements_are_no_change():

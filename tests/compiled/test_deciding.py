@@ -7,8 +7,8 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
-from numbagrad.compiled.record import MOST_COMPARED
 from numbagrad.errors import RecordingError
+from numbagrad.kernels.machine import MOST_COMPARED
 from numbagrad.nn import functional as F
 
 from .following import assert_same, snapshot

@@ -78,7 +78,7 @@ def unrolled(steps):
 
 
 @pytest.mark.parametrize("steps", [2, 7, 15])
-def test_a_loop_in_python_is_compiled_once(steps):
+def test_a_loop_in_python_does_the_same(steps):
     x, y = ng.randint(0, 7, (5, steps)), ng.randint(0, 7, (5, steps))
     (mine, step), (theirs, plain) = unrolled(steps), unrolled(steps)
     compiled = ng.compile(step)
@@ -213,7 +213,6 @@ def test_a_profile_tells_of_each_time(all_long):
     with ng.profiler.profile() as p:
         compiled(x)
     assert sum("exp" in event.name for event in p.events) == 4
-    assert all(event.seconds >= 0 for event in p.events)
 
 
 def test_any_name_will_do(all_long):
