@@ -54,6 +54,7 @@ def _two(*shape: int) -> Any:
 WORKLOADS = [
     Gradient("twelve operations on 1000", _one(1000), _chain, _chain),
     Gradient("twelve operations on 10^6", _one(1_000_000), _chain, _chain),
+    Gradient("twelve operations on 10^6, fastmath", _one(1_000_000), _chain, _chain, fastmath=True),
     Gradient("tanh, exp, log of 1000", _two(10, 100), _mixed, _mixed),
     Gradient("tanh, exp, log of 10^6", _two(1000, 1000), _mixed, _mixed),
     Gradient(

@@ -7,6 +7,7 @@ is a suite.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ class Gradient:
     """``in_torch(lib, *tensors)`` and its gradients by all of ``arrays()`` that are floating.
 
     in_numpy: ``in_numpy(xp, *arrays)``, the same for a library ``xp`` with NumPy's names.
-    tolerance: how far results may differ, as a part of the largest number.
+    tolerance: how far results may differ, as a part of the largest number. fastmath: let our
+    compiled function reorder sums, as pytensor's always does.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Gradient:
     in_numpy: Callable[..., Any]
     tolerance: float = 1e-4
     at_most: float = COMPILED_AT_MOST
+    fastmath: bool = False
 
     @property
     def contenders(self) -> tuple[str, ...]:
@@ -56,7 +59,7 @@ def suite_of(workloads: list[Gradient]) -> Callable[[str, int, int], Step]:
 def numbagrad_compiled(work: Gradient, threads: int) -> Call:
     """Forward and backward given to ``ng.compile`` as one function."""
     ng = importlib.import_module("numbagrad")
-    return _tape(ng, work, ng.compile)
+    return _tape(ng, work, functools.partial(ng.compile, fastmath=work.fastmath))
 
 
 def numbagrad_eager(work: Gradient, threads: int) -> Call:

@@ -63,9 +63,13 @@ class Variant:
 
 
 class Code:
-    """Compiled functions of one template text: for given numbers, or for any."""
+    """Compiled functions of one template text: for given numbers, or for any.
 
-    def __init__(self) -> None:
+    fastmath: whether LLVM may reorder what they calculate.
+    """
+
+    def __init__(self, fastmath: bool = False) -> None:
+        self.fastmath = fastmath
         self.first: list[int | float] | None = None
         self.variants: list[Variant] = []
 
@@ -91,7 +95,7 @@ class Code:
             # Numbers that were equal both times are one size, unless a third time shows otherwise.
             same: Any = (a, b, type(a), type(b)) if len(self.variants) < 2 else k
             chosen[k] = names.setdefault(same, f"n{len(names)}")
-        found = _compile(template, chosen)
+        found = _compile(template, chosen, self.fastmath)
         self.variants.append(found)
         return found
 
@@ -101,16 +105,17 @@ def _one_number_per_name(varying: dict[int, str], numbers: Sequence[int | float]
     return all(seen.setdefault(name, numbers[k]) == numbers[k] for k, name in varying.items())
 
 
-def _compile(template: Template, varying: dict[int, str]) -> Variant:
+def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Variant:
     table = types.Array(types.int64, 1, "C")
+    options = {"allocates": False, "reassoc": fastmath}
     parts, texts = [], []
     for k, part in enumerate(template.parts):
         text, name = template.part_source(k, varying)
-        dispatcher = store.compile_source(text, name, parallel=part.threads, allocates=False)
+        dispatcher = store.compile_source(text, name, parallel=part.threads, **options)
         parts.append((dispatcher, (table, *part.kinds)))
         texts.append(text)
     text, name = template.source(varying)
-    main = store.compile_source(text, name, nogil=template.heavy, allocates=False)
+    main = store.compile_source(text, name, nogil=template.heavy, **options)
     signature = [TableType()]
     signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)

@@ -25,14 +25,15 @@ from .call_text import compile_call, effects_text, enter, result_text, shape_of
 from .counts import Move, native_counts
 from .emit_cpu import emit
 from .explain import Unfused, unfused
+from .factor import factored
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
 from .guards import Writer, argument_guards, gradient_guards, state_guards
 from .lower import gpu_of, lower
-from .passes import GPU_PASSES, optimise
+from .passes import GPU_PASSES, PASSES, optimise
 from .places import Place
 from .program import Buffer, Program
-from .template import Argument
+from .template import Argument, Template
 from .trace import Recording, name_tensors
 from .traced import Memory, Ref
 
@@ -65,14 +66,22 @@ class Entry:
 
 @dataclass
 class Shared:
-    """What all entries of one compiled function share."""
+    """What all entries of one compiled function share.
 
+    fastmath: whether their sums and products may be reordered.
+    """
+
+    fastmath: bool = False
     codes: dict[Any, Code] = field(default_factory=dict)
     workspace: Workspace = field(default_factory=Workspace)
     light: Workspace = field(default_factory=Workspace)  # of programs that hold Python's lock
     on_gpu: Any = None  # the work memory of programs on a GPU, made on first use
     gradients: Gradients = GRADIENTS
     lock: Any = field(default_factory=threading.RLock)
+
+    def code_of(self, template: Template) -> Code:
+        """The code of templates of this shape."""
+        return self.codes.setdefault(template.shape, Code(self.fastmath))
 
 
 def make_entry(
@@ -94,6 +103,8 @@ def make_entry(
     gpu = gpu_of(recording)
     timed = looked_for == "time" and gpu is None
     passes = None if gpu is None else GPU_PASSES
+    if shared.fastmath:
+        passes = (*(passes or PASSES), factored)
     if looked_for in ("nan", "inf"):
         passes = checked_passes(looked_for)
     plan = outside.plan(name, recording, shared, passes, timed)
@@ -132,7 +143,7 @@ def make_entry(
     if gpu is None:
         counts = len(moves) if native_counts() else 0
         template = emit(program, arguments, made_here, counts, timed)
-        code = shared.codes.setdefault(template.shape, Code())
+        code = shared.code_of(template)
         workspace = shared.workspace if template.heavy else shared.light
         made = Bound(template, code, workspace, dict.fromkeys(lasting))
     else:

@@ -18,7 +18,7 @@ from ..errors import GradError, GraphFreedError
 from ..kernels import machine
 from ..tape import Edge, Node, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
-from .bind import Bound, Code
+from .bind import Bound
 from .emit_cpu import emit
 from .explain import Unfused, unfused
 from .lower import gpu_of, lower
@@ -177,7 +177,7 @@ class Plan:
             _, self.bound = bound_on_gpu(self.program, arguments, self.gpu, self.shared)
             return self.bound
         template = emit(self.program, arguments, timed=self.timed)
-        code = self.shared.codes.setdefault(template.shape, Code())
+        code = self.shared.code_of(template)
         workspace = self.shared.workspace if template.heavy else self.shared.light
         self.bound = Bound(template, code, workspace, {})
         return self.bound

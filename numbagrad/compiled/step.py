@@ -55,6 +55,7 @@ class Options:
     """What ``compile`` was asked for."""
 
     check_finite: bool | str = False
+    fastmath: bool = False
 
     @property
     def looked_for(self) -> str:
@@ -73,7 +74,7 @@ class CompiledFunction:
         self._function = function
         self._options = options
         self._entries: dict[Any, list[Entry]] = {}
-        self._shared = Shared()
+        self._shared = Shared(options.fastmath)
         self._fast: Callable[[tuple], Any] = _nothing
         self._last: Entry | None = None
         self._recordings = 0
@@ -290,7 +291,12 @@ def _tensors(leaves: list[Any]) -> list[int]:
     return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
-def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | str = False) -> Any:
+def compile(
+    function: Callable[..., Any] | None = None,
+    *,
+    check_finite: bool | str = False,
+    fastmath: bool = False,
+) -> Any:
     """Make ``function`` one native function, recorded from a run of its Python.
 
     function: any callable on tensors: a formula, a Module, or a whole training step with
@@ -304,6 +310,11 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | 
     NonFiniteError names the operation, the line and the index, and nothing after it is run. For
     debugging: nothing is fused then. ``ng.autograd.detect_anomaly`` around a call does the same.
 
+    fastmath: let LLVM reorder sums and factor out products in elementwise loops, which it takes as
+    written otherwise. NaN and infinities stay what they are (Numba's flags reassoc, nsz and
+    contract), but an intermediate product may overflow where the written one does not, and results
+    may depend on the number of threads in their last bits. Without effect on a GPU.
+
     Raises RecordingError, naming the line, where a value is looked at inside.
 
     >>> @compile
@@ -312,9 +323,11 @@ def compile(function: Callable[..., Any] | None = None, *, check_finite: bool | 
     """
     if check_finite not in (False, True, "nan"):
         raise ValueError(f'compile: check_finite is True, False or "nan", got {check_finite!r}.')
-    options = Options(check_finite)
+    if not isinstance(fastmath, bool):
+        raise TypeError(f"compile: fastmath is True or False, got {fastmath!r}.")
+    options = Options(check_finite, fastmath)
     if function is None:
-        return functools.partial(compile, check_finite=check_finite)
+        return functools.partial(compile, check_finite=check_finite, fastmath=fastmath)
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
     made = CompiledFunction(function, options)
