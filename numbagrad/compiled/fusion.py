@@ -53,7 +53,7 @@ def _placed(
         down = up or not any(_conflict(earlier, i) for i in between)
         if not down:
             continue
-        merged = merge(earlier, loop)
+        merged = _joined(earlier, loop)
         if merged is None or not (suits is None or suits(merged)):
             continue
         for value in set(earlier.used) & set(loop.used):
@@ -76,13 +76,13 @@ def _placed(
 
 
 def _without_inner(merged: Loop, a: Loop, b: Loop, readers: dict[Value, int]) -> Loop:
-    """``merged`` without storing what ``a`` makes for ``b`` alone."""
+    """``merged``, tidied, without storing what ``a`` makes for ``b`` alone."""
     used = set(b.used)
     alive = [
         o.buffer.lasts or o.value not in used or readers.get(o.value, 0) > 1 for o in a.outs
     ] + [True] * len(b.outs)
     if all(alive):
-        return merged
+        return tidy(merged)
     outs = tuple(o for o, keep in zip(merged.outs, alive, strict=True) if keep)
     stores = tuple(s for s, keep in zip(merged.stores, alive, strict=True) if keep)
     buffers = {o.buffer for o in outs}
@@ -94,14 +94,11 @@ def _conflict(a: Instruction, b: Instruction) -> bool:
     """Whether the order of two instructions matters."""
     if a.effect and b.effect:
         return True
-    written_a, written_b = {o.buffer for o in a.outs}, {o.buffer for o in b.outs}
-    if (a.effect and any(x.lasts for x in written_b)) or (
-        b.effect and any(x.lasts for x in written_a)
+    if (a.effect and any(x.lasts for x in b.written)) or (
+        b.effect and any(x.lasts for x in a.written)
     ):
         return True
-    touched_a = written_a | {v.buffer for v in a.used}
-    touched_b = written_b | {v.buffer for v in b.used}
-    return bool(written_a & touched_b or written_b & touched_a)
+    return not (a.written.isdisjoint(b.touched) and b.written.isdisjoint(a.touched))
 
 
 def _related(a: Loop, b: Loop) -> bool:
@@ -112,6 +109,12 @@ def _related(a: Loop, b: Loop) -> bool:
 
 def merge(a: Loop, b: Loop) -> Loop | None:
     """``a`` then ``b`` as one loop, or None."""
+    merged = _joined(a, b)
+    return None if merged is None else tidy(merged)
+
+
+def _joined(a: Loop, b: Loop) -> Loop | None:
+    """``merge`` before anything is left out of its lines."""
     spaces = common_space(a.space, b.space)
     if spaces is None:
         return None
@@ -147,18 +150,16 @@ def merge(a: Loop, b: Loop) -> Loop | None:
         lines.append(replace(line, name=names[line.name], expr=renamed))
     stores = tuple(replace(s, line=names.get(s.line, s.line)) for s in b.stores)
     values = {o.value for o in a.outs}
-    return tidy(
-        Loop(
-            (*a.outs, *b.outs),
-            tuple(ins),
-            tuple(dict.fromkeys((*a.kept, *(v for v in b.kept if v not in values)))),
-            tuple(dict.fromkeys((*a.sources, *b.sources))),
-            space=a.space,
-            loads=tuple(loads),
-            scalars=tuple(scalars),
-            lines=tuple(lines),
-            stores=(*a.stores, *stores),
-        )
+    return Loop(
+        (*a.outs, *b.outs),
+        tuple(ins),
+        tuple(dict.fromkeys((*a.kept, *(v for v in b.kept if v not in values)))),
+        tuple(dict.fromkeys((*a.sources, *b.sources))),
+        space=a.space,
+        loads=tuple(loads),
+        scalars=tuple(scalars),
+        lines=tuple(lines),
+        stores=(*a.stores, *stores),
     )
 
 

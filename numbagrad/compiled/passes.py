@@ -105,16 +105,12 @@ def copy_to_result(program: Program) -> Program:
             continue
         others = [j for j in program.instructions if j is not i]
         touched = {o.buffer for j in others for o in (*j.ins, *j.outs)}
-        last = max(k for k, j in enumerate(program.instructions) if source in _written(j))
+        last = max(k for k, j in enumerate(program.instructions) if source in j.written)
         if target in touched or last > at:
             continue
         moved = [_in_buffer(j, source, target) for j in others]
         return copy_to_result(program.with_instructions(moved))
     return program
-
-
-def _written(i: Instruction) -> set[Buffer]:
-    return {o.buffer for o in i.outs}
 
 
 def _is_copy(loop: Loop) -> bool:
@@ -265,9 +261,9 @@ def accumulate(program: Program) -> Program:
                 continue
             same = held.view == out.view and held.view.contiguous and product.view.contiguous
             between = items[items.index(gemm) + 1 : items.index(i)]
-            quiet = all(out.buffer not in _written(j) for j in between)
+            quiet = all(out.buffer not in j.written for j in between)
             read = {g.buffer for g in gemm.ins}
-            undisturbed = all(not read & _written(j) for j in between)
+            undisturbed = all(read.isdisjoint(j.written) for j in between)
             apart = out.buffer not in read  # BLAS may not write what it reads
             if same and quiet and undisturbed and apart and product.view.covers(product.buffer):
                 shape = gemm.outs[0].view.shape

@@ -8,6 +8,7 @@ Program to Program. Start reading at ``Program``.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -207,6 +208,16 @@ class Instruction:
             yield operand.value
         yield from self.kept
 
+    @functools.cached_property
+    def written(self) -> frozenset[Buffer]:
+        """The buffers that it writes."""
+        return frozenset([o.value.buffer for o in self.outs])
+
+    @functools.cached_property
+    def touched(self) -> frozenset[Buffer]:
+        """The buffers that it writes or reads, or of which it keeps a part."""
+        return self.written.union([v.buffer for v in self.used])
+
     @property
     def effect(self) -> bool:
         """Whether it must run even if nobody reads its values."""
@@ -402,14 +413,14 @@ class Program:
     def with_instructions(self, instructions: Any) -> Program:
         """The same program with other instructions, and only the buffers that these use."""
         kept = tuple(instructions)
-        used = {o.buffer for i in kept for o in (*i.ins, *i.outs)}
-        used |= {v.buffer for i in kept for v in i.kept}
+        used = set().union(*[i.touched for i in kept])
         buffers = tuple(b for b in self.buffers if b in used or b.kind in ("fresh", "input"))
         final = {b: Value(b, 0) for b in buffers}
         for i in kept:
             for o in i.outs:
-                if o.value.version >= final[o.buffer].version:
-                    final[o.buffer] = o.value
+                value = o.value
+                if value.version >= final[value.buffer].version:
+                    final[value.buffer] = value
         return replace(self, instructions=kept, buffers=buffers, final=final)
 
 

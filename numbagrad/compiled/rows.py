@@ -65,13 +65,12 @@ def _row_by_row(loops: list[Loop]) -> bool:
                 return False
     for k, a in enumerate(loops):
         for b in loops[k + 1 :]:
-            written_a, written_b = {o.buffer for o in a.outs}, {o.buffer for o in b.outs}
+            written = a.written | b.written
             for o in (*a.ins, *a.outs):
                 for other in (*b.ins, *b.outs):
                     shared = o.buffer is other.buffer
-                    if shared and (o.buffer in written_a or o.buffer in written_b):
-                        if not _same_rows(o, other):
-                            return False
+                    if shared and o.buffer in written and not _same_rows(o, other):
+                        return False
     return True
 
 

@@ -108,9 +108,4 @@ def _packs(i: Gemm) -> bool:
 
 def _free_to_move(between: list[Instruction], single: Call) -> bool:
     """Whether an update may run before these: they do not touch what it writes, nor stop."""
-    written = {o.buffer for o in single.outs}
-    return not any(isinstance(i, Check) or _buffers(i) & written for i in between)
-
-
-def _buffers(i: Instruction) -> set[Buffer]:
-    return {o.buffer for o in (*i.ins, *i.outs)} | {v.buffer for v in i.kept}
+    return not any(isinstance(i, Check) or single.written & i.touched for i in between)
