@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..kernels.lists import ListKernel
-from .program import Buffer, Call, Check, Gemm, Instruction, Operand, Program, Slot
+from .program import Call, Check, Gemm, Instruction, Operand, Program, Slot
 
 LARGE = 1 << 16
 """Elements from which a gradient is worth the split: 0.25 MB of float32."""

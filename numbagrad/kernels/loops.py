@@ -7,6 +7,7 @@ A formula is compiled for arrays that are C-contiguous and of one shape: one loo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -225,6 +226,7 @@ def cast(text: str, is_bool: bool, to: str, t: str) -> str:
     return text if to == t else f"{to}({text})"
 
 
+@functools.cache
 def numba_name(dtype: np.dtype) -> str:
     """Numba's name of what is computed where memory holds ``dtype``."""
     return "boolean" if dtype == np.bool_ else str(arithmetic(dtype))
