@@ -124,7 +124,7 @@ with _paused():
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import data, distributions, func, io, nn, optim, special, utils
+    from . import data, distributions, func, io, nn, optim, special, testing, utils
     from .io import load, save
 
 float = float32
@@ -153,6 +153,7 @@ _LATER = {
     "profiler": "profiler",
     "save": "io",
     "special": "special",
+    "testing": "testing",
     "utils": "utils",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }

@@ -32,7 +32,7 @@ LAYERS = [
     {"ops"},
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
-    {"func"},
+    {"func", "testing"},
     {"amp", "short_functions", "short_names", "special"},
     {"compiled"},
     {"profiler"},
