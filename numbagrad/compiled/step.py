@@ -313,7 +313,8 @@ def compile(
     fastmath: let LLVM reorder sums and factor out products in elementwise loops, which it takes as
     written otherwise. NaN and infinities stay what they are (Numba's flags reassoc, nsz and
     contract), but an intermediate product may overflow where the written one does not, and results
-    may depend on the number of threads in their last bits. Without effect on a GPU.
+    may depend on the number of threads in their last bits. On a GPU factors are taken out, but
+    sums stay in their order.
 
     Raises RecordingError, naming the line, where a value is looked at inside.
 

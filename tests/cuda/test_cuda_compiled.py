@@ -101,6 +101,19 @@ def test_floats_strides_and_offsets():
         close(step(part(x.cuda()), 0.5), (part(x) * 0.5).tanh().sum(0))
 
 
+def test_fastmath():
+    def slope(x):
+        return ng.autograd.grad((((x * x + 0.5) * x - 0.25) * x * x).sum(), x)[0]
+
+    x = data(7, 9).requires_grad_()
+    step = ng.compile(slope, fastmath=True)
+    device = x.detach().cuda().requires_grad_()
+    close(step(device), slope(x))
+    written = ng.compile(slope)
+    written(device)
+    assert str(step.program).count(" * ") < str(written.program).count(" * ")
+
+
 def test_misaligned_memory():
     x = data(33).cuda()
     close(ng.compile(lambda x: x * 2)(x[1:]), x[1:].cpu() * 2)
