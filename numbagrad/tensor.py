@@ -16,19 +16,12 @@ import numpy as np
 from . import devices, dlpack, dtypes, memory_formats, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
+from .graph_walk import run_backward
 from .kernels import machine
 from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.halves import decoded
 from .kernels.machine import deciding, reading
-from .tape import (
-    AccumulateGrad,
-    Counter,
-    Node,
-    RemovableHandle,
-    SavedOutput,
-    run_backward,
-    split_edge,
-)
+from .tape import AccumulateGrad, Counter, Node, RemovableHandle, SavedOutput, split_edge
 
 __all__ = ["Size", "Tensor", "is_tensor", "wrap"]
 

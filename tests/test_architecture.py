@@ -25,6 +25,7 @@ LAYERS = [
     {"kernels"},
     {"printing", "dlpack"},
     {"tape"},
+    {"graph_walk"},
     {"tensor"},
     {"random"},
     {"cuda"},

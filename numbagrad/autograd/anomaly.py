@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import NonFiniteError, RecordingError
+from ..graph_walk import origin
 from ..kernels import machine
 from ..kernels.cpu import finite
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.halves import decoded, is_floating
 from ..kernels.machine import Kernel
-from ..tape import Location, grad_mode, origin, show_location, standing_behind, user_location
+from ..tape import Location, grad_mode, show_location, standing_behind, user_location
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 

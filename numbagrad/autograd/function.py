@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import DTypeError, GradError, ShapeError
+from ..graph_walk import written_out
 from ..kernels import machine
-from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence, written_out
+from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]

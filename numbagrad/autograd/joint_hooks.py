@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import GradError
-from ..tape import JointHook, RemovableHandle, Walk, split_edge
+from ..graph_walk import JointHook, Walk
+from ..tape import RemovableHandle, split_edge
 from ..tensor import Tensor
 
 __all__ = ["register_multi_grad_hook"]

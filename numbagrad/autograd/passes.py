@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..errors import GradError, ShapeError
-from ..tape import run_backward
+from ..graph_walk import run_backward
 from ..tensor import Tensor, accumulate, root_of
 
 __all__ = ["backward", "grad"]

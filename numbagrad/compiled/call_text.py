@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..graph_walk import run_backward
 from ..kernels import machine
-from ..tape import AccumulateGrad, run_backward
+from ..tape import AccumulateGrad
 from ..tensor import Tensor, wrap
 from ..tree import dict_of
 from . import outside

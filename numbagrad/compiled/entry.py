@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..graph_walk import run_backward
 from ..kernels import blocks, machine
 from ..kernels.cuda.runtime.array import DeviceArray
-from ..tape import grad_mode, run_backward
+from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from . import outside
 from .bind import Bound, Code, Workspace

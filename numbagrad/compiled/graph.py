@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import RecordingError
-from ..tape import AccumulateGrad, _reachable, grad_mode, run_backward, split_edge
+from ..graph_walk import _reachable, run_backward
+from ..tape import AccumulateGrad, grad_mode, split_edge
 from ..tensor import Tensor, wrap
 from .record import Recorder
 from .settle import Settler, like

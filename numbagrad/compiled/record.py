@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import RecordingError
+from ..graph_walk import origin
 from ..kernels import machine
 from ..kernels.blocks import Block
 from ..kernels.cuda.runtime import array as on_device
@@ -28,13 +29,7 @@ from ..kernels.halves import HALVES
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_float import TracedFloat
-from ..tape import (
-    grad_mode,
-    origin,
-    show_location,
-    standing_behind,
-    user_location,
-)
+from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .before import Before, note_covering
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced

@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from ..autograd.anomaly import Watcher
+from ..graph_walk import origin
 from ..kernels import machine
 from ..kernels.clock import Clock
 from ..kernels.compilations import Compilations
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import ProductKernel
-from ..tape import Location, origin
+from ..tape import Location
 
 __all__ = ["Event", "Timer"]
 
