@@ -113,7 +113,8 @@ with _paused():
         set_rng_state,
         use_deterministic_algorithms,
     )
-    from .tensor import Size, Tensor, is_tensor
+    from .shaped import Size
+    from .tensor import Tensor, is_tensor
 
     _install()
     globals().update({name: getattr(Tensor, name) for name in _IN_PLACE_FUNCTIONS})

@@ -1,61 +1,33 @@
 """The Tensor: an array with a dtype, a gradient, an edge on the tape and a version; no maths.
 
 Operations are installed on the class by ``ops/methods.py``. Inside the package a tensor is made
-with ``wrap(array, dtype)``.
+with ``wrap(array, dtype)``. What it says of itself is in ``shaped.py``, reading its elements in
+``readable.py``.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import devices, dlpack, dtypes, memory_formats, printing
+from . import devices, dtypes, printing
 from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .graph_walk import run_backward
 from .kernels import machine
 from .kernels.cuda.runtime.array import DeviceArray
-from .kernels.halves import decoded
-from .kernels.machine import deciding, reading
+from .kernels.machine import reading
+from .readable import Readable
+from .shaped import Shaped, Size
 from .tape import AccumulateGrad, Counter, Node, RemovableHandle, SavedOutput, split_edge
 
-__all__ = ["Size", "Tensor", "is_tensor", "wrap"]
+__all__ = ["Tensor", "is_tensor", "wrap"]
 
 
-class Size(tuple):
-    """A shape: a tuple of ints that prints as ``ng.Size([2, 3])``."""
-
-    __slots__ = ()
-
-    def numel(self) -> int:
-        """The number of elements of a tensor of this shape."""
-        return math.prod(self)
-
-    def __repr__(self) -> str:
-        return f"ng.Size({list(self)})"
-
-    def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
-
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple(self) + tuple(other))
-
-    def __radd__(self, other: Any) -> Size:
-        return Size(tuple(other) + tuple(self))
-
-    def __mul__(self, times: Any) -> Size:
-        return Size(tuple(self) * times)
-
-    def __reduce__(self) -> Any:
-        return Size, (tuple(self),)
-
-
-class Tensor:
+class Tensor(Shaped, Readable):
     """An n-dimensional array that remembers how it was made, for gradients.
 
     ``Tensor(3, 4)`` is uninitialised float32; ``Tensor([1, 2])`` converts data. Prefer
@@ -169,106 +141,6 @@ class Tensor:
     def _version(self) -> int:
         """How many times the memory was changed in place."""
         return 0 if self._counter is None else self._counter.value
-
-    # -- what it is ------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> Size:
-        """The size of each dimension."""
-        return Size(self._array.shape)
-
-    @property
-    def dtype(self) -> DType:
-        """The element type."""
-        return self._dtype
-
-    @property
-    def device(self) -> devices.Device:
-        """Where the elements are."""
-        return self._device
-
-    @property
-    def ndim(self) -> int:
-        """The number of dimensions."""
-        return self._array.ndim
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self._dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self._array.size * self._dtype.itemsize
-
-    @property
-    def is_cuda(self) -> bool:
-        """Whether the elements are on a GPU."""
-        return self._device.type == "cuda"
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of dimension ``dim``."""
-        if dim is None:
-            return Size(self._array.shape)
-        shape = self._array.shape
-        if not -len(shape) <= dim < len(shape):
-            from .ops.base import normalize_dim
-
-            normalize_dim("size", dim, len(shape))
-        return shape[dim]
-
-    def dim(self) -> int:
-        """The number of dimensions."""
-        return self._array.ndim
-
-    ndimension = dim
-
-    def numel(self) -> int:
-        """The number of elements."""
-        return self._array.size
-
-    nelement = numel
-
-    def element_size(self) -> int:
-        """Bytes of one element."""
-        return self._dtype.itemsize
-
-    def stride(self, dim: int | None = None) -> Any:
-        """Steps between neighbours along each dimension (or ``dim``), in elements."""
-        step = self._dtype.itemsize
-        strides = tuple(s // step for s in self._array.strides)
-        return strides if dim is None else strides[dim]
-
-    def storage_offset(self) -> int:
-        """Elements between the start of the memory and the first element."""
-        if self._base is None:
-            return 0
-        from .kernels.machine import address_of
-
-        distance = address_of(self._array) - address_of(self._base._array)
-        return distance // self._dtype.itemsize
-
-    def data_ptr(self) -> int:
-        """Address of the first element."""
-        from .kernels.machine import address_of
-
-        return address_of(self._array)
-
-    def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in row-major order without gaps.
-
-        memory_format: whether they lie as that name says: ``ng.channels_last`` is (n, h, w, c).
-        """
-        memory_formats.check("is_contiguous", memory_format)
-        order = None if memory_format is None else memory_format.order
-        if order is None:
-            return self._array.flags.c_contiguous
-        return self._array.ndim == len(order) and self._array.transpose(order).flags.c_contiguous
-
-    def is_floating_point(self) -> bool:
-        """Whether the dtype is float32, float64, float16 or bfloat16."""
-        return self._dtype.is_floating_point
 
     # -- history ---------------------------------------------------------------------------------
 
@@ -439,104 +311,7 @@ class Tensor:
         """
         accumulate([root_of(self, gradient, "backward")], retain_graph, create_graph, inputs)
 
-    # -- conversions -----------------------------------------------------------------------------
-
-    def item(self) -> float | int | bool:
-        """The only element as a Python number."""
-        deciding("item", self._array)
-        if self._array.size != 1:
-            raise GradError(
-                f"item: a Tensor with {self._array.size} elements cannot be converted to Scalar."
-            )
-        if self._dtype is dtypes.bfloat16:
-            return self._numbers().item()
-        return self._array.item()
-
-    def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
-        deciding("tolist", self._array)
-        return self._numbers().tolist()
-
-    def _numbers(self) -> np.ndarray:
-        """The elements on the host, as NumPy's numbers."""
-        array = self._array if self._device is devices.cpu else self._array.get()
-        return decoded(array)
-
-    def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The elements as a NumPy array on the same memory. Raises if it requires grad."""
-        reading("numpy", self._array)
-        if self._dtype is dtypes.bfloat16:
-            raise DTypeError("numpy: NumPy has no bfloat16. Use tensor.float().numpy().")
-        if self._edge is not None and not force:
-            raise GradError(
-                "numpy: Can't call numpy() on Tensor that requires grad. Use "
-                "tensor.detach().numpy() instead."
-            )
-        if self._device is not devices.cpu:
-            return self._array.get() if force else self._array.__array__()
-        return self._array
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        """How CuPy, Numba and PyTorch see a tensor on a GPU, without a copy."""
-        if self._device is devices.cpu:
-            raise AttributeError("__cuda_array_interface__: this tensor is on the CPU; use .cuda()")
-        if self._edge is not None:
-            raise GradError(
-                "__cuda_array_interface__: this tensor requires grad. Use tensor.detach()."
-            )
-        return self._array.__cuda_array_interface__
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's type and number of the device: (1, 0) for the CPU, (2, 0) for the GPU."""
-        return dlpack.device_of(self._array)
-
-    def __dlpack__(
-        self,
-        *,
-        stream: int | None = None,
-        max_version: tuple[int, int] | None = None,
-        dl_device: tuple[int, int] | None = None,
-        copy: bool | None = None,
-    ) -> Any:
-        """The memory as a DLPack capsule, which ``torch.from_dlpack`` and its like take.
-
-        stream: of the taker, on a GPU. dl_device: where the taker wants it; another device is a
-        copy. Raises BufferError if it requires grad, or if what is asked for is not possible.
-        """
-        reading("__dlpack__", self._array)
-        if self._edge is not None:
-            raise BufferError(
-                "__dlpack__: Can't export tensors that require gradient, use tensor.detach()."
-            )
-        return dlpack.export(self._array, stream, max_version, dl_device, copy)
-
-    def __bool__(self) -> bool:
-        deciding("bool", self._array)
-        if self._array.size != 1:
-            several = "more than one value" if self._array.size else "no values"
-            raise GradError(
-                f"bool: Boolean value of Tensor with {several} is ambiguous. Use .any() or .all()."
-            )
-        return bool(self._numbers().item())
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __index__(self) -> int:
-        deciding("__index__", self._array)
-        if self._dtype.is_floating_point or self._array.size != 1:
-            raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self._array.item())
+    # -- as Python sees it -----------------------------------------------------------------------
 
     def __len__(self) -> int:
         if self._array.ndim == 0:

@@ -19,7 +19,8 @@ from ..ops.base import beside_others, broadcast_shape, full
 from ..ops.elementwise import exp, sqrt
 from ..ops.reduce import all as all_
 from ..ops.view import expand
-from ..tensor import Size, Tensor
+from ..shaped import Size
+from ..tensor import Tensor
 from .constraints import Constraint, dependent
 
 __all__ = ["Distribution", "broadcast_all", "computed", "infinite_like"]

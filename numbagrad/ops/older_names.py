@@ -12,7 +12,8 @@ from .. import devices, dtypes
 from ..devices import place_of
 from ..errors import ShapeError
 from ..kernels.cpu import create as kernels
-from ..tensor import Size, Tensor
+from ..shaped import Size
+from ..tensor import Tensor
 from .base import as_operand, full, launch, new_empty, sum_to_shape
 from .create import as_tensor, copy_, empty, fill_, from_numpy, tensor
 from .elementwise import clone, type_

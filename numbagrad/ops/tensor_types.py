@@ -6,7 +6,8 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType
-from ..tensor import Size, Tensor
+from ..shaped import Size
+from ..tensor import Tensor
 from .create import empty, tensor
 
 __all__ = [

@@ -14,8 +14,9 @@ from typing import Any
 from .. import devices, memory_formats
 from ..errors import ShapeError
 from ..kernels import machine
+from ..shaped import Size
 from ..tape import grad_mode, next_sequence
-from ..tensor import Size, Tensor
+from ..tensor import Tensor
 from .argument_names import sizes_by_name
 from .base import (
     Op,
