@@ -69,6 +69,7 @@ with _paused():
     from .ops.factorise import vander
     from .ops.flat_index import *  # noqa: F403
     from .ops.float_parts import *  # noqa: F403
+    from .ops.from_data import *  # noqa: F403
     from .ops.gamma import *  # noqa: F403
     from .ops.gather import *  # noqa: F403
     from .ops.incomplete_gamma import *  # noqa: F403

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .dtypes import float64, promote_types
-from .ops.create import as_tensor
+from .ops.from_data import as_tensor
 from .tensor import Tensor
 
 __all__ = ["assert_close"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import float64
-from ..ops.create import from_numpy, tensor
+from ..ops.from_data import from_numpy, tensor
 from ..ops.shape import stack
 from ..tensor import Tensor
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ..dtypes import int64
-from ..ops.create import tensor
+from ..ops.from_data import tensor
 from ..ops.random import randperm
 from ..tensor import Tensor
 

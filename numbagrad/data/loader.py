@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..ops.create import tensor
+from ..ops.from_data import tensor
 from ..ops.random import randint
 from .collate import default_collate
 from .dataset import IterableDataset

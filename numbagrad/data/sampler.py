@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ..ops.create import tensor
+from ..ops.from_data import tensor
 from ..ops.random import multinomial, randint, randperm
 
 __all__ = [

@@ -23,8 +23,8 @@ from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import contiguous, copy_kernel, fill_kernel, full, meets, new_empty
-from .create import as_tensor
 from .elementwise import cast, clone, masked_fill
+from .from_data import as_tensor
 from .index import Put, Take, _write, launch_checked, scalar_tensor
 from .inplace import assign, check_distinct
 from .masks import positions

@@ -10,11 +10,11 @@ from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
-from .create import fill_
 from .elementwise import cast, clamp, eq, isnan, lerp, pow, sub, trunc, where
 from .formulas import Logit
 from .inplace import ViewRegion
 from .moments import norm
+from .overwrite import fill_
 from .reduce import any as any_
 from .sort import sort
 from .special import logaddexp

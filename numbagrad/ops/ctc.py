@@ -12,8 +12,8 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
-from .create import as_tensor
 from .elementwise import cast, clamp
+from .from_data import as_tensor
 from .loss import _reduced, _reduction
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone

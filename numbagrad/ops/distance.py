@@ -12,8 +12,8 @@ from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import as_operand, broadcast_shape
-from .create import tensor
 from .elementwise import clamp, minimum, sqrt, where
+from .from_data import tensor
 from .index import index_select
 from .loss import _reduced, _reduction
 from .moments import norm

@@ -19,7 +19,7 @@ from ..kernels.cpu import sample as kernels
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
-from .create import tensor
+from .from_data import tensor
 from .linalg import matmul
 from .part import narrow
 from .pointwise import Elementwise

@@ -15,8 +15,10 @@ from ..kernels.cpu import create as kernels
 from ..shaped import Size
 from ..tensor import Tensor
 from .base import as_operand, full, launch, new_empty, sum_to_shape
-from .create import as_tensor, copy_, empty, fill_, from_numpy, tensor
+from .create import empty
 from .elementwise import clone, type_
+from .from_data import as_tensor, from_numpy, tensor
+from .overwrite import copy_, fill_
 from .rearranged import split_with_sizes
 from .shape import chunk, split
 from .view import sizes_of

@@ -15,9 +15,10 @@ from ..random import Generator, default_generator
 from ..tensor import Tensor
 from .argument_names import sizes_by_name
 from .base import Op, as_operand, contiguous, copy_kernel, launch, new_empty
-from .create import overwrite, shape_of
+from .create import shape_of
 from .elementwise import cast
 from .inplace import assign
+from .overwrite import overwrite
 from .transfer import transfer
 from .view import expand
 

@@ -13,9 +13,9 @@ from .. import dtypes
 from ..errors import ShapeError
 from ..tensor import Tensor, wrap
 from .base import as_operand, full, normalize_dim, same_device
-from .create import copy_
 from .elementwise import cast, clone
 from .index import index_select
+from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
 from .shape import meshgrid, split, stack, tensor_split
 from .view import reshape, transpose

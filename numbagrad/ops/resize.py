@@ -14,8 +14,8 @@ from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
 from .adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .base import as_operand
-from .create import tensor
 from .elementwise import lerp
+from .from_data import tensor
 from .index import index_select
 
 __all__ = [

@@ -8,7 +8,8 @@ from .. import dtypes
 from ..dtypes import DType
 from ..shaped import Size
 from ..tensor import Tensor
-from .create import empty, tensor
+from .create import empty
+from .from_data import tensor
 
 __all__ = [
     "BoolTensor",

@@ -10,7 +10,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .base import copy_kernel, new_empty
-from .create import overwrite
+from .overwrite import overwrite
 from .pointwise import Elementwise
 from .random import _NORMAL, _UNIFORM, _check_floating, _draw
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..nn.modules.batch_norm import _BatchNorm
 from ..nn.modules.module import Module
-from ..ops.create import tensor
+from ..ops.from_data import tensor
 from ..tensor import Tensor
 from .lr_scheduler.base import LRScheduler
 from .optimizer import Optimizer

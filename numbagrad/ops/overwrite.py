@@ -1,0 +1,114 @@
+"""Writing into all elements of a tensor, by the tape's rules: ``fill_``, ``zero_``, ``copy_``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..autograd.function import check_in_place
+from ..errors import DTypeError, ShapeError
+from ..kernels import machine
+from ..tape import grad_mode
+from ..tensor import Tensor, wrap
+from .base import Op, as_operand, copy_kernel, fill_kernel, meets, new_empty
+from .create import _filled, _number
+from .elementwise import cast
+from .inplace import _rebase, assign, check_followed
+from .transfer import transfer
+from .view import expand
+
+
+class Overwrite(Op):
+    """Stands for ``x`` after all its elements were replaced: its old history gets zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, value: Tensor | None) -> Tensor:
+        return wrap(x._array, x._dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        zeros = _filled(g._array.shape, 0, g._dtype, g._device)
+        return zeros, g if ctx.needs_input_grad[1] else None
+
+
+def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
+    """Let ``write`` fill the elements of ``x``, in place and by the tape's rules; returns x.
+
+    The new elements have no history: gradients that arrive at them go nowhere.
+    """
+    check_in_place(x, name)
+    if not x._flat:
+        fresh = new_empty(x._array.shape, x._dtype, x._device)
+        write(fresh)
+        return assign(x, fresh, name)
+    base = x if x._base is None else x._base
+    if grad_mode.enabled and base._edge is not None:
+        check_followed(x, name)
+    write(x)
+    x._bump_version()
+    if grad_mode.enabled:
+        if x._base is not None and base._edge is not None:
+            _rebase(x, wrap(x._array, x._dtype))
+        elif x._edge is not None:
+            _rebase(x, Overwrite.apply(x, None))
+    return x
+
+
+def fill_(x: Tensor, value: Any) -> Tensor:
+    """Every element set to ``value``, in place."""
+    if isinstance(value, Tensor):
+        if value._array.ndim:
+            raise ShapeError(
+                f"fill_: only supports 0-dimension value tensor but got tensor with "
+                f"{value._array.ndim} dimensions."
+            )
+        return copy_(x, value)
+    value = _number("fill_", value)
+    if x._dtype is dtypes.bool_:
+        value = bool(value)
+    elif isinstance(value, float) and not x._dtype.is_floating_point:
+        if not math.isfinite(value):
+            raise DTypeError(f"fill_: value {value} cannot be converted to {x._dtype}.")
+        value = int(value)
+    return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
+
+
+def zero_(x: Tensor) -> Tensor:
+    """Every element set to zero, in place."""
+    return fill_(x, 0)
+
+
+def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """The elements of ``src``, broadcast and converted, written into ``x`` in place.
+
+    Gradient: to ``src``; none to the old ``x``.
+    """
+    if as_operand("copy_", src, 1)._array.shape != x._array.shape:
+        try:
+            src = expand(src, x._array.shape)
+        except ShapeError:
+            raise ShapeError(
+                f"copy_: output with shape {list(x._array.shape)} doesn't match the broadcast "
+                f"shape of source {list(src._array.shape)}; each size must match or be 1."
+            ) from None
+    src = transfer(src, x._device)
+    if meets(x, src):
+        src = src.clone()
+    if src._edge is None and x._edge is None and x._base is None:
+        machine.launch(copy_kernel, x._array, src._array)
+        x._bump_version()
+        return x
+    src = cast(src, x._dtype)
+    if grad_mode.enabled and x._base is None:  # a node of its own, also where src is a leaf
+        check_in_place(x, "copy_")
+        check_followed(x, "copy_")
+        machine.launch(copy_kernel, x._array, src._array)
+        x._bump_version()
+        _rebase(x, Overwrite.apply(x, src))
+        return x
+    return assign(x, src, "copy_")
+
+
+METHODS: dict[str, Any] = {"copy_": copy_, "fill_": fill_, "zero_": zero_}
