@@ -56,6 +56,7 @@ with _paused():
         preserve_format,
     )
     from .ops import lapack as linalg
+    from .ops.activation import relu
     from .ops.base import launch
     from .ops.bessel import i0
     from .ops.brackets import *  # noqa: F403

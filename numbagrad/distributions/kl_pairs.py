@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..kernels import machine
-from ..ops.elementwise import abs, eq, erf, exp, expm1, log, log1p, softplus, square, where
+from ..ops.activation import softplus
+from ..ops.elementwise import abs, eq, erf, exp, expm1, log, log1p, square, where
 from ..ops.gamma import digamma, lgamma
 from ..ops.lapack_solve import solve_triangular
 from ..ops.reduce import sum

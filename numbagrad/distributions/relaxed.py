@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..ops.activation import softplus
 from ..ops.base import full
-from ..ops.elementwise import log, softplus
+from ..ops.elementwise import log
 from ..ops.norm import log_softmax
 from ..ops.reduce import sum
 from ..tensor import Tensor

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..ops.activation import softplus
 from ..ops.base import broadcast_shape, full
-from ..ops.elementwise import abs, clamp, exp, log, log1p, sigmoid, sign, softplus, tanh
+from ..ops.elementwise import abs, clamp, exp, log, log1p, sigmoid, sign, tanh
 from ..ops.special import atanh
 from ..ops.view import expand
 from ..tensor import Tensor

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ..ops.activation import hardshrink, prelu, softshrink, softsign, tanhshrink
+from ..ops.activation import (
+    gelu,
+    hardshrink,
+    logsigmoid,
+    prelu,
+    softplus,
+    softshrink,
+    softsign,
+    tanhshrink,
+)
 from ..ops.adaptive_pool import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -26,14 +35,7 @@ from ..ops.conv import (
 from ..ops.create import ones
 from ..ops.ctc import ctc_loss
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, triplet_margin_loss
-from ..ops.elementwise import (
-    gelu,
-    logsigmoid,
-    sigmoid,
-    softplus,
-    tanh,
-    where,
-)
+from ..ops.elementwise import sigmoid, tanh, where
 from ..ops.grid import affine_grid, grid_sample
 from ..ops.inplace import in_place
 from ..ops.linalg import linear, matmul

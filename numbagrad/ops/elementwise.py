@@ -263,13 +263,6 @@ class _Fill:
     op = _MaskedFillOp("masked_fill", f.MaskedFill.__dict__["formula"], {}, "same", "")
 
 
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
-    """x times the normal distribution function of x; approximate="tanh" is the faster form."""
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"gelu: approximate argument must be 'none' or 'tanh', got {approximate}.")
-    return f.GeluTanh.op(x) if approximate == "tanh" else f.Gelu.op(x)
-
-
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """x with NaN, inf and -inf replaced; by default with 0 and the largest finite numbers."""
     if not x._dtype.is_floating_point:
@@ -398,12 +391,6 @@ sigmoid = f.Sigmoid.function
 floor = f.Floor.function
 ceil = f.Ceil.function
 trunc = f.Trunc.function
-relu = f.Relu.function
-leaky_relu = f.LeakyRelu.function
-elu = f.Elu.function
-silu = f.Silu.function
-softplus = f.Softplus.function
-logsigmoid = f.LogSigmoid.function
 eq = f.Eq.function
 ne = not_equal = f.Ne.function
 lt = less = f.Lt.function
@@ -425,7 +412,7 @@ _PUBLIC = """
     equal erf exp expm1 floor floor_divide ge greater greater_equal gt isclose isfinite isinf
     isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
     logical_xor lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative not_equal
-    pow reciprocal relu remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan
+    pow reciprocal remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan
     tanh true_divide trunc where
 """.split()
 __all__ = [*_PUBLIC, "elementwise"]
@@ -469,7 +456,7 @@ _IN_PLACE = """
     bitwise_not bitwise_or bitwise_xor ceil clamp clip cos cosh div divide eq erf exp expm1 floor
     floor_divide ge greater greater_equal gt le lerp less less_equal log log10 log1p log2
     logical_and logical_not logical_or logical_xor lt masked_fill mul multiply nan_to_num ne neg
-    negative not_equal pow reciprocal relu remainder round rsqrt sigmoid sign sin sinh sqrt square
+    negative not_equal pow reciprocal remainder round rsqrt sigmoid sign sin sinh sqrt square
     sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}

@@ -355,6 +355,18 @@ class Sigmoid(Elementwise):
         return g * out * (1 - out)
 
 
+class Logit(Elementwise):
+    """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1], as its gradient."""
+
+    result = "float"
+
+    def formula(x):
+        return math.log(x / (1 - x))
+
+    def grad_x(g, x):
+        return g / (x * (1 - x)) if x >= 0 and x <= 1 else math.nan
+
+
 # -- rounding --------------------------------------------------------------------------------------
 
 
@@ -384,111 +396,6 @@ class Round(Elementwise):
 
     def formula(x):
         return scalar.rint(x)
-
-
-# -- activations -----------------------------------------------------------------------------------
-
-
-class Relu(Elementwise):
-    """max(x, 0); gradient 0 at 0."""
-
-    def formula(x):
-        return x if x > 0 or x != x else 0
-
-    def grad_x(g, out):
-        return 0 if out <= 0 else g  # NaN lets the gradient through, as in PyTorch
-
-
-class LeakyRelu(Elementwise):
-    """x where positive, else negative_slope * x."""
-
-    def formula(x, negative_slope=0.01):
-        return x if x > 0 else negative_slope * x
-
-
-class Elu(Elementwise):
-    """x where positive, else alpha * (exp(x) - 1)."""
-
-    result = "float"
-
-    def formula(x, alpha=1.0):
-        return x if x > 0 else alpha * math.expm1(x)
-
-
-class Gelu(Elementwise):
-    """x times the normal distribution function of x (Hendrycks and Gimpel, 2016)."""
-
-    result = "float"
-
-    def formula(x):
-        return 0.5 * x * (1 + math.erf(x * 0.7071067811865476))
-
-    def grad_x(g, x):
-        cdf = 0.5 * (1 + math.erf(x * 0.7071067811865476))
-        pdf = 0.3989422804014327 * math.exp(-0.5 * x * x)
-        return g * (cdf + x * pdf)
-
-
-class GeluTanh(Elementwise):
-    """The tanh approximation of gelu."""
-
-    result = "float"
-
-    def formula(x):
-        inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
-        return 0.5 * x * (1 + math.tanh(inner))
-
-
-class Silu(Elementwise):
-    """x * sigmoid(x)."""
-
-    result = "float"
-
-    def formula(x):
-        return x * scalar.sigmoid(x)
-
-    def grad_x(g, x):
-        s = scalar.sigmoid(x)
-        return g * s * (1 + x * (1 - s))
-
-
-class Softplus(Elementwise):
-    """log(1 + exp(beta * x)) / beta, linear where beta * x is above threshold."""
-
-    result = "float"
-
-    def formula(x, beta=1.0, threshold=20.0):
-        z = beta * x
-        return x if z > threshold else (max(z, 0) + math.log1p(math.exp(-abs(z)))) / beta
-
-    def grad_x(g, x, beta, threshold):
-        z = beta * x
-        return g if z > threshold else g * scalar.sigmoid(z)
-
-
-class LogSigmoid(Elementwise):
-    """log(sigmoid(x)), stable for every x."""
-
-    name = "logsigmoid"
-    result = "float"
-
-    def formula(x):
-        return min(x, 0) - math.log1p(math.exp(-abs(x)))
-
-    def grad_x(g, x):
-        return g * scalar.sigmoid(-x)
-
-
-class Logit(Elementwise):
-    """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1], as its gradient."""
-
-    result = "float"
-
-    def formula(x):
-        return math.log(x / (1 - x))
-
-    def grad_x(g, x):
-        return g / (x * (1 - x)) if x >= 0 and x <= 1 else math.nan
 
 
 # -- selection -------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from typing import Any
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
+from .activation import logsigmoid, softplus
 from .autocasting import raised
 from .base import as_operand, broadcast_shape
 from .create import arange
 from .distance import pairwise_distance
-from .elementwise import clamp, exp, log, logsigmoid, minimum, softplus, where
+from .elementwise import clamp, exp, log, minimum, where
 from .gather import gathered
 from .loss import _reduced, _reduction
 

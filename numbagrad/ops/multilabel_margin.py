@@ -6,10 +6,11 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
+from .activation import relu
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import as_operand, zeros_like
-from .elementwise import cast, relu, where
+from .elementwise import cast, where
 from .gather import _scattered, gathered
 from .loss import _reduced, _reduction
 

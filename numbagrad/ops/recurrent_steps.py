@@ -10,7 +10,8 @@ import numpy as np
 
 from ..kernels import machine
 from ..tensor import Tensor
-from .elementwise import relu, sigmoid, tanh
+from .activation import relu
+from .elementwise import sigmoid, tanh
 from .part import narrow, select
 from .shape import cat, chunk, stack
 

@@ -14,7 +14,7 @@ from numbagrad.kernels.derive import derivative
 from numbagrad.kernels.formula import Formula
 from numbagrad.kernels.intrinsics import FlatType
 from numbagrad.kernels.loops import ElementwiseKernel
-from numbagrad.ops import formulas, special
+from numbagrad.ops import activation, formulas, special
 
 SPECIAL = [0.0, 1.0, 1e-40, 5e-324, 1e-30, 2.0**-149, 3.0, 127.0, 149.0, 150.0, 200.0, 1022.0]
 SPECIAL += [1e22, 1e30, 3e38, 1e300, np.inf, np.nan]
@@ -211,8 +211,8 @@ def test_pow_is_within_two_units(dtype, power):
 OPS = {
     "Sin": formulas, "Cos": formulas, "Pow": formulas, "Exp": formulas, "Expm1": formulas,
     "Log": formulas, "Log2": formulas, "Log10": formulas, "Log1p": formulas, "Exp2": special,
-    "Tanh": formulas, "Sigmoid": formulas, "Erf": formulas, "Softplus": formulas,
-    "Gelu": formulas, "GeluTanh": formulas, "Silu": formulas, "LogSigmoid": formulas,
+    "Tanh": formulas, "Sigmoid": formulas, "Erf": formulas, "Softplus": activation,
+    "Gelu": activation, "GeluTanh": activation, "Silu": activation, "LogSigmoid": activation,
 }  # fmt: skip
 NUMBERS = ("beta", "threshold")
 LIBM = re.compile(
