@@ -148,10 +148,11 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def elementwise_operations() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every formula and its gradients, and the forms of loops on a few."""
-    from numbagrad.ops import activation, formulas
+    from numbagrad.ops import activation, comparison, formulas
     from numbagrad.ops.pointwise import Elementwise
 
-    for name, found in sorted((vars(activation) | vars(formulas)).items()):
+    found_in = vars(activation) | vars(comparison) | vars(formulas)
+    for name, found in sorted(found_in.items()):
         if isinstance(found, type) and issubclass(found, Elementwise) and found is not Elementwise:
             yield name, partial(formula, found.op)
     yield "forms of loops", forms

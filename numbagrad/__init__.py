@@ -61,6 +61,7 @@ with _paused():
     from .ops.bessel import i0
     from .ops.brackets import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
+    from .ops.comparison import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
     from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403

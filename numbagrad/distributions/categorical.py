@@ -10,8 +10,9 @@ from typing import Any
 
 from .. import dtypes
 from ..ops.base import broadcast_shape, full
+from ..ops.comparison import eq
 from ..ops.create import arange, eye
-from ..ops.elementwise import clamp, eq, exp, log, where
+from ..ops.elementwise import clamp, exp, log, where
 from ..ops.extreme import argmax
 from ..ops.gamma import lgamma
 from ..ops.gather import gather, scatter_add

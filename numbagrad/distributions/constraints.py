@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..ops.elementwise import eq, isnan
+from ..ops.comparison import eq, isnan
 from ..ops.lapack import cholesky_ex
 from ..ops.reduce import all as all_
 from ..ops.reduce import sum as sum_

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..ops.elementwise import clamp, eq, log, log1p, rsqrt, sigmoid, square, where
+from ..ops.comparison import eq
+from ..ops.elementwise import clamp, log, log1p, rsqrt, sigmoid, square, where
 from ..ops.gamma import digamma, lgamma
 from ..ops.incomplete_gamma import igamma
 from ..ops.norm import softmax

@@ -13,7 +13,8 @@ from typing import Any
 
 from ..kernels import machine
 from ..ops.activation import softplus
-from ..ops.elementwise import abs, eq, erf, exp, expm1, log, log1p, square, where
+from ..ops.comparison import eq
+from ..ops.elementwise import abs, erf, exp, expm1, log, log1p, square, where
 from ..ops.gamma import digamma, lgamma
 from ..ops.lapack_solve import solve_triangular
 from ..ops.reduce import sum

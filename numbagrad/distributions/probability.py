@@ -11,8 +11,9 @@ from .. import dtypes
 from ..errors import RecordingError
 from ..kernels import machine
 from ..ops.activation import softplus
+from ..ops.comparison import eq
 from ..ops.create import arange
-from ..ops.elementwise import clamp, eq, exp, floor, log, log1p, sigmoid, where
+from ..ops.elementwise import clamp, exp, floor, log, log1p, sigmoid, where
 from ..ops.gamma import lgamma
 from ..ops.random import bernoulli
 from ..ops.reduce import sum

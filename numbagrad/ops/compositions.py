@@ -10,7 +10,8 @@ from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, normalize_dim
-from .elementwise import cast, clamp, eq, isnan, lerp, pow, sub, trunc, where
+from .comparison import eq, isnan
+from .elementwise import cast, clamp, lerp, pow, sub, trunc, where
 from .formulas import Logit
 from .inplace import ViewRegion
 from .moments import norm

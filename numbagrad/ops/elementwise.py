@@ -273,36 +273,6 @@ def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = No
     return f.NanToNum.op(x, nan, high, low)
 
 
-def isclose(
-    x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
-    """Whether |x - y| <= atol + rtol * |y|, element by element; broadcasts.
-
-    Raises ValueError if rtol or atol is negative.
-    """
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if not value >= 0:
-            raise ValueError(
-                f"isclose: {name} must be greater than or equal to zero, but got {value}."
-            )
-    close = f.Isclose.op(x, y, float(rtol), float(atol))
-    return f.LogicalOr.op(close, f.BothNan.op(x, y)) if equal_nan else close
-
-
-def allclose(
-    x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> bool:
-    """Whether every element of ``isclose`` holds, as a Python bool."""
-    return bool(isclose(x, y, rtol, atol, equal_nan).all())
-
-
-def equal(x: Tensor, y: Tensor) -> bool:
-    """Whether the tensors have the same shape and elements, as a Python bool."""
-    as_operand("equal", x)
-    as_operand("equal", y, 1)
-    return x._array.shape == y._array.shape and bool(f.Eq.op(x, y).all())
-
-
 _TYPE_NAMES = {
     "float32": "Float", "float64": "Double", "int64": "Long", "int32": "Int", "int16": "Short",
     "int8": "Char", "uint8": "Byte", "bool": "Bool", "float16": "Half", "bfloat16": "BFloat16",
@@ -317,41 +287,6 @@ def type_(x: Tensor, dtype: Any = None) -> Any:
         if dtype == f"ng.{kind}Tensor":
             dtype = name
     return cast(x, dtypes.to_dtype(dtype))
-
-
-def _same_kind(name: str, x: Any, y: Any) -> None:
-    for operand in (x, y):
-        floating = isinstance(operand, float) or (
-            isinstance(operand, Tensor) and operand._dtype.is_floating_point
-        )
-        if floating:
-            raise DTypeError(f"{name}: not implemented for floating dtypes; use logical_{name}.")
-
-
-def bitwise_and(x: Any, y: Any) -> Tensor:
-    """x & y of integers or bools."""
-    _same_kind("and", x, y)
-    return f.BitwiseAnd.op.binary(x, y)
-
-
-def bitwise_or(x: Any, y: Any) -> Tensor:
-    """x | y of integers or bools."""
-    _same_kind("or", x, y)
-    return f.BitwiseOr.op.binary(x, y)
-
-
-def bitwise_xor(x: Any, y: Any) -> Tensor:
-    """x ^ y of integers or bools."""
-    _same_kind("xor", x, y)
-    return f.BitwiseXor.op.binary(x, y)
-
-
-def bitwise_not(x: Tensor) -> Tensor:
-    """~x of integers or bools."""
-    if x._dtype is dtypes.bool_:
-        return f.LogicalNot.op.unary(x)
-    _same_kind("not", x, 0)
-    return f.Sub.op.binary(f.Neg.op.unary(x), 1)
 
 
 mul = multiply = f.Mul.function
@@ -391,29 +326,13 @@ sigmoid = f.Sigmoid.function
 floor = f.Floor.function
 ceil = f.Ceil.function
 trunc = f.Trunc.function
-eq = f.Eq.function
-ne = not_equal = f.Ne.function
-lt = less = f.Lt.function
-le = less_equal = f.Le.function
-gt = greater = f.Gt.function
-ge = greater_equal = f.Ge.function
-logical_and = f.LogicalAnd.function
-logical_or = f.LogicalOr.function
-logical_xor = f.LogicalXor.function
-logical_not = f.LogicalNot.function
-isnan = f.Isnan.function
-isinf = f.Isinf.function
-isfinite = f.Isfinite.function
 clip = clamp
 
 _PUBLIC = """
-    abs absolute acos add addcdiv addcmul allclose arccos arcsin arctan arctan2 asin atan atan2
-    bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clip clone cos cosh div divide eq
-    equal erf exp expm1 floor floor_divide ge greater greater_equal gt isclose isfinite isinf
-    isnan le lerp less less_equal log log10 log1p log2 logical_and logical_not logical_or
-    logical_xor lt masked_fill maximum minimum mul multiply nan_to_num ne neg negative not_equal
-    pow reciprocal remainder round rsqrt sigmoid sign sin sinh sqrt square sub subtract tan
-    tanh true_divide trunc where
+    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 ceil clamp
+    clip clone cos cosh div divide erf exp expm1 floor floor_divide lerp log log10 log1p log2
+    masked_fill maximum minimum mul multiply nan_to_num neg negative pow reciprocal remainder round
+    rsqrt sigmoid sign sin sinh sqrt square sub subtract tan tanh true_divide trunc where
 """.split()
 __all__ = [*_PUBLIC, "elementwise"]
 
@@ -452,12 +371,10 @@ METHODS |= {
 }
 
 _IN_PLACE = """
-    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 bitwise_and
-    bitwise_not bitwise_or bitwise_xor ceil clamp clip cos cosh div divide eq erf exp expm1 floor
-    floor_divide ge greater greater_equal gt le lerp less less_equal log log10 log1p log2
-    logical_and logical_not logical_or logical_xor lt masked_fill mul multiply nan_to_num ne neg
-    negative not_equal pow reciprocal remainder round rsqrt sigmoid sign sin sinh sqrt square
-    sub subtract tan tanh true_divide trunc
+    abs absolute acos add addcdiv addcmul arccos arcsin arctan arctan2 asin atan atan2 ceil clamp
+    clip cos cosh div divide erf exp expm1 floor floor_divide lerp log log10 log1p log2 masked_fill
+    mul multiply nan_to_num neg negative pow reciprocal remainder round rsqrt sigmoid sign sin sinh
+    sqrt square sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
 
@@ -488,14 +405,4 @@ OPERATORS: dict[str, Any] = {
     "__neg__": neg,
     "__pos__": lambda x: x,
     "__abs__": abs,
-    "__eq__": _operator(f.Eq),
-    "__ne__": _operator(f.Ne),
-    "__lt__": _operator(f.Lt),
-    "__le__": _operator(f.Le),
-    "__gt__": _operator(f.Gt),
-    "__ge__": _operator(f.Ge),
-    "__and__": bitwise_and,
-    "__or__": bitwise_or,
-    "__xor__": bitwise_xor,
-    "__invert__": bitwise_not,
 }

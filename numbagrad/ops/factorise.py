@@ -15,8 +15,9 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
+from .comparison import logical_and
 from .create import eye
-from .elementwise import logical_and, where
+from .elementwise import where
 from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow

@@ -9,8 +9,9 @@ from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full, same_device
+from .comparison import ne
 from .create import arange
-from .elementwise import cast, ne, where
+from .elementwise import cast, where
 from .gather import scatter
 from .index import Put, index_tensor
 from .part import narrow

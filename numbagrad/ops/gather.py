@@ -22,7 +22,8 @@ from .base import (
     new_empty,
     normalize_dim,
 )
-from .elementwise import add, cast, clone, eq, ge, logical_and, lt, mul, where
+from .comparison import eq, ge, logical_and, lt
+from .elementwise import add, cast, clone, mul, where
 from .index import _INTS, Take, _counting, index_tensor, launch_checked, scalar_tensor
 from .part import narrow
 from .view import expand, reshape

@@ -9,7 +9,8 @@ from ..errors import DTypeError
 from ..kernels.cpu import draws as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape
-from .elementwise import cast, eq, exp, where
+from .comparison import eq
+from .elementwise import cast, exp, where
 from .gamma import lgamma
 from .sampling import StandardGammaGrad, filled
 from .special import xlogy

@@ -16,7 +16,8 @@ from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, new_empty, normalize_dim
-from .elementwise import cast, clone, eq, mul
+from .comparison import eq
+from .elementwise import cast, clone, mul
 from .view import expand, reshape
 
 _INT64 = np.dtype(np.int64)

@@ -10,8 +10,9 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, new_empty, same_device
+from .comparison import eq
 from .create import arange, eye
-from .elementwise import cast, eq
+from .elementwise import cast
 from .gather import gather
 from .lapack_arguments import matrix
 from .lapack_solve import solve_triangular

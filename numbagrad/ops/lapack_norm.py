@@ -10,7 +10,8 @@ import numpy as np
 from .. import dtypes
 from ..tensor import Tensor
 from .base import as_operand, full
-from .elementwise import cast, masked_fill, maximum, ne, where
+from .comparison import ne
+from .elementwise import cast, masked_fill, maximum, where
 from .factorise import eigvalsh, svdvals
 from .lapack_arguments import matrix
 from .lapack_solve import inv_ex

@@ -16,7 +16,8 @@ from .argument_names import by_other_names
 from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, joined, spread
 from .base import Op, as_operand, new_empty, zeros_like
-from .elementwise import abs, cast, eq, masked_fill, sign, sqrt
+from .comparison import eq
+from .elementwise import abs, cast, masked_fill, sign, sqrt
 from .extreme import ties
 from .reduce import Mean, Sum, mean
 

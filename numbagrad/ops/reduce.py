@@ -14,7 +14,8 @@ from .argument_names import by_other_names
 from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import Op, as_operand
-from .elementwise import cast, isnan, logical_not, masked_fill
+from .comparison import isnan, logical_not
+from .elementwise import cast, masked_fill
 from .scan import Recurrence
 
 __all__ = ["all", "any", "count_nonzero", "mean", "nanmean", "nansum", "prod", "sum"]

@@ -14,7 +14,8 @@ from ..tensor import Tensor
 from .autocasting import raised
 from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
-from .elementwise import cast, exp, logical_xor, where
+from .comparison import logical_xor
+from .elementwise import cast, exp, where
 from .part import narrow
 from .shape import cat
 

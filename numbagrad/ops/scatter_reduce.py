@@ -15,7 +15,8 @@ from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
-from .elementwise import cast, clone, div, eq, floor_divide, masked_fill, maximum, where
+from .comparison import eq
+from .elementwise import cast, clone, div, floor_divide, masked_fill, maximum, where
 from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
 from .index import _flat_index, _slices
 from .reduce import any as any_

@@ -8,8 +8,9 @@ from .. import dtypes
 from ..tensor import Tensor
 from .axes import Axes, axes
 from .base import Op, as_operand, full, normalize_dim
+from .comparison import isnan, logical_not, ne
 from .create import arange
-from .elementwise import clamp, isnan, logical_not, ne, where
+from .elementwise import clamp, where
 from .extreme import Amax, argmax
 from .gather import gather
 from .part import narrow
