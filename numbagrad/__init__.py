@@ -100,6 +100,7 @@ with _paused():
     from .ops.special import *  # noqa: F403
     from .ops.statistics import *  # noqa: F403
     from .ops.tensor_types import *  # noqa: F403
+    from .ops.transpose import *  # noqa: F403
     from .ops.typical import *  # noqa: F403
     from .ops.view import *  # noqa: F403
     from .ops.whole_numbers import *  # noqa: F403

@@ -30,7 +30,8 @@ from .inplace import assign, check_distinct
 from .masks import positions
 from .part import Select, Slice
 from .transfer import transfer
-from .view import expand, permute, reshape, seen
+from .transpose import permute
+from .view import expand, reshape, seen
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
 _ALL = builtins.slice(None)

@@ -22,7 +22,8 @@ from .base import Op, as_operand, broadcast_shape, full, new_empty, same_device
 from .lapack_arguments import LinAlgError, equation, matrix
 from .linalg import matmul
 from .shape import tril, triu
-from .view import movedim, reshape
+from .transpose import movedim
+from .view import reshape
 
 __all__ = [
     "cholesky",

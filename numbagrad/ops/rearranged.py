@@ -18,7 +18,8 @@ from .index import index_select
 from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
 from .shape import meshgrid, split, stack, tensor_split
-from .view import reshape, transpose
+from .transpose import transpose
+from .view import reshape
 
 __all__ = [
     "adjoint",

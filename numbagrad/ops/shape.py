@@ -30,7 +30,8 @@ from .base import (
 )
 from .elementwise import cast
 from .part import narrow
-from .view import expand, reshape, sizes_of, transpose, unsqueeze
+from .transpose import transpose
+from .view import expand, reshape, sizes_of, unsqueeze
 
 _new = object.__new__
 _ALL = builtins.slice(None)

@@ -295,121 +295,6 @@ def squeeze(x: Tensor, dim: Any = None) -> Tensor:
     return seen(Squeeze, x, array.squeeze(tuple([d for d in dims if shape[d] == 1])), shape)
 
 
-# -- another order of dimensions -------------------------------------------------------------------
-
-
-class Permute(View):
-    """The dimensions in another order."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        inverse = [0] * len(ctx.how)
-        for i, d in enumerate(ctx.how):
-            inverse[d] = i  # a negative d counts from the end here too
-        return seen(Permute, g, g._array.transpose(inverse), tuple(inverse))
-
-
-class Transpose(View):
-    """Two dimensions exchanged."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return seen(Transpose, g, g._array.swapaxes(*ctx.how), ctx.how)
-
-
-class T(View):
-    """All dimensions in reverse order."""
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        return seen(T, g, g._array.T, None)
-
-
-def permute(x: Tensor, *dims: Any, **names: Any) -> Tensor:
-    """The dimensions of ``x`` in the order ``dims``; a view."""
-    if names:
-        dims = sizes_by_name("permute", names, "dims", dims)
-    if len(dims) == 1 and not isinstance(dims[0], int):
-        dims = sizes_of("permute", dims)
-    try:
-        return seen(Permute, x, x._array.transpose(dims), dims)
-    except (ValueError, TypeError):
-        return _permute_checked(x, sizes_of("permute", dims))
-
-
-def _permute_checked(x: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """``permute`` with PyTorch's words for what is wrong."""
-    rank = x._array.ndim
-    if len(dims) != rank:
-        raise ShapeError(
-            f"permute: number of dimensions in the tensor input does not match the length of the "
-            f"desired ordering of dimensions, {rank} against {len(dims)}. Name each dim once."
-        )
-    dims = tuple([normalize_dim("permute", d, rank) for d in dims])
-    if len(set(dims)) != rank:
-        raise ShapeError(f"permute: duplicate dims are not allowed, got {list(dims)}.")
-    return seen(Permute, x, x._array.transpose(dims), dims)
-
-
-def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Dimensions ``dim0`` and ``dim1`` exchanged; a view.
-
-    >>> transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
-    [[1, 3], [2, 4]]
-    """
-    array = x._array
-    rank = array.ndim
-    dim0 = normalize_dim("transpose", dim0, rank)
-    dim1 = normalize_dim("transpose", dim1, rank)
-    if rank == 0:
-        return seen(T, x, array.T, None)
-    return seen(Transpose, x, array.swapaxes(dim0, dim1), (dim0, dim1))
-
-
-def t(x: Tensor) -> Tensor:
-    """The transpose of a matrix; tensors of fewer dimensions as they are."""
-    array = x._array
-    if array.ndim > 2:
-        raise ShapeError(
-            f"t: expects a tensor with <= 2 dimensions, but self is {array.ndim}D. Use "
-            f".transpose(dim0, dim1) or .mT."
-        )
-    return seen(T, x, array.T, None)
-
-
-def _reversed(x: Tensor) -> Tensor:
-    """All dimensions in reverse order."""
-    return seen(T, x, x._array.T, None)
-
-
-def _matrices_transposed(x: Tensor) -> Tensor:
-    """The last two dimensions exchanged."""
-    if x._array.ndim < 2:
-        raise ShapeError(
-            f"mT: tensor.mT is only supported on matrices or batches of matrices. Got "
-            f"{x._array.ndim}-D tensor."
-        )
-    return transpose(x, -2, -1)
-
-
-def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
-    """Dimensions ``source`` moved to ``destination``; the others keep their order."""
-    rank = x._array.ndim
-    moved = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
-    if len(moved[0]) != len(moved[1]):
-        raise ShapeError(
-            f"movedim: Invalid source or destination dims: source {source} and destination "
-            f"{destination} must have the same number of elements."
-        )
-    for dims in moved:
-        normalize_dims("movedim", dims, rank)
-    sources, targets = [[normalize_dim("movedim", d, rank) for d in dims] for dims in moved]
-    order = [d for d in range(rank) if d not in sources]
-    for target, d in sorted(zip(targets, sources, strict=True)):
-        order.insert(target, d)
-    return permute(x, order)
-
-
 # -- broadcasting ----------------------------------------------------------------------------------
 
 
@@ -504,12 +389,8 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     return x if x._flat or x._array.flags.c_contiguous else clone(x)
 
 
-swapaxes = swapdims = transpose
-moveaxis = movedim
-
 _PUBLIC = """
-    broadcast_to flatten movedim moveaxis permute ravel reshape squeeze swapaxes swapdims t
-    transpose unflatten unsqueeze view_as
+    broadcast_to flatten ravel reshape squeeze unflatten unsqueeze view_as
 """.split()
 __all__ = [
     "broadcast_shapes",
@@ -520,8 +401,6 @@ __all__ = [
 
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC}
 METHODS |= {
-    "T": property(_reversed),
-    "mT": property(_matrices_transposed),
     "contiguous": contiguous,
     "expand": expand,
     "expand_as": expand_as,
@@ -529,7 +408,4 @@ METHODS |= {
     "view": view,
 }
 
-INPLACE_VIEWS: dict[str, Any] = {
-    f"{name}_": globals()[name]
-    for name in "squeeze swapaxes swapdims t transpose unsqueeze".split()
-}
+INPLACE_VIEWS: dict[str, Any] = {"squeeze_": squeeze, "unsqueeze_": unsqueeze}
