@@ -76,6 +76,7 @@ with _paused():
     from .ops.gather import *  # noqa: F403
     from .ops.incomplete_gamma import *  # noqa: F403
     from .ops.index import *  # noqa: F403
+    from .ops.join import *  # noqa: F403
     from .ops.linalg import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403

@@ -18,7 +18,7 @@ from .autograd.passes import grad as _grad
 from .errors import DimError, GradError, ShapeError
 from .nn.utils.stateless import functional_call
 from .ops.create import eye
-from .ops.shape import stack
+from .ops.join import stack
 from .tape import AccumulateGrad
 from .tensor import Tensor
 from .tree import flatten, rebuild

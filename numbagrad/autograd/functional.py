@@ -154,7 +154,7 @@ def jacobian(
     >>> jacobian(lambda x: x * x, ng.tensor([1.0, 3.0])).tolist()
     [[2.0, 0.0], [0.0, 6.0]]
     """
-    from ..ops.shape import stack
+    from ..ops.join import stack
 
     _check_strategy("jacobian", strategy)
     with enable_grad():

@@ -150,7 +150,7 @@ def _stacked(
     zeros: bool,
 ) -> tuple[Tensor | None, ...]:
     """A backward for each of the first dimension of the tensors in ``given``."""
-    from ..ops.shape import stack
+    from ..ops.join import stack
 
     sizes = {g._array.shape[0] if g is not None and g._array.ndim else 0 for g in given}
     count = sizes.pop()

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..dtypes import float64
 from ..ops.from_data import from_numpy, tensor
-from ..ops.shape import stack
+from ..ops.join import stack
 from ..tensor import Tensor
 
 __all__ = ["default_collate", "default_convert"]

@@ -38,6 +38,7 @@ from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, trip
 from ..ops.elementwise import sigmoid, tanh, where
 from ..ops.grid import affine_grid, grid_sample
 from ..ops.inplace import in_place
+from ..ops.join import chunk
 from ..ops.linalg import linear, matmul
 from ..ops.loss import (
     binary_cross_entropy,
@@ -92,7 +93,6 @@ from ..ops.resize import (
     upsample_bilinear,
     upsample_nearest,
 )
-from ..ops.shape import chunk
 from ..ops.tables import embedding, embedding_bag, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from ..ops.view import broadcast_tensors

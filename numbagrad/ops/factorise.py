@@ -18,10 +18,11 @@ from .base import Op, as_operand, broadcast_shape, full, new_empty, ones_like
 from .comparison import logical_and
 from .create import eye
 from .elementwise import where
+from .join import stack
 from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow
-from .shape import stack, tril
+from .shape import tril
 
 __all__ = ["eigh", "eigvalsh", "lstsq", "pinv", "qr", "svd", "svdvals", "vander"]
 
@@ -102,7 +103,7 @@ class Qr(Op):
         square, rest = narrow(r, -1, 0, m), narrow(x, -1, m, n - m)
         grest = narrow(gr, -1, m, n - m)
         gfirst = _qr_gradient(q, square, gq + matmul(rest, grest.mT), narrow(gr, -1, 0, m))
-        from .shape import cat
+        from .join import cat
 
         return cat([gfirst, matmul(q, grest)], -1)
 

@@ -14,9 +14,9 @@ from .create import arange
 from .elementwise import cast, where
 from .gather import scatter
 from .index import Put, index_tensor
+from .join import stack
 from .part import narrow
 from .scan import cumsum
-from .shape import stack
 from .view import reshape
 
 __all__ = ["nonzero_static", "put", "unravel_index"]

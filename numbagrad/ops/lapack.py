@@ -13,6 +13,7 @@ from ..tensor import Tensor
 from .base import Op, new_empty, zeros_like
 from .chains import matrix_power, multi_dot
 from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
+from .join import cat
 from .lapack_arguments import LinAlgError, matrix
 from .lapack_lu import lu, lu_factor, lu_factor_ex, lu_solve
 from .lapack_norm import cond, matrix_norm, matrix_rank, norm, vector_norm
@@ -30,7 +31,6 @@ from .lapack_solve import (
 from .lapack_vectors import cross, diagonal, vander, vecdot
 from .linalg import matmul
 from .part import narrow
-from .shape import cat
 
 __all__ = [
     "LinAlgError",

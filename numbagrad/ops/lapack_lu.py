@@ -14,11 +14,12 @@ from .comparison import eq
 from .create import arange, eye
 from .elementwise import cast
 from .gather import gather
+from .join import cat
 from .lapack_arguments import matrix
 from .lapack_solve import solve_triangular
 from .linalg import matmul
 from .part import narrow
-from .shape import cat, tril, triu
+from .shape import tril, triu
 from .sort import argsort
 
 __all__ = ["lu", "lu_factor", "lu_factor_ex", "lu_solve"]

@@ -12,11 +12,11 @@ from ..tensor import Tensor
 from .attention import scaled_dot_product_attention
 from .base import full
 from .elementwise import where
+from .join import cat, chunk
 from .linalg import linear, matmul
 from .norm import softmax
 from .pad import pad
 from .random import dropout
-from .shape import cat, chunk
 
 __all__: list[str] = []
 

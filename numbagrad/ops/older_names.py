@@ -18,9 +18,9 @@ from .base import as_operand, full, launch, new_empty, sum_to_shape
 from .create import empty
 from .elementwise import clone, type_
 from .from_data import as_tensor, from_numpy, tensor
+from .join import chunk, split
 from .overwrite import copy_, fill_
 from .rearranged import split_with_sizes
-from .shape import chunk, split
 from .view import sizes_of
 
 __all__ = [

@@ -10,8 +10,9 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .base import Op, as_operand, copy_kernel, full
+from .join import cat
 from .part import narrow
-from .shape import cat, flip
+from .shape import flip
 
 __all__ = ["pad"]
 

@@ -15,9 +15,10 @@ from ..tensor import Tensor, wrap
 from .base import as_operand, full, normalize_dim, same_device
 from .elementwise import cast, clone
 from .index import index_select
+from .join import split, stack, tensor_split
 from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
-from .shape import meshgrid, split, stack, tensor_split
+from .shape import meshgrid
 from .transpose import transpose
 from .view import reshape
 

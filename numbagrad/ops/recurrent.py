@@ -12,11 +12,11 @@ from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS
 from .base import as_operand, same_device
+from .join import cat, stack
 from .part import select
 from .random import dropout as drop
 from .recurrent_layers import Gru, Lstm, Rnn
 from .recurrent_steps import Form
-from .shape import cat, stack
 
 __all__ = ["gru", "lstm", "rnn_relu", "rnn_tanh"]
 

@@ -20,9 +20,9 @@ from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import Op, contiguous, new_empty, reshaped
 from .index import index_select
+from .join import cat
 from .linalg import affine, column_sum, linear, product
 from .recurrent_steps import Form, gru_step, lstm_step, rnn_step, states_before
-from .shape import cat
 
 # -- what the layers share -------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .activation import relu
 from .elementwise import sigmoid, tanh
+from .join import cat, chunk, stack
 from .part import narrow, select
-from .shape import cat, chunk, stack
 
 __all__ = ["Form", "gru_step", "lstm_step", "rnn_step", "states_before"]
 

@@ -16,8 +16,8 @@ from .axes import Place, form_along
 from .base import Op, as_operand, contiguous, new_empty
 from .comparison import logical_xor
 from .elementwise import cast, exp, where
+from .join import cat
 from .part import narrow
-from .shape import cat
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp"]
 

@@ -10,8 +10,8 @@ from ..errors import ShapeError
 from ..tensor import Tensor
 from .base import as_operand, normalize_dim, same_device
 from .elementwise import cast
+from .join import cat
 from .part import narrow
-from .shape import cat
 from .view import reshape
 
 __all__ = ["gradient"]

@@ -13,10 +13,10 @@ from .create import arange
 from .elementwise import clamp, where
 from .extreme import Amax, argmax
 from .gather import gather
+from .join import cat
 from .part import narrow
 from .reduce import sum as sum_
 from .scan import cummax
-from .shape import cat
 from .sort import Sorted, _result, median, sort
 from .view import reshape, squeeze
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..autograd.modes import enable_grad, no_grad
 from ..kernels import machine
-from ..ops.shape import cat
+from ..ops.join import cat
 from ..tensor import Tensor
 from .line_search import Point, strong_wolfe
 from .optimizer import Optimizer, positive

@@ -10,7 +10,7 @@ from ...errors import DimError, ShapeError
 from ...kernels import machine
 from ...ops.elementwise import clamp, where
 from ...ops.gather import gathered
-from ...ops.shape import cat
+from ...ops.join import cat
 from ...tensor import Tensor
 from .. import functional as F
 from .container import ModuleList, Sequential

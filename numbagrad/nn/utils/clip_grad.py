@@ -14,8 +14,8 @@ from ...kernels.cpu import optim as kernels
 from ...kernels.machine import empty, launch, view
 from ...ops.base import contiguous, new_empty, reshaped, same_device
 from ...ops.create import zeros
+from ...ops.join import cat
 from ...ops.lapack import vector_norm
-from ...ops.shape import cat
 from ...tensor import Tensor
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]

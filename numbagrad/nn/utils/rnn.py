@@ -13,8 +13,8 @@ from ...kernels import machine
 from ...ops.base import as_operand, full
 from ...ops.elementwise import cast
 from ...ops.index import index_copy, index_select
+from ...ops.join import cat
 from ...ops.part import narrow
-from ...ops.shape import cat
 from ...ops.view import reshape
 from ...tensor import Tensor, wrap
 from ..packed import PackedSequence, batch_sizes_of
