@@ -1,8 +1,6 @@
 """User-defined operations: ``Function``, its ``ctx``, and what makes a forward's result a node.
 
-``Recorded`` holds what public Functions and built-in ops share: deciding whether to record,
-finding saved inputs and outputs, giving the outputs their edges. Start reading at
-``Function.apply``.
+Start reading at ``Function.apply``.
 """
 
 from __future__ import annotations
@@ -15,70 +13,13 @@ from typing import Any
 from ..errors import DTypeError, GradError, ShapeError
 from ..graph_walk import written_out
 from ..kernels import machine
-from ..tape import Edge, Node, SavedOutput, grad_mode, next_sequence
+from ..tape import Node, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor
+from .recorded import Recorded, among
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 _new = object.__new__
-
-
-def _missing(grads: list[Any]) -> bool:
-    for grad in grads:  # not ``None in grads``, which would compare tensors by value
-        if grad is None:
-            return True
-    return False
-
-
-class Recorded(Node):
-    """A node whose gradient is a Python function of tensors."""
-
-    _needs: tuple[bool, ...] = ()
-    _output_meta: Sequence[Any] = ()
-
-    @property
-    def needs_input_grad(self) -> tuple[bool, ...]:
-        """For each argument whether its gradient is needed: in a backward pass towards some inputs
-        alone, by that pass."""
-        asked = grad_mode.asked
-        return self._needs if asked is None or asked[0] is not self else asked[1]
-
-    def _attach(self, outputs: Sequence[Any], edges: tuple[Any, ...], skip: Any = ()) -> None:
-        """Make this node the origin of the floating tensors among ``outputs``."""
-        self._edges = edges
-        self._sequence = next_sequence()
-        if len(outputs) == 1 and not skip and isinstance(outputs[0], Tensor):
-            (output,) = outputs
-            if output._dtype.is_floating_point:
-                output._edge = self
-            self._output_meta = ((output._array.shape, output._dtype, output._device),)
-            return
-        self._outputs = len(outputs)
-        single = self._outputs == 1
-        for index, output in enumerate(outputs):
-            if (
-                isinstance(output, Tensor)
-                and output._dtype.is_floating_point
-                and not (skip and _among(output, skip))
-            ):
-                output._edge = self if single else Edge(self, index)
-        self._output_meta = [
-            (o._array.shape, o._dtype, o._device) if isinstance(o, Tensor) else None
-            for o in outputs
-        ]
-
-    def _materialised(self, grads: list[Any]) -> list[Any]:
-        """``grads`` with zeros for the tensor outputs that nothing used."""
-        if not _missing(grads):
-            return grads
-        from ..ops.base import full
-
-        return [
-            full(meta[0], 0, meta[1], meta[2])
-            if g is None and meta is not None and meta[1].is_floating_point
-            else g
-            for g, meta in zip(grads, self._output_meta, strict=True)
-        ]
 
 
 class Intermediate:
@@ -200,9 +141,9 @@ class FunctionCtx(Recorded):
         if dirty:
             self._check_dirty(args, outputs)
         for i, output in enumerate(outputs):
-            if not isinstance(output, Tensor) or (dirty and _among(output, dirty)):
+            if not isinstance(output, Tensor) or (dirty and among(output, dirty)):
                 continue
-            if output._edge is not None or _among(output, args):
+            if output._edge is not None or among(output, args):
                 # An input handed back (or a tensor with a history of its own) must not have its
                 # history replaced: the output is another tensor on the same memory.
                 output._version_counter()
@@ -216,9 +157,9 @@ class FunctionCtx(Recorded):
 
     def _check_dirty(self, args: tuple, outputs: list) -> None:
         for tensor in self._dirty:
-            if not _among(tensor, args):
+            if not among(tensor, args):
                 raise GradError(f"{self.name()}: mark_dirty got a tensor that is not an input.")
-            if not _among(tensor, outputs):
+            if not among(tensor, outputs):
                 raise GradError(
                     f"{self.name()}: Some elements marked as dirty during the forward method were "
                     f"not returned as output. The inputs that are modified inplace must all be "
@@ -258,7 +199,7 @@ class FunctionCtx(Recorded):
             and value._edge is None
             and value._dtype.is_floating_point
             and id(value) not in inputs
-            and not _among(value, self._non_differentiable)
+            and not among(value, self._non_differentiable)
         }
 
     def _keep(self, tensor: Tensor | None, args: tuple, outputs: list) -> Any:
@@ -268,13 +209,13 @@ class FunctionCtx(Recorded):
             if tensor is output or (
                 isinstance(output, Tensor)
                 and output._array is tensor._array
-                and not _among(tensor, args)
+                and not among(tensor, args)
             ):
                 tracked = output._edge is not None
                 return SavedOutput(output, index if tracked else -1)
-        if _among(tensor, args) or tensor._edge is not None:
+        if among(tensor, args) or tensor._edge is not None:
             return tensor
-        if not tensor._dtype.is_floating_point or _among(tensor, self._non_differentiable):
+        if not tensor._dtype.is_floating_point or among(tensor, self._non_differentiable):
             return tensor
         return Intermediate(tensor)
 
@@ -288,7 +229,7 @@ class FunctionCtx(Recorded):
                 f"{function.__name__}: you must implement the backward method of your custom "
                 f"autograd.Function to use it with backward mode."
             )
-        if self._materialize and _missing(grads):
+        if self._materialize:
             grads = self._materialised(grads)
         for k, g in enumerate(grads):  # kernels of users are compiled for rows without gaps
             if g is not None and not g._flat:
@@ -376,13 +317,6 @@ def check_in_place(tensor: Tensor, name: str) -> None:
             f"{name}: a view of a leaf Variable that requires grad is being used in an in-place "
             f"operation. Do it under ng.no_grad(), or on a clone."
         )
-
-
-def _among(value: Any, values: Any) -> bool:
-    for v in values:  # a loop: any() with a generator takes three times as long
-        if value is v:
-            return True
-    return False
 
 
 class Function:

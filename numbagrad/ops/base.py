@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices
-from ..autograd.function import Recorded
+from ..autograd.recorded import Recorded
 from ..dtypes import DType
 from ..errors import DimError, ShapeError
 from ..kernels import blocks, machine

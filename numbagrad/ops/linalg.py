@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..autograd.function import Recorded
+from ..autograd.recorded import Recorded
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import bias as bias_kernels
