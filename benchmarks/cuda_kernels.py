@@ -272,7 +272,7 @@ def random_numbers(kind: Any) -> None:
     """Each distribution."""
     x = full(100, kind=kind, grad=True)
     sampling.standard_gamma(x).backward(x.detach())
-    _ = ng.igamma(x, x), ng.igammac(x, x), sampling.poisson(x), sampling.binomial(x, x)
+    _ = ng.igamma(x, x), ng.igammac(x, x), sampling.draw_poisson(x), sampling.draw_binomial(x, x)
     x = x.detach()
     _ = ng.randn_like(x), ng.rand_like(x), x.exponential_(), x.bernoulli_(0.5), ng.bernoulli(x)
     _ = ng.nn.functional.dropout(x, 0.5), ng.randint_like(x, 0, 9)

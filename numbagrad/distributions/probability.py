@@ -17,7 +17,7 @@ from ..ops.elementwise import clamp, exp, floor, log, log1p, sigmoid, where
 from ..ops.gamma import lgamma
 from ..ops.random import bernoulli
 from ..ops.reduce import sum
-from ..ops.sampling import binomial, poisson
+from ..ops.sampling import draw_binomial, draw_poisson
 from ..ops.special import xlogy
 from ..ops.view import expand as expanded
 from ..tape import show_location, user_location
@@ -182,7 +182,7 @@ class Binomial(ByProbability):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         n, p = (self._expanded(x, sample_shape) for x in (self.total_count, self.probs))
-        return binomial(n, p)
+        return draw_binomial(n, p)
 
     def _log_prob(self, value: Tensor) -> Tensor:
         n, logits = self.total_count, self.logits
@@ -281,7 +281,7 @@ class Poisson(Distribution):
         return self.rate
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        return poisson(self._expanded(self.rate, sample_shape))
+        return draw_poisson(self._expanded(self.rate, sample_shape))
 
     def _log_prob(self, value: Tensor) -> Tensor:
         return xlogy(value, self.rate) - self.rate - lgamma(value + 1)

@@ -1,4 +1,4 @@
-"""Poisson and binomial counts as functions of tensors, checked as PyTorch checks them."""
+"""``ng.poisson`` and ``ng.binomial``: drawn by ``sampling.py``, checked as PyTorch checks them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..random import Generator
 from ..tensor import Tensor
-from . import sampling
 from .base import Op, as_operand, zeros_like
+from .sampling import draw_binomial, draw_poisson
 from .view import broadcast_tensors
 
 __all__ = ["binomial", "poisson"]
@@ -20,7 +20,7 @@ class Poisson(Op):
 
     @staticmethod
     def forward(ctx: Any, rate: Tensor, generator: Any) -> Tensor:
-        return sampling.poisson(rate, generator=generator)
+        return draw_poisson(rate, generator=generator)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ class Binomial(Op):
 
     @staticmethod
     def forward(ctx: Any, count: Tensor, p: Tensor, generator: Any) -> Tensor:
-        return sampling.binomial(count, p, generator=generator)
+        return draw_binomial(count, p, generator=generator)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:

@@ -1,5 +1,8 @@
 """What distributions draw beyond uniform and normal numbers, element by element of parameters.
 
+Counts are drawn here without a check and without a history; ``counts.py`` has ``ng.poisson`` and
+``ng.binomial``, which are these with both.
+
 ``standard_gamma`` has a gradient by its shape, by implicit differentiation (Figurnov, Mohamed,
 Mnih, NeurIPS 2018): of F(a, x) = u, where u is the quantile drawn, ``dx/da = -(dF/da) / p``.
 """
@@ -17,7 +20,7 @@ from .base import Op, contiguous, launch, new_empty, reshaped
 from .elementwise import cast
 from .random import _state
 
-__all__ = ["binomial", "poisson", "standard_gamma"]
+__all__ = ["draw_binomial", "draw_poisson", "standard_gamma"]
 
 
 def filled(kernel: Any, inputs: tuple[Tensor, ...], *scalars: Any) -> Tensor:
@@ -84,22 +87,22 @@ def standard_gamma(
     return StandardGamma.apply(shape, _state(generator, shape._array.size, 4), logarithm)
 
 
-def poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
+def draw_poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
     """A Poisson count for each element of ``rate``, in its dtype; NaN where that is negative.
 
     >>> import numbagrad as ng
-    >>> poisson(ng.zeros(2)).tolist()
+    >>> draw_poisson(ng.zeros(2)).tolist()
     [0.0, 0.0]
     """
     rate = rate.detach()
     return filled(kernels.poisson, (rate,), _state(generator, rate._array.size, 4))
 
 
-def binomial(count: Tensor, p: Tensor, *, generator: Generator | None = None) -> Tensor:
+def draw_binomial(count: Tensor, p: Tensor, *, generator: Generator | None = None) -> Tensor:
     """How many of ``count`` draws succeed, each with probability ``p``: of one shape and dtype.
 
     >>> import numbagrad as ng
-    >>> binomial(ng.tensor([3.0, 3.0]), ng.tensor([0.0, 1.0])).tolist()
+    >>> draw_binomial(ng.tensor([3.0, 3.0]), ng.tensor([0.0, 1.0])).tolist()
     [0.0, 3.0]
     """
     count, p = count.detach(), p.detach()

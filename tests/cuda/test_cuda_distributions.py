@@ -7,7 +7,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import distributions as D
-from numbagrad.ops.sampling import binomial, poisson, standard_gamma
+from numbagrad.ops.sampling import draw_binomial, draw_poisson, standard_gamma
 
 pytestmark = pytest.mark.cuda
 
@@ -24,9 +24,9 @@ def test_kernels_of_draws(kind) -> None:
         p = ng.tensor(CHANCES, dtype=kind, device=place)
         x, logs = standard_gamma(a), standard_gamma(a, logarithm=True)
         (logs.sum() + x.sum()).backward()
-        drawn = [x, logs, a.grad, poisson(a), binomial(a.detach().ceil(), p)]
+        drawn = [x, logs, a.grad, draw_poisson(a), draw_binomial(a.detach().ceil(), p)]
         drawn += [ng.igamma(a, a + 0.3), ng.igammac(a, a * 0.9)]
-        drawn += [poisson(-a), standard_gamma(-a), binomial(a, p - 2)]  # NaN
+        drawn += [draw_poisson(-a), standard_gamma(-a), draw_binomial(a, p - 2)]  # NaN
         found.append([t.detach().cpu().numpy() for t in drawn])
     for ours, theirs in zip(*found[::-1], strict=True):
         assert ours.dtype == theirs.dtype

@@ -12,7 +12,7 @@ import numbagrad as ng
 from numbagrad.errors import DTypeError
 from numbagrad.kernels.cpu import draws as kernels
 from numbagrad.ops.normal_quantile import erfinv, ndtri
-from numbagrad.ops.sampling import binomial, poisson, standard_gamma
+from numbagrad.ops.sampling import draw_binomial, draw_poisson, standard_gamma
 
 
 def state(seed=7, offset=0):
@@ -103,7 +103,7 @@ def test_what_is_no_parameter_gives_nan():
 def test_halves_by_way_of_float32():
     ng.manual_seed(0)
     rate = ng.full((1000,), 4.0, dtype=ng.bfloat16)
-    for x in (standard_gamma(rate), poisson(rate), binomial(rate, rate / 8)):
+    for x in (standard_gamma(rate), draw_poisson(rate), draw_binomial(rate, rate / 8)):
         assert x.dtype is ng.bfloat16 and 1 < x.float().mean().item() < 5
 
 
@@ -231,6 +231,6 @@ def test_the_incomplete_gamma_function_of_large_shapes():
 
 
 def test_whole_numbers_are_no_parameters():
-    for draw in (standard_gamma, poisson, lambda x: binomial(x, x)):
+    for draw in (standard_gamma, draw_poisson, lambda x: draw_binomial(x, x)):
         with pytest.raises(DTypeError, match=r"not implemented for ng\.int64"):
             draw(ng.tensor([3]))
