@@ -1,7 +1,8 @@
 """What PyTorch's package itself has of ``nn.functional``, such as ``ng.conv2d``, ``ng.embedding``.
 
 Some are the functions themselves, others take their arguments in an order of their own, as the
-tables say. ``nn`` is imported when one is first asked for. Start reading at ``__getattr__``.
+tables say; those that differ further are written out in ``other_forms.py``. ``nn`` is imported when
+one is first asked for. Start reading at ``__getattr__``.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ OWN = """
     affine_grid_generator alpha_dropout_ constant_pad_nd dropout_ feature_alpha_dropout_
     feature_dropout feature_dropout_ grid_sampler
 """.split()
-"""Functions of ``short_functions``."""
+"""Functions that are written out, in ``other_forms``."""
 
 NAMES = frozenset((*THE_SAME, *OTHER_NAMES, *ORDERS, *OWN))
 
@@ -96,8 +97,8 @@ def __getattr__(name: str) -> Callable[..., Any]:
     from .nn import functional
 
     if name in OWN:
-        from . import short_functions
+        from . import other_forms
 
-        return getattr(short_functions, name)
+        return getattr(other_forms, name)
     function = getattr(functional, OTHER_NAMES.get(name, name))
     return in_order(function, name, ORDERS[name].split()) if name in ORDERS else function

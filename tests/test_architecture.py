@@ -35,7 +35,7 @@ LAYERS = [
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
     {"func", "testing"},
-    {"amp", "short_functions", "short_names", "special"},
+    {"amp", "other_forms", "short_names", "special"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},
