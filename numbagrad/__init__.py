@@ -161,6 +161,7 @@ _LATER = {
     "special": "special",
     "testing": "testing",
     "utils": "utils",
+    "vmap": "mapped",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }
 __getattr__ = _asked_for(__name__, _LATER)

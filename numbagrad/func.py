@@ -16,6 +16,7 @@ from .autograd.functional import jvp as _jvp
 from .autograd.modes import enable_grad
 from .autograd.passes import grad as _grad
 from .errors import DimError, GradError, ShapeError
+from .mapped import vmap
 from .nn.utils.stateless import functional_call
 from .ops.create import eye
 from .ops.join import stack
@@ -33,6 +34,7 @@ __all__ = [
     "jvp",
     "stack_module_state",
     "vjp",
+    "vmap",
 ]
 
 

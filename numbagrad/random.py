@@ -96,6 +96,15 @@ class Generator:
 
     def take(self, counters: int) -> Any:
         """The state for a kernel that uses so many counters; the generator moves past them."""
+        return self._take(counters) if _rules.now is None else self._ruled(counters, _rules.now)
+
+    def _ruled(self, counters: int, rules: Any) -> Any:
+        if rules is None:
+            return self._take(counters)
+        rule, others = rules
+        return rule(lambda counters: self._ruled(counters, others), self, counters)
+
+    def _take(self, counters: int) -> Any:
         with self._lock:
             if not machine.recording:
                 taken = self._state.copy()
@@ -114,6 +123,30 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"<Generator seed={self.initial_seed()} counter={int(self._state[1])}>"
+
+
+class _Rules(threading.local):
+    """What draws go through in this thread: a rule and those around it, or None."""
+
+    now: Any = None
+
+
+_rules = _Rules()
+
+
+@contextlib.contextmanager
+def drawing(rule: Any) -> Iterator[None]:
+    """A block in which ``rule(take, generator, counters)`` gives what generators take, if not None.
+
+    take: what takes counters where ``rule`` wants some.
+    """
+    before = _rules.now
+    if rule is not None:
+        _rules.now = rule, before
+    try:
+        yield
+    finally:
+        _rules.now = before
 
 
 default_generator = Generator()

@@ -138,10 +138,7 @@ class _Reader:
         try:
             lines, first = inspect.getsourcelines(self.function)
         except (OSError, TypeError):
-            raise FormulaError(
-                f"formula: the source of {self.function.__name__} cannot be read. Define it in a "
-                f"file or a notebook cell, not at the interactive prompt or with exec."
-            ) from None
+            raise self._unread() from None
         self.first = first - 1
         text = textwrap.dedent("".join(lines))
         wanted = self.function.__name__
@@ -155,6 +152,10 @@ class _Reader:
             if (isinstance(node, ast.FunctionDef) and node.name == wanted)
             or (isinstance(node, ast.Lambda) and wanted == "<lambda>")
         ]
+        if (
+            not found
+        ):  # another text of that name: Python 3.13 has that of ``python -c`` as <string>
+            raise self._unread()
         found = [n for n in found if self._same_parameters(n)]
         if len(found) > 1:
             column = self._column()
@@ -165,6 +166,12 @@ class _Reader:
                 f"each formula as a def, or one lambda per line."
             )
         return found[0]
+
+    def _unread(self) -> FormulaError:
+        return FormulaError(
+            f"formula: the source of {self.function.__name__} cannot be read. Define it in a "
+            f"file or a notebook cell, not at the interactive prompt or with exec."
+        )
 
     def _parse_fragment(self, text: str) -> list:
         start = text.find("lambda")

@@ -51,7 +51,8 @@ MUTATIONS = {
     ),
     "loops are moved over what they depend on": (
         fusion, "_conflict",
-        "return bool(written_a & touched_b or written_b & touched_a)", "return False",
+        "return not (a.written.isdisjoint(b.touched) and b.written.isdisjoint(a.touched))",
+        "return False",
     ),
     "the last use of memory is forgotten": (
         memory, "lifetimes",
@@ -63,7 +64,7 @@ MUTATIONS = {
     ),
     "loops run row by row though rows meet": (
         rows, "_row_by_row",
-        "if not _same_rows(o, other):", "if False:",
+        "and not _same_rows(o, other)", "and False",
     ),
 }  # fmt: skip
 
