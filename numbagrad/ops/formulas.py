@@ -2,7 +2,7 @@
 
 ``g`` is the incoming gradient and ``out`` the result; the names a gradient uses decide what is
 saved. A gradient that is not written is derived. The functions that users call are in
-``elementwise.py``.
+``elementwise.py``. ``comparison.py`` and ``activation.py`` have formulas beside their functions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``unfold`` and ``fold``: patches of images as columns, and back; in ``nn.functional``.
 
 Two ops, each the gradient of the other. ``Tensor.unfold``, a view of windows along one dimension,
-is another function, in ``view.py``.
+is another function, in ``part.py``.
 """
 
 from __future__ import annotations
