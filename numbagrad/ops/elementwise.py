@@ -59,11 +59,6 @@ def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     return Clone.apply(as_operand("clone", x))
 
 
-def contiguous_copy(x: Tensor) -> Tensor:
-    """``x`` itself if it is contiguous, else a contiguous copy with history."""
-    return x if x._flat or x.is_contiguous() else Clone.apply(x)
-
-
 def cast(x: Tensor, dtype: DType) -> Tensor:
     """``x`` in ``dtype``; ``x`` itself if it already is."""
     return x if x._dtype is dtype else Cast.apply(x, dtype)

@@ -52,9 +52,9 @@ class PlaceRegion(Op):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        from .elementwise import contiguous_copy
+        from .view import contiguous
 
-        g = contiguous_copy(g)
+        g = contiguous(g)
         gx = gy = None
         if ctx.needs_input_grad[1]:
             gy = ViewRegion.apply(g, *ctx.region)
