@@ -55,7 +55,6 @@ with _paused():
         contiguous_format,
         preserve_format,
     )
-    from .ops import lapack as linalg
     from .ops.activation import relu
     from .ops.base import launch
     from .ops.bessel import i0
@@ -125,8 +124,9 @@ with _paused():
     globals().update({name: getattr(Tensor, name) for name in _IN_PLACE_FUNCTIONS})
 
     # These need the operations installed.
-    from . import amp
+    from . import amp, linalg
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .ops import out as _out
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
@@ -164,8 +164,9 @@ _LATER = {
     "vmap": "mapped",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }
-__getattr__ = _asked_for(__name__, _LATER)
+__getattr__ = _out.taking_out(globals(), _out.FUNCTIONS, _asked_for(__name__, _LATER))
+__all__ = [*(_name for _name in globals() if not _name.startswith("_")), *_out.FUNCTIONS]
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LATER]
+    return [*globals(), *_out.FUNCTIONS, *_LATER]

@@ -27,6 +27,7 @@ from .ops.incomplete_gamma import igammac as gammaincc
 from .ops.logarithms import entr, xlog1py
 from .ops.norm import log_softmax, logsumexp, softmax
 from .ops.normal_quantile import ndtri
+from .ops.out import SPECIAL, taking_out
 from .ops.special import erfc, erfinv, exp2, sinc, xlogy
 from .ops.zeta import zeta
 
@@ -70,3 +71,4 @@ __all__ = [
 ]
 
 rename(globals()[name] for name in __all__)
+__getattr__ = taking_out(globals(), SPECIAL)

@@ -36,7 +36,7 @@ LAYERS = [
     {"nn", "optim", "data", "utils", "distributions"},
     {"testing", "mapped"},
     {"func"},
-    {"amp", "other_forms", "short_names", "special"},
+    {"amp", "linalg", "other_forms", "short_names", "special"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},

@@ -2,12 +2,14 @@
 
 Operations call their operands x and y, as the mathematics does; PyTorch calls them input and
 other. ``rename`` gives a function PyTorch's names for its parameters without a cost in calls;
-``by_other_names`` serves NumPy's axis and keepdims, which PyTorch takes too.
+``by_other_names`` serves NumPy's axis and keepdims, which PyTorch takes too, and ``out``.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
@@ -59,10 +61,23 @@ def rename(functions: Iterable[Any], usual: dict[str, str] = USUAL) -> None:
             if old in code.co_varnames[:count] and new not in code.co_varnames
         }
         if wanted:
-            function.__code__ = _renamed(code, wanted)
+            function.__code__ = renamed(code, wanted)
+            shown = function.__dict__.get("__signature__")
+            if shown is not None:
+                new_names = tuple([wanted.get(n, n) for n in shown.parameters])
+                function.__dict__["__signature__"] = signature_of(new_names)
 
 
-def _renamed(code: CodeType, names: dict[str, str]) -> CodeType:
+@functools.cache
+def signature_of(names: tuple[str, ...]) -> inspect.Signature:
+    """That of a function of operands that anything may be given for."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+
+def renamed(code: CodeType, names: dict[str, str]) -> CodeType:
+    """``code`` with other names of its variables."""
+
     def new(old: tuple[str, ...]) -> tuple[str, ...]:
         return tuple([names.get(name, name) for name in old])
 
@@ -72,17 +87,43 @@ def _renamed(code: CodeType, names: dict[str, str]) -> CodeType:
 def by_other_names(
     function: Callable[..., Any], names: dict[str, Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Call ``function`` again with what came as axis and keepdims in dim and keepdim.
+    """Call ``function`` again with what came as axis and keepdims in dim and keepdim, or as out.
 
     args: the arguments that it got, in the order of its parameters.
     """
+    out = _out_of(function, names)
     parameters = list(inspect.signature(function).parameters)
     given = dict(zip(parameters, args, strict=False)) | kwargs
     for name, value in names.items():
         if name not in AXIS:
             raise TypeError(f"{function.__name__}() got an unexpected keyword argument '{name}'")
         given[AXIS[name]] = value
-    return function(**given)
+    return function(**given) if out is None else into(function.__name__, function, out, (), given)
+
+
+def made_by_names(
+    function: Callable[..., Any], names: dict[str, Any], size: tuple, **options: Any
+) -> Any:
+    """Call ``function``, which takes sizes one by one, again with what came as size or as out."""
+    name, out = function.__name__, _out_of(function, names)
+    if names:
+        size = sizes_by_name(name, names, "size", size)
+    return function(*size, **options) if out is None else into(name, function, out, size, options)
+
+
+def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:
+    """``out``, taken from ``names``, where the caller is the form of ``function`` that takes it:
+    ``out.py`` gives that a code object of its own."""
+    if "out" in names and sys._getframe(2).f_code is not function.__code__:
+        return names.pop("out")
+    return None
+
+
+def into(*args: Any) -> Any:
+    """``out.into``."""
+    from .out import into as found  # a higher family
+
+    return found(*args)
 
 
 def sizes_by_name(function: str, names: dict[str, Any], name: str, given: tuple) -> tuple:

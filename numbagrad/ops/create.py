@@ -16,7 +16,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..tensor import Tensor, wrap_any
-from .argument_names import sizes_by_name
+from .argument_names import made_by_names
 from .base import as_operand, fill_kernel, launch, new_empty
 from .base import full as filled
 from .elementwise import cast
@@ -62,7 +62,8 @@ def _creator(name: str, value: Any) -> Callable[..., Tensor]:
         **names: Any,
     ) -> Tensor:
         if names:
-            size = sizes_by_name(name, names, "size", size)
+            given = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+            return made_by_names(function, names, size, **given)
         shape = shape_of(name, size)
         return _finish(_filled(shape, value, _settled(dtype), place_of(device)), requires_grad)
 
@@ -79,8 +80,13 @@ zeros = _creator("zeros", 0)
 ones = _creator("ones", 1)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, **names: Any
+) -> Tensor:
     """A tensor whose elements are whatever was in memory."""
+    if names:
+        given = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return made_by_names(empty, names, size, **given)
     shape = shape_of("empty", size)
     return _finish(new_empty(shape, _settled(dtype), place_of(device)), requires_grad)
 

@@ -24,7 +24,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
-from .argument_names import UNUSUAL, USUAL
+from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
@@ -34,6 +34,9 @@ __all__ = ["elementwise"]
 
 _new = object.__new__
 empty = np.empty
+
+WITHOUT_OUT = {n: signature_of(("x", "y")[:n]) for n in (1, 2)}
+"""What help shows of a function of so many operands."""
 
 
 class PointwiseOp:
@@ -157,6 +160,13 @@ class PointwiseOp:
     def binary(self) -> Callable:
         """The op of two operands, with a short way for equal shapes and for numbers."""
         return make_binary(self, operator=False)
+
+    def into(self, args: tuple, surplus: Any, out: Any) -> Tensor:
+        """The result in ``out``. surplus: what came by position after ``args``: refused."""
+        from .out import checked_surplus, into  # a higher family
+
+        checked_surplus(self.name, len(args), surplus)
+        return into(self.name, self, out, args, {}, self)
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
@@ -343,6 +353,8 @@ class PointwiseOp:
         function.__name__ = function.__qualname__ = self.name
         function.__doc__ = self.__doc__
         function.op = op  # type: ignore[attr-defined]
+        if "_out" in function.__code__.co_varnames:
+            function.__signature__ = WITHOUT_OUT[len(inputs)]  # type: ignore[attr-defined]
         return function
 
 

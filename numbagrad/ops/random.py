@@ -13,7 +13,7 @@ from ..kernels import machine
 from ..kernels.cpu import random as kernels
 from ..random import Generator, default_generator
 from ..tensor import Tensor
-from .argument_names import sizes_by_name
+from .argument_names import made_by_names
 from .base import Op, as_operand, contiguous, copy_kernel, launch, new_empty
 from .create import shape_of
 from .elementwise import cast
@@ -88,7 +88,8 @@ def rand(
 ) -> Tensor:
     """Uniform numbers in [0, 1); sizes one by one or as one tuple."""
     if names:
-        size = sizes_by_name("rand", names, "size", size)
+        given = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return made_by_names(rand, names, size, generator=generator, **given)
     out = new_empty(shape_of("rand", size), _floating("rand", dtype), place_of(device))
     return _finish(_draw(_UNIFORM, out, generator, 0.0, 1.0), requires_grad)
 
@@ -103,7 +104,8 @@ def randn(
 ) -> Tensor:
     """Normal numbers of mean 0 and variance 1; sizes one by one or as one tuple."""
     if names:
-        size = sizes_by_name("randn", names, "size", size)
+        given = {"dtype": dtype, "device": device, "requires_grad": requires_grad}
+        return made_by_names(randn, names, size, generator=generator, **given)
     out = new_empty(shape_of("randn", size), _floating("randn", dtype), place_of(device))
     return _finish(_draw(_NORMAL, out, generator, 0.0, 1.0), requires_grad)
 

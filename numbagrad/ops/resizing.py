@@ -27,7 +27,7 @@ def resize_(x: Tensor, *size: Any) -> Tensor:
     [[1, 2], [3, 4]]
     """
     first = size[0] if len(size) == 1 else size
-    return _resized("resize_", x, (first,) if isinstance(first, int) else tuple(first))
+    return resized("resize_", x, (first,) if isinstance(first, int) else tuple(first))
 
 
 def resize_as_(x: Tensor, the_template: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def resize_as_(x: Tensor, the_template: Tensor) -> Tensor:
     [[1, 2], [3, 4]]
     """
     shape = as_operand("resize_as_", the_template, 1)._array.shape
-    return _resized("resize_as_", as_operand("resize_as_", x), shape)
+    return resized("resize_as_", as_operand("resize_as_", x), shape)
 
 
 def _as_strided_alone(
@@ -56,13 +56,14 @@ def _check_alone(name: str, x: Tensor) -> None:
         raise GradError(f"{name}: views of this tensor live. Clone them, or change a clone of it.")
 
 
-def _resized(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def check_resizable(name: str, x: Tensor, shape: tuple[int, ...]) -> int:
+    """Raise if ``x`` cannot be resized; how many elements it has room for where it is."""
     if x._edge is not None:
         raise GradError(f"{name}: cannot resize variables that require grad. Use x.detach().")
     if min(shape, default=0) < 0:
         raise ShapeError(f"{name}: sizes must not be negative, got {list(shape)}.")
     if shape == x._array.shape:
-        return x
+        return x._array.size
     _check_alone(name, x)
     count = math.prod(shape)
     room = (x if x._base is None else x._base)._array.size - x.storage_offset()
@@ -71,6 +72,15 @@ def _resized(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
             f"{name}: {list(shape)} needs {count} elements, the memory of this view has {room} "
             f"from its first on. Resize a clone of it."
         )
+    return room
+
+
+def resized(name: str, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``x`` with another shape, in place."""
+    room = check_resizable(name, x, shape)
+    if shape == x._array.shape:
+        return x
+    count = math.prod(shape)
     if machine.is_recording():
         machine.recorder.current.set_sizes(name, x)
     with no_grad():

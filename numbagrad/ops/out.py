@@ -1,0 +1,457 @@
+"""The keyword ``out``: results written into tensors that the user has, as PyTorch does.
+
+A function that takes it is a second object beside the method, made when it is first asked for: an
+elementwise op's is the same code with ``out`` named, any other's passes its arguments on. Start
+reading at ``into``, which every call with ``out`` reaches.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from .. import devices
+from ..autograd.modes import no_grad
+from ..errors import DeviceError, DTypeError, GradError, ShapeError
+from ..kernels import machine
+from ..kernels.cpu import matmul as products
+from ..later import OUR_FILES
+from ..tape import grad_mode
+from ..tensor import Tensor
+from . import formulas
+from .argument_names import UNUSUAL, USUAL, renamed
+from .base import base_of, broadcast_shape, copy_kernel
+from .inplace import check_distinct
+from .resizing import check_resizable, resized
+
+__all__: list[str] = []
+
+FUNCTIONS = """
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any
+    arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh
+    atan atan2 atanh baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or
+    bitwise_right_shift bitwise_xor bmm bucketize cat ceil chain_matmul cholesky cholesky_inverse
+    cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate copysign cos cosh
+    cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack empty eq erf
+    erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide fmax fmin fmod frac frexp
+    frobenius_norm full gather gcd ge ger greater greater_equal gt hardshrink heaviside histc
+    histogram hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner
+    inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace
+    log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not
+    logical_or logical_xor logit logspace logsumexp lt masked_select matmul matrix_power max
+    maximum mean median min minimum mm mode msort mul multinomial multiply mv mvlgamma nan_to_num
+    nanmean nanmedian nansum ne neg negative nextafter nonzero nonzero_static norm
+    normal not_equal nuclear_norm ones outer polygamma pow prod qr quantile rad2deg rand randint
+    randn randperm range reciprocal remainder renorm round row_stack rsqrt scatter scatter_add
+    scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet
+    softmax sort sqrt square stack std sub subtract sum svd take take_along_dim tan tanh threshold
+    topk tril triu true_divide trunc var vdot vstack where xlogy zeros
+""".split()
+"""Functions of the package itself that take ``out``: those of PyTorch's that do."""
+
+LINALG = """
+    cholesky cholesky_ex cond cross det eigh eigvalsh inv inv_ex lu lu_factor lu_factor_ex lu_solve
+    matmul matrix_norm matrix_power matrix_rank multi_dot norm pinv qr slogdet solve solve_ex
+    solve_triangular svd svdvals tensorinv tensorsolve vecdot vector_norm
+""".split()
+
+SPECIAL = """
+    bessel_j0 bessel_j1 bessel_y0 bessel_y1 digamma entr erf erfc erfcx erfinv exp2 expit expm1
+    gammainc gammaincc gammaln i0 i0e i1 i1e log1p log_ndtr logit logsumexp
+    multigammaln ndtr ndtri polygamma psi round sinc xlog1py xlogy zeta
+""".split()
+
+MAKERS = frozenset(
+    """arange empty eye full linspace logspace normal ones rand randint randn randperm range
+    zeros""".split()
+)
+"""Functions that take dtype and device from ``out``, where they are not given."""
+
+GENERATED = "<functions that take out>"
+"""Where tracebacks say that the generated text stands."""
+
+OUR_FILES.add(GENERATED)
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def into(
+    name: str, function: Callable, out: Any, args: tuple, options: dict, op: Any = None
+) -> Any:
+    """``function(*args, **options)``, written into ``out``; returns ``out``.
+
+    out: a tensor, or a tuple of them where the function gives several. Each is resized where its
+    shape differs, with a warning unless it was empty, and takes what may be cast to its dtype.
+    op: the elementwise op that ``function`` is. On any error ``out`` is as it was.
+    """
+    several = isinstance(out, (tuple, list))
+    outs = tuple(out) if several else (out,)
+    for position, each in enumerate(outs):
+        if not isinstance(each, Tensor):
+            place = f", element {position}," if several else ""
+            raise TypeError(
+                f"{name}(): argument 'out'{place} must be Tensor, not {type(each).__name__}."
+            )
+    inputs = _tensors((*args, *options.values()))
+    _check_memory(name, outs, inputs)
+    if name in MAKERS:
+        options = _made_alike(name, args, options, outs[0])
+    if not several and not options and _direct(name, op, out, args):
+        out._bump_version()
+        return out
+    with no_grad():
+        value = function(*args, **options)
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    if isinstance(value, Tensor) is several or len(values) != len(outs):
+        raise TypeError(
+            f"{name}(): argument 'out' must be {_kind(value)}, as the result is, not {_kind(out)}."
+        )
+    for target, found in zip(outs, values, strict=True):
+        _check_takes(name, target, found, inputs)
+    for target, found in zip(outs, values, strict=True):
+        _write(name, target, found)
+    if options.get("requires_grad"):
+        outs[0].requires_grad_()
+    if not several:
+        return out
+    return type(value)(*outs) if hasattr(value, "_fields") else outs
+
+
+def _kind(value: Any) -> str:
+    return "Tensor" if isinstance(value, Tensor) else f"tuple of {len(value)} Tensors"
+
+
+def _tensors(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors among arguments, and those in sequences."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, (tuple, list)):
+            found += [each for each in value if isinstance(each, Tensor)]
+    return found
+
+
+def _check_memory(name: str, outs: tuple[Tensor, ...], inputs: list[Tensor]) -> None:
+    """Raise unless all ``outs`` may be written while ``inputs`` are read."""
+    if grad_mode.enabled:
+        for tensor in (*outs, *inputs):
+            if tensor._edge is not None or base_of(tensor)._edge is not None:
+                raise GradError(
+                    f"{name}(): functions with out=... arguments don't support automatic "
+                    f"differentiation, but one of the arguments requires grad. Use ng.no_grad(), "
+                    f"or the function without out."
+                )
+    for out in outs:
+        check_distinct(out, name)
+        for tensor in inputs:
+            if tensor._device is not out._device and tensor._array.ndim:
+                raise devices.mixed(name, tensor._device, out._device)
+            if _overlap(out, tensor) == "part":
+                raise GradError(
+                    f"{name}: unsupported operation: some elements of the input tensor and the "
+                    f"written-to tensor refer to a single memory location. Please clone() the "
+                    f"tensor before performing the operation."
+                )
+
+
+def _overlap(x: Tensor, y: Tensor) -> str:
+    """How the memory of two tensors meets: "none", "same" (element by element), "part", or
+    "unknown", where both have gaps that the other may lie in."""
+    a, b = x._array, y._array
+    if a is b:
+        return "same"
+    if not a.size or not b.size or x._device is not y._device:
+        return "none"
+    if base_of(x) is not base_of(y) and (machine.is_traced(a) or machine.is_traced(b)):
+        return "none"
+    first, second = machine.address_of(a), machine.address_of(b)
+    spans = _span(a), _span(b)
+    if first >= second + spans[1] or second >= first + spans[0]:
+        return "none"
+    if first == second and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype:
+        return "same"
+    dense = spans == (a.size * a.itemsize, b.size * b.itemsize)
+    return "part" if dense else "unknown"
+
+
+def _span(array: Any) -> int:
+    """Bytes from the first element of ``array`` to the end of its last."""
+    pairs = zip(array.shape, array.strides, strict=True)
+    return sum([(n - 1) * step for n, step in pairs]) + array.itemsize
+
+
+def _made_alike(name: str, args: tuple, options: dict, out: Tensor) -> dict:
+    """``options`` with the dtype and device of ``out``."""
+    asked = options.get("dtype")
+    if asked is not None and asked is not out._dtype:
+        raise DTypeError(f"{name}: dtype {asked} does not match dtype of out parameter {out.dtype}")
+    asked = options.get("device")
+    if asked is not None and devices.Device(asked) != out._device:
+        raise DeviceError(
+            f"{name}: device {asked} does not match device of out parameter ({out._device})"
+        )
+    if name == "normal" and _tensors(args):
+        return options
+    return {**options, "dtype": out._dtype, "device": out._device}
+
+
+def _check_takes(name: str, out: Tensor, value: Tensor, inputs: list[Tensor]) -> None:
+    """Raise if ``value`` cannot be written into ``out``."""
+    if value._dtype.category > out._dtype.category:
+        raise DTypeError(
+            f"{name}: result type {value._dtype} can't be cast to the desired output type "
+            f"{out._dtype}. Give an out of the result's dtype."
+        )
+    if value._device is not out._device:
+        raise devices.mixed(name, value._device, out._device)
+    shape = value._array.shape
+    if shape == out._array.shape:
+        return
+    if any([out is each for each in inputs]):
+        raise ShapeError(
+            f"{name}: output with shape {list(out.shape)} doesn't match the broadcast shape "
+            f"{list(shape)}. An out that is an input cannot grow."
+        )
+    check_resizable(name, out, shape)
+
+
+def _write(name: str, out: Tensor, value: Tensor) -> None:
+    shape = value._array.shape
+    if out._array.shape != shape:
+        if out._array.size:
+            warnings.warn(
+                f"{name}: An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape "
+                f"{list(shape)}. Resize it yourself to zero elements, out.resize_(0), if that is "
+                f"meant.",
+                stacklevel=_frames_of_ours(),
+            )
+        resized(name, out, shape)
+    machine.launch(copy_kernel, out._array, value._array)
+    out._bump_version()
+
+
+def _frames_of_ours() -> int:
+    """How far the user's line is from the caller, as ``warnings.warn`` counts."""
+    frame: Any = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_code.co_filename in OUR_FILES:
+        frame, level = frame.f_back, level + 1
+    return level
+
+
+NOTHING_BUT = {"add": formulas.Add.op.binary, "div": formulas.Div.op.binary}
+"""What functions come to where no option is given: a call of theirs less."""
+
+# -- without a copy --------------------------------------------------------------------------------
+
+ELEMENTWISE = {
+    "add": formulas.Add.op,
+    "bitwise_and": formulas.BitwiseAnd.op,
+    "bitwise_or": formulas.BitwiseOr.op,
+    "bitwise_xor": formulas.BitwiseXor.op,
+    "div": formulas.Div.op,
+    "neg": formulas.Neg.op,
+    "round": formulas.Round.op,
+    "square": formulas.Square.op,
+    "sub": formulas.Sub.op,
+}
+"""What functions that look at their options first apply to floats where these are the usual."""
+
+
+def _direct(name: str, op: Any, out: Tensor, args: tuple) -> bool:
+    """Let the kernel write ``out`` itself; whether that could be."""
+    tensors = _tensors(args)
+    if machine.autocasting or any([t._device is not out._device for t in tensors]):
+        return False
+    if any([_overlap(out, each) == "unknown" for each in tensors]):
+        return False
+    if op is None and out._dtype.is_floating_point:
+        op = ELEMENTWISE.get(name)
+    if op is not None:
+        return _elementwise(op, out, args)
+    if name in ("mm", "bmm", "matmul") and len(tensors) == len(args) == 2:
+        return _product(name, out, *tensors)
+    return False
+
+
+def _elementwise(op: Any, out: Tensor, args: tuple) -> bool:
+    if len(args) != len(op.inputs):
+        return False
+    args = tuple([op._checked(i, a) for i, a in enumerate(args)])
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if not tensors or op.result_dtype(args) is not out._dtype:
+        return False
+    if broadcast_shape(op.name, *[t._array.shape for t in tensors]) != out._array.shape:
+        return False
+    arrays = [a._array if isinstance(a, Tensor) else a for a in args]
+    machine.launch(op.kernel, out._array, *arrays)
+    return True
+
+
+def _product(name: str, out: Tensor, x: Tensor, y: Tensor) -> bool:
+    a, b, c = x._array, y._array, out._array
+    rank = 3 if name == "bmm" else 2
+    if not a.ndim == b.ndim == rank or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
+        return False
+    if c.shape != (*a.shape[:-1], b.shape[-1]) or not c.flags.c_contiguous:
+        return False
+    alike = x._dtype is y._dtype is out._dtype and out._dtype.is_floating_point
+    if not alike or any([_overlap(out, each) != "none" for each in (x, y)]):
+        return False
+    if rank == 2:
+        machine.launch(products.mm, c, a, b, 0, 0, 0)
+    else:
+        machine.launch(products.bmm, c, a, b, 0, 0)
+    return True
+
+
+# -- the functions ---------------------------------------------------------------------------------
+
+
+def checked_surplus(name: str, expected: int, surplus: Any) -> None:
+    """Raise if an argument came by position where only ``out=`` may follow."""
+    if surplus is not None:
+        verb = "was" if expected == 0 else "were"
+        raise TypeError(
+            f"{name}() takes {expected} positional argument{'s' * (expected != 1)} but "
+            f"{expected + 1} {verb} given"
+        )
+
+
+def taking_out(
+    module: dict[str, Any], names: Iterable[str], otherwise: Callable[[str], Any] | None = None
+) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a module whose functions ``names`` take ``out``.
+
+    They leave ``module``, its dict, and come back one by one, as they are asked for: making them
+    all would cost each import 10 ms. otherwise: finds what else the module has.
+    """
+    plain = {name: module.pop(name) for name in names if name in module}
+    wanted = frozenset(names)
+
+    def find(name: str) -> Any:
+        function = plain.get(name)
+        if function is None:
+            if otherwise is None:
+                raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
+            function = otherwise(name)
+            if name not in wanted:
+                return function
+        module[name] = found = _with_out(function)
+        if found.__module__ != "numbagrad":
+            found.__module__ = module["__name__"]
+        return found
+
+    return find
+
+
+@functools.cache
+def _with_out(function: Any) -> Any:
+    """``function`` with the keyword ``out``."""
+    code = function.__code__
+    named = code.co_flags & inspect.CO_VARKEYWORDS and not hasattr(function, "op")
+    if named or "_out" in code.co_varnames[: code.co_argcount]:
+        made = FunctionType(
+            renamed(code, {"_out": "out"}),
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        made.__kwdefaults__ = function.__kwdefaults__
+    else:
+        text, names = _text(function)
+        exec(compile(text, GENERATED, "exec"), names)
+        made = names[function.__name__]
+    functools.update_wrapper(made, function)
+    made.__dict__["__signature__"] = _documented(function)
+    return made
+
+
+_KINDS = inspect.Parameter
+
+
+def _documented(function: Any) -> inspect.Signature:
+    """What help shows."""
+    parameters = list(_signature(function).parameters.values())
+    out = _KINDS("out", _KINDS.KEYWORD_ONLY, default=None, annotation="Any")
+    last = len(parameters) - (bool(parameters) and parameters[-1].kind is _KINDS.VAR_KEYWORD)
+    return _signature(function).replace(parameters=[*parameters[:last], out, *parameters[last:]])
+
+
+def _signature(function: Any) -> inspect.Signature:
+    """That of ``function``; of an elementwise op, the operands of its formula."""
+    op = getattr(function, "op", None)
+    if op is None or "_out" in function.__code__.co_varnames:
+        return inspect.signature(function)
+    names = UNUSUAL.get(op.name, USUAL)
+    first = len(op.inputs) - len(op.defaults)
+    return inspect.Signature(
+        [
+            _KINDS(
+                names.get(name, name),
+                _KINDS.POSITIONAL_OR_KEYWORD,
+                default=op.defaults[i - first] if i >= first else _KINDS.empty,
+            )
+            for i, name in enumerate(op.inputs)
+        ]
+    )
+
+
+def _text(function: Any) -> tuple[str, dict[str, Any]]:
+    """A function that calls ``function``, or ``into`` if it gets ``out``: text and globals.
+
+    What may be given by keyword only follows ``surplus``, for parameters that Python itself keeps
+    to keywords cost a call 30 ns and more.
+    """
+    name = function.__name__
+    parameters = _signature(function).parameters.values()
+    given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
+    star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
+    keywords = [p for p in parameters if p.kind is _KINDS.KEYWORD_ONLY]
+    options = [p.name for p in keywords if p.default is not _KINDS.empty]
+    required = [p.name for p in keywords if p.default is _KINDS.empty]
+    defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
+    names = {
+        "function": function,
+        "usually": NOTHING_BUT.get(name, function),
+        "further": _further,
+        "defaults": defaults,
+        **{f"{p}_": value for p, value in defaults.items()},
+    }
+    surplus = "None" if star else "surplus"
+    header = [f"{p}={p}_" if p in defaults else p for p in given]
+    header += star or ["surplus=None"]
+    header += [f"{p}={p}_" for p in options] + ["out=None"]
+    header += ["*", *required] if required else []
+    values = ", ".join([*given, *star])
+    lines = [f"def {name}({', '.join(header)}):"]
+    if not required:
+        usual = " and ".join([f"out is {surplus}", *[f"{p} is {p}_" for p in options]])
+        lines += [f" if {usual}:", f"  return usually({values})"]
+    if keywords:
+        call = ", ".join([v for v in (values, *[f"{p.name}={p.name}" for p in keywords]) if v])
+        lines += [f" if out is {surplus}:", f"  return function({call})"]
+    everything = ", ".join([f"{p.name!r}: {p.name}" for p in keywords])
+    args = f"({values}{',' if values else ''})"
+    lines += [f" options = {{{everything}}}"]
+    lines += [f" return further(function, {surplus}, out, {args}, options, defaults)"]
+    return "\n".join(lines), names
+
+
+def _further(
+    function: Any, surplus: Any, out: Any, args: tuple, options: dict, defaults: dict
+) -> Any:
+    """A call with ``out``, or with too many arguments."""
+    name = function.__name__
+    checked_surplus(name, len(args), surplus)
+    options = {k: v for k, v in options.items() if k not in defaults or v is not defaults[k]}
+    return into(name, function, out, args, options, getattr(function, "op", None))
