@@ -96,6 +96,33 @@ arguments, dtypes and errors are known to agree. Names and arguments are PyTorch
 
 Everything on a GPU is checked in Numba's simulator and by compiling; see [cuda.md](cuda.md).
 Complex numbers, sparse, quantised and half-precision tensors, and `fft` do not exist.
+
+## Results into tensors you have: `out=`
+
+Functions that show `out=None` write into a tensor, or a tuple of tensors where they give several,
+and return it; so do all that take it in PyTorch. Methods and `nn.functional` do not take it.
+
+```python
+import numbagrad as ng
+
+x, total = ng.ones(3), ng.empty(3)
+assert ng.add(x, 1, out=total) is total
+values, indices = ng.empty(3), ng.empty(3, dtype=ng.int64)
+ng.sort(x, out=(values, indices))
+```
+
+An `out` of another shape is resized, with a warning unless it was empty; its dtype may be any that
+the result's can be cast to; where gradients are on, nothing may require grad. `zeros`, `randn` and
+others that make tensors take dtype and device from it. Elementwise functions and matrix products
+write straight into an `out` that fits, on both devices and in compiled functions; others copy their
+result. It differs from PyTorch's:
+
+- An `out` that is one of the inputs is right with every function; one that overlaps an input partly
+  is refused by every function.
+- The result is cast where PyTorch's `mm`, `sort`, `linalg` and others want its very dtype; a sum is
+  taken in its own dtype and cast after, so that floats do not go into an `out` of ints.
+- An `out` is not resized while views of it live, if it requires grad, or beyond the memory that it
+  is a view of.
 """
 
 

@@ -558,7 +558,7 @@ def test_the_functions_are_modules_attributes_like_others():
     assert names["exp"] is ng.exp and names["sum"] is ng.sum and "linalg" in names
     assert {"exp", "mm", "sort"} <= set(dir(ng))
     assert ng.special.erf is ng.erf and ng.arccos is ng.acos
-    for function in (ng.mm, ng.exp, ng.sum, ng.linalg.inv):
+    for function in (ng.mm, ng.exp, ng.sum, ng.linalg.inv, ng.special.zeta):
         assert pickle.loads(pickle.dumps(function)) is function
 
 

@@ -23,7 +23,7 @@ from ..kernels.cpu import matmul as products
 from ..later import OUR_FILES
 from ..tape import grad_mode
 from ..tensor import Tensor
-from . import formulas
+from . import comparison, formulas
 from .argument_names import UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
@@ -193,7 +193,7 @@ def _made_alike(name: str, args: tuple, options: dict, out: Tensor) -> dict:
     if asked is not None and asked is not out._dtype:
         raise DTypeError(f"{name}: dtype {asked} does not match dtype of out parameter {out.dtype}")
     asked = options.get("device")
-    if asked is not None and devices.Device(asked) != out._device:
+    if asked is not None and devices.to_device(asked) is not out._device:
         raise DeviceError(
             f"{name}: device {asked} does not match device of out parameter ({out._device})"
         )
@@ -247,16 +247,20 @@ def _frames_of_ours() -> int:
     return level
 
 
-NOTHING_BUT = {"add": formulas.Add.op.binary, "div": formulas.Div.op.binary}
+NOTHING_BUT = {
+    "add": formulas.Add.op.binary,
+    "div": formulas.Div.op.binary,
+    "round": formulas.Round.op.unary,
+}
 """What functions come to where no option is given: a call of theirs less."""
 
 # -- without a copy --------------------------------------------------------------------------------
 
 ELEMENTWISE = {
     "add": formulas.Add.op,
-    "bitwise_and": formulas.BitwiseAnd.op,
-    "bitwise_or": formulas.BitwiseOr.op,
-    "bitwise_xor": formulas.BitwiseXor.op,
+    "bitwise_and": comparison.BitwiseAnd.op,
+    "bitwise_or": comparison.BitwiseOr.op,
+    "bitwise_xor": comparison.BitwiseXor.op,
     "div": formulas.Div.op,
     "neg": formulas.Neg.op,
     "round": formulas.Round.op,
@@ -336,6 +340,7 @@ def taking_out(
     """
     plain = {name: module.pop(name) for name in names if name in module}
     wanted = frozenset(names)
+    package, _, part = module["__name__"].partition(".")
 
     def find(name: str) -> Any:
         function = plain.get(name)
@@ -346,8 +351,9 @@ def taking_out(
             if name not in wanted:
                 return function
         module[name] = found = _with_out(function)
-        if found.__module__ != "numbagrad":
-            found.__module__ = module["__name__"]
+        if found.__module__ != package:  # where pickle finds it
+            found.__module__ = package
+            found.__qualname__ = f"{part}.{name}" if part else name
         return found
 
     return find
@@ -357,7 +363,7 @@ def taking_out(
 def _with_out(function: Any) -> Any:
     """``function`` with the keyword ``out``."""
     code = function.__code__
-    named = code.co_flags & inspect.CO_VARKEYWORDS and not hasattr(function, "op")
+    named = code.co_flags & inspect.CO_VARKEYWORDS and _op_of(function) is None
     if named or "_out" in code.co_varnames[: code.co_argcount]:
         made = FunctionType(
             renamed(code, {"_out": "out"}),
@@ -387,9 +393,16 @@ def _documented(function: Any) -> inspect.Signature:
     return _signature(function).replace(parameters=[*parameters[:last], out, *parameters[last:]])
 
 
+def _op_of(function: Any) -> Any:
+    """The op that ``function`` is nothing but a call of, or None."""
+    code = function.__code__
+    alone = code.co_flags & inspect.CO_VARARGS or "_out" in code.co_varnames
+    return getattr(function, "op", None) if alone else None
+
+
 def _signature(function: Any) -> inspect.Signature:
     """That of ``function``; of an elementwise op, the operands of its formula."""
-    op = getattr(function, "op", None)
+    op = _op_of(function)
     if op is None or "_out" in function.__code__.co_varnames:
         return inspect.signature(function)
     names = UNUSUAL.get(op.name, USUAL)
@@ -412,7 +425,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     What may be given by keyword only follows ``surplus``, for parameters that Python itself keeps
     to keywords cost a call 30 ns and more.
     """
-    name = function.__name__
+    name, op = function.__name__, _op_of(function)
     parameters = _signature(function).parameters.values()
     given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
     star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
@@ -422,7 +435,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
     names = {
         "function": function,
-        "usually": NOTHING_BUT.get(name, function),
+        "usually": NOTHING_BUT.get(name, function) if op is None else op.general,
         "further": _further,
         "defaults": defaults,
         **{f"{p}_": value for p, value in defaults.items()},
@@ -436,7 +449,8 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     lines = [f"def {name}({', '.join(header)}):"]
     if not required:
         usual = " and ".join([f"out is {surplus}", *[f"{p} is {p}_" for p in options]])
-        lines += [f" if {usual}:", f"  return usually({values})"]
+        call = f"usually(({values}))" if op is not None else f"usually({values})"
+        lines += [f" if {usual}:", f"  return {call}"]
     if keywords:
         call = ", ".join([v for v in (values, *[f"{p.name}={p.name}" for p in keywords]) if v])
         lines += [f" if out is {surplus}:", f"  return function({call})"]
@@ -454,4 +468,4 @@ def _further(
     name = function.__name__
     checked_surplus(name, len(args), surplus)
     options = {k: v for k, v in options.items() if k not in defaults or v is not defaults[k]}
-    return into(name, function, out, args, options, getattr(function, "op", None))
+    return into(name, function, out, args, options, _op_of(function))
