@@ -15,3 +15,7 @@ from .ops.out import LINALG, taking_out
 __all__ = [*_names, "matmul"]
 
 __getattr__ = taking_out(globals(), LINALG)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *LINALG]

@@ -72,3 +72,7 @@ __all__ = [
 
 rename(globals()[name] for name in __all__)
 __getattr__ = taking_out(globals(), SPECIAL)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *SPECIAL]
