@@ -23,6 +23,9 @@ Term = tuple[int, tuple[Expr, ...]]
 MOST = 32
 """Terms of a sum that is looked at: its text becomes as many parentheses deep."""
 
+LONGEST = 512
+"""Factors of all terms of a sum that is looked at: x squared 30 times has 2^30."""
+
 
 def factored(program: Program) -> Program:
     """Take common factors out of the sums in every loop, where that leaves fewer operations."""
@@ -63,10 +66,26 @@ class _Sums:
             for line in loop.lines
             if _plain(line) and line.dtype == dtype and line.expr.op in ("mul", "neg")
         }
+        self.lengths: dict[Expr, int] = {}
+        self.done: dict[Expr, Expr] = {}
+
+    def length(self, node: Expr) -> int:
+        """How many factors the terms of ``node`` have together."""
+        if node not in self.lengths:
+            below = node.args if node.op in ("add", "sub", "mul", "neg") else ()
+            if node.op == "input" and node.value in self.products:
+                below = (self.products[node.value],)
+            self.lengths[node] = sum(map(self.length, below)) if below else 1
+        return self.lengths[node]
 
     def rewritten(self, root: Expr) -> Expr:
         """``root`` with common factors taken out of each sum in it."""
-        if root.op in ("add", "sub"):
+        if root not in self.done:
+            self.done[root] = self._rewritten(root)
+        return self.done[root]
+
+    def _rewritten(self, root: Expr) -> Expr:
+        if root.op in ("add", "sub") and self.length(root) <= LONGEST:
             terms = self.terms(root, 1)
             if 2 <= len(terms) <= MOST:
                 found = _horner(terms)

@@ -122,6 +122,28 @@ def test_what_is_no_bool_is_refused(wrong):
         ng.compile(chain, fastmath=wrong)
 
 
+@pytest.mark.parametrize("steps", [3, 40])
+def test_what_has_too_many_factors_is_left(steps):
+    """Squared and doubled 40 times, a sum would have 2^40 of them."""
+
+    def squared(x):
+        for _ in range(steps):
+            x = x * x
+        return x + x * 2.0
+
+    def doubled(x):
+        y = x * 1e-9
+        for _ in range(steps):
+            y = y + y
+        return x * y + x
+
+    x = ng.full((5,), 0.999, requires_grad=True)
+    for f in (squared, doubled):
+        g = ng.autograd.grad(f(x).sum(), x)[0]
+        again = ng.compile(lambda x, f=f: ng.autograd.grad(f(x).sum(), x)[0], fastmath=True)(x)
+        assert ng.allclose(g, again, rtol=1e-4)
+
+
 # ---------------------------------------------------------------- the rule itself
 
 
