@@ -18,7 +18,7 @@ from .ops.comparison import equal
 from .ops.join import stack
 from .random import drawing
 from .tensor import Tensor
-from .tree import LEAF, flatten, rebuild
+from .tree import LEAF, children, flatten, rebuild
 
 __all__ = ["vmap"]
 
@@ -86,7 +86,7 @@ def _dims(spec: Any, dims: Any, name: str, of: str) -> list[int | None]:
     """One of ``dims`` for each leaf of ``spec``, what ``flatten`` told of the form."""
     if dims is None or (isinstance(dims, int) and not isinstance(dims, bool)):
         return [dims] * _leaves(spec)
-    wanted = list(_children(spec))
+    wanted = list(children(spec))
     found = None
     if isinstance(dims, Mapping) and spec != LEAF and set(dims) == {key for key, _ in wanted}:
         found = [dims[key] for key, _ in wanted]
@@ -101,18 +101,8 @@ def _dims(spec: Any, dims: Any, name: str, of: str) -> list[int | None]:
     return [d for each, (_, part) in pairs for d in _dims(part, each, name, of)]
 
 
-def _children(spec: Any) -> list[tuple[Any, Any]]:
-    """Keys and forms of what a container holds."""
-    if spec == LEAF:
-        return []
-    kind, parts = spec
-    if kind == "dict" or type(kind) is tuple:
-        return list(parts)
-    return list(enumerate(parts))
-
-
 def _leaves(spec: Any) -> int:
-    return 1 if spec == LEAF else sum(_leaves(part) for _, part in _children(spec))
+    return 1 if spec == LEAF else sum(_leaves(part) for _, part in children(spec))
 
 
 def _shown(spec: Any) -> str:
@@ -219,7 +209,7 @@ def _stacked(results: list[Any], size: int, out_dims: Any) -> Any:
 def _one(column: list[Any], size: int, dim: int | None) -> Any:
     first = column[0]
     if dim is None:
-        if not machine.is_recording() and any(not _same(x, first) for x in column):
+        if not machine.is_recording() and any(not _alike(x, first) for x in column):
             raise ValueError(
                 "vmap: out_dims is None for a result that differs from element to element."
             )
@@ -246,7 +236,7 @@ def _one(column: list[Any], size: int, dim: int | None) -> Any:
     return first.new_empty(shape)
 
 
-def _same(x: Any, y: Any) -> bool:
+def _alike(x: Any, y: Any) -> bool:
     if isinstance(x, Tensor) and isinstance(y, Tensor):
         return x is y or (x.shape == y.shape and x.dtype is y.dtype and bool(equal(x, y)))
     return bool(x is y or x == y)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from typing import Any
 
-__all__ = ["LEAF", "dict_of", "flatten", "rebuild"]
+__all__ = ["LEAF", "children", "dict_of", "flatten", "rebuild"]
 
 LEAF = "*"
 
@@ -39,6 +39,20 @@ def rebuild(spec: Any, leaves: list[Any]) -> Any:
     if kind == "list":
         return values
     return tuple(values) if kind == "tuple" else kind(*values)
+
+
+def children(spec: Any) -> list[tuple[Any, Any]]:
+    """Keys and forms of what a container holds, from what ``flatten`` told of it; of a leaf none.
+
+    >>> children(flatten({"a": [1, 2]}, []))
+    [('a', ('list', ('*', '*')))]
+    """
+    if spec == LEAF:
+        return []
+    kind, parts = spec
+    if kind == "dict" or type(kind) is tuple:
+        return list(parts)
+    return list(enumerate(parts))
 
 
 def dict_of(kind: type, factory: Any, items: dict[Any, Any]) -> Any:

@@ -68,8 +68,8 @@ def test_the_examples_in_docstrings_run(name):
     """An example may use the public names, and ``ng``, without importing them."""
     module = import_module(name)
     names = {
-        key: value
-        for key, value in vars(ng).items()
+        key: getattr(ng, key)
+        for key in {*vars(ng), *ng.__all__}  # those that nobody has asked for yet, too
         if not key.startswith("_") and not hasattr(module, key) and not hasattr(builtins, key)
     }
     failed, _ = doctest.testmod(module, extraglobs={**names, "ng": ng})
