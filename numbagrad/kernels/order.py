@@ -23,9 +23,11 @@ __all__ = [
     "from_falling",
     "from_rising",
     "lowered",
+    "lowered_by_four",
     "lowest",
     "opposite",
     "raised",
+    "raised_by_four",
     "rising",
     "to_least",
     "to_most",
@@ -101,6 +103,16 @@ def raised(top, value):
 def lowered(top, value):
     """``top``, or what stands for ``value`` if that is smaller; NaN is the smallest."""
     return raised(top, -value if isinstance(value, np.floating) else falling(value))
+
+
+def raised_by_four(top, a, b, c, d):
+    """``raised`` by each of four: of floats two are looked at for NaN in one comparison."""
+    return raised(raised(raised(raised(top, a), b), c), d)
+
+
+def lowered_by_four(top, a, b, c, d):
+    """``lowered`` by each of four."""
+    return lowered(lowered(lowered(lowered(top, a), b), c), d)
 
 
 def to_most(top, like):
@@ -205,6 +217,40 @@ def _lowered(top, value):
     if isinstance(value, types.Float):
         return lambda top, value: raised(top, -value)
     return lambda top, value: raised(top, falling(value))  # a whole number is its own key
+
+
+@overload(raised_by_four)
+def _raised_by_four(top, a, b, c, d):
+    if not isinstance(a, types.Float):
+        return lambda top, a, b, c, d: raised(raised(raised(raised(top, a), b), c), d)
+    nan = getattr(np, a.name)(np.nan)
+
+    def of_floats(top, a, b, c, d):
+        odd = (a != a) | (b != b) | (c != c) | (d != d)
+        first = a if a > b else b
+        second = c if c > d else d
+        most = first if first > second else second
+        found = most if most > top else top  # a NaN on top stays
+        return nan if odd else found
+
+    return of_floats
+
+
+@overload(lowered_by_four)
+def _lowered_by_four(top, a, b, c, d):
+    if not isinstance(a, types.Float):
+        return lambda top, a, b, c, d: lowered(lowered(lowered(lowered(top, a), b), c), d)
+    nan = getattr(np, a.name)(np.nan)
+
+    def of_floats(top, a, b, c, d):
+        odd = (a != a) | (b != b) | (c != c) | (d != d)
+        first = a if a < b else b
+        second = c if c < d else d
+        least = -(first if first < second else second)
+        found = least if least > top else top
+        return nan if odd else found
+
+    return of_floats
 
 
 @overload(to_most)

@@ -8,8 +8,11 @@ from numbagrad.kernels.cpu import along, reduce, scan, sort
 
 # (outer, n, inner): full, rows, columns, narrow columns, both, wider than a row of accumulators.
 SHAPES = [(1, 1, 1), (1, 77, 1), (40, 33, 1), (1, 50, 17), (3, 9, 3), (2, 5, 1500), (1, 140000, 1)]
-LONG = [(1, 300000, 1), (1, 100003, 3), (2, 200, 700)]
-"""Shapes cut into pieces."""
+LONG = [
+    *((1, 300000, 1), (1, 100003, 3), (2, 200, 700)),
+    *((1, 1055, 4001), (1, 70003, 61), (2, 2339, 901)),
+]
+"""Shapes cut into pieces; the last three are larger than caches, and read in another order."""
 
 
 def reduced(kernel, x, dtype=None, *args, join=None):
@@ -99,6 +102,30 @@ def test_nan_and_infinity():
         for kernel in (reduce.amax, reduce.amin, reduce.sum, reduce.norm2, reduce.abs_amax):
             assert np.isnan(reduced(kernel, special).item())
     assert reduced(reduce.any, special, np.bool_).item()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 131, 1), (1, 19, 33), (1, 5, 300)], ids=str)
+def test_nan_counts_wherever_it_stands(shape, dtype):
+    for at in range(shape[1]):
+        x = sample(shape, dtype)
+        x[0, at, ::2] = np.nan
+        for kernel in (reduce.amax, reduce.amin, reduce.abs_amax, reduce.abs_amin):
+            out = reduced(kernel, x)[0]
+            assert np.isnan(out[::2]).all() and not np.isnan(out[1::2]).any(), kernel
+        assert (place(reduce.argmax, x)[0, ::2] == at).all()
+
+
+def test_variance_of_what_is_larger_than_caches():
+    for shape in LONG[-3:]:
+        x = sample(shape) + 100
+        outer, n, inner = shape
+        pieces = reduce.pieces(outer, n, inner)
+        center = wide(x).mean(1, keepdims=True).astype(np.float32)
+        part, out = (np.empty((outer, k, inner), np.float32) for k in (pieces, 1))
+        reduce.squares(part, x, center, 1)
+        reduce.mean(out, part, n)
+        np.testing.assert_allclose(out[:, 0], wide(x).var(1), rtol=1e-5)
 
 
 def place(kernel, x):
