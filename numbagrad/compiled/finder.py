@@ -17,6 +17,7 @@ import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import is_dataclass
 from typing import Any
 
 from ..tape import OUR_FILES
@@ -154,7 +155,16 @@ class _Finder:
                         self.value(getattr(type(each), name, None))
 
     def places(self) -> Iterator[Place]:
-        """Every place found."""
+        """Every place found, once."""
+        seen = set()
+        for place in self.each_place():
+            key = id(place.holder), place.text
+            if key not in seen:
+                seen.add(key)
+                yield place
+
+    def each_place(self) -> Iterator[Place]:
+        """Every place found, those of classes perhaps twice."""
         for function in self.functions.values():
             for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
                 yield _place("{}.cell_contents", cell, name, cell.cell_contents)
@@ -243,13 +253,18 @@ def _filled(function: types.FunctionType) -> list[types.CellType]:
 
 
 def _implicit(kind: type) -> Iterator[types.FunctionType]:
-    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``."""
+    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``.
+
+    Those that ``dataclass`` writes name every field, but follow from the class.
+    """
     for each in kind.__mro__:
         if each is not object and not _is_ours(each):
+            made = "<string>" if is_dataclass(each) else None
             for name, method in vars(each).items():
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
-                        yield method
+                        if method.__code__.co_filename != made:
+                            yield method
 
 
 def _root(kind: type | types.ModuleType) -> str:

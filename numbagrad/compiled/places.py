@@ -11,6 +11,7 @@ from __future__ import annotations
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -142,12 +143,16 @@ def alike(content: Content) -> bool:
                 return False
             continue
         if isinstance(container, dict):
-            if not all(map(same, container, copy)):
+            if not _all_same(container, copy):
                 return False
             container, copy = container.values(), copy.values()
-        if not all(map(operator.is_, container, copy)) and not all(map(same, container, copy)):
+        if not _all_same(container, copy):
             return False
     return True
+
+
+def _all_same(values: Iterable[Any], then: Iterable[Any]) -> bool:
+    return all(map(operator.is_, values, then)) or all(map(same, values, then))
 
 
 def containers(value: Any) -> Content:

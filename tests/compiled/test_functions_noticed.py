@@ -1,12 +1,14 @@
 """Functions, methods and classes that are written anew, as in a notebook, are noticed."""
 
 import types
+from dataclasses import dataclass
 
 import numba
 import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.compiled.finder import places_of
 from numbagrad.errors import RecordingError
 
 TWICE = """
@@ -213,3 +215,44 @@ def test_models_that_a_function_does_not_know_do_not_concern_it():
     model[0] = nn.Linear(3, 3)
     compiled(ng.ones(1, 3))
     assert compiled.cache_info().recordings == 5
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_of_a_dataclass_what_is_named_is_looked_at(frozen):
+    @dataclass(frozen=frozen)
+    class Config:
+        scale: float = 2.0
+        layers: int = 3
+        name: str = "small"
+
+    config = Config()
+
+    def scaled(x):
+        return x * config.scale
+
+    places = [(id(p.holder), p.name) for p in places_of(scaled, [])]
+    assert len(places) == len(set(places))
+    assert not {"layers", "name", "__setattr__", "__eq__"} & {name for _, name in places}
+    compiled = ng.compile(scaled)
+    assert compiled(ng.ones(1)).item() == 2
+    object.__setattr__(config, "layers", 4)
+    assert compiled(ng.ones(1)).item() == 2 and compiled.cache_info().recordings == 1
+    object.__setattr__(config, "scale", 5.0)
+    assert compiled(ng.ones(1)).item() == 5
+    config = Config(scale=7.0)
+    assert compiled(ng.ones(1)).item() == 7
+
+
+def test_operators_that_a_dataclass_defines_are_looked_at():
+    @dataclass
+    class Config:
+        scale: float = 2.0
+
+        def __mul__(self, x):
+            return x * self.scale + bias
+
+    bias, config = 1.0, Config()
+    compiled = ng.compile(lambda x: config * x)
+    assert compiled(ng.ones(1)).item() == 3
+    bias = 2.0
+    assert compiled(ng.ones(1)).item() == 4
