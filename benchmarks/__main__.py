@@ -26,6 +26,7 @@ from . import (
     limits,
     linear,
     losses,
+    mapped,
     memory,
     op_cost,
     optimisers,
@@ -65,6 +66,7 @@ RACES = {
     "products": products,
     "optimisers": optimisers,
     "transformer_step": transformer_step,
+    "mapped": mapped,
 }
 """Every contender in a process of its own."""
 

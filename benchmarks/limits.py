@@ -33,7 +33,9 @@ COPIED = {"16 KB": 4_096, "256 KB": 65_536, "4 MB": 1_000_000, "40 MB": 10_000_0
 ELEMENTS = {"10^6": (1000, 1000), "10^7": (2500, 4000)}
 SHAPES = [(256, 256, 256), (128, 512, 784), (512, 512, 512), (1024, 1024, 1024)]
 """Rows, columns and length of the sums of products."""
-REST = 0.03  # seconds between libraries that have threads: see ``interleave``
+REST = 0.15
+"""Seconds between libraries that have threads, see ``interleave``: NumPy's BLAS lets its threads
+turn for 100 ms after a product."""
 
 Call = Callable[[], Any]
 
