@@ -10,6 +10,10 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+SETTLE = 0.02
+"""For calls of several threads that have slept: Linux wakes a thread where its waker runs, and lets
+it wait there for 10 ms while another core is idle."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -38,7 +42,10 @@ def interleave(
     A round repeats its call for about ``round_seconds``; one call before the clock starts warms
     what the other side has pushed out of the caches. The garbage collector runs as it would.
     """
-    batches: list[Callable[[int], float]] = [partial(batch, call, rest=rest) for call in calls]
+    settle = SETTLE if rest else 0.0
+    batches: list[Callable[[int], float]] = [
+        partial(batch, call, rest=rest, settle=settle) for call in calls
+    ]
     return interleave_batches(batches, rounds, round_seconds)
 
 
@@ -55,10 +62,16 @@ def interleave_batches(
     return [summary(values) for values in seconds]
 
 
-def batch(call: Callable[[], Any], number: int, rest: float = 0.0) -> float:
-    """Seconds of one of ``number`` calls, after a rest, and a call that is not timed."""
+def batch(call: Callable[[], Any], number: int, rest: float = 0.0, settle: float = 0.0) -> float:
+    """Seconds of one of ``number`` calls, after a rest, and calls that are not timed.
+
+    settle: seconds to go on with these: see ``SETTLE``.
+    """
     time.sleep(rest)
     call()
+    end = time.perf_counter() + settle
+    while time.perf_counter() < end:
+        call()
     start = time.perf_counter()
     for _ in repeat(None, number):
         call()
