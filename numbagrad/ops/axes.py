@@ -16,8 +16,8 @@ import numpy as np
 from ..dtypes import DType
 from ..kernels import machine
 from ..kernels.cpu import along
-from ..kernels.cpu.reduce import GRAIN, pieces
 from ..kernels.halves import arithmetic
+from ..kernels.shares import GRAIN, pieces
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import Op, contiguous, copy_kernel, full, new_empty, normalize_dim, normalize_dims

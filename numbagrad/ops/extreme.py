@@ -13,7 +13,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu import reduce as kernels
-from ..kernels.cpu.reduce import pieces
+from ..kernels.shares import pieces
 from ..tensor import Tensor
 from .argument_names import by_other_names
 from .axes import Axes, Place, axes, fold, in_memory_order, spread

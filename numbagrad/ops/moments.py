@@ -9,8 +9,8 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
-from ..kernels.cpu.reduce import pieces
 from ..kernels.halves import arithmetic
+from ..kernels.shares import pieces
 from ..tensor import Tensor
 from .argument_names import by_other_names
 from .autocasting import raised

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from numbagrad.kernels import machine
+from numbagrad.kernels import machine, shares
 from numbagrad.kernels.cpu import along, reduce, scan, sort
 
 # (outer, n, inner): full, rows, columns, narrow columns, both, wider than a row of accumulators.
@@ -18,7 +18,7 @@ LONG = [
 def reduced(kernel, x, dtype=None, *args, join=None):
     """``kernel`` on ``x``, through pieces joined by ``join`` where the shape asks for them."""
     outer, n, inner = x.shape
-    pieces = reduce.pieces(outer, n, inner)
+    pieces = shares.pieces(outer, n, inner)
     out = np.empty((outer, 1, inner), dtype or x.dtype)
     if pieces == 1:
         kernel(out, x, *args)
@@ -120,7 +120,7 @@ def test_variance_of_what_is_larger_than_caches():
     for shape in LONG[-3:]:
         x = sample(shape) + 100
         outer, n, inner = shape
-        pieces = reduce.pieces(outer, n, inner)
+        pieces = shares.pieces(outer, n, inner)
         center = wide(x).mean(1, keepdims=True).astype(np.float32)
         part, out = (np.empty((outer, k, inner), np.float32) for k in (pieces, 1))
         reduce.squares(part, x, center, 1)
@@ -130,7 +130,7 @@ def test_variance_of_what_is_larger_than_caches():
 
 def place(kernel, x):
     outer, n, inner = x.shape
-    pieces = reduce.pieces(outer, n, inner)
+    pieces = shares.pieces(outer, n, inner)
     values = np.empty((outer, pieces, inner), x.dtype)
     indices = np.empty((outer, pieces, inner), np.int64)
     kernel(values, indices, x)

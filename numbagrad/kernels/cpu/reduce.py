@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numba import prange
 
-from ..inner import inner
+from ..extremes import find
 from ..intrinsics import added, lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import (
@@ -24,13 +24,13 @@ from ..order import (
     down,
     lowered,
     lowered_by_four,
-    lowest,
     raised,
     raised_by_four,
     to_least,
     to_most,
     up,
 )
+from ..shares import GRAIN, WIDE, inlined, is_deep, lanes_of, parts_of, rows_of
 
 __all__ = [
     "abs_amax",
@@ -46,107 +46,34 @@ __all__ = [
     "norm",
     "norm1",
     "norm2",
-    "pieces",
     "prod",
     "squares",
     "sum",
 ]
 
-GRAIN = 1 << 17
-"""Elements from which threads pay (benchmarks: two threads gain from about 100,000 float32)."""
-
-PIECE = 1 << 16
-"""Elements of a piece: large against a task's cost, small against the last-level cache."""
-
-LANES = 1024
-"""Most accumulators side by side when inner > 1: 8 KB of float64."""
-
-WIDE, LARGE = 4096, 1 << 22
-"""So many for arrays from ``LARGE`` elements on: memory, past the caches, gives rows of fewer
-columns 20 to 30 % slower."""
-
-ROWS = 64
-"""Least rows of a piece of columns: its result is read again, as a row more."""
-
 GROUP = 256
 """Narrow rows are taken together up to this many accumulators."""
-
-SHORT = 32
-"""Up to this length a row is searched element by element."""
-
-PARTS = 64
-"""Most parts of one parallel loop; each does its share of the rows with its own accumulators."""
 
 ABREAST = 32
 """Accumulators of a long row, which is read from its begin to its end: each takes in four."""
 
-SHARE = 1 << 12
-"""Elements that are worth a part of their own."""
-
-inlined = inner(forceinline=True, fastmath={"contract", "nsz", "reassoc"})
-"""For the parts of a reduction; reordering sums is what lets LLVM vectorise them."""
-
-
-def pieces(outer: int, n: int, inner: int) -> int:
-    """Into how many parts to cut the middle axis of (outer, n, inner); 1 unless threads gain."""
-    if outer * n * inner < GRAIN:
-        return 1
-    lanes = WIDE if outer * n * inner >= LARGE else LANES
-    tasks = outer * -(-inner // lanes)
-    if tasks >= PARTS:
-        return 1
-    many = max(1, min(n, n * min(inner, lanes) // PIECE))
-    # Results of pieces of columns are as long as the columns: no more than threads can use.
-    return many if inner == 1 else max(1, min(many, n // ROWS, -(-PARTS // tasks)))
-
-
-@inlined
-def _lanes(x):
-    """Most accumulators side by side for columns of ``x``."""
-    return WIDE if x.size >= LARGE else LANES
-
-
-@inlined
-def _deep(x, columns):
-    """Whether to read several rows of ``columns`` side by side, not one after another.
-
-    The accumulators are read and written less often, but memory, past the caches, gives what lies
-    one behind the other faster: 27 GB/s instead of 14 where a row is 1 KB (2 KB and more: as fast).
-    """
-    return x.size < LARGE or columns > LANES
-
-
-@inlined
-def _rows(piece, n, k):
-    """First and last row of ``piece``, counted over all of x (outer, n, inner)."""
-    if k == 1:
-        return piece * n, piece * n + n
-    o, c = piece // k, piece % k
-    return o * n + c * n // k, o * n + (c + 1) * n // k
-
-
-@inlined
-def _parts(out, x):
-    outer, k, inner = out.shape
-    return lesser(outer * k * -(-inner // _lanes(x)), lesser(1 + x.size // SHARE, PARTS))
-
 
 @inlined
 def _fold(out, x, part, start, step, four, merge, finish, p):
-    """Do one of ``_parts(out, x)`` shares of the reduction.
+    """Do one of ``parts_of(out, x)`` shares of the reduction.
 
     start(x): a neutral accumulator. step(acc, value, p): take in an element; four: how to take in
     four. merge(acc, other). finish(acc, x, p): the value to store.
     """
     outer, k, inner = out.shape
     n = x.shape[1]
-    tiles = -(-inner // _lanes(x))
-    tasks, parts = outer * k * tiles, _parts(out, x)
+    tiles = -(-inner // lanes_of(x))
+    tasks, parts = outer * k * tiles, parts_of(out, x)
     todo = range(tasks * part // parts, tasks * (part + 1) // parts)
     if inner == 1:
         abreast = stack(ABREAST, start(x))
         for task in todo:
-            i, end = _rows(task, n, k)
+            i, end = rows_of(task, n, k)
             acc = start(x)
             if end - i >= 4 * ABREAST:
                 for lane in range(ABREAST):
@@ -176,13 +103,13 @@ def _fold(out, x, part, start, step, four, merge, finish, p):
         if tiles > 1:
             tile, piece = task % tiles, task // tiles
             first, last = inner * tile // tiles, inner * (tile + 1) // tiles
-        row, end = _rows(piece, n, k)
+        row, end = rows_of(piece, n, k)
         used = lesser(group, end - row)
         width = (last - first) * used
         for lane in range(width if used > 0 else last - first):
             lanes[lane] = start(x)
         apart = used * inner
-        deep = used > 0 and _deep(x, last - first)
+        deep = used > 0 and is_deep(x, last - first)
         while deep and row + 8 * used <= end:  # an accumulator is read and written once
             base = row * inner + first
             for lane in range(width):
@@ -256,14 +183,14 @@ def _over(acc, x, p):
 @kernel(grain=GRAIN)
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add, _added, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add, _added, _plus, _over, count)
 
 
@@ -280,7 +207,7 @@ def _times(acc, other):
 @kernel(grain=GRAIN)
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _one, _multiply, _each, _times, _same, 0)
 
 
@@ -337,21 +264,21 @@ def _is_set(acc, x, p):
 @kernel(grain=GRAIN)
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _false, _or, _each, _either, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _true, _and, _each, _both, _is_set, 0)
 
 
 @kernel(grain=GRAIN)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _none, _count, _each, _plus, _same, 0)
 
 
@@ -418,28 +345,28 @@ def _low(acc, x, p):
 @kernel(grain=GRAIN)
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_high, _highest, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_low, _lowest, _higher, _low, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_far, _farthest, _higher, _high, 0)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_near, _nearest, _higher, _low, 0)
 
 
@@ -471,21 +398,21 @@ def _root(acc, x, p):
 @kernel(grain=GRAIN)
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_size, _each, _plus, _same, 0)
 
 
 @kernel(grain=GRAIN)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0)
 
 
 @kernel(grain=GRAIN)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_power, _each, _plus, _root, p)
 
 
@@ -493,13 +420,13 @@ def norm(out, x, p):
 def _fold_squares(out, x, center, divisor, part):
     outer, k, inner = out.shape
     n = x.shape[1]
-    tiles = -(-inner // _lanes(x))
-    tasks, parts = outer * k * tiles, _parts(out, x)
+    tiles = -(-inner // lanes_of(x))
+    tasks, parts = outer * k * tiles, parts_of(out, x)
     lanes = stack(WIDE, 0.0)
     for task in range(tasks * part // parts, tasks * (part + 1) // parts):
         tile, piece = task % tiles, task // tiles
         first, last = inner * tile // tiles, inner * (tile + 1) // tiles
-        row, end = _rows(piece, n, k)
+        row, end = rows_of(piece, n, k)
         middle = (piece // k) * inner + first
         if inner == 1:
             acc, c = 0.0, load(center, middle)
@@ -510,7 +437,7 @@ def _fold_squares(out, x, center, divisor, part):
             continue
         for lane in range(last - first):
             lanes[lane] = 0.0
-        deep = _deep(x, last - first)
+        deep = is_deep(x, last - first)
         while deep and row + 4 <= end:
             base = row * inner + first
             for lane in range(last - first):
@@ -536,80 +463,8 @@ def squares(out, x, center, divisor):
 
     The sum of (x - center)**2, divided by ``divisor``.
     """
-    for part in prange(0, _parts(out, x)):
+    for part in prange(0, parts_of(out, x)):
         _fold_squares(out, x, center, divisor, part)
-
-
-@inlined
-def _find(values, indices, x, part, key):
-    """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
-    outer, k, inner = values.shape
-    n = x.shape[1]
-    tiles = -(-inner // _lanes(x))
-    tasks, parts = outer * k * tiles, _parts(values, x)
-    lanes, places = stack(WIDE, lowest(x)), stack(WIDE, np.int32(0))
-    for task in range(tasks * part // parts, tasks * (part + 1) // parts):
-        tile, piece = task % tiles, task // tiles
-        first, last = inner * tile // tiles, inner * (tile + 1) // tiles
-        row, end = _rows(piece, n, k)
-        start = (piece // k) * n
-        if inner == 1:
-            at = _find_in_row(x, row, end, key)
-            store(values, piece, load(x, at))
-            store(indices, piece, at - start)
-            continue
-        for lane in range(last - first):
-            lanes[lane] = key(load(x, row * inner + first + lane))
-            places[lane] = 0
-        j, long = 1, end - row
-        while x.size >= LARGE and last - first > LANES and j + 4 <= long:
-            base, this = (row + j) * inner + first, np.int32(j)
-            for lane in range(last - first):
-                at = base + lane
-                a, b = key(load(x, at)), key(load(x, at + inner))
-                at += 2 * inner
-                c, d = key(load(x, at)), key(load(x, at + inner))
-                first_of = this + np.int32(1) if b > a else this
-                second_of = this + np.int32(3 if d > c else 2)
-                a, c = _higher(a, b), _higher(c, d)
-                first_of = second_of if c > a else first_of
-                a = _higher(a, c)
-                places[lane] = first_of if a > lanes[lane] else places[lane]
-                lanes[lane] = _higher(lanes[lane], a)
-            j += 4
-        for i in range(j, long):  # of a piece, which is no longer than int32 counts
-            base, this = (row + i) * inner + first, np.int32(i)
-            for lane in range(last - first):
-                other = key(load(x, base + lane))
-                places[lane] = this if other > lanes[lane] else places[lane]
-                lanes[lane] = _higher(lanes[lane], other)
-        base = piece * inner + first
-        for lane in range(last - first):
-            at = row + places[lane]
-            store(values, base + lane, load(x, at * inner + first + lane))
-            store(indices, base + lane, at - start)
-
-
-@inlined
-def _find_in_row(x, begin, end, key):
-    """Position of the first highest key: find the block that holds it, then search that block."""
-    best, at = lowest(x), begin
-    if end - begin <= SHORT:
-        for i in range(begin, end):
-            this = key(load(x, i))
-            at = i if this > best else at
-            best = _higher(best, this)
-        return at
-    for block in range(begin, end, GROUP):
-        high = lowest(x)
-        for i in range(block, lesser(block + GROUP, end)):
-            high = _higher(high, key(load(x, i)))
-        if high > best:
-            best, at = high, block
-    place = np.int32(GROUP)
-    for i in range(lesser(GROUP, end - at)):
-        place = min(place, np.int32(i) if key(load(x, at + i)) == best else np.int32(GROUP))
-    return at + place
 
 
 @kernel(grain=GRAIN, outputs=2)
@@ -618,8 +473,8 @@ def argmax(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(0, _parts(values, x)):
-        _find(values, indices, x, part, up)
+    for part in prange(0, parts_of(values, x)):
+        find(values, indices, x, part, up)
 
 
 @kernel(grain=GRAIN, outputs=2)
@@ -628,5 +483,5 @@ def argmin(values, indices, x):
 
     The first of equals; the first NaN before all. Indices count along the whole middle axis.
     """
-    for part in prange(0, _parts(values, x)):
-        _find(values, indices, x, part, down)
+    for part in prange(0, parts_of(values, x)):
+        find(values, indices, x, part, down)
