@@ -90,6 +90,11 @@ class Mapped:
         """Who may run it."""
         return tuple(CONTENDERS)
 
+    def build(self, contender: str, threads: int) -> Step:
+        """The mapped call, and what returns its results as arrays."""
+        run = CONTENDERS[contender](self, threads)
+        return run, lambda: _arrays(run())
+
 
 def _in_torch(lib: Any, work: Mapped) -> Form:
     maths = lib.tanh, lambda x: lib.nn.functional.log_softmax(x, -1)
@@ -161,9 +166,8 @@ WORKLOADS = [
 
 
 def build(contender: str, number: int, threads: int) -> Step:
-    """The call of workload ``number``, and what returns its results as arrays."""
-    run = CONTENDERS[contender](WORKLOADS[number], threads)
-    return run, lambda: _arrays(run())
+    """Workload ``number`` for a contender."""
+    return WORKLOADS[number].build(contender, threads)
 
 
 def _each(change: Callable[[np.ndarray], Any], x: Any) -> Any:

@@ -18,6 +18,7 @@ from benchmarks import (
     indexing,
     libraries,
     limits,
+    mapped,
     optimisers,
     overview,
     picture,
@@ -74,7 +75,16 @@ def test_transformers_of_the_peers_train_alike(peer):
     agree(transformer_step.WORKLOADS[0], peer)
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("work", mapped.WORKLOADS, ids=lambda work: work.name)
+@pytest.mark.parametrize("peer", ["torch", "jax.jit"])
+def test_peers_map_as_numbagrad_does(work, peer):
+    pytest.importorskip(libraries.MODULES[peer])
+    agree(work, peer)
+
+
 def test_compiled_and_eager_workloads_agree():
+    agree(mapped.WORKLOADS[2], COMPILED)
     agree(FUNCTION, COMPILED)
 
 

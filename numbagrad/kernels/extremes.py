@@ -44,7 +44,8 @@ def find(values, indices, x, part, key):
         for lane in range(last - first):
             lanes[lane] = key(load(x, row * inner + first + lane))
             places[lane] = 0
-        j, long = 1, end - row
+        j, long = 1, end - row  # within a piece, which is no longer than int32 counts
+        # Four rows at once pay where accumulators leave the innermost cache.
         while x.size >= LARGE and last - first > LANES and j + 4 <= long:
             base, this = (row + j) * inner + first, np.int32(j)
             for lane in range(last - first):
@@ -60,7 +61,7 @@ def find(values, indices, x, part, key):
                 places[lane] = first_of if a > lanes[lane] else places[lane]
                 lanes[lane] = raised_key(lanes[lane], a)
             j += 4
-        for i in range(j, long):  # of a piece, which is no longer than int32 counts
+        for i in range(j, long):
             base, this = (row + i) * inner + first, np.int32(i)
             for lane in range(last - first):
                 other = key(load(x, base + lane))
