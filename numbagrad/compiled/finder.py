@@ -255,11 +255,12 @@ def _filled(function: types.FunctionType) -> list[types.CellType]:
 def _implicit(kind: type) -> Iterator[types.FunctionType]:
     """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``.
 
-    Those that ``dataclass`` writes name every field, but follow from the class.
+    Those that ``dataclass`` writes name every field. Where it is frozen these stay as they are.
     """
+    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     for each in kind.__mro__:
         if each is not object and not _is_ours(each):
-            made = "<string>" if is_dataclass(each) else None
+            made = "<string>" if frozen else None
             for name, method in vars(each).items():
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
