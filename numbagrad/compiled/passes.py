@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..kernels.expr import constant, symbol
+from ..kernels.expr import constant
 from ..kernels.machine import Kernel
 from .epilogues import with_relu
 from .fusion import fuse, tidy
+from .joined import joined_in_place, turned_products
 from .layout import by_columns
 from .program import (
     Buffer,
@@ -24,6 +25,7 @@ from .program import (
     Program,
     Value,
     View,
+    is_copy,
     verify,
 )
 from .updates import beside_products
@@ -78,7 +80,7 @@ def forward_copies(program: Program) -> Program:
     kept: list[Instruction] = []
     for i in items:
         i = _with_renamed(i, renamed)
-        if isinstance(i, Loop) and _is_copy(i):
+        if isinstance(i, Loop) and is_copy(i):
             (out,), (x,) = i.outs, i.ins
             plain = out.view.contiguous and x.view.contiguous and out.view.offset == 0
             settled = writes[out.buffer] == 1 and writes.get(x.buffer, 0) <= (
@@ -95,7 +97,7 @@ def forward_copies(program: Program) -> Program:
 def copy_to_result(program: Program) -> Program:
     """Make a value where its plain copy would go: ``t = ...; result = copy(t)``."""
     for at, i in enumerate(program.instructions):
-        if not (isinstance(i, Loop) and _is_copy(i) and not i.kept):
+        if not (isinstance(i, Loop) and is_copy(i) and not i.kept):
             continue
         (out,), (x,) = i.outs, i.ins
         source, target = x.buffer, out.buffer
@@ -111,13 +113,6 @@ def copy_to_result(program: Program) -> Program:
         moved = [_in_buffer(j, source, target) for j in others]
         return copy_to_result(program.with_instructions(moved))
     return program
-
-
-def _is_copy(loop: Loop) -> bool:
-    if len(loop.ins) != 1 or len(loop.outs) != 1 or len(loop.lines) > 1:
-        return False
-    same = loop.ins[0].dtype == loop.outs[0].dtype and loop.stores[0].mode == "store"
-    return same and (not loop.lines or loop.lines[0].expr is symbol(loop.loads[0]))
 
 
 def _with_renamed(i: Instruction, renamed: dict[Value, tuple[Value, int]]) -> Instruction:
@@ -288,11 +283,13 @@ PASSES: tuple[Pass, ...] = (
     common,
     dead_code,
     accumulate,
+    turned_products,
     by_columns,
     fuse,
     dead_code,
     copy_to_result,
     dead_code,
+    joined_in_place,
     beside_products,
 )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.expr import Expr, inputs_of, to_text
+from ..kernels.expr import Expr, inputs_of, symbol, to_text
 from ..kernels.loops import numba_name
 from ..tape import Location, show_location
 from .shown import coloured, solid, without_parentheses, wrapped
@@ -289,6 +289,14 @@ class Loop(Instruction):
             lines.append(f"{o.place} = {value}" + (f" / {s.divisor}" if s.divisor != 1 else ""))
         body = [each for line in lines for each in wrapped(line, "    ", "        ")]
         return [f"for {_shape(self.space)}:", *body]
+
+
+def is_copy(loop: Loop) -> bool:
+    """Whether ``loop`` does nothing but copy one operand to another of its dtype."""
+    if len(loop.ins) != 1 or len(loop.outs) != 1 or len(loop.lines) > 1:
+        return False
+    same = loop.ins[0].dtype == loop.outs[0].dtype and loop.stores[0].mode == "store"
+    return same and (not loop.lines or loop.lines[0].expr is symbol(loop.loads[0]))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,0 +1,164 @@
+"""What is stacked or concatenated is made where it goes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+
+
+def rows(x, w):
+    return ng.stack([ng.tanh(row * w[0]) for row in x])
+
+
+def steps(x, w):
+    states, h = [], x[0]
+    for row in x:
+        h = ng.tanh(h @ w + row)
+        states.append(h)
+    return ng.stack(states)
+
+
+def products(x, w):
+    return ng.stack([x @ w, x @ w.tanh(), (x * 2) @ w])
+
+
+def powers(x, w):
+    found = [x @ w]
+    for _ in range(3):
+        found.append(found[-1] @ w)
+    return ng.cat(found)
+
+
+def turned(x, w):
+    return ng.stack([(x @ w).t().contiguous(), (x @ w.exp()).t().contiguous()])
+
+
+def with_argument(x, w):
+    return ng.cat([x, x * 2, w, w.exp()])
+
+
+def twice(x, w):
+    y = x.exp()
+    return ng.stack([y, y, y * w[0]])
+
+
+def changed_after(x, w):
+    y = x * 2
+    z = ng.stack([y, x.tanh()])
+    y.mul_(3)
+    return z + y
+
+
+def changed_before(x, w):
+    y = x * 2
+    y.mul_(3)
+    y[0] = w[1]
+    return ng.stack([y, x.tanh()]) * 2
+
+
+def nested(x, w):
+    inner = ng.stack([x.exp(), x.tanh()])
+    return ng.cat([inner, ng.stack([x * 2, x.sin()])]).sum(1)
+
+
+def used_later(x, w):
+    y = x.exp()
+    z = ng.stack([y, x.tanh()])
+    return z.sum(0) * y + y @ w
+
+
+def whole_changed(x, w):
+    y, t = x.exp(), x.tanh()
+    z = ng.stack([y, t])
+    z[0] += y
+    return z * ng.stack([t, y])
+
+
+def side_by_side(x, w):
+    return ng.cat([x.exp(), x.tanh() @ w], 1)
+
+
+def of_dtypes(x, w):
+    return ng.cat([x.exp(), x.double().tanh()])
+
+
+def returned_too(x, w):
+    y = x.exp() * w[0]
+    return y, ng.stack([y, x.tanh()])
+
+
+def sliced(x, w):
+    y = x.exp()
+    return ng.stack([y[1:3], y[2:4], (y @ w)[:2]])
+
+
+FUNCTIONS = {
+    f.__name__: f
+    for f in (
+        rows, steps, products, powers, turned, with_argument, twice, changed_after, changed_before,
+        nested, used_later, whole_changed, side_by_side, of_dtypes, returned_too, sliced,
+    )
+}  # fmt: skip
+STILL_PLACED = frozenset(
+    "powers with_argument twice changed_after nested whole_changed side_by_side returned_too "
+    "sliced".split()
+)
+"""Functions of which some part is read, changed or returned elsewhere, is no whole, or has rows."""
+
+
+def arguments(size):
+    rng = np.random.default_rng(size)
+    return [ng.tensor(rng.standard_normal((size, size)).astype(np.float32)) for _ in range(2)]
+
+
+def with_gradient(function):
+    def step(x, w):
+        out = function(x, w)
+        whole = out[-1] if isinstance(out, tuple) else out
+        return out, ng.autograd.grad((whole * whole).sum(), [x, w], allow_unused=True)
+
+    return step
+
+
+def flat(results):
+    if isinstance(results, (tuple, list)):
+        return [each for part in results for each in flat(part)]
+    return [] if results is None else [results.detach().numpy()]
+
+
+@pytest.mark.parametrize("size", [5, 48])
+@pytest.mark.parametrize("gradient", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled_as_eager(name, gradient, size):
+    function = FUNCTIONS[name]
+    args = arguments(size)
+    if gradient:
+        function = with_gradient(function)
+        args = [x.requires_grad_() for x in args]
+    compiled = ng.compile(function)
+    expected = flat(function(*args))
+    for _ in range(2):
+        for x, y in zip(flat(compiled(*args)), expected, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5 * max(abs(y).max(), 1))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_copied_to_its_place(name):
+    compiled = ng.compile(FUNCTIONS[name])
+    compiled(*arguments(5))
+    assert ("place at" in str(compiled.explain())) is (name in STILL_PLACED)
+
+
+def test_gradients_of_samples_are_made_in_their_stack():
+    def loss(w, x):
+        return (ng.tanh(x @ w.T) ** 2).sum()
+
+    compiled = ng.compile(ng.vmap(ng.func.grad(loss), (None, 0)))
+    w, x = ng.randn(4, 3), ng.randn(20, 3)
+    found = compiled(w, x)
+    np.testing.assert_allclose(
+        found.numpy(), ng.vmap(ng.func.grad(loss), (None, 0))(w, x).numpy(), rtol=1e-4, atol=1e-6
+    )
+    assert "place at" not in str(compiled.explain())
