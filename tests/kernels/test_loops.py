@@ -194,6 +194,8 @@ def test_more_operands_than_any_table_has_room_for():
     arrays = [rng.integers(0, 9, (7, 1) if k % 2 else (70, 7)).astype(float) for k in range(70)]
     arrays = [a if k % 2 else a.T for k, a in enumerate(arrays)]
     out = np.empty((7, 70))
+    kernel(out, *arrays)  # Numba needs more stack than that to compile it
+    out[:] = np.nan
     before = threading.stack_size(128 * 1024)
     try:
         thread = threading.Thread(target=kernel, args=(out, *arrays))
