@@ -258,13 +258,13 @@ def _implicit(kind: type) -> Iterator[types.FunctionType]:
     Those that ``dataclass`` writes name every field. Where it is frozen these stay as they are.
     """
     frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    left_out = "<string>" if frozen else None  # the file of what ``dataclass`` writes
     for each in kind.__mro__:
         if each is not object and not _is_ours(each):
-            made = "<string>" if frozen else None
             for name, method in vars(each).items():
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
-                        if method.__code__.co_filename != made:
+                        if method.__code__.co_filename != left_out:
                             yield method
 
 

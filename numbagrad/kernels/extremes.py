@@ -18,12 +18,6 @@ SHORT = 32
 
 
 @inlined
-def raised_key(key, other):
-    """The higher of two keys."""
-    return raised(key, other)
-
-
-@inlined
 def find(values, indices, x, part, key):
     """One share of argmax (key rising) or argmin (key falling); the first of equals wins."""
     outer, k, inner = values.shape
@@ -55,18 +49,18 @@ def find(values, indices, x, part, key):
                 c, d = key(load(x, at)), key(load(x, at + inner))
                 first_of = this + np.int32(1) if b > a else this
                 second_of = this + np.int32(3 if d > c else 2)
-                a, c = raised_key(a, b), raised_key(c, d)
+                a, c = raised(a, b), raised(c, d)
                 first_of = second_of if c > a else first_of
-                a = raised_key(a, c)
+                a = raised(a, c)
                 places[lane] = first_of if a > lanes[lane] else places[lane]
-                lanes[lane] = raised_key(lanes[lane], a)
+                lanes[lane] = raised(lanes[lane], a)
             j += 4
         for i in range(j, long):
             base, this = (row + i) * inner + first, np.int32(i)
             for lane in range(last - first):
                 other = key(load(x, base + lane))
                 places[lane] = this if other > lanes[lane] else places[lane]
-                lanes[lane] = raised_key(lanes[lane], other)
+                lanes[lane] = raised(lanes[lane], other)
         base = piece * inner + first
         for lane in range(last - first):
             at = row + places[lane]
@@ -82,12 +76,12 @@ def find_in_row(x, begin, end, key):
         for i in range(begin, end):
             this = key(load(x, i))
             at = i if this > best else at
-            best = raised_key(best, this)
+            best = raised(best, this)
         return at
     for block in range(begin, end, BLOCK):
         high = lowest(x)
         for i in range(block, lesser(block + BLOCK, end)):
-            high = raised_key(high, key(load(x, i)))
+            high = raised(high, key(load(x, i)))
         if high > best:
             best, at = high, block
     place = np.int32(BLOCK)

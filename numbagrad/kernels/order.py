@@ -240,17 +240,7 @@ def _raised_by_four(top, a, b, c, d):
 def _lowered_by_four(top, a, b, c, d):
     if not isinstance(a, types.Float):
         return lambda top, a, b, c, d: lowered(lowered(lowered(lowered(top, a), b), c), d)
-    nan = getattr(np, a.name)(np.nan)
-
-    def of_floats(top, a, b, c, d):
-        odd = (a != a) | (b != b) | (c != c) | (d != d)
-        first = a if a < b else b
-        second = c if c < d else d
-        least = -(first if first < second else second)
-        found = least if least > top else top
-        return nan if odd else found
-
-    return of_floats
+    return lambda top, a, b, c, d: raised_by_four(top, -a, -b, -c, -d)
 
 
 @overload(to_most)

@@ -84,6 +84,26 @@ def of_dtypes(x, w):
     return ng.cat([x.exp(), x.double().tanh()])
 
 
+def sums(x, w):
+    return ng.stack([x.sum(0), (x * w).mean(0), x.exp().amax(0), (x @ w).sum(1)])
+
+
+def kernels(x, w):
+    parts = [x.softmax(1), ng.nn.functional.layer_norm(x * 2, x.shape[1:]), x.cumsum(0), x.flip(1)]
+    return ng.cat([*parts, ng.where(x > 0, x, w).sort(1).values])
+
+
+def of_truths(x, w):
+    found = ng.stack([x > w, (x * 2 < w) | (x > 0)])
+    return ng.where(found, x, w)
+
+
+def accumulated(x, w):
+    y = x @ w
+    y = y + w @ x
+    return ng.stack([y, y.tanh() @ w + y])
+
+
 def returned_too(x, w):
     y = x.exp() * w[0]
     return y, ng.stack([y, x.tanh()])
@@ -97,13 +117,14 @@ def sliced(x, w):
 FUNCTIONS = {
     f.__name__: f
     for f in (
-        rows, steps, products, powers, turned, with_argument, twice, changed_after, changed_before,
-        nested, used_later, whole_changed, side_by_side, of_dtypes, returned_too, sliced,
+        rows, steps, products, powers, turned, with_argument, twice, changed_after,
+        changed_before, nested, sums, kernels, of_truths, accumulated, used_later, whole_changed,
+        side_by_side, of_dtypes, returned_too, sliced,
     )
 }  # fmt: skip
 STILL_PLACED = frozenset(
-    "powers with_argument twice changed_after nested whole_changed side_by_side returned_too "
-    "sliced".split()
+    "powers with_argument twice changed_after nested accumulated whole_changed side_by_side "
+    "returned_too sliced".split()
 )
 """Functions of which some part is read, changed or returned elsewhere, is no whole, or has rows."""
 
