@@ -99,5 +99,9 @@ class FormatError(ValueError):
     """A file is truncated, damaged, or not of the format its reader expects."""
 
 
+class VmapError(RuntimeError):
+    """What stands for all elements of a ``vmap`` is used as one. Pass ``chunk_size=1`` to it."""
+
+
 class RecordingError(RuntimeError):
     """A function cannot be compiled as it is; the message names the line and the way out."""

@@ -129,7 +129,7 @@ class _Call:
             todo += [n for n, _ in node.next_functions if n is not None]
         return False
 
-    def gradients(self, outs: Any, incoming: Any, rows: bool = False) -> list[Tensor]:
+    def gradients(self, outs: Any, incoming: Any) -> list[Tensor]:
         """Gradients of ``outs``, one for each input; zeros where they do not depend on one."""
         pairs = [(o, g) for o, g in zip(outs, incoming, strict=True) if o.requires_grad]
         found: Any = [None] * len(self.inputs)
@@ -141,11 +141,9 @@ class _Call:
                 retain_graph=True,
                 create_graph=self.tracked,
                 allow_unused=True,
-                is_grads_batched=rows,
             )
-        several = incoming[0].shape[:1] if rows else ()
         return [
-            x.new_zeros((*several, *x.shape)) if g is None else g
+            x.new_zeros(x.shape) if g is None else g
             for x, g in zip(self.inputs, found, strict=True)
         ]
 
@@ -282,10 +280,8 @@ def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         found = []
         for out in call.outputs:
             units = eye(out.numel(), dtype=out.dtype, device=out.device)
-            if out.numel():
-                rows = call.gradients([out], [units.reshape(-1, *out.shape)], rows=True)
-            else:
-                rows = [x.new_zeros((0, *x.shape)) for x in call.inputs]
+            each = vmap(lambda unit, out=out: call.gradients([out], [unit]))
+            rows = each(units.reshape(out.numel(), *out.shape))
             shaped = zip(rows, call.inputs, strict=True)
             found.append(call.as_arguments([r.reshape(*out.shape, *x.shape) for r, x in shaped]))
         return call.with_aux(rebuild(call.out_spec, found), has_aux)

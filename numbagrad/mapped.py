@@ -1,9 +1,9 @@
 """``vmap``: a function of one sample becomes one of a batch.
 
-The function is run for each element, so it may do whatever Python may: branch on values, loop, draw
-numbers. PyTorch's runs it once on hidden batches, which is quicker op by op, and refuses what looks
-at values. Given to ``ng.compile`` the elements become a native loop over one piece of code, without
-Python between them. Start reading at ``vmap``.
+The function is run once, on tensors that stand for those of all elements (``batched``), so that an
+op is one launch. PyTorch's refuses what looks at values; here a function that branches on them, or
+does what has to be done element by element, is run for each. Given to ``ng.compile`` the elements
+become a native loop over one piece of code. Start reading at ``vmap``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .batched.history import enter, leave
+from .batched.verbs import Apart, Batch
 from .errors import DimError, ShapeError
 from .kernels import machine
 from .ops.comparison import equal
-from .ops.join import stack
+from .ops.join import cat, stack
 from .random import drawing
+from .tape import grad_mode, next_sequence
 from .tensor import Tensor
 from .tree import LEAF, children, flatten, rebuild
 
@@ -42,8 +45,9 @@ def vmap(
     element, of which the first is returned.
 
     randomness: what random operations inside do: "error" raises RuntimeError, "different" lets each
-    element draw its own numbers, "same" lets all draw those of the first. chunk_size: accepted; one
-    element is run at a time.
+    element draw its own numbers, "same" lets all draw those of the first. chunk_size: how many
+    elements are computed at once, by default all: fewer take less memory, and with 1 the function
+    is run for each element, as it is where it looks at values or changes what was there before.
 
     Raises ValueError where dims do not fit the arguments or results, or sizes differ, and DimError
     for a dim out of range. Errors of ``func`` say at which element they came.
@@ -65,19 +69,39 @@ def vmap(
             f"vmap: in_dims is an int or a tuple of the form of the arguments, got {in_dims!r}."
         )
 
+    each: list[str] = []  # why the function is run for each element
+    if chunk_size == 1:
+        each.append("chunk_size is 1")
+
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves: list[Any] = []
         spec = flatten(args, leaves)
         dims = _dims(spec, in_dims, "in_dims", "arguments")
-        size, parts = _split(leaves, dims)
+        size = _size(leaves, dims)
+        rule = _Same() if randomness == "same" else _refuse if randomness == "error" else None
 
-        def call(element: int) -> Any:
-            chosen = [x if p is None else p[element] for x, p in zip(leaves, parts, strict=True)]
-            return func(*rebuild(spec, chosen), **kwargs)
+        def call(given: list[Any]) -> Any:
+            return func(*rebuild(spec, given), **kwargs)
 
-        results = _results(call, max(size, 1), randomness)
-        return _stacked(results, size, out_dims)
+        def run(leaves: list[Any], size: int) -> Any:
+            if size > 1 and not each and _may_be_batched(leaves):
+                try:
+                    return _batched(call, leaves, dims, size, rule, out_dims)
+                except Apart as reason:
+                    each.append(str(reason))
+                except Exception:  # which element it comes from shows when they are run by turns
+                    pass
+            return _stacked(_results(call, leaves, dims, size, rule), size, out_dims)
+
+        most = chunk_size or size
+        if most >= size or each or machine.is_recording():
+            return run(leaves, size)
+        chunks = [
+            run(_narrowed(leaves, dims, first, min(most, size - first)), min(most, size - first))
+            for first in range(0, size, most)
+        ]
+        return _joined(chunks, out_dims)
 
     return mapped
 
@@ -114,13 +138,11 @@ def _shown(spec: Any) -> str:
     return f"[{inner}]" if spec[0] == "list" else f"({inner})"
 
 
-def _split(leaves: list[Any], dims: list[int | None]) -> tuple[int, list[Any]]:
-    """How many elements there are, and those of each argument, None where it is not mapped."""
+def _size(leaves: list[Any], dims: list[int | None]) -> int:
+    """How many elements there are; ``dims`` become counted from the front."""
     sizes: list[int] = []
-    parts: list[Any] = []
-    for x, dim in zip(leaves, dims, strict=True):
+    for k, (x, dim) in enumerate(zip(leaves, dims, strict=True)):
         if dim is None:
-            parts.append(None)
             continue
         if not isinstance(x, Tensor):
             raise ValueError(
@@ -131,27 +153,130 @@ def _split(leaves: list[Any], dims: list[int | None]) -> tuple[int, list[Any]]:
             raise DimError(
                 f"vmap: in_dim {dim} is out of range for a tensor of shape {list(x.shape)}."
             )
+        dims[k] = dim % x.ndim
         sizes.append(x.shape[dim])
-        shape = [n for k, n in enumerate(x.shape) if k != dim % x.ndim]
-        parts.append(x.unbind(dim) if x.shape[dim] else (x.new_zeros(shape),))
     if not sizes:
         raise ValueError("vmap: no argument is mapped; give tensors, and in_dims for one of them.")
     if len(set(sizes)) > 1:
         raise ShapeError(f"vmap: the mapped dimensions have different sizes, {sizes}.")
-    return sizes[0], parts
+    return sizes[0]
 
 
-def _results(call: Callable[[int], Any], count: int, randomness: str) -> list[Any]:
-    """What the function gives for each element."""
-    same = _Same() if randomness == "same" else None
-    rule = _refuse if randomness == "error" else same
+def _narrowed(leaves: list[Any], dims: list[int | None], first: int, count: int) -> list[Any]:
+    """The arguments of ``count`` elements."""
+    pairs = zip(leaves, dims, strict=True)
+    return [x if dim is None else x.narrow(dim, first, count) for x, dim in pairs]
+
+
+def _joined(chunks: list[Any], out_dims: Any) -> Any:
+    """The results of several runs as those of one."""
+    columns: list[list[Any]] = []
+    for chunk in chunks:
+        leaves: list[Any] = []
+        spec = flatten(chunk, leaves)
+        columns = columns or [[] for _ in leaves]
+        for column, leaf in zip(columns, leaves, strict=True):
+            column.append(leaf)
+    dims = _dims(spec, out_dims, "out_dims", "results")
+    pairs = zip(columns, dims, strict=True)
+    return rebuild(spec, [c[0] if dim is None else cat(c, dim) for c, dim in pairs])
+
+
+def _parts(leaves: list[Any], dims: list[int | None]) -> list[Any]:
+    """The elements of each argument, None where it is not mapped."""
+    parts: list[Any] = []
+    for x, dim in zip(leaves, dims, strict=True):
+        if dim is None:
+            parts.append(None)
+            continue
+        shape = [n for k, n in enumerate(x.shape) if k != dim]
+        parts.append(x.unbind(dim) if x.shape[dim] else (x.new_zeros(shape),))
+    return parts
+
+
+def _may_be_batched(leaves: list[Any]) -> bool:
+    """Whether the function may run once: on the host, with nothing that looks at each op."""
+    behind = machine.recorder.current
+    if not (behind is None or type(behind) is Batch) or machine.autocasting:
+        return False
+    if grad_mode.anomaly is not None or grad_mode.saving is not None:
+        return False
+    return all(x._device.type == "cpu" for x in leaves if isinstance(x, Tensor))
+
+
+def _batched(
+    call: Callable[[list[Any]], Any],
+    leaves: list[Any],
+    dims: list[int | None],
+    size: int,
+    rule: Any,
+    out_dims: Any,
+) -> Any:
+    """The results of all elements from one run. Raises Apart where there has to be one for each.
+
+    What fails leaves the arguments as they were.
+    """
+    batch, start = Batch(size), next_sequence()
+    pairs = list(zip(leaves, dims, strict=True))
+    given = [x if dim is None else enter(batch, x, dim) for x, dim in pairs]
+    edges = [x._edge if isinstance(x, Tensor) else None for x in given]
+    results: list[Any] = []
+    try:
+        if type(rule) is _Same:
+            rule.begin()
+        with batch.standing(), drawing(_once(batch, rule)):
+            form = flatten(call(list(given)), results)
+        for x, edge in zip(given, edges, strict=True):
+            if isinstance(x, Tensor) and x._edge is not edge and not x.is_leaf:
+                raise Apart("changing the history of an argument")
+        found = _dims(form, out_dims, "out_dims", "results")
+        moved = [k for k, dim in enumerate(found) if dim is not None]
+        for k in moved:
+            _check_result(results[k], found[k])
+        tensors = leave(batch, [results[k] for k in moved], start)
+        for k, tensor in zip(moved, tensors, strict=True):
+            results[k] = tensor.movedim(0, found[k]).contiguous() if found[k] else tensor
+        for k, dim in enumerate(found):
+            if dim is None and isinstance(results[k], Tensor) and batch.knows(results[k]._array):
+                if results[k]._edge is not None:
+                    raise Apart("out_dims of None for what has a history")
+                whole = leave(batch, [results[k]], start)[0]
+                results[k] = _one(list(whole.unbind(0)), size, None).clone()
+    except BaseException:
+        batch.restore()
+        raise
+    return rebuild(form, results)
+
+
+def _once(batch: Batch, rule: Any) -> Any:
+    """What draws go through while a function runs once for all elements."""
+
+    def take(take: Callable[[int], Any], generator: Any, counters: int) -> Any:
+        if rule is None:
+            raise Apart("drawing numbers for each element")
+        with batch.beyond():
+            return rule(take, generator, counters)
+
+    return take
+
+
+def _results(
+    call: Callable[[list[Any]], Any],
+    leaves: list[Any],
+    dims: list[int | None],
+    size: int,
+    rule: Any,
+) -> list[Any]:
+    """What the function gives for each element; for one of zeros if there is none."""
+    parts = _parts(leaves, dims)
     results = []
-    for element in range(count):
-        if same is not None:
-            same.begin()
+    for element in range(max(size, 1)):
+        if type(rule) is _Same:
+            rule.begin()
+        given = [x if p is None else p[element] for x, p in zip(leaves, parts, strict=True)]
         try:
             with drawing(rule):
-                results.append(call(element))
+                results.append(call(given))
         except Exception as error:
             error.add_note(f"vmap: this came at element {element}.")
             raise
@@ -215,25 +340,27 @@ def _one(column: list[Any], size: int, dim: int | None) -> Any:
             )
         return first
     for element, x in enumerate(column):
-        if not isinstance(x, Tensor):
-            raise ValueError(
-                f"vmap: the function must return tensors, or lists, tuples and dicts of them, but "
-                f"there is a {type(x).__name__}; give out_dims=None for it."
-            )
+        _check_result(x, dim)
         if x.shape != first.shape:
             raise ShapeError(
                 f"vmap: a result has shape {list(first.shape)} for element 0 and {list(x.shape)} "
                 f"for element {element}."
             )
-    if not -first.ndim - 1 <= dim <= first.ndim:
-        raise DimError(
-            f"vmap: out_dim {dim} is out of range for results of shape {list(first.shape)}."
-        )
     if size:
         return stack(column, dim)
     shape = list(first.shape)
     shape.insert(dim if dim >= 0 else dim + first.ndim + 1, 0)
     return first.new_empty(shape)
+
+
+def _check_result(x: Any, dim: Any) -> None:
+    if not isinstance(x, Tensor):
+        raise ValueError(
+            f"vmap: the function must return tensors, or lists, tuples and dicts of them, but "
+            f"there is a {type(x).__name__}; give out_dims=None for it."
+        )
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        raise DimError(f"vmap: out_dim {dim} is out of range for results of shape {list(x.shape)}.")
 
 
 def _alike(x: Any, y: Any) -> bool:

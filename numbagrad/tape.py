@@ -70,27 +70,35 @@ def show_location(location: Location | None) -> str:
     return f"{show_file(code.co_filename)}:{code.co_firstlineno}"
 
 
-_behind: list[bool] = []
-_counting = threading.Lock()
+_closings: list[None] = []
+_counting = threading.RLock()  # what closes them may be collected while another does
+
+
+def close_fast_paths() -> None:
+    """Let every op ask what stands behind the verbs, until ``open_fast_paths`` as often."""
+    with _counting:
+        _closings.append(None)
+        machine.recording = True
+
+
+def open_fast_paths() -> None:
+    """End one ``close_fast_paths``; the last of all threads opens them."""
+    with _counting:
+        _closings.pop()
+        machine.recording = bool(_closings) or machine.away is not None
 
 
 @contextmanager
 def standing_behind(recorder: Any) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread; None: nobody."""
     held = machine.recorder.current
-    with _counting:  # the last of all threads to leave opens the fast paths again
-        _behind.append(machine.recording)
-        machine.recording = True
+    close_fast_paths()
     machine.recorder.current = recorder
     try:
         yield
     finally:
         machine.recorder.current = held
-        with _counting:
-            first = _behind[0]
-            _behind.pop()
-            if not _behind:
-                machine.recording = first or machine.away is not None
+        open_fast_paths()
 
 
 class Counter:
@@ -311,6 +319,8 @@ class AccumulateGrad(Node):
         leaf = self._leaf()
         if leaf is None:
             return
+        if machine.recording and machine.recorder.current is not None:
+            machine.recorder.current.accumulating(leaf._array)
         held = leaf._grad
         shape = grads[0]._array.shape
         if shape != leaf._array.shape or (held is not None and held._array.shape != shape):

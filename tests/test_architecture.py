@@ -34,6 +34,7 @@ LAYERS = [
     {"ops"},
     {"io", "hub"},
     {"nn", "optim", "data", "utils", "distributions"},
+    {"batched"},
     {"testing", "mapped"},
     {"func"},
     {"amp", "linalg", "other_forms", "short_names", "special"},

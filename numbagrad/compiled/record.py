@@ -28,6 +28,7 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.halves import HALVES
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.traced_array import TracedArray
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
@@ -224,6 +225,8 @@ class Recorder:
         while True:
             if type(root) is Traced and root.memory is not None:
                 return root.memory
+            if isinstance(root, TracedArray):
+                root.refuse("using it in a compiled function")
             if not isinstance(root.base, np.ndarray):
                 break
             root = root.base
@@ -266,6 +269,9 @@ class Recorder:
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
         """Write down a flag to look at."""
         self.events.append(Check(self.ref(flag), fail, *origin(2)))
+
+    def accumulating(self, leaf: Any) -> None:
+        """Nothing: gradients that leaves get are found when the recording ends."""
 
     def depends(self, read: Callable[[], Any], value: Any) -> None:
         """Note a Python value that the recording depends on."""

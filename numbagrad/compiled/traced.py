@@ -7,20 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
-from numba.core.typing.typeof import typeof_impl
 
 from .. import devices
 from ..errors import RecordingError
-from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.traced_array import TracedArray, root_of_host
 from ..tape import Location, show_location, user_location
-
-# What NumPy may do with a traced array: make views of it.
-_VIEWS = frozenset(
-    getattr(np, name)
-    for name in "transpose broadcast_to expand_dims squeeze moveaxis swapaxes reshape shape ndim "
-    "size".split()
-)
 
 
 @dataclass(eq=False)
@@ -80,83 +72,24 @@ def refs_of(event: Launch) -> Iterator[Ref]:
                 yield each
 
 
-class Traced(np.ndarray):
+class Traced(TracedArray):
     """An array whose elements do not exist yet: looking at them is an error."""
 
-    memory: Memory | None = None
-    __numba_array_subtype_dispatch__ = True  # Numba asks what it is instead of taking the memory
+    memory: Memory | None
 
-    def __array_finalize__(self, parent: Any) -> None:
-        self.memory = getattr(parent, "memory", None)
-
-    def element_view(self, shape: Any, strides: Any, offset: int) -> Traced:
-        """``machine.view`` of this array."""
-        step = self.itemsize
-        found = (
-            np.ndarray.__new__(
-                Traced, shape, self.dtype, root_of(self), 0, [s * step for s in strides]
-            )
-            if 0 in shape
-            else _placed(self, shape, strides, offset)
-        )
-        found.memory = self.memory
-        return found
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> NoReturn:
-        refuse(f"numpy.{ufunc.__name__}")
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function in _VIEWS:
-            return super().__array_function__(function, types, args, kwargs)
-        refuse(f"numpy.{function.__name__}")
-
-    def __getitem__(self, key: Any) -> Any:
-        found = super().__getitem__(key)
-        if not isinstance(found, np.ndarray):
-            refuse("reading an element")
-        return found
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        refuse("writing an element")
-
-
-@typeof_impl.register(Traced)
-def _typeof_traced(array: Traced, context: Any) -> NoReturn:
-    refuse("calling compiled code on an array; launch(kernel, out, x) can be recorded")
-
-
-def _refusing(name: str) -> Callable[..., NoReturn]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse(name)
-
-    return method
-
-
-for _name in """
-    item tolist tobytes copy astype fill sort argsort nonzero dot __bool__ __int__ __float__
-    __index__ __iter__ __contains__
-""".split():
-    setattr(Traced, _name, _refusing(_name.strip("_")))
+    def refuse(self, what: str) -> NoReturn:
+        """Raise because Python looked at values that are only computed later."""
+        refuse(what)
 
 
 def root_of(array: Any) -> Any:
     """What owns the memory of ``array``: an array, on a GPU the memory itself."""
-    if type(array) is DeviceArray:
-        return array.memory
-    while isinstance(base := getattr(array, "base", None), np.ndarray):
-        array = base
-    return array
+    return array.memory if type(array) is DeviceArray else root_of_host(array)
 
 
 def place_of(array: Any) -> devices.Device:
     """The device of an array."""
     return array.device if type(array) is DeviceArray else devices.cpu
-
-
-def _placed(array: Traced, shape: Any, strides: Any, offset: int) -> Traced:
-    root, step = root_of(array), array.itemsize
-    start = machine.address_of(array) - machine.address_of(root) + offset * step
-    return np.ndarray.__new__(Traced, shape, array.dtype, root, start, [s * step for s in strides])
 
 
 def traced(array: Any) -> bool:

@@ -125,6 +125,10 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
             return
         if away is not None and away.run(kernel, args):
             return
+        for a in args:
+            for each in a if type(a) is list else (a,):
+                if type(each) is not DeviceArray and is_traced(each):
+                    each.refuse("running a kernel on it")
     kernel(*args)
 
 
@@ -181,8 +185,11 @@ def bind(array: Any) -> Any:
 
 def reading(name: str, array: Any) -> None:
     """Note that Python is about to look at the elements of ``array``; a recorder refuses."""
-    if recording and recorder.current is not None:
-        recorder.current.reading(name, array)
+    if recording:
+        if recorder.current is not None:
+            recorder.current.reading(name, array)
+        elif type(array) is not DeviceArray and is_traced(array):
+            array.refuse(name)
 
 
 def deciding(name: str, array: Any) -> bool:

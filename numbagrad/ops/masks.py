@@ -14,9 +14,11 @@ from ..kernels.cpu import index as kernels
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, broadcast_shape, contiguous, full, new_empty
-from .elementwise import clone, masked_fill
-from .index import Put, Take, _counting
+from .elementwise import clone, masked_fill, where
+from .gather import scatter_add
+from .index import Take
 from .part import narrow
+from .scan import cumsum
 from .view import expand, reshape
 
 
@@ -107,10 +109,12 @@ class MaskedScatter(Op):
         gx = masked_fill(g, mask, 0) if ctx.needs_input_grad[0] else None
         if not ctx.needs_input_grad[2]:
             return (gx,)
-        taken = masked_select(g, mask)
-        zeros = full((math.prod(ctx.shape),), 0, g._dtype, g._device)
-        first = _counting(taken._array.size, taken._device)
-        return gx, None, reshape(Put.apply(zeros, taken, first, 0, 1, False, "put"), ctx.shape)
+        size = math.prod(ctx.shape)
+        held = reshape(mask, (-1,))
+        place = where(held, cumsum(held, 0) - 1, size)  # of what is not taken: one past the end
+        beyond = full((size + 1,), 0, g._dtype, g._device)
+        found = scatter_add(beyond, 0, place, reshape(g, (-1,)))
+        return gx, None, reshape(narrow(found, 0, 0, size), ctx.shape)
 
 
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -269,7 +269,6 @@ PARTLY = {
     "setitem-mask": "a value for each True would have to be counted; numbers are recorded",
     "setitem-number": "the same, in bools",
     "bincount": "with minlength only",
-    "masked_scatter": "its gradient counts the True",
 }
 """Rows of which some calls or forms raise RecordingError."""
 

@@ -1,0 +1,148 @@
+"""Kernels that run for a batch of elements at once, and how: ``RULES``.
+
+Most kernels take rows, or planes, that do not know of each other: the elements' are put one below
+the other. Products with a matrix that all elements share are one product, others a stack of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..kernels import machine
+from ..kernels.cpu import along, bias, conv, matmul, norm, pool, reduce, scan, sort, triangle
+from ..kernels.cpu import whole_numbers as whole
+from ..ops.base import copy_kernel
+from ..ops.formulas import Add
+
+Rule = Callable[[int, tuple[Any, ...], list[Any]], bool]
+
+_add = Add.op.kernel
+
+
+def _below(array: Any) -> Any:
+    """The first two dims as one; None where that would be a copy."""
+    size, n, *rest = array.shape
+    step = array.itemsize
+    strides = [s // step for s in array.strides]
+    if n == 1:
+        strides[1] = strides[0]
+    elif size > 1 and strides[0] != n * strides[1]:
+        return None
+    return machine.view(array, (size * n, *rest), tuple(strides[1:]), 0)
+
+
+def _dense(array: Any) -> Any:
+    """``array``, or a copy of it where it has gaps."""
+    if array.flags.c_contiguous:
+        return array
+    copy = machine.empty(array.shape, array.dtype)
+    machine.launch(copy_kernel, copy, array)
+    return copy
+
+
+def _for_each(size: int, array: Any) -> Any:
+    """What all elements share as if each had it."""
+    strides = [s // array.itemsize for s in array.strides]
+    return machine.view(array, (size, *array.shape), (0, *strides), 0)
+
+
+def _rows(kernel: Any, count: int | None = None) -> Rule:
+    """The rule of a kernel whose arrays, or the first ``count`` of them, are rows or planes; what
+    follows those is for all rows."""
+
+    def rule(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+        found = list(given)
+        for k, (arg, array) in enumerate(zip(args, given, strict=True)):
+            if not isinstance(array, np.ndarray):
+                continue
+            if count is not None and k >= count:
+                if array.ndim != arg.ndim:
+                    return False
+                continue
+            if array.ndim == arg.ndim:
+                array = _for_each(size, array)
+            if k < kernel.outputs:
+                found[k] = _below(array)
+                if found[k] is None:
+                    return False
+            else:
+                found[k] = _below(_dense(array))
+        machine.launch(kernel, *found)
+        return True
+
+    return rule
+
+
+def _product(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    """``mm``: one product where only the rows of the left factor belong to elements."""
+    out, x, y, transx, transy, accumulate = given
+    if accumulate:
+        return False
+    if y.ndim == 2 and not transx and (rows := _below(x)) is not None:
+        machine.launch(matmul.mm, _below(out), rows, y, 0, transy, 0)
+        return True
+    x, y = [_for_each(size, a) if a.ndim == 2 else a for a in (x, y)]
+    machine.launch(matmul.bmm, out, x, y, transx, transy)
+    return True
+
+
+def _affine(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    """``addmm``, likewise."""
+    out, x, y, start, transx, transy = given
+    if y.ndim == 2 and start.ndim == 1 and not transx and (rows := _below(x)) is not None:
+        machine.launch(matmul.addmm, _below(out), rows, y, start, 0, transy)
+        return True
+    _product(size, args, [out, x, y, transx, transy, 0])
+    start = start[:, None] if start.ndim == 2 else start
+    machine.launch(_add, out, out, start)
+    return True
+
+
+def _products(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    """``bmm``: a stack of all elements' matrices."""
+    out, x, y, transx, transy = given
+    if math.prod(out.shape) == 0:
+        return False
+    x, y = [_for_each(size, a) if a.ndim == 3 else a for a in (x, y)]
+    x, y = [_below(a) if _below(a) is not None else _below(_dense(a)) for a in (x, y)]
+    machine.launch(matmul.bmm, _below(out), x, y, transx, transy)
+    return True
+
+
+def _column_sum(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    out, x = given
+    machine.launch(reduce.sum, out[:, None], _dense(x))
+    return True
+
+
+_ALL = """
+    sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm squares argmax
+    argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad logsumexp_rows
+    softmax_axis softmax_axis_grad log_softmax_axis log_softmax_axis_grad cumsum cumprod
+    logcumsumexp cummax cummin sort topk kth triangle gcd pick place max_pool max_pool_grad avg_pool
+    avg_pool_grad
+""".split()
+_FIRST = {"layer_norm": 4, "conv": 2, "conv_input_grad": 2}
+
+
+def _by_name(name: str) -> Any:
+    for module in (reduce, norm, scan, sort, triangle, whole, along, pool, conv):
+        if name in vars(module):
+            return vars(module)[name]
+    raise KeyError(name)
+
+
+RULES: dict[Any, Rule] = {
+    matmul.mm: _product,
+    matmul.addmm: _affine,
+    matmul.bmm: _products,
+    bias.column_sum: _column_sum,
+    **{(kernel := _by_name(name)): _rows(kernel) for name in _ALL},
+    **{(kernel := _by_name(name)): _rows(kernel, count) for name, count in _FIRST.items()},
+}
+"""By kernel: a function of the number of elements, the arguments of one element, and those for all,
+that runs it for all and returns True, or does nothing and returns False."""

@@ -1,0 +1,328 @@
+"""The three verbs for a batch of elements: ``Batch`` stands behind them while Python runs once.
+
+``empty`` gives an array of one element's shape that stands for those of all, ``view`` views of it.
+``launch`` runs a kernel for all elements: as one where it is elementwise or ``rules`` knows how,
+else one after the other. What depends on no element is computed once. Start reading at
+``Batch.launch``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..errors import VmapError
+from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.expr import symbol
+from ..kernels.formula import Formula
+from ..kernels.loops import ElementwiseKernel
+from ..kernels.traced_array import TracedArray
+from ..tape import close_fast_paths, open_fast_paths, standing_behind
+from .rules import RULES
+
+COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
+
+
+class Apart(BaseException):
+    """Raised where a function has to be run for each element; says what it did.
+
+    No ``Exception``: what a user's function catches is not this.
+    """
+
+
+class Memory:
+    """Memory of every element: ``whole`` begins with that of the first, ``step`` bytes apart.
+
+    A step of 0: all elements share it. start: the address of what the first has, end: one past it.
+    ours: made inside; else of an argument, of which ``kept`` is a copy from before it was written.
+    """
+
+    __slots__ = (
+        "batch",
+        "end",
+        "kept",
+        "ours",
+        "shown",
+        "start",
+        "step",
+        "whole",
+        "writable",
+        "written",
+    )
+
+    def __init__(self, batch: Batch, whole: Any, step: int, start: int, end: int):
+        self.batch, self.whole, self.step = batch, whole, step
+        self.start, self.end = start, end
+        self.ours = self.writable = True
+        self.written = self.shown = False
+        self.kept: Any = None
+
+
+class Hidden(TracedArray):
+    """An array of one element's shape, which stands for those of all elements."""
+
+    memory: Memory
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise: the function looks at values, or has kept what it made."""
+        batch = self.memory.batch
+        if batch.standings:
+            raise Apart(what)
+        raise VmapError(
+            f"vmap: {what}: a tensor of shape {list(self.shape)} that was made inside of a vmapped "
+            f"function is used outside of it. It has the shape of one element and stands for all "
+            f"{batch.size}. Return it from the function, or pass chunk_size=1, which runs the "
+            f"function for one element after the other."
+        )
+
+
+class Batch:
+    """Stands behind the verbs while a function is run once for ``size`` elements."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.outer = machine.recorder.current
+        self.standings = 0
+        self._changed: list[Memory] = []
+        close_fast_paths()  # for they take arrays as they are, while there is one of ours
+
+    def __del__(self) -> None:
+        open_fast_paths()
+
+    def knows(self, array: Any) -> bool:
+        """Whether ``array`` stands for those of our elements."""
+        return type(array) is Hidden and array.memory.batch is self
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let the batch stand behind the verbs, before what stands there."""
+        before, self.outer = self.outer, machine.recorder.current
+        self.standings += 1
+        try:
+            with standing_behind(self):
+                yield
+        finally:
+            self.standings -= 1
+            self.outer = before
+
+    @contextmanager
+    def beyond(self) -> Iterator[None]:
+        """A block in which the verbs do what they do around the batch."""
+        machine.recorder.current = self.outer
+        try:
+            yield
+        finally:
+            machine.recorder.current = self
+
+    # -- the verbs -------------------------------------------------------------------------------
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Hidden:
+        """An array whose memory belongs to all elements until a launch writes what differs."""
+        machine.recorder.current = self.outer
+        try:
+            whole = machine.empty(shape, dtype, device)
+        finally:
+            machine.recorder.current = self
+        if type(whole) is DeviceArray:
+            raise Apart("an array on a GPU")
+        array: Any = np.ndarray.__new__(Hidden, shape, dtype, whole)
+        start = machine.address_of(whole)
+        array.memory = Memory(self, whole, 0, start, start + whole.nbytes)
+        return array
+
+    def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
+        """Run ``kernel`` for all elements."""
+        machine.recorder.current = self.outer
+        try:
+            self._launch(kernel, args)
+        finally:
+            machine.recorder.current = self
+
+    def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
+        outputs = getattr(kernel, "outputs", None)
+        most = len(args) if outputs is None else outputs  # it may write all it was given
+        lent = outputs is None and self.outer is None
+        batched, written = False, []
+        for k, arg in enumerate(args):
+            for each in arg if type(arg) is list else (arg,):
+                if type(each) is DeviceArray:
+                    raise Apart("an array on a GPU")
+                if type(each) is Hidden and each.memory.batch is self:
+                    batched = batched or each.memory.step != 0
+                    if k < most and (each.memory.ours or not lent):
+                        written.append(each.memory)
+                elif k < most and isinstance(each, np.ndarray) and not lent:
+                    raise Apart("writing into what was there before")
+        for memory in written:
+            if not memory.ours:
+                self._keep(memory)
+            elif batched and memory.step == 0:
+                self._give_each(memory)
+            memory.written = True
+        given = [self._list(a) if type(a) is list else self._given(a) for a in args]
+        copies = self._lend(args, given) if lent else []
+        if not batched:
+            machine.launch(kernel, *given)
+        elif type(kernel) is ElementwiseKernel:
+            machine.launch(kernel, *self._aligned(args, given))
+        else:
+            rule = RULES.get(kernel)
+            if rule is None or not rule(self.size, args, given):
+                self._each(kernel, args, given)
+        for copy, array in copies:
+            if copy.tobytes() != array.tobytes():
+                raise Apart("writing into what was there before")
+
+    def _lend(self, args: tuple[Any, ...], given: list[Any]) -> list[Any]:
+        """Put copies of what was there before in its place, for a kernel that does not say what it
+        writes; returns each copy with what it is of."""
+        copies = []
+        for k, arg in enumerate(args):
+            mine = type(arg) is Hidden and arg.memory.batch is self and arg.memory.ours
+            if isinstance(arg, np.ndarray) and not mine:
+                copies.append((np.array(given[k]), given[k]))
+                given[k] = copies[-1][0]
+        return copies
+
+    def _list(self, arrays: list[Any]) -> list[Any]:
+        return [self._given(a) for a in arrays]
+
+    def _given(self, arg: Any) -> Any:
+        """An argument of a launch for all elements: with one dim more where they differ."""
+        if type(arg) is not Hidden or arg.memory.batch is not self:
+            return arg
+        return self.whole(arg) if arg.memory.step else self._shared(arg)
+
+    def _aligned(self, args: tuple[Any, ...], given: list[Any]) -> list[Any]:
+        """Operands that broadcast with the batch in front: dims of 1 follow it where they lack."""
+        most = max([a.ndim for a in args if isinstance(a, np.ndarray)])
+        for k, arg in enumerate(args):
+            if type(arg) is Hidden and arg.memory.batch is self and arg.memory.step:
+                if arg.ndim < most:
+                    place = (slice(None), *(None,) * (most - arg.ndim))
+                    given[k] = given[k][place]
+        return given
+
+    def _each(self, kernel: Any, args: tuple[Any, ...], given: list[Any]) -> None:
+        """One launch for each element, in order."""
+        columns = []
+        for arg, whole in zip(args, given, strict=True):
+            if type(arg) is list:
+                lists = [self._ones(a, w) for a, w in zip(arg, whole, strict=True)]
+                columns.append(list(map(list, zip(*lists, strict=True))))
+            else:
+                columns.append(self._ones(arg, whole))
+        for each in zip(*columns, strict=True):
+            machine.launch(kernel, *each)
+
+    def _ones(self, arg: Any, whole: Any) -> list[Any]:
+        """An argument for each element."""
+        if not (type(arg) is Hidden and arg.memory.batch is self and arg.memory.step):
+            return [whole] * self.size
+        if whole.ndim > 1 and type(whole) is np.ndarray:
+            return list(whole)
+        return [whole[b, ...] for b in range(self.size)]  # ... keeps what has no dims an array
+
+    # -- arrays of one element and of all --------------------------------------------------------
+
+    def enter(self, array: Any, dim: int) -> Hidden:
+        """What one element has of ``array``, which has them all along ``dim``."""
+        one = array[(slice(None),) * dim + (0, ...)].view(Hidden)
+        start = machine.address_of(array)
+        memory = Memory(self, array, array.strides[dim], start, start)
+        memory.ours = False
+        one.memory = memory
+        return one
+
+    def whole(self, array: Hidden) -> Any:
+        """``array`` of all elements, along a first dim."""
+        memory, step = array.memory, array.itemsize
+        at = self._offset(array)
+        strides = tuple([s // step for s in (memory.step, *array.strides)])
+        return machine.view(memory.whole, (self.size, *array.shape), strides, at)
+
+    def _shared(self, array: Hidden) -> Any:
+        at, step = self._offset(array), array.itemsize
+        strides = tuple([s // step for s in array.strides])
+        return machine.view(array.memory.whole, array.shape, strides, at)
+
+    def _offset(self, array: Hidden) -> int:
+        memory = array.memory
+        distance = machine.address_of(array) - memory.start
+        if array.size and memory.ours and not 0 <= distance < memory.end - memory.start:
+            raise Apart("copying an array behind the verbs")
+        return distance // array.itemsize if array.size else 0
+
+    def _give_each(self, memory: Memory) -> None:
+        """Let what all elements shared be each one's own."""
+        shared = memory.whole
+        whole = machine.empty((self.size, *shared.shape), shared.dtype)
+        if memory.written:
+            machine.launch(COPY, whole, shared)
+        memory.whole, memory.step = whole, shared.nbytes
+
+    # -- writing what was there before -----------------------------------------------------------
+
+    def _keep(self, memory: Memory) -> None:
+        """Note what an argument was before it is written."""
+        if memory.step == 0 or not memory.writable:
+            raise Apart("writing into what was there before")
+        if memory.kept is None:
+            memory.kept = machine.empty(memory.whole.shape, memory.whole.dtype)
+            machine.launch(COPY, memory.kept, memory.whole)
+            self._changed.append(memory)
+
+    def restore(self) -> None:
+        """Let the arguments be what they were."""
+        for memory in self._changed:
+            machine.launch(COPY, memory.whole, memory.kept)
+        self._changed.clear()
+
+    # -- what ops tell ---------------------------------------------------------------------------
+
+    def check(self, flag: Any, fail: Callable[[int], None]) -> None:
+        """Look at the flags of all elements."""
+        machine.recorder.current = self.outer
+        try:
+            if not self.knows(flag) or not flag.memory.step:
+                machine.check(self._given(flag), fail)
+                return
+            flags = self.whole(flag)
+            for b in range(self.size):
+                machine.check(flags[b], fail)
+        finally:
+            machine.recorder.current = self
+
+    def depends(self, read: Callable[[], Any], value: Any) -> None:
+        """Nothing: Python runs each time."""
+
+    def bind(self, array: Any) -> None:
+        """Nothing: no memory is reused."""
+
+    def reading(self, name: str, array: Any) -> None:
+        """Refuse to show what has as many values as there are elements."""
+        if isinstance(array, TracedArray):
+            array.refuse(name)
+
+    def deciding(self, name: str, array: Any) -> bool:
+        """As ``reading``; what is the same for all elements may decide."""
+        self.reading(name, array)
+        return False
+
+    def accumulating(self, leaf: Any) -> None:
+        """Refuse to add to the gradient of a tensor from outside."""
+        if not self.knows(leaf):
+            raise Apart("backward to what was there before")
+
+    def outside(self, name: str, way_out: str) -> None:
+        """Refuse what changes Python values: it may differ from element to element."""
+        raise Apart(name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Apart(name)
