@@ -37,35 +37,34 @@ class Apart(BaseException):
 class Memory:
     """Memory of every element: ``whole`` begins with that of the first, ``step`` bytes apart.
 
-    A step of 0: all elements share it. start: the address of what the first has, end: one past it.
-    ours: made inside; else of an argument, of which ``kept`` is a copy from before it was written.
+    A step of 0: all elements share it. own: what the first has, where it was made inside; else it
+    is of an argument, of which ``kept`` is a copy from before it was written.
     """
 
-    __slots__ = (
-        "batch",
-        "end",
-        "kept",
-        "ours",
-        "shown",
-        "start",
-        "step",
-        "whole",
-        "writable",
-        "written",
-    )
+    __slots__ = ("batch", "kept", "ours", "own", "shown", "step", "whole", "writable", "written")
 
-    def __init__(self, batch: Batch, whole: Any, step: int, start: int, end: int):
-        self.batch, self.whole, self.step = batch, whole, step
-        self.start, self.end = start, end
-        self.ours = self.writable = True
+    def __init__(self, batch: Batch, whole: Any, step: int, ours: bool):
+        self.batch, self.whole, self.step, self.own = batch, whole, step, whole
+        self.ours, self.writable = ours, True
         self.written = self.shown = False
         self.kept: Any = None
 
 
 class Hidden(TracedArray):
-    """An array of one element's shape, which stands for those of all elements."""
+    """An array of one element's shape, which stands for those of all elements.
+
+    at: its first number, counted from that of its memory, or None: its address tells.
+    """
 
     memory: Memory
+    at: int | None = None
+
+    def element_view(self, shape: Any, strides: Any, offset: int) -> Any:
+        """``machine.view`` of this array."""
+        found = super().element_view(shape, strides, offset)
+        if self.at is not None:
+            found.at = self.at + offset
+        return found
 
     def refuse(self, what: str) -> NoReturn:
         """Raise: the function looks at values, or has kept what it made."""
@@ -130,9 +129,15 @@ class Batch:
         if type(whole) is DeviceArray:
             raise Apart("an array on a GPU")
         array: Any = np.ndarray.__new__(Hidden, shape, dtype, whole)
-        start = machine.address_of(whole)
-        array.memory = Memory(self, whole, 0, start, start + whole.nbytes)
+        array.memory, array.at = Memory(self, whole, 0, True), 0
         return array
+
+    def _run(self, kernel: Any, *args: Any) -> None:
+        """Launch what is known to be of no batch, or of one around this."""
+        if self.outer is None:
+            kernel(*args)
+        else:
+            machine.launch(kernel, *args)
 
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Run ``kernel`` for all elements."""
@@ -151,6 +156,8 @@ class Batch:
             for each in arg if type(arg) is list else (arg,):
                 if type(each) is DeviceArray:
                     raise Apart("an array on a GPU")
+                if type(each) is Hidden and not each.memory.batch.standings:
+                    each.refuse("running a kernel on it")
                 if type(each) is Hidden and each.memory.batch is self:
                     batched = batched or each.memory.step != 0
                     if k < most and (each.memory.ours or not lent):
@@ -166,9 +173,9 @@ class Batch:
         given = [self._list(a) if type(a) is list else self._given(a) for a in args]
         copies = self._lend(args, given) if lent else []
         if not batched:
-            machine.launch(kernel, *given)
+            self._run(kernel, *given)
         elif type(kernel) is ElementwiseKernel:
-            machine.launch(kernel, *self._aligned(args, given))
+            self._run(kernel, *self._aligned(args, given))
         else:
             rule = RULES.get(kernel)
             if rule is None or not rule(self.size, args, given):
@@ -217,7 +224,7 @@ class Batch:
             else:
                 columns.append(self._ones(arg, whole))
         for each in zip(*columns, strict=True):
-            machine.launch(kernel, *each)
+            self._run(kernel, *each)
 
     def _ones(self, arg: Any, whole: Any) -> list[Any]:
         """An argument for each element."""
@@ -232,10 +239,7 @@ class Batch:
     def enter(self, array: Any, dim: int) -> Hidden:
         """What one element has of ``array``, which has them all along ``dim``."""
         one = array[(slice(None),) * dim + (0, ...)].view(Hidden)
-        start = machine.address_of(array)
-        memory = Memory(self, array, array.strides[dim], start, start)
-        memory.ours = False
-        one.memory = memory
+        one.memory, one.at = Memory(self, array, array.strides[dim], False), 0
         return one
 
     def whole(self, array: Hidden) -> Any:
@@ -251,18 +255,20 @@ class Batch:
         return machine.view(array.memory.whole, array.shape, strides, at)
 
     def _offset(self, array: Hidden) -> int:
-        memory = array.memory
-        distance = machine.address_of(array) - memory.start
-        if array.size and memory.ours and not 0 <= distance < memory.end - memory.start:
-            raise Apart("copying an array behind the verbs")
-        return distance // array.itemsize if array.size else 0
+        if array.at is None:
+            own = array.memory.own
+            distance = machine.address_of(array) - machine.address_of(own)
+            if array.size and array.memory.ours and not 0 <= distance < own.nbytes:
+                raise Apart("copying an array behind the verbs")
+            array.at = distance // array.itemsize if array.size else 0
+        return array.at
 
     def _give_each(self, memory: Memory) -> None:
         """Let what all elements shared be each one's own."""
         shared = memory.whole
         whole = machine.empty((self.size, *shared.shape), shared.dtype)
         if memory.written:
-            machine.launch(COPY, whole, shared)
+            self._run(COPY, whole, shared)
         memory.whole, memory.step = whole, shared.nbytes
 
     # -- writing what was there before -----------------------------------------------------------
