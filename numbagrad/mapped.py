@@ -2,8 +2,7 @@
 
 The function is run once, on tensors that stand for those of all elements (``batched``), so that an
 op is one launch. PyTorch's refuses what looks at values; here a function that branches on them, or
-does what has to be done element by element, is run for each. Given to ``ng.compile`` the elements
-become a native loop over one piece of code. Start reading at ``vmap``.
+does what has to be done element by element, is run for each. Start reading at ``vmap``.
 """
 
 from __future__ import annotations
@@ -196,10 +195,7 @@ def _parts(leaves: list[Any], dims: list[int | None]) -> list[Any]:
 
 def _may_be_batched(leaves: list[Any]) -> bool:
     """Whether the function may run once: on the host, with nothing that looks at each op."""
-    behind = machine.recorder.current
-    if not (behind is None or type(behind) is Batch) or machine.autocasting:
-        return False
-    if grad_mode.anomaly is not None or grad_mode.saving is not None:
+    if machine.autocasting or grad_mode.anomaly is not None or grad_mode.saving is not None:
         return False
     return all(x._device.type == "cpu" for x in leaves if isinstance(x, Tensor))
 

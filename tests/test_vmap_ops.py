@@ -18,7 +18,7 @@ import numbagrad as ng
 from numbagrad.func import vmap
 
 sys.path.insert(0, str(Path(__file__).parent / "compiled"))
-from op_rows import Item, close, gradients, items_of
+from op_rows import Item, close, gradients, items_of, recordable
 
 SIZE = 3
 
@@ -50,6 +50,11 @@ def by_vmap(function: Any, given: list[Any], dims: list[Any]) -> list[Any]:
     return vmap(function, in_dims=tuple(dims), randomness="same")(*given)
 
 
+def compiled(function: Any, given: list[Any], dims: list[Any]) -> list[Any]:
+    mapped = vmap(function, in_dims=tuple(dims), randomness="same")
+    return ng.compile(mapped)(*given)
+
+
 def by_loop(function: Any, given: list[Any], dims: list[Any]) -> list[Any]:
     columns = [[t] * SIZE if d is None else t.unbind(0) for t, d in zip(given, dims, strict=True)]
     state = ng.get_rng_state()
@@ -72,9 +77,9 @@ def shown(call: Any, item: Item, first_only: bool) -> Any:
     ]
 
 
-def differences(item: Item, first_only: bool) -> list[str]:
+def differences(item: Item, first_only: bool, call: Any = by_vmap) -> list[str]:
     """What differs between both ways of running an item."""
-    wanted, got = shown(by_loop, item, first_only), shown(by_vmap, item, first_only)
+    wanted, got = shown(by_loop, item, first_only), shown(call, item, first_only)
     told = f"{item!r}, {'the first' if first_only else 'all'} mapped"
     if isinstance(wanted, type) or isinstance(got, type):
         same = isinstance(wanted, type)  # what cannot be stacked may have another error
@@ -103,9 +108,23 @@ def test_as_a_loop(family: str) -> None:
         for case in FAMILIES[family]:
             for form in FORMS:
                 items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
-                for item in items[:: max(1, len(items) // 3)]:
+                for item in items:
                     if any(map(is_tensor, item.given())):
                         wrong += differences(item, first_only=False)
                         if sum(map(is_tensor, item.given())) > 1:
                             wrong += differences(item, first_only=True)
+    assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])
+
+
+@pytest.mark.interpreted
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiled(family: str) -> None:
+    wrong = []
+    with np.errstate(all="ignore"):
+        for case in filter(recordable, FAMILIES[family]):
+            for form in ("forward", "outside"):
+                items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
+                for item in items[len(items) // 2 :][:1]:
+                    if any(map(is_tensor, item.given())):
+                        wrong += differences(item, False, compiled)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])

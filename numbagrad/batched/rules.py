@@ -16,11 +16,11 @@ from ..kernels import machine
 from ..kernels.cpu import along, bias, conv, matmul, norm, pool, reduce, scan, sort, triangle
 from ..kernels.cpu import whole_numbers as whole
 from ..ops.base import copy_kernel
-from ..ops.formulas import Add
+from ..ops.formulas import Add, Mul
 
 Rule = Callable[[int, tuple[Any, ...], list[Any]], bool]
 
-_add = Add.op.kernel
+_add, _mul = Add.op.kernel, Mul.op.kernel
 
 
 def _below(array: Any) -> Any:
@@ -35,7 +35,7 @@ def _below(array: Any) -> Any:
     return machine.view(array, (size * n, *rest), tuple(strides[1:]), 0)
 
 
-def _dense(array: Any) -> Any:
+def dense(array: Any) -> Any:
     """``array``, or a copy of it where it has gaps."""
     if array.flags.c_contiguous:
         return array
@@ -70,11 +70,16 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
                 if found[k] is None:
                     return False
             else:
-                found[k] = _below(_dense(array))
+                found[k] = _below(dense(array))
         machine.launch(kernel, *found)
         return True
 
     return rule
+
+
+def _outer(out: Any, x: Any, y: Any) -> None:
+    """``out = x * y``, which broadcast."""
+    machine.launch(_mul, out, x, y)
 
 
 def _product(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
@@ -82,6 +87,9 @@ def _product(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     out, x, y, transx, transy, accumulate = given
     if accumulate:
         return False
+    if args[1].shape[0 if transx else 1] == 1:  # of a column and a row
+        _outer(out, x.swapaxes(-1, -2) if transx else x, y.swapaxes(-1, -2) if transy else y)
+        return True
     if y.ndim == 2 and not transx and (rows := _below(x)) is not None:
         machine.launch(matmul.mm, _below(out), rows, y, 0, transy, 0)
         return True
@@ -108,14 +116,14 @@ def _products(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     if math.prod(out.shape) == 0:
         return False
     x, y = [_for_each(size, a) if a.ndim == 3 else a for a in (x, y)]
-    x, y = [_below(a) if _below(a) is not None else _below(_dense(a)) for a in (x, y)]
+    x, y = [_below(a) if _below(a) is not None else _below(dense(a)) for a in (x, y)]
     machine.launch(matmul.bmm, _below(out), x, y, transx, transy)
     return True
 
 
 def _column_sum(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     out, x = given
-    machine.launch(reduce.sum, out[:, None], _dense(x))
+    machine.launch(reduce.sum, out[:, None], dense(x))
     return True
 
 

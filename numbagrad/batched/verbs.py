@@ -22,7 +22,12 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_array import TracedArray
 from ..tape import close_fast_paths, open_fast_paths, standing_behind
-from .rules import RULES
+from .each import for_each
+from .rules import RULES, dense
+
+_LOOPS = (machine.Kernel, machine.MovingKernel)
+LOOP = 16
+"""As many elements are worth compiling a loop around a kernel that has no rule."""
 
 COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 
@@ -87,6 +92,7 @@ class Batch:
         self.outer = machine.recorder.current
         self.standings = 0
         self._changed: list[Memory] = []
+        self._recorded = None if self.outer is None else self.outer.position()
         close_fast_paths()  # for they take arrays as they are, while there is one of ours
 
     def __del__(self) -> None:
@@ -215,7 +221,13 @@ class Batch:
         return given
 
     def _each(self, kernel: Any, args: tuple[Any, ...], given: list[Any]) -> None:
-        """One launch for each element, in order."""
+        """One launch for each element, in order; or one of a loop around the kernel."""
+        if type(kernel) in _LOOPS and (self._recorded is not None or self.size >= LOOP):
+            mine = tuple([self._differs(arg) for arg in args])
+            if self._may_be_cut(kernel, mine, given):
+                looped = [dense(g) if own else g for own, g in zip(mine, given, strict=True)]
+                self._run(for_each(kernel, mine), *looped)
+                return
         columns = []
         for arg, whole in zip(args, given, strict=True):
             if type(arg) is list:
@@ -226,9 +238,21 @@ class Batch:
         for each in zip(*columns, strict=True):
             self._run(kernel, *each)
 
+    def _differs(self, arg: Any) -> bool:
+        """Whether each element has an ``arg`` of its own."""
+        return type(arg) is Hidden and arg.memory.batch is self and arg.memory.step != 0
+
+    def _may_be_cut(self, kernel: Any, mine: tuple[bool, ...], given: list[Any]) -> bool:
+        """Whether compiled code can take what one element has out of ``given``."""
+        if any(type(g) is list for g in given) or not all(mine[: kernel.outputs]):
+            return False
+        if not all(g.flags.c_contiguous for g in given[: kernel.outputs]):
+            return False
+        return all(g.ndim > 1 for own, g in zip(mine, given, strict=True) if own)
+
     def _ones(self, arg: Any, whole: Any) -> list[Any]:
         """An argument for each element."""
-        if not (type(arg) is Hidden and arg.memory.batch is self and arg.memory.step):
+        if not self._differs(arg):
             return [whole] * self.size
         if whole.ndim > 1 and type(whole) is np.ndarray:
             return list(whole)
@@ -283,7 +307,10 @@ class Batch:
             self._changed.append(memory)
 
     def restore(self) -> None:
-        """Let the arguments be what they were."""
+        """Let the arguments be what they were; a recording forgets what it has noted since."""
+        if self._recorded is not None:
+            self.outer.go_back(self._recorded)
+            return
         for memory in self._changed:
             machine.launch(COPY, memory.whole, memory.kept)
         self._changed.clear()
@@ -304,20 +331,27 @@ class Batch:
             machine.recorder.current = self
 
     def depends(self, read: Callable[[], Any], value: Any) -> None:
-        """Nothing: Python runs each time."""
+        """Python runs each time, but where this is recorded."""
+        if self.outer is not None:
+            self.outer.depends(read, value)
 
     def bind(self, array: Any) -> None:
-        """Nothing: no memory is reused."""
+        """No memory is used twice, but where this is recorded."""
+        if self.outer is not None:
+            self.outer.bind(array)
 
     def reading(self, name: str, array: Any) -> None:
         """Refuse to show what has as many values as there are elements."""
-        if isinstance(array, TracedArray):
+        if type(array) is Hidden:
             array.refuse(name)
+        if self.outer is not None:
+            self.outer.reading(name, array)
 
     def deciding(self, name: str, array: Any) -> bool:
         """As ``reading``; what is the same for all elements may decide."""
-        self.reading(name, array)
-        return False
+        if type(array) is Hidden:
+            array.refuse(name)
+        return self.outer is not None and self.outer.deciding(name, array)
 
     def accumulating(self, leaf: Any) -> None:
         """Refuse to add to the gradient of a tensor from outside."""
@@ -328,7 +362,19 @@ class Batch:
         """Refuse what changes Python values: it may differ from element to element."""
         raise Apart(name)
 
+    def position(self) -> int | None:
+        """Where a recording around this is; None if nothing records."""
+        return None if self.outer is None else self.outer.position()
+
+    def go_back(self, position: int) -> None:
+        """Let the recording around this forget what it has noted since."""
+        self.outer.go_back(position)
+
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        raise Apart(name)
+        """What else a recording is told of; state that is made, resized or set is not for one."""
+        if name.startswith("_") or name in _ALONE or self.outer is None:
+            raise (AttributeError if name.startswith("_") else Apart)(name)
+        return getattr(self.outer, name)
+
+
+_ALONE = frozenset("adopt counts_from_start set_data set_sizes undo".split())

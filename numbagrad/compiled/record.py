@@ -270,6 +270,14 @@ class Recorder:
         """Write down a flag to look at."""
         self.events.append(Check(self.ref(flag), fail, *origin(2)))
 
+    def position(self) -> int:
+        """How far the recording is, for ``go_back``."""
+        return len(self.events)
+
+    def go_back(self, position: int) -> None:
+        """Forget the launches since."""
+        del self.events[position:]
+
     def accumulating(self, leaf: Any) -> None:
         """Nothing: gradients that leaves get are found when the recording ends."""
 

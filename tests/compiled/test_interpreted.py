@@ -23,6 +23,7 @@ FILES = {
     "compiled/test_sharing.py": 31,
     "compiled/test_state.py": 44,
     "test_promotion.py": 16,
+    "test_vmap_ops.py": 19,
 }
 
 
