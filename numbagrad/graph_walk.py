@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from .errors import GradError
+from .kernels import machine
 from .later import OUR_FILES
 from .tape import (
     ONE_OUTPUT,
@@ -186,7 +187,7 @@ def run_backward(
                 if held is None:
                     pending[edge] = grad
                 elif create_graph or edge not in owned:
-                    pending[edge] = held + grad
+                    pending[edge] = _sum(held, grad)
                     owned.add(edge)
                 else:
                     held._add_in_place(grad)
@@ -224,10 +225,17 @@ def _give(pending: dict[Node, Any], edge: Any, grad: Any) -> None:
         grads = pending.get(node)
         if grads is None:
             grads = pending[node] = [None] * node._outputs
-        grads[index] = grad if grads[index] is None else grads[index] + grad
+        grads[index] = grad if grads[index] is None else _sum(grads[index], grad)
         return
     held = pending.get(edge)
-    pending[edge] = grad if held is None else held + grad
+    pending[edge] = grad if held is None else _sum(held, grad)
+
+
+def _sum(x: Any, y: Any) -> Any:
+    """Two parts of a gradient; a recording knows that their order was nobody's wish."""
+    if machine.recording and not grad_mode.enabled and machine.is_compiling():
+        return x._add_parts(y)
+    return x + y
 
 
 def _before(

@@ -37,6 +37,8 @@ class Watcher:
         self.only_nan = only_nan
         self.looked_for = "nan" if only_nan else "inf"
 
+    compiles = False
+
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""
         if device is not None and device.type != "cpu":

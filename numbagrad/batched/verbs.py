@@ -362,6 +362,11 @@ class Batch:
         """Refuse what changes Python values: it may differ from element to element."""
         raise Apart(name)
 
+    @property
+    def compiles(self) -> bool:
+        """Whether this is recorded."""
+        return self.outer is not None and self.outer.compiles
+
     def position(self) -> int | None:
         """Where a recording around this is; None if nothing records."""
         return None if self.outer is None else self.outer.position()

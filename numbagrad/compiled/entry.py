@@ -26,7 +26,7 @@ from .call_text import compile_call, effects_text, enter, result_text, shape_of
 from .counts import Move, native_counts
 from .emit_cpu import emit
 from .explain import Unfused, unfused
-from .factor import factored
+from .factor import factored, gradients_factored
 from .finite import checked_passes
 from .gradients import GRADIENTS, Gradients, Slot
 from .guards import Writer, argument_guards, gradient_guards, state_guards
@@ -104,8 +104,7 @@ def make_entry(
     gpu = gpu_of(recording)
     timed = looked_for == "time" and gpu is None
     passes = None if gpu is None else GPU_PASSES
-    if shared.fastmath:
-        passes = (*(passes or PASSES), factored)
+    passes = (*(passes or PASSES), factored if shared.fastmath else gradients_factored)
     if looked_for in ("nan", "inf"):
         passes = checked_passes(looked_for)
     plan = outside.plan(name, recording, shared, passes, timed)

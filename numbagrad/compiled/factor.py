@@ -1,10 +1,13 @@
-"""``fastmath``: sums of products that share factors, as fewer products.
+"""Sums of products that share factors, as fewer products: of gradients, with ``fastmath`` of all.
 
 Where x is used n times, its gradient is a sum of n products, each a chain of factors that begins
 as the others do: ``g*y2 + (g*x)*y1 + (g*x*x)*y0``. Taking out what most terms have in common, again
 and again, makes that ``g*(y2 + x*(y1 + x*y0))``, Horner's rule for several variables (greedy, as in
 M. Ceberio and V. Kreinovich, Greedy algorithms for optimizing multivariate Horner schemes, ACM
 SIGSAM Bulletin 38, 2004). LLVM reorders terms and factors, but takes out few.
+
+What a user has written is reordered with ``fastmath`` only. In which order the parts of a gradient
+are added up nobody has written: those sums are "plus" nodes, and always looked at.
 """
 
 from __future__ import annotations
@@ -30,20 +33,31 @@ LONGEST = 512
 def factored(program: Program) -> Program:
     """Take common factors out of the sums in every loop, where that leaves fewer operations."""
     return program.with_instructions(
-        _in_loop(i) if isinstance(i, Loop) else i for i in program.instructions
+        _in_loop(i, _WRITTEN) if isinstance(i, Loop) else i for i in program.instructions
     )
 
 
-def _in_loop(loop: Loop) -> Loop:
+def gradients_factored(program: Program) -> Program:
+    """``factored`` of the sums that nobody wrote."""
+    return program.with_instructions(
+        _in_loop(i, _UNWRITTEN) if isinstance(i, Loop) else i for i in program.instructions
+    )
+
+
+_UNWRITTEN = frozenset(["plus"])
+_WRITTEN = frozenset(["plus", "add", "sub"])
+
+
+def _in_loop(loop: Loop, sums: frozenset[str]) -> Loop:
     for k, line in enumerate(loop.lines):
         if not _plain(line):
             continue
-        body = _Sums(loop, line.dtype).rewritten(line.expr)
+        body = _Sums(loop, line.dtype, sums).rewritten(line.expr)
         if body is not line.expr:
             lines = (*loop.lines[:k], replace(line, expr=body), *loop.lines[k + 1 :])
             shorter = tidy(replace(loop, lines=lines))
             if _cost(shorter) < _cost(loop):
-                return _in_loop(shorter)
+                return _in_loop(shorter, sums)
     return loop
 
 
@@ -60,7 +74,9 @@ def _cost(loop: Loop) -> int:
 class _Sums:
     """The sums in one line's expression. products: lines that are products of its type."""
 
-    def __init__(self, loop: Loop, dtype: str):
+    def __init__(self, loop: Loop, dtype: str, sums: frozenset[str]):
+        self.sums = sums
+        self.inside = sums | {"mul", "neg"}
         self.products = {
             line.name: line.expr
             for line in loop.lines
@@ -72,7 +88,7 @@ class _Sums:
     def length(self, node: Expr) -> int:
         """How many factors the terms of ``node`` have together."""
         if node not in self.lengths:
-            below = node.args if node.op in ("add", "sub", "mul", "neg") else ()
+            below = node.args if node.op in self.inside else ()
             if node.op == "input" and node.value in self.products:
                 below = (self.products[node.value],)
             self.lengths[node] = sum(map(self.length, below)) if below else 1
@@ -85,7 +101,7 @@ class _Sums:
         return self.done[root]
 
     def _rewritten(self, root: Expr) -> Expr:
-        if root.op in ("add", "sub") and self.length(root) <= LONGEST:
+        if root.op in self.sums and self.length(root) <= LONGEST:
             terms = self.terms(root, 1)
             if 2 <= len(terms) <= MOST:
                 found = _horner(terms)
@@ -97,8 +113,8 @@ class _Sums:
 
     def terms(self, node: Expr, sign: int) -> list[Term]:
         """What ``node``, a sum, adds up."""
-        if node.op in ("add", "sub"):
-            second = sign if node.op == "add" else -sign
+        if node.op in self.sums:
+            second = -sign if node.op == "sub" else sign
             return self.terms(node.args[0], sign) + self.terms(node.args[1], second)
         turned, factors = self.factors(node)
         return [(sign * turned, tuple(factors))]

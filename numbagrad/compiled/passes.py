@@ -245,7 +245,7 @@ def accumulate(program: Program) -> Program:
         if not (isinstance(i, Loop) and len(i.outs) == 1 and len(i.ins) == 2 and len(i.lines) == 1):
             continue
         line, out = i.lines[0], i.outs[0]
-        if line.expr.op != "add" or {a.value for a in line.expr.args} != set(i.loads):
+        if line.expr.op not in ("add", "plus") or {a.value for a in line.expr.args} != set(i.loads):
             continue
         if i.stores[0].mode != "store" or out.dtype.kind != "f":
             continue

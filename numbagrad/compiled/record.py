@@ -60,6 +60,8 @@ def _is_half_of_the_host(arg: Any) -> bool:
 class Recorder:
     """Stands behind the verbs while a function is recorded."""
 
+    compiles = True
+
     def __init__(self) -> None:
         self.events: list[Launch | Check] = []
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told

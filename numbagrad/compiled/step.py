@@ -310,8 +310,8 @@ def compile(
     NonFiniteError names the operation, the line and the index, and nothing after it is run. For
     debugging: nothing is fused then. ``ng.autograd.detect_anomaly`` around a call does the same.
 
-    fastmath: let LLVM reorder sums and factor out products in elementwise loops, which it takes as
-    written otherwise. NaN and infinities stay what they are (Numba's flags reassoc, nsz and
+    fastmath: let LLVM reorder sums and factor out products in elementwise loops, which are taken as
+    written otherwise, but for the sums of a gradient's parts, whose order nobody wrote. NaN and infinities stay what they are (Numba's flags reassoc, nsz and
     contract), but an intermediate product may overflow where the written one does not, and results
     may depend on the number of threads in their last bits. On a GPU factors are taken out, but
     sums stay in their order.

@@ -27,6 +27,7 @@ from .expr import (
     is_constant,
     mul,
     neg,
+    plus,
     power,
     sub,
     symbol,
@@ -69,6 +70,7 @@ def _pick(op: str) -> Callable[[Expr, Expr, Expr, Expr], tuple[Expr, Expr]]:
 
 RULES: dict[str, Callable[..., tuple[Expr, ...]]] = {
     "add": lambda g, out, x, y: (g, g),
+    "plus": lambda g, out, x, y: (g, g),
     "sub": lambda g, out, x, y: (g, neg(g)),
     "mul": lambda g, out, x, y: (mul(g, y), mul(g, x)),
     "div": lambda g, out, x, y: (div(g, y), neg(mul(g, div(out, y)))),
@@ -129,13 +131,13 @@ def gradients(root: Expr, seed: Expr, name: str = "formula") -> dict[str, Expr]:
         if is_constant(g, 0) or node.is_bool or node.op in _ZERO_GRADIENT:
             continue
         if node.op == "input":
-            found[node.value] = add(found.get(node.value, ZERO), g)
+            found[node.value] = plus(found.get(node.value, ZERO), g)
         elif node.op == "where":
             condition, x, y = node.args
             taken, other = gradients(x, g, name), gradients(y, g, name)
             for key in sorted(taken.keys() | other.keys()):
                 part = where(condition, taken.get(key, ZERO), other.get(key, ZERO))
-                found[key] = add(found.get(key, ZERO), part)
+                found[key] = plus(found.get(key, ZERO), part)
         elif node.op != "const":
             if node.op not in RULES:
                 raise FormulaError(
@@ -143,7 +145,7 @@ def gradients(root: Expr, seed: Expr, name: str = "formula") -> dict[str, Expr]:
                     f"the formula."
                 )
             for argument, part in zip(node.args, RULES[node.op](g, node, *node.args), strict=True):
-                incoming[argument] = add(incoming.get(argument, ZERO), part)
+                incoming[argument] = plus(incoming.get(argument, ZERO), part)
     return found
 
 

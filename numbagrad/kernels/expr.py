@@ -10,7 +10,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-ARITHMETIC = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"}
+ARITHMETIC = {
+    "add": "+", "plus": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%"
+}  # fmt: skip
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGICAL = {"and": "and", "or": "or"}
 BITWISE = {"bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>"}
@@ -25,7 +27,8 @@ BOOLEAN = frozenset([*COMPARISONS, *LOGICAL, "not", "isnan", "isinf", "isfinite"
 class Expr:
     """A node of the expression graph: an operation on other nodes, an input, or a constant.
 
-    op: "input", "const", "neg", "not", "pow", "where", or a name of the tables above.
+    op: "input", "const", "neg", "not", "pow", "where", or a name of the tables above. A "plus" is
+    an "add" that nobody wrote: of the parts of a gradient, in no order but ours.
     """
 
     __slots__ = ("__weakref__", "_inputs", "args", "op", "value")
@@ -86,6 +89,13 @@ def add(x: Expr, y: Expr) -> Expr:
     if y.op == "neg":
         return sub(x, y.args[0])
     return fold("add", x, y)
+
+
+def plus(x: Expr, y: Expr) -> Expr:
+    """The gradient that is the sum of ``x`` and ``y``."""
+    if is_constant(x, 0):
+        return y
+    return x if is_constant(y, 0) else expr("plus", x, y)
 
 
 def sub(x: Expr, y: Expr) -> Expr:
@@ -162,6 +172,7 @@ EVALUATE: dict[str, Callable] = {
 }
 _BUILD: dict[str, Callable] = {
     "add": add,
+    "plus": plus,
     "sub": sub,
     "mul": mul,
     "div": div,

@@ -140,6 +140,11 @@ def is_recording() -> bool:
     return recording and recorder.current is not None
 
 
+def is_compiling() -> bool:
+    """Whether what this thread launches becomes a part of a compiled function."""
+    return recording and recorder.current is not None and recorder.current.compiles
+
+
 def check(flag: Any, fail: Callable[[int], None]) -> None:
     """Call ``fail(value)``, which raises, if a kernel has left a ``value >= 0`` in ``flag``.
 

@@ -9,6 +9,9 @@ from ..devices import Device
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.expr import plus, symbol
+from ..kernels.formula import Formula
+from ..kernels.loops import ElementwiseKernel
 from ..tensor import Tensor
 from . import formulas as f
 from .autocasting import raised
@@ -113,9 +116,20 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
         if meets(x, y):  # it may be x, turned: what is written would be read again
             b = new_empty(b.shape, y._dtype, y._device)._array
             machine.launch(copy_kernel, b, y._array)
-        machine.launch(f.Add.op.kernel, a, a, b)
+        machine.launch(PARTS if machine.is_compiling() else f.Add.op.kernel, a, a, b)
     (x._counter or x._version_counter()).bump()
 
+
+def _add_parts(x: Tensor, y: Tensor) -> Tensor:
+    """x + y outside the tape, where both are parts of one gradient; see ``expr.plus``."""
+    if x._dtype is not y._dtype or x._array.shape != y._array.shape or x._device != y._device:
+        return x + y
+    out = new_empty(x._array.shape, x._dtype, x._device)
+    machine.launch(PARTS, out._array, x._array, y._array)
+    return out
+
+
+PARTS = ElementwiseKernel(Formula("add", ("x", "y"), plus(symbol("x"), symbol("y"))))
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
@@ -348,6 +362,7 @@ def _where_method(x: Tensor, condition: Tensor, y: Any) -> Tensor:
 METHODS: dict[str, Any] = {name: globals()[name] for name in _PUBLIC if name != "where"}
 METHODS |= {
     "_add_in_place": _add_in_place,
+    "_add_parts": _add_parts,
     "_ones_like": ones_like,
     "to": to,
     "type": type_,
