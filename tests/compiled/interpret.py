@@ -17,6 +17,7 @@ import numpy as np
 from scipy import special
 
 from numbagrad.compiled import entry, outside, passes
+from numbagrad.compiled.factor import gradients_factored
 from numbagrad.compiled.lower import lower
 from numbagrad.compiled.memory import assign, rounded
 from numbagrad.compiled.program import (
@@ -40,7 +41,7 @@ from numbagrad.kernels.expr import COMPARISONS, Expr, topological
 from numbagrad.tree import flatten
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
+    "add": np.add, "plus": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.true_divide,
     "floordiv": np.floor_divide, "mod": np.mod, "pow": np.power, "neg": np.negative,
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "eq": np.equal, "ne": np.not_equal, "bitand": np.bitwise_and, "bitor": np.bitwise_or,
@@ -267,7 +268,7 @@ def memory_of(array: np.ndarray) -> np.ndarray:
 def stages(program: Program) -> Iterator[tuple[str, Program]]:
     """The program after lowering and after each pass, verified, with the names of the passes."""
     yield "lower", verify(program)
-    for each in passes.PASSES:
+    for each in (*passes.PASSES, gradients_factored):
         program = verify(each(program))
         yield each.__name__, program
 
