@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .batched.draws import Rule, rule_of
 from .batched.history import enter, leave
 from .batched.verbs import Apart, Batch
 from .errors import DimError, ShapeError
@@ -44,7 +45,8 @@ def vmap(
     element, of which the first is returned.
 
     randomness: what random operations inside do: "error" raises RuntimeError, "different" lets each
-    element draw its own numbers, "same" lets all draw those of the first. chunk_size: how many
+    element draw its own numbers, "same" lets all draw those of the first; which numbers these are
+    does not depend on how the function is run. chunk_size: how many
     elements are computed at once, by default all: fewer take less memory, and with 1 the function
     is run for each element, as it is where it looks at values or changes what was there before.
 
@@ -78,28 +80,27 @@ def vmap(
         spec = flatten(args, leaves)
         dims = _dims(spec, in_dims, "in_dims", "arguments")
         size = _size(leaves, dims)
-        rule = _Same() if randomness == "same" else _refuse if randomness == "error" else None
+        rule = rule_of(randomness, size)
 
         def call(given: list[Any]) -> Any:
             return func(*rebuild(spec, given), **kwargs)
 
-        def run(leaves: list[Any], size: int) -> Any:
-            if size > 1 and not each and _may_be_batched(leaves):
+        def run(first: int, count: int) -> Any:
+            some = leaves if count == size else _narrowed(leaves, dims, first, count)
+            rule.begin(first)
+            if count > 1 and not each and _may_be_batched(some):
                 try:
-                    return _batched(call, leaves, dims, size, rule, out_dims)
+                    return _batched(call, some, dims, count, rule, out_dims)
                 except Apart as reason:
                     each.append(str(reason))
                 except Exception:  # which element it comes from shows when they are run by turns
                     pass
-            return _stacked(_results(call, leaves, dims, size, rule), size, out_dims)
+            return _stacked(_results(call, some, dims, first, count, rule), count, out_dims)
 
         most = chunk_size or size
         if most >= size or each or machine.is_recording():
-            return run(leaves, size)
-        chunks = [
-            run(_narrowed(leaves, dims, first, min(most, size - first)), min(most, size - first))
-            for first in range(0, size, most)
-        ]
+            return run(0, size)
+        chunks = [run(first, min(most, size - first)) for first in range(0, size, most)]
         return _joined(chunks, out_dims)
 
     return mapped
@@ -205,7 +206,7 @@ def _batched(
     leaves: list[Any],
     dims: list[int | None],
     size: int,
-    rule: Any,
+    rule: Rule,
     out_dims: Any,
 ) -> Any:
     """The results of all elements from one run. Raises Apart where there has to be one for each.
@@ -218,9 +219,7 @@ def _batched(
     edges = [x._edge if isinstance(x, Tensor) else None for x in given]
     results: list[Any] = []
     try:
-        if type(rule) is _Same:
-            rule.begin()
-        with batch.standing(), drawing(_once(batch, rule)):
+        with batch.standing(), drawing(functools.partial(rule.of_all, batch)):
             form = flatten(call(list(given)), results)
         for x, edge in zip(given, edges, strict=True):
             if isinstance(x, Tensor) and x._edge is not edge and not x.is_leaf:
@@ -244,66 +243,28 @@ def _batched(
     return rebuild(form, results)
 
 
-def _once(batch: Batch, rule: Any) -> Any:
-    """What draws go through while a function runs once for all elements."""
-
-    def take(take: Callable[[int], Any], generator: Any, counters: int) -> Any:
-        if rule is None:
-            raise Apart("drawing numbers for each element")
-        with batch.beyond():
-            return rule(take, generator, counters)
-
-    return take
-
-
 def _results(
     call: Callable[[list[Any]], Any],
     leaves: list[Any],
     dims: list[int | None],
-    size: int,
-    rule: Any,
+    first: int,
+    count: int,
+    rule: Rule,
 ) -> list[Any]:
-    """What the function gives for each element; for one of zeros if there is none."""
+    """What the function gives for ``count`` elements, in a mapping over all from the ``first`` on;
+    for one of zeros if there is none."""
     parts = _parts(leaves, dims)
     results = []
-    for element in range(max(size, 1)):
-        if type(rule) is _Same:
-            rule.begin()
+    for element in range(max(count, 1)):
+        rule.begin(first + element)
         given = [x if p is None else p[element] for x, p in zip(leaves, parts, strict=True)]
         try:
             with drawing(rule):
                 results.append(call(given))
         except Exception as error:
-            error.add_note(f"vmap: this came at element {element}.")
+            error.add_note(f"vmap: this came at element {first + element}.")
             raise
     return results
-
-
-def _refuse(take: Callable[[int], Any], generator: Any, counters: int) -> Any:
-    raise RuntimeError(
-        "vmap: a random operation was called; say with randomness='different' or 'same' whether "
-        "the elements draw numbers of their own, or draw before."
-    )
-
-
-class _Same:
-    """Gives each element the draws of the first."""
-
-    def __init__(self) -> None:
-        self.taken: dict[tuple[Any, int], Any] = {}
-        self.counts: dict[Any, int] = {}
-
-    def begin(self) -> None:
-        """Another element begins."""
-        self.counts.clear()
-
-    def __call__(self, take: Callable[[int], Any], generator: Any, counters: int) -> Any:
-        number = self.counts.get(generator, 0)
-        self.counts[generator] = number + 1
-        key = generator, number
-        if key not in self.taken:
-            self.taken[key] = take(counters)
-        return self.taken[key]
 
 
 def _stacked(results: list[Any], size: int, out_dims: Any) -> Any:

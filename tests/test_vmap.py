@@ -189,6 +189,31 @@ def test_same_numbers_are_those_of_the_first():
     assert ng.equal(ng.get_rng_state(), state) and ng.equal(got[0], got[1])
 
 
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_numbers_do_not_depend_on_how_it_is_run(randomness):
+    def draws(x):
+        z = ng.randn(3) + ng.rand(3)
+        return nn.functional.dropout(x, 0.5) * z, ng.randperm(5), ng.randint(9, (2,))
+
+    found = []
+    for options in ({}, {"chunk_size": 1}, {"chunk_size": 3}, {"compiled": True}):
+        compiled = options.pop("compiled", False)
+        f = vmap(draws, randomness=randomness, **options)
+        f = ng.compile(f) if compiled else f
+        ng.manual_seed(7)
+        found.append([*f(ng.ones(20, 3)), ng.rand(2)])
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            assert ng.allclose(a, b, rtol=1e-6)
+    alike = [ng.equal(x[0], x[1]) for x in found[0][:3]]
+    assert alike == [randomness == "same"] * 3
+
+
+def test_elements_that_draw_more_than_the_first():
+    f = vmap(lambda x: ng.rand(int(x.item())).sum() * 0 + x, randomness="different")
+    assert f(ng.tensor([1.0, 40.0, 3.0])).tolist() == [1.0, 40.0, 3.0]
+
+
 def test_refused_draws_leave_the_stream_alone():
     ng.manual_seed(0)
     expected = ng.rand(2)

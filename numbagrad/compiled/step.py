@@ -311,10 +311,10 @@ def compile(
     debugging: nothing is fused then. ``ng.autograd.detect_anomaly`` around a call does the same.
 
     fastmath: let LLVM reorder sums and factor out products in elementwise loops, which are taken as
-    written otherwise, but for the sums of a gradient's parts, whose order nobody wrote. NaN and infinities stay what they are (Numba's flags reassoc, nsz and
-    contract), but an intermediate product may overflow where the written one does not, and results
-    may depend on the number of threads in their last bits. On a GPU factors are taken out, but
-    sums stay in their order.
+    written otherwise, but for the sums of a gradient's parts, whose order nobody wrote. NaN and
+    infinities stay what they are (Numba's flags reassoc, nsz and contract), but an intermediate
+    product may overflow where the written one does not, and results may depend on the number of
+    threads in their last bits. On a GPU factors are taken out, but sums stay in their order.
 
     Raises RecordingError, naming the line, where a value is looked at inside.
 

@@ -118,6 +118,15 @@ def take_counters(taken, state, count):
     state[1] += count
 
 
+@kernel
+def stagger(states, taken, count):
+    """states (n, 2), taken (2,) int64: each state is ``count`` counters after that before it, the
+    first is ``taken``."""
+    for i in range(states.shape[0]):
+        states[i, 0] = taken[0]
+        states[i, 1] = taken[1] + i * count
+
+
 @kernel(grain=65536)
 def uniform(out, state, low, high):
     """out (n,) float32 in [low, high); state (2,). One word an element."""
