@@ -11,7 +11,7 @@ import pytest
 import numbagrad as ng
 from numbagrad import nn
 from numbagrad.errors import VersionError, VmapError
-from numbagrad.func import grad, vmap
+from numbagrad.func import functional_call, grad, vmap
 from numbagrad.kernels import machine
 
 F = nn.functional
@@ -293,3 +293,37 @@ def test_twice_backward():
     assert ng.allclose(x.grad, 2 * x.exp())
     with pytest.raises(RuntimeError, match=r"VmapBackward: .*a second time"):
         out.backward()
+
+
+# ---------------------------------------------------------------- compiled
+
+
+def test_a_program_does_not_grow_with_the_elements():
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    parameters = {name: p.detach() for name, p in net.named_parameters()}
+
+    def loss(parameters, x, label):
+        out = functional_call(net, parameters, (x,))
+        return F.cross_entropy(out[None], label[None])
+
+    sizes = []
+    for count in (5, 50):
+        step = ng.compile(vmap(grad(loss), in_dims=(None, 0, 0)))
+        x, labels = ng.randn(count, 4), ng.randint(3, (count,))
+        found = step(parameters, x, labels)
+        expected = vmap(grad(loss), in_dims=(None, 0, 0), chunk_size=1)(parameters, x, labels)
+        for name, g in found.items():
+            assert ng.allclose(g, expected[name], atol=1e-6)
+        sizes.append(str(step.program).count("\n"))
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_index_of_one_element_that_is_wrong(compiled):
+    table = ng.arange(12.0).reshape(4, 3)
+    f = vmap(lambda i: table[i].sum() + table.index_select(0, i[None])[0, 0])
+    f = ng.compile(f) if compiled else f
+    assert f(ng.tensor([0, 3, 1])).tolist() == [3.0, 39.0, 15.0]
+    with pytest.raises(IndexError, match=r"out of (bounds|range)") as caught:
+        f(ng.tensor([0, 7, 1]))
+    assert compiled or caught.value.__notes__ == ["vmap: this came at element 1."]

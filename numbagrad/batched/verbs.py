@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import VmapError
 from ..kernels import machine
+from ..kernels.cpu.reduce import amax
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
@@ -324,9 +325,13 @@ class Batch:
             if not self.knows(flag) or not flag.memory.step:
                 machine.check(self._given(flag), fail)
                 return
-            flags = self.whole(flag)
-            for b in range(self.size):
-                machine.check(flags[b], fail)
+            flags = dense(self.whole(flag)).reshape(1, -1, 1)
+            if self.outer is None:  # which element fails shows when they are run by turns
+                worst = flags.max(axis=1)[0]
+            else:
+                worst = machine.empty((1, 1, 1), flag.dtype)
+                machine.launch(amax, worst, flags)
+            machine.check(worst.reshape(1), fail)
         finally:
             machine.recorder.current = self
 
