@@ -196,7 +196,10 @@ def _parts(leaves: list[Any], dims: list[int | None]) -> list[Any]:
 
 def _may_be_batched(leaves: list[Any]) -> bool:
     """Whether the function may run once: on the host, with nothing that looks at each op."""
-    if machine.autocasting or grad_mode.anomaly is not None or grad_mode.saving is not None:
+    watcher = grad_mode.anomaly
+    if watcher is not None and watcher.looked_for != "time":  # what is bad has one element
+        return False
+    if machine.autocasting or grad_mode.saving is not None:
         return False
     return all(x._device.type == "cpu" for x in leaves if isinstance(x, Tensor))
 

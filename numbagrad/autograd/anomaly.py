@@ -107,6 +107,9 @@ class Watcher:
     def outside(self, name: str, way_out: str) -> None:
         """Nothing: Python runs each time."""
 
+    def position(self) -> None:
+        """Nothing is written down."""
+
     def set_data(self, tensor: Any) -> None:
         """Nothing: it is set for real."""
 

@@ -6,6 +6,7 @@ What runs for each element would be as many launches, and in a compiled function
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from ..kernels import store
 from ..kernels.machine import Kernel
@@ -30,5 +31,6 @@ def for_each(kernel: Kernel, mine: tuple[bool, ...]) -> Kernel:
     )
     module = store.load_source(text, name)
     module.of_one = kernel.serial  # type: ignore[attr-defined]
-    options = {**kernel._options, "source": text, "allocates": False}
-    return Kernel(getattr(module, name), kernel.outputs, kernel.grain, **options)
+    options = {"allocates": False, **kernel._options, "source": text}
+    kind: Any = type(kernel)
+    return kind(getattr(module, name), kernel.outputs, kernel.grain, **options)

@@ -121,6 +121,17 @@ def _products(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     return True
 
 
+def _weight_grad(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    """``conv_weight_grad`` of one image for each element: the elements are groups of channels."""
+    out, g, x, groups, *form = given
+    shared = [a for a in (g, x) if a.ndim < 6]
+    if args[1].shape[0] != 1 or shared or not out.flags.c_contiguous:
+        return False
+    g, x = [dense(a).reshape(1, -1, *a.shape[3:]) for a in (g, x)]
+    machine.launch(conv.conv_weight_grad, _below(out), g, x, groups * size, *form)
+    return True
+
+
 def _column_sum(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     out, x = given
     machine.launch(reduce.sum, out[:, None], dense(x))
@@ -131,10 +142,12 @@ _ALL = """
     sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm squares argmax
     argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad logsumexp_rows
     softmax_axis softmax_axis_grad log_softmax_axis log_softmax_axis_grad cumsum cumprod
-    logcumsumexp cummax cummin sort topk kth triangle gcd pick place max_pool max_pool_grad avg_pool
-    avg_pool_grad
+    logcumsumexp cummax cummin sort topk kth triangle gcd pick place
 """.split()
-_FIRST = {"layer_norm": 4, "conv": 2, "conv_input_grad": 2}
+_FIRST = {
+    "layer_norm": 4, "conv": 2, "conv_input_grad": 2, "max_pool": 3, "max_pool_grad": 3,
+    "avg_pool": 2, "avg_pool_grad": 2,
+}  # fmt: skip
 
 
 def _by_name(name: str) -> Any:
@@ -149,6 +162,7 @@ RULES: dict[Any, Rule] = {
     matmul.addmm: _affine,
     matmul.bmm: _products,
     bias.column_sum: _column_sum,
+    conv.conv_weight_grad: _weight_grad,
     **{(kernel := _by_name(name)): _rows(kernel) for name in _ALL},
     **{(kernel := _by_name(name)): _rows(kernel, count) for name, count in _FIRST.items()},
 }

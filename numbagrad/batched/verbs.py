@@ -21,12 +21,13 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.product import GemmKernel
 from ..kernels.traced_array import TracedArray
 from ..tape import close_fast_paths, open_fast_paths, standing_behind
 from .each import for_each
 from .rules import RULES, dense
 
-_LOOPS = (machine.Kernel, machine.MovingKernel)
+_LOOPS = (machine.Kernel, machine.MovingKernel, GemmKernel)
 LOOP = 16
 """As many elements are worth compiling a loop around a kernel that has no rule."""
 

@@ -204,3 +204,14 @@ def test_integers_are_not_folded_beyond_int64() -> None:
         return ng.full((3,), 2**62) * 4 + 1
 
     assert ng.compile(function)().tolist() == function().tolist() == [1, 1, 1]
+
+
+def test_llvm_does_not_see_how_short_a_loop_around_a_long_one_is():
+    """It would unroll all that is inside: 22 s of compiling for products of 10 and 1568 numbers."""
+    x, y = ng.rand(40, 10, 1), ng.rand(40, 1, 1568)
+    held = threads()
+    ng.set_num_threads(2 if held > 1 else 1)
+    step = ng.compile(lambda x, y: x * y)
+    assert ng.equal(step(x, y), x * y)
+    assert ("range(unknown(10))" in step.source) == (held > 1)
+    ng.set_num_threads(held)
