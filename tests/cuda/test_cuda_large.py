@@ -161,3 +161,30 @@ def test_products_wider_than_a_grid(monkeypatch: Any) -> None:
         np.testing.assert_allclose(
             got.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5
         )
+
+
+def grouped(place: str) -> list[Any]:
+    """Convolutions of many groups, forward and backward."""
+    t = Maker(place, ng.float32)
+    x, weight, bias = t(2, 10, 6, 5), t(15, 2, 3, 2), t(15)
+    out = F.conv2d(x, weight, bias, groups=5)
+    out.backward(t(*out.shape).detach())
+    back = F.conv_transpose2d(t(2, 10, 4, 3), t(10, 3, 2, 2), t(15), groups=5)
+    return [out, back, x.grad, weight.grad, bias.grad]
+
+
+def test_more_groups_than_a_grid_has_blocks(monkeypatch: Any) -> None:
+    from numbagrad.kernels.cuda import conv
+
+    grids = []
+    x, weight = ng.ones(1, 70_000, 1, 1, device="cuda"), ng.ones(70_000, 1, 1, 1, device="cuda")
+    with monkeypatch.context() as patched:
+        patched.setattr(conv, "start", lambda kernel, grid, *rest: grids.append(grid))
+        F.conv2d(x, weight, groups=70_000)
+    assert [grid[2] for grid in grids] == [65535, 70_000 - 65535]
+    monkeypatch.setattr(conv, "MOST", 2)
+    monkeypatch.setattr(conv, "BLOCKS", 1)  # as where there are so many
+    for got, expected in zip(grouped("cuda"), grouped("cpu"), strict=True):
+        np.testing.assert_allclose(
+            got.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5
+        )
