@@ -196,3 +196,33 @@ def test_users_counts_over_a_block():
 
     out, _ = launched(counted, 1, 96, zeros(96, "int32"), np.arange(96, dtype=np.float32))
     assert out.tolist() == [1095] * 96
+
+
+def doubled(x, i):
+    x[i] = x[i] * 2
+
+
+def test_a_tensor_ends_where_it_asked_to():
+    """Not where its block of the cache does; and what is given back is nobody's."""
+    from ptx.device import PTX, WatchedCache
+
+    driver = PTX()
+    cache = WatchedCache(driver)
+    block = cache.take(40, 0)
+    driver.copy_in(block.address, np.arange(10, dtype=np.float32), 0)
+    run = driver.launcher(doubled, (REAL, types.int64), 1, 1, 0)
+    driver.begin_capture(0)
+    run(block.address, 9)
+    graph, out = driver.end_capture(0), zeros(10)
+    driver.copy_out(out, block.address, 0)
+    assert out[9] == 9
+    driver.replay(graph, 0)
+    driver.copy_out(out, block.address, 0)
+    assert out[9] == 18
+    with pytest.raises(Fault, match=r"part of any array, in kernel test_ptx_faults\.doubled"):
+        run(block.address, 10)
+    cache.give(block)
+    with pytest.raises(Fault, match="part of any array"):
+        run(block.address, 9)
+    with pytest.raises(Fault, match=r"65536, 1\) of"):
+        driver.launcher(doubled, (REAL, types.int64), (1, 65536), 1, 0)(block.address, 0)
