@@ -89,7 +89,8 @@ def _attention(real: Any, tile: int, depth: int, each: int) -> Any:
             v_at = base_of(form, V, b, shared) + j0 * form[V + 2]
             load(values, v, v_at, form[V + 2], columns - j0, x0, width, thread)
             cuda.syncthreads()
-            before = peak[row]
+            # Of the lanes of a row only the first reads it, which writes it between two barriers.
+            before = peak[row] if lane == 0 else real(-math.inf)
             best = before
             for c in range(lane, tile, lanes):
                 value = weights[c, row]

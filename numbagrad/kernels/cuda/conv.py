@@ -24,7 +24,7 @@ from . import reduce
 from .runtime import device
 from .runtime.launch import made, start
 from .runtime.shape import SIMULATED
-from .runtime.tiles import multiplied, tile_for
+from .runtime.tiles import MOST, multiplied, tile_for
 from .runtime.warp import inlined, split
 
 __all__ = ["conv", "conv_input_grad", "conv_weight_grad"]
@@ -262,8 +262,19 @@ def _launch(
     n, m = out.shape[1] // groups, out.shape[0] * math.prod(out.shape[2:])
     kernel, tiles, threads = _kernel(_gathered, out, n, m, groups, divisors != (1, 1, 1))
     sizes = n, m, taps.shape[0], *x.shape[2:], *divisors
-    arrays = out, weight, x, bias, taps, numbers
-    start(kernel, (*tiles, groups), threads, *arrays, int(biased), *sizes)
+    for first in range(0, groups, MOST):
+        arrays = *_from(first, groups, out, weight, x), bias[first * n :] if biased else bias
+        grid = *tiles, min(groups - first, MOST)
+        start(kernel, grid, threads, *arrays, taps, numbers, int(biased), *sizes)
+
+
+def _from(first: int, groups: int, out: Any, weight: Any, x: Any) -> tuple[Any, Any, Any]:
+    """The arrays from a group on: a kernel finds what follows by the strides of them all."""
+    if first == 0:
+        return out, weight, x
+    sizes = out.shape[1], weight.shape[0], x.shape[1]
+    channels, filters, inputs = (n // groups * first for n in sizes)
+    return out[:, channels:], weight[filters:], x[:, inputs:]
 
 
 # -- twins -----------------------------------------------------------------------------------------
@@ -304,6 +315,9 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
         gweight if parts == 1 else device.empty(shape, arithmetic(gweight.dtype), gweight.device)
     )
     sizes = parts, n, m, k, *x.shape[2:]
-    start(kernel, (*tiles, groups * parts), threads, partial, g, x, taps, numbers, *sizes)
+    for first in range(0, groups, MOST):  # so many groups are in one part
+        some_g, some, some_x = _from(first, groups, g, partial, x)
+        grid = *tiles, min(groups - first, MOST) * parts
+        start(kernel, grid, threads, some, some_g, some_x, taps, numbers, *sizes)
     if parts > 1:
         reduce.sum(gweight.reshape(1, 1, gweight.size), partial)

@@ -181,7 +181,7 @@ def _join_slices(out, bad, x, keys, places, size, n, j, m, k, skip, add):
         at = keys[entry]
         if at != skip and (entry == 0 or keys[entry - 1] != at):
             to = (a * m + at) * k + c
-            total = out[to]
+            total = out[to] if add else as_type(out, 0)
             while entry < j and keys[entry] == at:
                 value = x[(a * j + places[entry]) * k + c]
                 total = as_type(out, total + value) if add else value

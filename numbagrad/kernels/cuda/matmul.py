@@ -19,7 +19,7 @@ from .runtime import cublas
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.shape import BLOCK
-from .runtime.tiles import multiplied, tile_for
+from .runtime.tiles import MOST, multiplied, tile_for
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
@@ -135,8 +135,16 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         kernel = made(_tiled, size, *chosen, epilogue)
         rows = cols = chosen[0]
         threads = (chosen[0] // chosen[2]) ** 2
-    for first in range(0, batch, 65535):  # a grid has no more in its third dimension
-        count = min(batch - first, 65535)
+    most = MOST * cols
+    if m > most:
+        for first in range(0, m, most):
+            part = slice(first, first + most)
+            some_y = y[..., part, :] if transy else y[..., part]
+            some_bias = None if bias is None else bias[part]
+            _multiply(out[..., part], x, some_y, some_bias, transx, transy, epilogue)
+        return
+    for first in range(0, batch, MOST):
+        count = min(batch - first, MOST)
         grid = -(-n // rows), -(-m // cols), count
         arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
         start(

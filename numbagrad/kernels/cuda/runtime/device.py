@@ -62,6 +62,7 @@ _lock = threading.Lock()
 _driver: Any = None
 _cache: Any = None
 _pretending = False
+_stand_in: tuple[Any, Any] | None = None
 
 
 def simulating() -> bool:
@@ -71,7 +72,7 @@ def simulating() -> bool:
 
 def problem() -> str | None:
     """Why there is no GPU to compute on, in words; None if there is one."""
-    if _driver is not None or _pretending:
+    if _driver is not None or _pretending or _stand_in is not None:
         return None
     try:
         from numba import cuda
@@ -119,8 +120,8 @@ def driver() -> Any:
                 reason = problem()
                 if reason is not None:
                     raise DeviceError(f"cuda is not available: {reason}. Use device='cpu'.")
-                found: Any = Absent() if _pretending else Simulated() if simulating() else GPU()
-                _cache = BlockCache(found)
+                found, cache = _stand_in or (_found(), BlockCache)
+                _cache = cache(found)
                 _driver = found
     return _driver
 
@@ -131,6 +132,18 @@ def pretend() -> None:
     if _driver is not None:
         raise DeviceError("pretend: a device is in use already; call it first.")
     _pretending = True
+
+
+def _found() -> Any:
+    return Absent() if _pretending else Simulated() if simulating() else GPU()
+
+
+def stand_in(chosen: Any, cache: Any = BlockCache) -> None:
+    """Let ``chosen`` stand behind the doorway, for tests; cache: what hands out its memory."""
+    global _stand_in
+    if _driver is not None:
+        raise DeviceError("stand_in: a device is in use already; call it first.")
+    _stand_in = chosen, cache
 
 
 def run(kernel: Any, args: tuple[Any, ...]) -> bool:

@@ -7,10 +7,13 @@ from typing import Any
 from .shape import TILES, WIDE_TILES
 from .warp import inlined
 
-__all__ = ["FEW", "multiplied", "tile_for"]
+__all__ = ["FEW", "MOST", "multiplied", "tile_for"]
 
 FEW = 132
 """With fewer large tiles than this the small ones are used: they keep more of a GPU busy."""
+
+MOST = 65535
+"""Blocks that a grid has at most in its second and in its third dimension."""
 
 
 def tile_for(itemsize: int, n: int, m: int, batch: int) -> tuple[int, int, int]:
