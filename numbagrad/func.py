@@ -266,8 +266,8 @@ def jvp(func: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
 def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
     """A function that gives the Jacobian of ``func``: (*shape of the output, *shape of the input).
 
-    For each output, in the form of the output, in the form of the chosen arguments. A backward for
-    each element of the output. Arguments as for ``grad_and_value``.
+    For each output, in the form of the output, in the form of the chosen arguments. One backward
+    for all elements of the output, by ``vmap``. Arguments as for ``grad_and_value``.
 
     >>> from numbagrad import tensor
     >>> jacrev(lambda x: x**2)(tensor([1.0, 2.0])).tolist()
