@@ -107,8 +107,14 @@ class Watcher:
     def outside(self, name: str, way_out: str) -> None:
         """Nothing: Python runs each time."""
 
+    def accumulating(self, leaf: Any) -> None:
+        """Nothing: it is added for real."""
+
     def position(self) -> None:
-        """Nothing is written down."""
+        """None: nothing is written down."""
+
+    def go_back(self, position: None) -> None:
+        """Nothing: there is nothing to forget."""
 
     def set_data(self, tensor: Any) -> None:
         """Nothing: it is set for real."""

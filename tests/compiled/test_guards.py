@@ -569,6 +569,7 @@ WRITERS = {
     "autograd/function.py": 2,
     "autograd/graph.py": 2,
     "autograd/recorded.py": 2,
+    "batched/history.py": 2,
     "compiled/gradients.py": 1,
     "compiled/trace.py": 3,
     "compiled/watch.py": 3,
