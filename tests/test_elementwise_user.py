@@ -436,7 +436,8 @@ def grow(children):
 
 TREES = st.recursive(leaf(), grow, max_leaves=8)
 BY_OP = {
-    "add": lambda x, y: x + y, "plus": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
+    "add": lambda x, y: x + y, "plus": lambda x, y: x + y,
+    "sub": lambda x, y: x - y, "mul": lambda x, y: x * y,
     "div": lambda x, y: x / y, "neg": lambda x: -x, "pow": lambda x, y: x**y,
     "lt": lambda x, y: x < y, "eq": lambda x, y: x == y, "ge": lambda x, y: x >= y,
     "and": lambda x, y: bool(x) and bool(y), "where": lambda c, x, y: x if c else y,
