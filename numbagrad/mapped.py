@@ -16,6 +16,7 @@ from .batched.history import enter, leave
 from .batched.verbs import Apart, Batch
 from .errors import DimError, ShapeError
 from .kernels import machine
+from .kernels.traced_float import TracedFloat
 from .ops.comparison import equal
 from .ops.join import cat, stack
 from .random import drawing
@@ -145,9 +146,10 @@ def _size(leaves: list[Any], dims: list[int | None]) -> int:
         if dim is None:
             continue
         if not isinstance(x, Tensor):
+            kind = "float" if type(x) is TracedFloat else type(x).__name__
             raise ValueError(
-                f"vmap: in_dim is {dim} for a {type(x).__name__}; only tensors have dimensions, "
-                f"give None for it."
+                f"vmap: in_dim is {dim} for a {kind}; only tensors have dimensions, give None for "
+                f"it."
             )
         if not -x.ndim <= dim < x.ndim:
             raise DimError(

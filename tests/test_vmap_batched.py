@@ -13,6 +13,7 @@ from numbagrad import nn
 from numbagrad.errors import VersionError, VmapError
 from numbagrad.func import functional_call, grad, vmap
 from numbagrad.kernels import machine
+from numbagrad.kernels.machine import kernel
 
 F = nn.functional
 
@@ -129,6 +130,28 @@ def test_a_kernel_of_ones_own_runs_for_each():
     got, count = runs_of(Doubled.apply, x)
     assert count == 1 and ng.equal(got, 2 * x)
     assert ng.equal(ng.autograd.grad(got.sum(), x)[0], ng.full((3, 4), 2.0, dtype=ng.double))
+
+
+def scaling(factor):
+    @kernel
+    def scaled(out, x):
+        for i in range(x.size):
+            out[i] = factor * x[i]
+
+    def run(x):
+        out = ng.empty_like(x)
+        ng.launch(scaled, out, x)
+        return out
+
+    return run
+
+
+def test_kernels_of_one_name_are_told_apart():
+    x = ng.ones(20, 2)
+    assert ng.equal(vmap(scaling(2.0))(x), 2 * x) and ng.equal(vmap(scaling(3.0))(x), 3 * x)
+    for factor in (2.0, 3.0):
+        step = ng.compile(vmap(scaling(factor)))
+        assert ng.equal(step(x), factor * x) and ng.equal(step(x), factor * x)
 
 
 @numba.njit

@@ -21,9 +21,11 @@ def for_each(kernel: Kernel, mine: tuple[bool, ...]) -> Kernel:
     names = [f"a{k}" for k in range(len(mine))]
     passed = [f"{name}[i]" if own else name for name, own in zip(names, mine, strict=True)]
     function = kernel.function
-    name = f"each_{kernel.__name__}"
+    name, of = f"each_{kernel.__name__}", f"{function.__module__}.{function.__qualname__}"
+    if not store.ours(function):  # whose text may change
+        of = store.content_name(of, store.source_with_globals(function))
     text = (
-        f'"""``{function.__module__}.{function.__qualname__}`` for each element."""\n'
+        f'"""``{of}`` for each element."""\n'
         "from numba import prange\n\n\n"
         f"def {name}({', '.join(names)}):\n"
         f"    for i in prange(a0.shape[0]):\n"
