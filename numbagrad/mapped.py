@@ -47,9 +47,9 @@ def vmap(
 
     randomness: what random operations inside do: "error" raises RuntimeError, "different" lets each
     element draw its own numbers, "same" lets all draw those of the first; which numbers these are
-    does not depend on how the function is run. chunk_size: how many
-    elements are computed at once, by default all: fewer take less memory, and with 1 the function
-    is run for each element, as it is where it looks at values or changes what was there before.
+    does not depend on how the function is run. chunk_size: how many elements are computed at once,
+    by default all: fewer take less memory, and with 1 the function is run for each element, as it
+    is where it looks at values or changes what was there before.
 
     Raises ValueError where dims do not fit the arguments or results, or sizes differ, and DimError
     for a dim out of range. Errors of ``func`` say at which element they came.
@@ -102,7 +102,7 @@ def vmap(
         if most >= size or each or machine.is_recording():
             return run(0, size)
         chunks = [run(first, min(most, size - first)) for first in range(0, size, most)]
-        return _joined(chunks, out_dims)
+        return _joined(chunks, most, out_dims)
 
     return mapped
 
@@ -170,20 +170,6 @@ def _narrowed(leaves: list[Any], dims: list[int | None], first: int, count: int)
     return [x if dim is None else x.narrow(dim, first, count) for x, dim in pairs]
 
 
-def _joined(chunks: list[Any], out_dims: Any) -> Any:
-    """The results of several runs as those of one."""
-    columns: list[list[Any]] = []
-    for chunk in chunks:
-        leaves: list[Any] = []
-        spec = flatten(chunk, leaves)
-        columns = columns or [[] for _ in leaves]
-        for column, leaf in zip(columns, leaves, strict=True):
-            column.append(leaf)
-    dims = _dims(spec, out_dims, "out_dims", "results")
-    pairs = zip(columns, dims, strict=True)
-    return rebuild(spec, [c[0] if dim is None else cat(c, dim) for c, dim in pairs])
-
-
 def _parts(leaves: list[Any], dims: list[int | None]) -> list[Any]:
     """The elements of each argument, None where it is not mapped."""
     parts: list[Any] = []
@@ -245,6 +231,8 @@ def _batched(
     except BaseException:
         batch.restore()
         raise
+    finally:
+        batch.forget()
     return rebuild(form, results)
 
 
@@ -274,23 +262,37 @@ def _results(
 
 def _stacked(results: list[Any], size: int, out_dims: Any) -> Any:
     """The results of all elements, one dimension more each."""
+    spec, columns = _columns(results, 1)
+    dims = _dims(spec, out_dims, "out_dims", "results")
+    pairs = zip(columns, dims, strict=True)
+    return rebuild(spec, [_one(column, size, dim) for column, dim in pairs])
+
+
+def _joined(chunks: list[Any], size: int, out_dims: Any) -> Any:
+    """The results of runs of ``size`` elements as those of one."""
+    spec, columns = _columns(chunks, size)
+    dims = _dims(spec, out_dims, "out_dims", "results")
+    pairs = zip(columns, dims, strict=True)
+    return rebuild(spec, [_one(c, 0, None) if dim is None else cat(c, dim) for c, dim in pairs])
+
+
+def _columns(results: list[Any], size: int) -> tuple[Any, list[list[Any]]]:
+    """The form of results, one for each ``size`` elements, and of each leaf in it all there are."""
     columns: list[list[Any]] = []
     spec: Any = None
-    for element, result in enumerate(results):
+    for number, result in enumerate(results):
         leaves: list[Any] = []
         form = flatten(result, leaves)
-        if element and form != spec:
+        if number and form != spec:
             raise ValueError(
                 f"vmap: the function returns {_shown(spec)} for element 0 and {_shown(form)} for "
-                f"element {element}."
+                f"element {number * size}."
             )
         spec = form
         columns = columns or [[] for _ in leaves]
         for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf)
-    dims = _dims(spec, out_dims, "out_dims", "results")
-    pairs = zip(columns, dims, strict=True)
-    return rebuild(spec, [_one(column, size, dim) for column, dim in pairs])
+    return spec, columns
 
 
 def _one(column: list[Any], size: int, dim: int | None) -> Any:

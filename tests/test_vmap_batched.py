@@ -252,6 +252,15 @@ def test_chunks(chunk_size):
     assert len(sizes) == {1: 5, 2: 3, 3: 2}.get(chunk_size, 1)
 
 
+def test_chunks_that_disagree():
+    x = ng.arange(6.0)
+    with pytest.raises(ValueError, match="out_dims is None for a result that differs"):
+        vmap(lambda x: (x, ng.ones(2)), out_dims=(None, 0), chunk_size=2)(x)
+    flags = iter([True, True, False])  # of the two chunks
+    with pytest.raises(ValueError, match=r"\(\*, \*\) for element 0 and \* for element 4"):
+        vmap(lambda x: (x, x) if next(flags) else x, chunk_size=2)(x)
+
+
 def test_chunks_draw_the_same_numbers():
     got = vmap(lambda x: x + ng.rand(2), randomness="same", chunk_size=2)(ng.zeros(5, 2))
     assert all(ng.equal(row, got[0]) for row in got)
@@ -299,6 +308,30 @@ def test_fast_paths_open_again():
     assert machine.recording == before and loss.grad_fn is not None
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: vmap(lambda x: x.add_(1))(ng.ones(3, 2)),
+        lambda: vmap(lambda x: x * x[0].item())(ng.ones(3, 2)),
+        lambda: vmap(lambda x: x.add_(1) * x[0].item())(ng.ones(3, 2)),
+        lambda: vmap(lambda x: vmap(lambda y: y * x.sum())(x))(ng.ones(3, 2)),
+        lambda: vmap(lambda x: x + ng.rand(2), randomness="different")(ng.ones(3, 2)),
+        lambda: ng.compile(vmap(grad(lambda x: x.exp().sum())))(ng.ones(3, 2)),
+        lambda: vmap(grad(lambda x: (x * x).sum()), chunk_size=2)(ng.ones(5, 2)),
+        lambda: vmap(lambda x: x.sum())(ng.ones(3, 2, requires_grad=True)).sum().backward(),
+    ],
+)
+def test_nothing_of_a_call_waits_for_the_collector(call):
+    gc.collect()
+    before = machine.recording
+    gc.disable()
+    try:
+        call()
+        assert machine.recording == before
+    finally:
+        gc.enable()
+
+
 def test_what_was_saved_and_changed():
     x = ng.ones(3, 4, requires_grad=True)
     y = x * 1
@@ -306,6 +339,46 @@ def test_what_was_saved_and_changed():
     y.add_(1)
     with pytest.raises(VersionError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+def test_results_without_a_history_that_were_saved():
+    """The factor is shown outside without a copy: a change of it must not pass unseen."""
+
+    def f(x):
+        factor = (x > 0).double() * 1.0
+        return factor, x * factor
+
+    x = ng.ones(3, 4, dtype=ng.double, requires_grad=True)
+    factor, out = vmap(f)(x)
+    out.sum().backward(retain_graph=True)
+    assert ng.equal(x.grad, ng.ones_like(x))
+    factor.zero_()
+    with pytest.raises(VersionError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_only_what_is_asked_for_is_computed():
+    asked = []
+
+    class Product(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x * w
+
+        @staticmethod
+        def backward(ctx, g):
+            asked.append(ctx.needs_input_grad)
+            x, w = ctx.saved_tensors
+            return g * w, g * x
+
+    x, w = ng.ones(3, 4, requires_grad=True), ng.ones(4, requires_grad=True)
+    out = vmap(Product.apply, in_dims=(0, None))(x, w).sum()
+    for wanted in ((x,), (w,), (x, w)):
+        found = ng.autograd.grad(out, wanted, retain_graph=True)
+        expected = [[[1.0] * 4] * 3 if t is x else [3.0] * 4 for t in wanted]
+        assert [g.tolist() for g in found] == expected
+    assert asked == [(True, False), (False, True), (True, True)]
 
 
 def test_twice_backward():
@@ -329,7 +402,7 @@ def test_a_program_does_not_grow_with_the_elements():
         out = functional_call(net, parameters, (x,))
         return F.cross_entropy(out[None], label[None])
 
-    sizes = []
+    sizes, before = [], machine.recording
     for count in (5, 50):
         step = ng.compile(vmap(grad(loss), in_dims=(None, 0, 0)))
         x, labels = ng.randn(count, 4), ng.randint(3, (count,))
@@ -338,6 +411,7 @@ def test_a_program_does_not_grow_with_the_elements():
         for name, g in found.items():
             assert ng.allclose(g, expected[name], atol=1e-6)
         sizes.append(str(step.program).count("\n"))
+        assert machine.recording == before  # whatever the compiled function keeps
     assert sizes[0] == sizes[1]
 
 

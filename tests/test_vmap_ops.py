@@ -15,6 +15,7 @@ from cases import FAMILIES
 from op_table import is_tensor
 
 import numbagrad as ng
+from numbagrad import mapped
 from numbagrad.func import vmap
 
 sys.path.insert(0, str(Path(__file__).parent / "compiled"))
@@ -77,13 +78,36 @@ def shown(call: Any, item: Item, first_only: bool) -> Any:
     ]
 
 
-def differences(item: Item, first_only: bool, call: Any = by_vmap) -> list[str]:
+@pytest.fixture
+def unforeseen(monkeypatch: Any) -> list[str]:
+    """Where a run for all elements fails by something else than a wish to go one by one: the
+    function is then run for each, and nobody would know."""
+    found: list[str] = []
+    once = mapped._batched
+
+    def watched(*args: Any) -> Any:
+        try:
+            return once(*args)
+        except Exception as error:
+            found.append(repr(error))
+            raise
+
+    monkeypatch.setattr(mapped, "_batched", watched)
+    return found
+
+
+def differences(
+    item: Item, first_only: bool, unforeseen: list[str], call: Any = by_vmap
+) -> list[str]:
     """What differs between both ways of running an item."""
+    unforeseen.clear()
     wanted, got = shown(by_loop, item, first_only), shown(call, item, first_only)
     told = f"{item!r}, {'the first' if first_only else 'all'} mapped"
     if isinstance(wanted, type) or isinstance(got, type):
         same = isinstance(wanted, type)  # what cannot be stacked may have another error
         return [] if same else [f"{told}: {got}"]
+    if unforeseen:
+        return [f"{told}: {unforeseen[0]} in a run for all elements"]
     if len(wanted) != len(got):
         return [f"{told}: {len(got)} results, expected {len(wanted)}"]
     found = []
@@ -102,7 +126,7 @@ FORMS = ("forward", "argument", "outside")
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_as_a_loop(family: str) -> None:
+def test_as_a_loop(family: str, unforeseen: list[str]) -> None:
     wrong = []
     with np.errstate(all="ignore"):
         for case in FAMILIES[family]:
@@ -110,15 +134,15 @@ def test_as_a_loop(family: str) -> None:
                 items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
                 for item in items:
                     if any(map(is_tensor, item.given())):
-                        wrong += differences(item, first_only=False)
+                        wrong += differences(item, False, unforeseen)
                         if sum(map(is_tensor, item.given())) > 1:
-                            wrong += differences(item, first_only=True)
+                            wrong += differences(item, True, unforeseen)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])
 
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("family", FAMILIES)
-def test_compiled(family: str) -> None:
+def test_compiled(family: str, unforeseen: list[str]) -> None:
     wrong = []
     with np.errstate(all="ignore"):
         for case in filter(recordable, FAMILIES[family]):
@@ -126,5 +150,5 @@ def test_compiled(family: str) -> None:
                 items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
                 for item in items[len(items) // 2 :][:1]:
                     if any(map(is_tensor, item.given())):
-                        wrong += differences(item, False, compiled)
+                        wrong += differences(item, False, unforeseen, compiled)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])

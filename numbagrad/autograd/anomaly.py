@@ -33,11 +33,11 @@ class Watcher:
     only_nan: whether inf is fine.
     """
 
+    compiles = False
+
     def __init__(self, only_nan: bool):
         self.only_nan = only_nan
         self.looked_for = "nan" if only_nan else "inf"
-
-    compiles = False
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """Zeros, so that memory which a kernel leaves as it was is never found bad."""

@@ -75,6 +75,7 @@ def _of_all(batch: Batch, tensor: Tensor) -> Tensor:
     memory = tensor._array.memory
     if tensor._edge is None and memory.ours and memory.step and not memory.shown:
         memory.shown = True
+        found._counter = tensor._version_counter()  # the graph inside may have saved it
         return found
     return found.clone()
 
@@ -133,7 +134,10 @@ class Elements(Node):
 
     def _run(self, grads: list[Any]) -> Sequence[Any]:
         (inside,) = self._unpack()
-        batch = inside.batch
+        batch, asked = inside.batch, grad_mode.asked
+        wanted = list(range(len(self._edges)))
+        if asked is not None and asked[0] is self:
+            wanted = [k for k in wanted if asked[1][k]]
         pairs = [(e, g) for e, g in zip(inside.roots, grads, strict=True) if g is not None]
         try:
             with batch.standing():
@@ -141,7 +145,7 @@ class Elements(Node):
                     [(edge, enter(batch, g, 0)) for edge, g in pairs],
                     retain_graph=True,
                     create_graph=grad_mode.enabled,
-                    targets=inside.targets,
+                    targets=[inside.targets[k] for k in wanted],
                     accumulate=False,
                 )
         except Apart as reason:
@@ -151,9 +155,10 @@ class Elements(Node):
             ) from None
         assert found is not None
         shown = iter(leave(batch, [g for g in found if g is not None], inside.start))
-        results: list[Any] = [None if g is None else next(shown) for g in found]
-        for k, target in enumerate(inside.targets):
-            if results[k] is not None:
+        results: list[Any] = [None] * len(self._edges)
+        for k, g in zip(wanted, found, strict=True):
+            if g is not None:
+                whole, target = next(shown), inside.targets[k]
                 mine = _begins(target, batch)
-                results[k] = results[k].movedim(0, target.dim) if mine else results[k].sum(0)
+                results[k] = whole.movedim(0, target.dim) if mine else whole.sum(0)
         return results

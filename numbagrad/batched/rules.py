@@ -77,18 +77,14 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
     return rule
 
 
-def _outer(out: Any, x: Any, y: Any) -> None:
-    """``out = x * y``, which broadcast."""
-    machine.launch(_mul, out, x, y)
-
-
 def _product(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
     """``mm``: one product where only the rows of the left factor belong to elements."""
     out, x, y, transx, transy, accumulate = given
     if accumulate:
         return False
     if args[1].shape[0 if transx else 1] == 1:  # of a column and a row
-        _outer(out, x.swapaxes(-1, -2) if transx else x, y.swapaxes(-1, -2) if transy else y)
+        x, y = x.swapaxes(-1, -2) if transx else x, y.swapaxes(-1, -2) if transy else y
+        machine.launch(_mul, out, x, y)
         return True
     if y.ndim == 2 and not transx and (rows := _below(x)) is not None:
         machine.launch(matmul.mm, _below(out), rows, y, 0, transy, 0)

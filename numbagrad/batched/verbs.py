@@ -18,20 +18,18 @@ from ..errors import VmapError
 from ..kernels import machine
 from ..kernels.cpu.reduce import amax
 from ..kernels.cuda.runtime.array import DeviceArray
-from ..kernels.expr import symbol
-from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import GemmKernel
 from ..kernels.traced_array import TracedArray
+from ..ops.base import copy_kernel
 from ..tape import close_fast_paths, open_fast_paths, standing_behind
 from .each import for_each
 from .rules import RULES, dense
 
-_LOOPS = (machine.Kernel, machine.MovingKernel, GemmKernel)
 LOOP = 16
 """As many elements are worth compiling a loop around a kernel that has no rule."""
 
-COPY = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
+_LOOPED = (machine.Kernel, machine.MovingKernel, GemmKernel)
 
 
 class Apart(BaseException):
@@ -94,11 +92,16 @@ class Batch:
         self.outer = machine.recorder.current
         self.standings = 0
         self._changed: list[Memory] = []
-        self._recorded = None if self.outer is None else self.outer.position()
-        close_fast_paths()  # for they take arrays as they are, while there is one of ours
+        self._recorded = self.position()
+        # Fast paths take arrays as they are: not while there is one of ours. A recording, which
+        # keeps some for its messages, sees to it that no tensor of its own is used outside.
+        self._closes = self._recorded is None
+        if self._closes:
+            close_fast_paths()
 
     def __del__(self) -> None:
-        open_fast_paths()
+        if self._closes:
+            open_fast_paths()
 
     def knows(self, array: Any) -> bool:
         """Whether ``array`` stands for those of our elements."""
@@ -224,7 +227,7 @@ class Batch:
 
     def _each(self, kernel: Any, args: tuple[Any, ...], given: list[Any]) -> None:
         """One launch for each element, in order; or one of a loop around the kernel."""
-        if type(kernel) in _LOOPS and (self._recorded is not None or self.size >= LOOP):
+        if type(kernel) in _LOOPED and (self._recorded is not None or self.size >= LOOP):
             mine = tuple([self._differs(arg) for arg in args])
             if self._may_be_cut(kernel, mine, given):
                 looped = [dense(g) if own else g for own, g in zip(mine, given, strict=True)]
@@ -294,7 +297,7 @@ class Batch:
         shared = memory.whole
         whole = machine.empty((self.size, *shared.shape), shared.dtype)
         if memory.written:
-            self._run(COPY, whole, shared)
+            self._run(copy_kernel, whole, shared)
         memory.whole, memory.step = whole, shared.nbytes
 
     # -- writing what was there before -----------------------------------------------------------
@@ -305,7 +308,7 @@ class Batch:
             raise Apart("writing into what was there before")
         if memory.kept is None:
             memory.kept = machine.empty(memory.whole.shape, memory.whole.dtype)
-            machine.launch(COPY, memory.kept, memory.whole)
+            machine.launch(copy_kernel, memory.kept, memory.whole)
             self._changed.append(memory)
 
     def restore(self) -> None:
@@ -314,7 +317,10 @@ class Batch:
             self.outer.go_back(self._recorded)
             return
         for memory in self._changed:
-            machine.launch(COPY, memory.whole, memory.kept)
+            machine.launch(copy_kernel, memory.whole, memory.kept)
+
+    def forget(self) -> None:
+        """Let go of what the arguments were: the batch would live until the collector comes."""
         self._changed.clear()
 
     # -- what ops tell ---------------------------------------------------------------------------

@@ -33,7 +33,6 @@ class TracedArray(np.ndarray):
     def refuse(self, what: str) -> NoReturn:
         """Raise, for Python was about to do ``what``."""
         raise NotImplementedError(what)
-        raise NotImplementedError
 
     def __array_finalize__(self, parent: Any) -> None:
         self.memory = getattr(parent, "memory", None)
