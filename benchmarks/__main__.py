@@ -15,6 +15,7 @@ from types import ModuleType
 from . import (
     call_cost,
     chain,
+    cold,
     digits,
     elementwise,
     first_step,
@@ -81,6 +82,7 @@ PROCESSES = {
     "gemm": gemm,
     "digits": digits,
     "unrolled": unrolled,
+    "cold": cold,
 }
 """Suites with a way of their own."""
 

@@ -1,9 +1,16 @@
-"""Order of the run: the tour of everything first, so that what is broken at heart shows at once."""
+"""Order of the run: the tour of everything first, so that what is broken at heart shows at once.
+
+And Python's heap: kernels that are compiled leave millions of objects in a worker, among which each
+recording looks for tensors, and each full collection for garbage. That took a third of the run.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
+import weakref
 
+import pytest
 from numba import config as numba_config
 
 # pytest's workers fill the processors; test_apart.py asks for helpers where it wants them.
@@ -21,3 +28,49 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("interpreted")]
     items.sort(key=lambda item: item.path.name != "test_tiny.py")
+
+
+class OldObjects:
+    """What was there before a module's tests: out of the collector's sight, its tensors known."""
+
+    def __init__(self):
+        self.tensors = []
+        self.looking_at_all = None
+
+    def set_apart(self):
+        from numbagrad.compiled import heap, trace
+
+        self.looking_at_all = self.looking_at_all or heap.all_tensors
+        gc.collect()
+        self.tensors = [weakref.ref(t) for t in self.all_tensors()]
+        gc.freeze()
+        heap.all_tensors = trace.all_tensors = self.all_tensors
+
+    def all_tensors(self):
+        """As ``heap.all_tensors``, which brings back what is frozen."""
+        from numbagrad.compiled.heap import _tensors
+
+        old = [t for t in (each() for each in self.tensors) if t is not None]
+        return [*{id(t): t for t in [*old, *_tensors(gc.get_objects())]}.values()]
+
+    def bring_back(self):
+        from numbagrad.compiled import heap, trace
+
+        gc.unfreeze()
+        heap.all_tensors = trace.all_tensors = self.looking_at_all
+
+
+OLD_OBJECTS = OldObjects()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def old_objects_apart():
+    OLD_OBJECTS.set_apart()
+
+
+@pytest.fixture
+def whole_heap():
+    """The test finds the collector as a user's program would."""
+    OLD_OBJECTS.bring_back()
+    yield
+    OLD_OBJECTS.set_apart()

@@ -41,7 +41,7 @@ def collector():
     gc.enable()
 
 
-@pytest.mark.usefixtures("collector")
+@pytest.mark.usefixtures("whole_heap", "collector")
 class TestPaused:
     """The block around the imports."""
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.core import errors
+from numba.core import config, errors
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import NativeLowering
+from numba.core.typed_passes import AnnotateTypes, NativeLowering
 
 __all__ = ["InnerCompiler", "KernelCompiler"]
 
@@ -71,7 +71,10 @@ class _Lowering(NativeLowering):
         """Lower one function."""
         state.library = self.library(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
-        return bool(super().run_pass(state))
+        lowered = bool(super().run_pass(state))
+        described = state.cr.fndesc
+        described.typemap = described.calltypes = None
+        return lowered
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -104,9 +107,11 @@ class KernelCompiler(Compiler):
     lowering: type[_Lowering] = KernelLowering
 
     def define_pipelines(self) -> Any:
-        """Numba's pipelines, each with the lowering exchanged."""
+        """Numba's pipelines, each with the lowering exchanged, and no notes on types taken."""
         pipelines = super().define_pipelines()
         for pipeline in pipelines:
+            if not (config.ANNOTATE or config.HTML):
+                pipeline.passes = [each for each in pipeline.passes if each[0] is not AnnotateTypes]
             for place, (step, why) in enumerate(pipeline.passes):
                 if step is NativeLowering:  # one with threads has a lowering of its own
                     pipeline.passes[place] = self.lowering, why

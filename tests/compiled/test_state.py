@@ -566,7 +566,7 @@ def test_two_functions_share_a_model():
     assert recorded == [1, 1, 1]
 
 
-def test_tensors_that_the_collector_was_told_to_forget_are_followed():
+def test_tensors_that_the_collector_was_told_to_forget_are_followed(whole_heap):
     weight = ng.ones(3)
     gc.freeze()
     try:
