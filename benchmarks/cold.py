@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from .case import Row, timed_row
 from .libraries import COMPILED, MODULES, python_of
