@@ -203,6 +203,12 @@ def ours(function: types.FunctionType) -> bool:
     return Path(function.__code__.co_filename).is_relative_to(_KERNELS)
 
 
+def _outlines(function: types.FunctionType) -> bool:
+    """Whether loops over ``prange`` are all that is parallel in it: it is ours, or generated."""
+    generated = text_of_module(function.__module__) is not None
+    return not numba.config.DISABLE_JIT and (generated or ours(function))
+
+
 def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
     """``numba.njit`` with numbagrad's options and cache.
 
@@ -214,20 +220,25 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
     which calls nothing else.
     """
     recipe = function, source, options.copy()
-    options["_nrt"] = options.pop("allocates", not ours(function))
+    allocates = options["_nrt"] = options.pop("allocates", not ours(function))
     # Not arcp: LLVM would estimate 1 / sqrt(x) in float32, which gives NaN at 0 and inf.
     fastmath = {"contract", "nsz"}
     if options.pop("reassoc", False):
         fastmath.add("reassoc")
     # Nothing enters a kernel as a C function: 15 ms less for each signature.
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
-    compiler = Compiler if options["_nrt"] else KernelCompiler
-    dispatcher = numba.njit(pipeline_class=compiler, fastmath=fastmath, **options)(function)
+    compiler, body = Compiler if allocates else KernelCompiler, function
+    if options.get("parallel") and _outlines(function):
+        from .outline import outlined  # imported when there is something to do
+
+        del options["parallel"]
+        body = outlined(function, fastmath, allocates)
+    dispatcher = numba.njit(pipeline_class=compiler, fastmath=fastmath, **options)(body)
     # Code of a function whose module nobody can import, as after ``exec``, cannot be loaded.
     if not numba.config.DISABLE_JIT and function.__module__ in sys.modules:
         if source is None:
             source = _place(function) if ours(function) else source_with_globals(function)
-        dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {options}")
+        dispatcher._cache = KernelCache(function, f"{source} {sorted(fastmath)} {recipe[2]}")
         dispatcher._cache.recipe = recipe
         dispatcher._compiler.compile = _compiling()(dispatcher._compiler.compile)
     return dispatcher
