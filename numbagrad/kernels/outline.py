@@ -14,9 +14,9 @@ becomes ``share_out(k.loop0, 0, tasks, (out, x))`` with
         for task in range(first, last):
             rows(task, out, x)
 
-and ``share_out`` passes Numba's thread pool a function of ten instructions that calls ``loop0``. All
-of it is compiled at once. What a loop binds is its own: a name that it reads first, as a sum over all
-rounds would, or that is read behind it, is refused.
+and ``share_out`` passes Numba's thread pool a function of a few instructions that calls ``loop0``.
+All of it is compiled at once. What a loop binds is its own: a name that it reads first, as a sum
+over all rounds would, or that is read behind it, is refused.
 """
 
 from __future__ import annotations
@@ -91,9 +91,10 @@ class _Outliner(ast.NodeTransformer):
         taken = self._taken(node)
         name = f"{self.name}_loop{len(self.loops)}"
         node.iter = _call("range", _name("first_round"), _name("last_round"))
-        parameters = [ast.arg(each) for each in ("first_round", "last_round", *taken)]
-        arguments = ast.arguments([], parameters, None, [], [], None, [])
-        loop = ast.FunctionDef(name, arguments, [node], [], None)
+        parameters = ", ".join(["first_round", "last_round", *taken])
+        (loop,) = ast.parse(f"def {name}({parameters}): pass").body
+        assert isinstance(loop, ast.FunctionDef)
+        loop.body = [node]
         self.loops.append(ast.copy_location(loop, node))
         passed = ast.Tuple([_name(each) for each in taken], ast.Load())
         begin = starts[0] if starts else ast.Constant(0)

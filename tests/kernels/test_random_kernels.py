@@ -141,6 +141,13 @@ def test_bernoulli_each_counts_what_is_no_probability():
     assert out.tolist() == [0, 1, 1, 0] and bad[0] == -1
     kernels.bernoulli_each.serial(out, bad, np.array([0, 2, np.nan, 0], np.float32), state())
     assert bad[0] == 1
+    p = np.full(100_001, 0.5, np.float32)
+    p[[3, 20_000, 100_000]] = 2, np.nan, -1
+    few, many, bad_too = np.empty(p.size), np.empty(p.size), bad.copy()
+    kernels.bernoulli_each.serial(few, bad, p, state())
+    kernels.bernoulli_each(many, bad_too, p, state())
+    assert bad[0] == bad_too[0] == 2
+    np.testing.assert_array_equal(few, many)
 
 
 def test_permutation_is_one_and_first_places_are_even():

@@ -17,12 +17,14 @@ import numpy as np
 from numba import prange
 
 from ..inner import device, pasted
-from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
+from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits, lesser
 from ..machine import kernel
 from ..simd.instructions import times_plus
 
 _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 _32 = _u64(32)
+
+BLOCK = 1 << 14  # numbers whose faults are counted together
 
 # Places are computed unsigned: a signed one might be negative, and NumPy's rule for those keeps
 # LLVM from vectorising inside of prange, which made these kernels 5 times slower.
@@ -372,17 +374,23 @@ def bernoulli(out, state, p):
         out[i] = one if _u64(_word(key, start, i)) < limit else zero
 
 
-@kernel(grain=65536, outputs=2, allocates=True)  # threads sum in arrays of their own
+@kernel(grain=65536, outputs=2, allocates=True)
 def bernoulli_each(out, bad, p, state):
     """out (n,) any dtype: 1 with probability p (n,); bad (1,) int64: how many entries are
     outside [0, 1], less one."""
     key, start = _u64(state[0]), _u64(state[1])
     one, zero = out.dtype.type(1), out.dtype.type(0)
-    wrong = 0
-    for i in prange(0, out.size):
-        out[i] = one if _double_at(key, start, i) < p[i] else zero
-        wrong += 0 if p[i] >= 0 and p[i] <= 1 else 1
-    bad[0] = wrong - 1
+    wrong = np.zeros((out.size + BLOCK - 1) // BLOCK, np.int64)
+    for b in prange(0, wrong.size):
+        found = 0
+        for i in range(b * BLOCK, lesser(out.size, (b + 1) * BLOCK)):
+            out[i] = one if _double_at(key, start, i) < p[i] else zero
+            found += 0 if p[i] >= 0 and p[i] <= 1 else 1
+        wrong[b] = found
+    total = 0
+    for b in range(wrong.size):
+        total += wrong[b]
+    bad[0] = total - 1
 
 
 @kernel(grain=65536)
