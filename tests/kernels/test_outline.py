@@ -87,6 +87,8 @@ def test_a_loop_in_a_loop_is_one_of_its_rounds():
 def test_threads_of_python_share_the_pool():
     run = store.compile_source(INNER, "inner", parallel=True)
     run(np.zeros((2, 2)))
+    if numba.threading_layer() == "workqueue":
+        pytest.skip("this layer of Numba's ends the process where two threads ask at a time")
     arrays = [np.zeros((100, 30)) for _ in range(4)]
 
     def several(out):
