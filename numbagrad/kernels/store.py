@@ -209,6 +209,18 @@ def _outlines(function: types.FunctionType) -> bool:
     return not numba.config.DISABLE_JIT and (generated or ours(function))
 
 
+def _outline_when_compiled(dispatcher: Any, fastmath: set[str], allocates: bool) -> None:
+    """What is on disk needs no look at the function's text."""
+
+    @functools.cache
+    def body() -> types.FunctionType:
+        from .outline import outlined
+
+        return outlined(dispatcher.py_func, fastmath, allocates)
+
+    dispatcher._compiler._get_implementation = lambda args, kws: body()
+
+
 def jit(function: types.FunctionType, source: str | None = None, **options: Any) -> Any:
     """``numba.njit`` with numbagrad's options and cache.
 
@@ -227,13 +239,13 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         fastmath.add("reassoc")
     # Nothing enters a kernel as a C function: 15 ms less for each signature.
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
-    compiler, body = Compiler if allocates else KernelCompiler, function
-    if options.get("parallel") and _outlines(function):
-        from .outline import outlined  # imported when there is something to do
-
+    compiler = Compiler if allocates else KernelCompiler
+    shared = options.get("parallel") and _outlines(function)
+    if shared:
         del options["parallel"]
-        body = outlined(function, fastmath, allocates)
-    dispatcher = numba.njit(pipeline_class=compiler, fastmath=fastmath, **options)(body)
+    dispatcher = numba.njit(pipeline_class=compiler, fastmath=fastmath, **options)(function)
+    if shared:
+        _outline_when_compiled(dispatcher, fastmath, allocates)
     # Code of a function whose module nobody can import, as after ``exec``, cannot be loaded.
     if not numba.config.DISABLE_JIT and function.__module__ in sys.modules:
         if source is None:

@@ -128,7 +128,7 @@ ROUND = """
 def test_rounds_that_depend_on_each_other_are_refused(body, why):
     text = f"from numba import prange\n\ndef wrong(x, n):\n{body}"
     with pytest.raises(SyntaxError, match=rf"wrong: '\w+' of the loop over prange.*{why}"):
-        store.compile_source(text, "wrong", parallel=True)
+        store.compile_source(text, "wrong", parallel=True)(np.zeros(3), 3)
 
 
 def test_with_and_without_threads_are_two_files():
