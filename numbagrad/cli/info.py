@@ -7,7 +7,6 @@ import importlib.metadata
 import platform
 
 import numba
-import numpy as np
 
 from .. import __version__
 from ..kernels import machine, store
@@ -50,16 +49,6 @@ def host_cpu() -> str:
 
 
 def threading_layer() -> str:
-    """Name of the layer behind ``prange``: tbb, omp or workqueue.
-
-    Numba chooses it when it compiles or loads its first parallel function; one is run for that.
-    """
-    machine.threads()  # preloads libtbb, which pip installs where the loader does not look
-
-    @numba.njit(parallel=True)
-    def fill(out):
-        for i in numba.prange(out.size):
-            out[i] = 0.0
-
-    fill(np.empty(2))
+    """Name of the layer of Numba's that runs our threads: tbb, omp or workqueue."""
+    machine.threads()  # which makes Numba choose
     return numba.threading_layer()

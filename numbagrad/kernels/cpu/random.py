@@ -29,7 +29,6 @@ BLOCK = 1 << 14  # numbers whose faults are counted together
 # Places are computed unsigned: a signed one might be negative, and NumPy's rule for those keeps
 # LLVM from vectorising inside of prange, which made these kernels 5 times slower.
 
-
 # Philox is too long for LLVM to inline by itself, and without that no loop here is vectorised.
 
 
