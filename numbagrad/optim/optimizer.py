@@ -222,7 +222,8 @@ class Optimizer(Hooked):
         if machine.is_recording():
             recorder = machine.recorder.current
             for param in params:
-                if param not in state:
+                if param not in state:  # so that no step has looked at it: nobody need be told
+                    dict.__setitem__(state, param, ParamState())
                     recorder.undo(functools.partial(state.pop, param, None))
             for each in (state, *[state[param] for param in params]):
                 each.recorded = True

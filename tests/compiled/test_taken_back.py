@@ -64,3 +64,19 @@ def test_a_function_that_calls_with_other_weights_lets_the_others_be():
         loss(x)
         moved(x)
     assert loss.cache_info().recordings == moved.cache_info().recordings == 1
+
+
+def test_the_first_step_of_an_optimiser_with_groups():
+    model = nn.Linear(3, 2)
+    optimizer = ng.optim.Adam([{"params": [model.weight]}, {"params": [model.bias], "lr": 1e-2}])
+    loss, x = squares(model), ng.randn(4, 3)
+
+    @ng.compile
+    def step():
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for _ in range(3):
+        loss(x)
+        step()
+    assert loss.cache_info().recordings == step.cache_info().recordings == 1
