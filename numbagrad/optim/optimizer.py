@@ -320,7 +320,7 @@ class Optimizer(Hooked):
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += [""] * (i > 0) + [f"Parameter Group {i}"]
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
 
