@@ -80,3 +80,16 @@ def test_the_first_step_of_an_optimiser_with_groups():
         loss(x)
         step()
     assert loss.cache_info().recordings == step.cache_info().recordings == 1
+
+
+def test_gradients_that_are_off_for_a_while():
+    model = nn.Linear(3, 2)
+    loss, x = squares(model), ng.randn(4, 3)
+    for _ in range(3):
+        model.zero_grad()
+        loss(x)
+        for p in model.parameters():
+            p.requires_grad = False
+        model(x)
+        model.requires_grad_(True)
+    assert loss.cache_info().recordings == 1
