@@ -291,11 +291,16 @@ def _tensors(leaves: list[Any]) -> list[int]:
     return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
+_TORCHS = frozenset(("backend", "dynamic", "fullgraph", "mode", "options"))
+
+
 def compile(
     function: Callable[..., Any] | None = None,
     *,
     check_finite: bool | str = False,
     fastmath: bool = False,
+    disable: bool = False,
+    **torchs: Any,
 ) -> Any:
     """Make ``function`` one native function, recorded from a run of its Python.
 
@@ -316,6 +321,9 @@ def compile(
     product may overflow where the written one does not, and results may depend on the number of
     threads in their last bits. On a GPU factors are taken out, but sums stay in their order.
 
+    disable: give ``function`` back as it is. ``fullgraph``, ``dynamic``, ``backend``, ``mode`` and
+    ``options`` of PyTorch's are taken and change nothing: all is one graph, for every batch size.
+
     Raises RecordingError, naming the line, where a value is looked at inside.
 
     >>> @compile
@@ -326,11 +334,18 @@ def compile(
         raise ValueError(f'compile: check_finite is True, False or "nan", got {check_finite!r}.')
     if not isinstance(fastmath, bool):
         raise TypeError(f"compile: fastmath is True or False, got {fastmath!r}.")
+    unknown = torchs.keys() - _TORCHS
+    if unknown:
+        raise TypeError(f"compile() got an unexpected keyword argument {min(unknown)!r}")
     options = Options(check_finite, fastmath)
     if function is None:
-        return functools.partial(compile, check_finite=check_finite, fastmath=fastmath)
+        return functools.partial(
+            compile, check_finite=check_finite, fastmath=fastmath, disable=disable
+        )
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
+    if disable:
+        return function
     made = CompiledFunction(function, options)
     as_module = getattr(type(function), "_as_compiled", None)
     return made if as_module is None else as_module(function, made)

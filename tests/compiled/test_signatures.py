@@ -433,6 +433,17 @@ def test_nothing_recorded_yet():
     assert "tanh" in f.source
 
 
+def test_keywords_of_torch_compile():
+    double = ng.compile(lambda x: x * 2.0, mode="max-autotune", fullgraph=True, dynamic=False)
+    triple = ng.compile(backend="inductor", options={"trace": True})(lambda x: x * 3.0)
+    assert double(ng.ones(2)).tolist() == [2.0, 2.0] and triple(ng.ones(2)).tolist() == [3.0, 3.0]
+    model = ng.nn.Linear(2, 2)
+    assert ng.compile(model, disable=True) is model
+    assert ng.compile(disable=True)(model) is model
+    with pytest.raises(TypeError, match="unexpected keyword argument 'jit'"):
+        ng.compile(model, jit=True)
+
+
 def test_not_callable():
     with pytest.raises(TypeError, match="callable"):
         ng.compile(3)
