@@ -16,8 +16,10 @@ from . import (
     images,
     language,
     methods,
+    own_optimisers,
     reinforcement,
     science,
+    structures,
     translation,
 )
 from .run import Run, agree
@@ -34,12 +36,17 @@ PROGRAMS = [
     *(science.siren, science.pinn, science.neural_ode, science.gnn, science.matrix_factorisation),
     *(methods.maml, methods.simclr, methods.mixture_of_experts, methods.speech),
     *(compression.distillation, compression.quantised, habits.trainer, habits.averaged),
+    *(structures.crf, structures.vq_vae, structures.radiance_field, structures.queue_contrast),
+    *(own_optimisers.own_adam, own_optimisers.sharpness_aware, own_optimisers.energy_based),
+    own_optimisers.domain_adversarial,
 ]
 RECORDINGS = {
     "pinn": [2],  # coordinates that have a gradient add to it
     "matrix_factorisation": [2],  # a smaller last batch
     "trainer": [3, 1],  # without and with gradients to add to, and a smaller last batch
     "averaged": [2],  # a layer thaws
+    "own_adam": [2],  # its state is loaded
+    "queue_contrast": [3],  # p.data = y is other memory each time; p.data.copy_(y) is not
 }
 """How often the steps of a program are recorded, where that is not once each."""
 
@@ -56,8 +63,7 @@ def double_precision():
 def numbers_of(program, library, compiled=False):
     run = Run(library, compiled)
     with warnings.catch_warnings():
-        if library is torch:
-            warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")
         program(library, library.nn, library.nn.functional, run)
     return run.finished(), run.steps
 
