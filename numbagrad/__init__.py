@@ -130,7 +130,7 @@ with _paused():
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import data, distributions, func, io, nn, optim, special, testing, utils
+    from . import backends, data, distributions, func, io, nn, optim, special, testing, utils
     from .io import load, save
 
 float = float32
@@ -148,6 +148,7 @@ _register_files()
 
 
 _LATER = {
+    "backends": "backends",
     "compile": "compiled",
     "data": "data",
     "distributions": "distributions",

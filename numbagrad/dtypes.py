@@ -75,7 +75,7 @@ def to_dtype(value: Any) -> DType:
     if type(value) is DType:
         return value
     if value is float:
-        return _default
+        return float64
     named = getattr(value, "tensor_dtype", None)
     if named is not None:  # FloatTensor and its kin
         return named

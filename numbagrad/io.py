@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import safetensors
+from safetensors.numpy import save as to_bytes
 from safetensors.numpy import save_file
 
 from .devices import to_device
@@ -28,18 +29,28 @@ __all__ = ["load", "save"]
 
 _STRUCTURE = "numbagrad"
 _DEEPEST = 200
+_MEMORY = {"BOOL": np.dtype(bool), "BF16": bfloat16.numpy} | {
+    f"{kind}{8 * size}": np.dtype(f"<{kind.lower()}{size}")
+    for kind, sizes in {"F": (2, 4, 8), "I": (1, 2, 4, 8), "U": (1,)}.items()
+    for size in sizes
+}
+"""The NumPy dtypes of what safetensors calls F32, I64, U8."""
 
 
-def save(obj: Any, path: str | os.PathLike[str]) -> None:
+def save(obj: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
     """Write ``obj`` to ``path``: a tensor, or dicts, lists and tuples of tensors, numbers, strings.
 
-    The file appears whole or not at all. A tensor that occurs twice, and tensors on the same
-    memory with the same layout, are written once and shared again after loading; gradients and
-    history are not kept. Raises TypeError for anything else, naming where it stands.
+    The file appears whole or not at all; into one that is open, ``io.BytesIO()`` say, all is
+    written at once. A tensor that occurs twice, and tensors on the same memory with the same
+    layout, are written once and shared again after loading; gradients and history are not kept.
+    Raises TypeError for anything else, naming where it stands.
     """
-    path = Path(path)
     writer = _Writer()
     structure = json.dumps({"version": 1, "object": writer.encode(obj, (), 0)})
+    if hasattr(path, "write"):
+        path.write(to_bytes(writer.arrays, {_STRUCTURE: structure}))
+        return
+    path = Path(path)
     name = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     open(name, "xb").close()  # a missing folder, say, is the system's own error
     mode = name.stat().st_mode
@@ -56,25 +67,26 @@ def save(obj: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(
-    path: str | os.PathLike[str], map_location: Any = None, *, weights_only: bool = True
+    path: str | os.PathLike[str] | IO[bytes],
+    map_location: Any = None,
+    *,
+    weights_only: bool = True,
 ) -> Any:
     """What ``save`` wrote to ``path``; a dict of tensors for other safetensors files.
 
-    map_location: where the tensors go, by default the CPU. weights_only: accepted, and changes
-    nothing, as a file holds no more than tensors, numbers and strings. Raises FormatError, which
-    names the file and the reason, for one that is truncated, damaged, or no safetensors file;
-    nothing in it is executed.
+    path: of a file that is open, ``io.BytesIO`` say, all that is left in it is read. map_location:
+    where the tensors go, by default the CPU; a dict from ``"cpu"``, or a function that is given a
+    tensor and ``"cpu"``, as nothing else is known of where a tensor was. weights_only: accepted,
+    and changes nothing, as a file holds no more than tensors, numbers and strings. Raises
+    FormatError, which names the file and the reason, for one that is truncated, damaged, or no
+    safetensors file; nothing in it is executed.
     """
-    place = to_device("cpu" if map_location is None else map_location)
-    path = Path(path)
-    if not path.is_file():  # a missing file or a folder: the system's own error
-        open(path, "rb").close()
-    tensors: dict[str, Tensor] = {}
+    place = _placing(map_location)
     try:
-        with safetensors.safe_open(path, framework="np") as file:
-            metadata = file.metadata() or {}
-            for name in file.keys():
-                tensors[name] = _to_tensor(_read(file, name, path)).to(place)
+        if hasattr(path, "read"):
+            tensors, metadata = _from_bytes(path.read(), place)
+        else:
+            tensors, metadata = _from_file(Path(path), place)
     except (safetensors.SafetensorError, DTypeError, TypeError, AttributeError, KeyError) as error:
         raise _damaged(path, error) from None
     if _STRUCTURE not in metadata:
@@ -88,11 +100,37 @@ def load(
         raise _damaged(path, error) from None
 
 
-def _damaged(path: Path, error: Exception) -> FormatError:
+def _placing(map_location: Any) -> Callable[[Tensor], Tensor]:
+    """What brings a tensor to where ``map_location`` says."""
+    if callable(map_location):
+
+        def asked(tensor: Tensor) -> Tensor:
+            found = map_location(tensor, "cpu")
+            return tensor if found is None else found
+
+        return asked
+    if isinstance(map_location, Mapping):
+        map_location = map_location.get("cpu")
+    place = to_device("cpu" if map_location is None else map_location)
+    return lambda tensor: tensor.to(place)
+
+
+def _damaged(path: Any, error: Exception) -> FormatError:
     return FormatError(
         f"load: {path} cannot be read: {type(error).__name__}: {error}. Expected a safetensors "
         f"file, such as ng.save writes; this one is truncated, damaged or of another format."
     )
+
+
+def _from_file(
+    path: Path, place: Callable[[Tensor], Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a file, each read when its turn comes, and the file's metadata."""
+    if not path.is_file():  # a missing file or a folder: the system's own error
+        open(path, "rb").close()
+    with safetensors.safe_open(path, framework="np") as file:
+        metadata = file.metadata() or {}
+        return {name: place(_to_tensor(_read(file, name, path))) for name in file.keys()}, metadata
 
 
 def _read(file: Any, name: str, path: Path) -> np.ndarray:
@@ -105,6 +143,19 @@ def _read(file: Any, name: str, path: Path) -> np.ndarray:
         begin, end = entry["data_offsets"]
         raw.seek(8 + length + begin)
         return np.frombuffer(raw.read(end - begin), bfloat16.numpy).reshape(entry["shape"])
+
+
+def _from_bytes(
+    content: bytes, place: Callable[[Tensor], Tensor]
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The same for the bytes of a file."""
+    found = {}
+    for name, entry in safetensors.deserialize(content):
+        memory = _MEMORY[entry["dtype"]]
+        found[name] = np.frombuffer(entry["data"], memory).reshape(entry["shape"])
+    length = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
+    return {name: place(_to_tensor(array)) for name, array in sorted(found.items())}, metadata
 
 
 class _Words:

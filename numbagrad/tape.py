@@ -315,9 +315,12 @@ class AccumulateGrad(Node):
         return self._leaf()
 
     def accumulate(self, grads: list[Any]) -> None:
-        """Add ``grads[0]`` to the leaf's gradient; take it over when nobody else holds it."""
+        """Add ``grads[0]`` to the leaf's gradient; take it over when nobody else holds it.
+
+        Nothing where the leaf is gone, or needs no gradient any more.
+        """
         leaf = self._leaf()
-        if leaf is None:
+        if leaf is None or leaf._edge is None:
             return
         if machine.recording and machine.recorder.current is not None:
             machine.recorder.current.accumulating(leaf._array)

@@ -39,6 +39,7 @@ class Tensor(Shaped, Readable):
     _array: Any
     _dtype: DType
     _edge: Any = None
+    _leaf_edge: AccumulateGrad | None = None  # of a leaf that needs no gradient now, as it did
     _grad: Tensor | None = None
     _counter: Counter | None = None
     _base: Tensor | None = None
@@ -162,7 +163,7 @@ class Tensor(Shaped, Readable):
                         f"requires_grad_: only Tensors of floating point dtype can require "
                         f"gradients; this one is {self._dtype}. Convert it with .float() first."
                     )
-                self._edge = AccumulateGrad(self)
+                self._edge = self._leaf_edge or AccumulateGrad(self)
                 self._moved()
         elif self._edge is not None:
             if type(self._edge) is not AccumulateGrad:
@@ -171,6 +172,7 @@ class Tensor(Shaped, Readable):
                     "this tensor was made by "
                     f"{split_edge(self._edge)[0].name()}. Use .detach() for a tensor without it."
                 )
+            self._leaf_edge = self._edge  # with its hooks; compiled steps know it again
             self._edge = None
             self._moved()
         return self

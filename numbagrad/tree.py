@@ -1,11 +1,17 @@
-"""Nested tuples, lists and dicts as a flat list of leaves and a hashable description."""
+"""Nested tuples, lists, dicts and dataclasses as a list of leaves and a hashable description.
+
+Of dataclasses those that hold tensors: others are settings, and leaves.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from dataclasses import fields
 from typing import Any
 
-__all__ = ["LEAF", "children", "dict_of", "flatten", "rebuild"]
+from .tensor import Tensor
+
+__all__ = ["LEAF", "children", "flatten", "made_of", "rebuild"]
 
 LEAF = "*"
 
@@ -22,6 +28,13 @@ def flatten(value: Any, leaves: list[Any]) -> Any:
         return made, tuple([(k, flatten(v, leaves)) for k, v in value.items()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind, tuple([flatten(v, leaves) for v in value])
+    if hasattr(kind, "__dataclass_fields__"):
+        inside: list[Any] = []
+        names = [each.name for each in fields(value) if hasattr(value, each.name)]
+        parts = tuple([(name, flatten(getattr(value, name), inside)) for name in names])
+        if any([isinstance(leaf, Tensor) for leaf in inside]):
+            leaves += inside
+            return (kind, None), parts
     leaves.append(value)
     return LEAF
 
@@ -34,7 +47,7 @@ def rebuild(spec: Any, leaves: list[Any]) -> Any:
     if kind == "dict":
         return {k: rebuild(p, leaves) for k, p in parts}
     if type(kind) is tuple:
-        return dict_of(kind[0], kind[1], {k: rebuild(p, leaves) for k, p in parts})
+        return made_of(kind[0], kind[1], {k: rebuild(p, leaves) for k, p in parts})
     values = [rebuild(p, leaves) for p in parts]
     if kind == "list":
         return values
@@ -55,6 +68,13 @@ def children(spec: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(parts))
 
 
-def dict_of(kind: type, factory: Any, items: dict[Any, Any]) -> Any:
-    """An OrderedDict, or a defaultdict with a factory."""
-    return OrderedDict(items) if kind is OrderedDict else defaultdict(factory, items)
+def made_of(kind: type, factory: Any, items: dict[Any, Any]) -> Any:
+    """An OrderedDict, a defaultdict with a factory, or a dataclass without its ``__init__``."""
+    if kind is OrderedDict:
+        return OrderedDict(items)
+    if kind is defaultdict:
+        return defaultdict(factory, items)
+    made: Any = object.__new__(kind)
+    for name, value in items.items():
+        object.__setattr__(made, name, value)
+    return made

@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A part may import parts of its own layer and of those above it in this list, nothing below.
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
-    {"errors", "tables", "collector", "later", "tree", "memory_formats"},
+    {"errors", "tables", "collector", "later", "memory_formats"},
     {"dtypes", "devices"},
     {"kernels"},
     {"printing", "dlpack"},
@@ -28,8 +28,8 @@ LAYERS = [
     {"tape"},
     {"graph_walk"},
     {"tensor"},
-    {"random"},
-    {"cuda"},
+    {"tree"},
+    {"random", "backends"},
     {"autograd"},
     {"ops"},
     {"io", "hub"},
@@ -37,7 +37,7 @@ LAYERS = [
     {"batched"},
     {"testing", "mapped"},
     {"func"},
-    {"amp", "linalg", "other_forms", "short_names", "special"},
+    {"amp", "cuda", "linalg", "other_forms", "short_names", "special"},
     {"compiled"},
     {"profiler"},
     {"cli", "__main__"},

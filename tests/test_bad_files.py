@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import struct
+from io import BytesIO
 
 import pytest
 
@@ -70,6 +71,8 @@ def test_load_refuses_hostile_files(tmp_path, content):
     with pytest.raises(FormatError, match=r"hostile\.safetensors"):
         ng.load(path)
     assert path.read_bytes() == content
+    with pytest.raises(FormatError, match="BytesIO"):
+        ng.load(BytesIO(content))
 
 
 def test_load_refuses_a_good_file_cut_anywhere(good_file, tmp_path):

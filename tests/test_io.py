@@ -6,6 +6,7 @@ import json
 import math
 import os
 import struct
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -57,6 +58,42 @@ def test_round_trip(name, tmp_path):
     found = io.load(tmp_path / "x.safetensors")
     assert plain(found) == plain(value)
     assert list(tmp_path.iterdir()) == [tmp_path / "x.safetensors"]
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_round_trip_through_an_open_file(name, tmp_path):
+    value = OBJECTS[name]()
+    buffer = BytesIO()
+    io.save(value, buffer)
+    buffer.seek(0)
+    assert plain(io.load(buffer)) == plain(value)
+    with open(tmp_path / "x.safetensors", "wb") as file:
+        io.save(value, file)
+    assert plain(io.load(tmp_path / "x.safetensors")) == plain(value)
+    with open(tmp_path / "x.safetensors", "rb") as file:
+        assert plain(io.load(file)) == plain(value)
+
+
+def test_open_files_hold_halves(tmp_path):
+    buffer = BytesIO()
+    value = {str(d): ng.tensor([1.5, -2.0]).to(d) for d in (ng.bfloat16, ng.float16)}
+    io.save(value, buffer)
+    assert plain(io.load(BytesIO(buffer.getvalue()))) == plain(value)
+
+
+def test_where_tensors_go(tmp_path):
+    path = tmp_path / "x.safetensors"
+    io.save({"weight": ng.ones(2)}, path)
+    asked = []
+
+    def as_it_is(tensor, place):
+        asked.append((tensor.shape, place))
+        return tensor
+
+    for place in ("cpu", ng.device("cpu"), {"cuda:0": "cpu"}, {"cpu": "cpu"}, as_it_is):
+        assert io.load(path, map_location=place)["weight"].tolist() == [1.0, 1.0]
+    assert io.load(path, lambda tensor, place: None)["weight"].device == ng.device("cpu")
+    assert asked == [((2,), "cpu")]
 
 
 def test_numbers_keep_their_type(tmp_path):

@@ -84,6 +84,19 @@ LINES = """
     [x.is_cpu, x.get_device(), L.get_device(x), x.is_signed(), L.is_signed(x > 1)]
     [L.is_same_size(x, v), x.is_same_size(other=x), L.typename(3), L.typename(x).split(".")[1]]
     [x.new([1, 2]), x.new(v), list(x.new(2, 4).shape), list(x.new().shape)]
+    [x.is_sparse, x.is_quantized, x.is_meta, x.is_complex(), L.is_complex(x)]
+    [L.arange(end=3), L.arange(start=1, end=3), L.detach(input=x)]
+    [x.type("torch.DoubleTensor"), L.set_default_tensor_type("torch.FloatTensor")]
+    L.set_default_tensor_type(L.FloatTensor)
+    L.nn.init._calculate_fan_in_and_fan_out(x)
+    isinstance(L.nn.Conv2d(1, 1, 1), L.nn.modules.conv._ConvNd)
+    isinstance(L.nn.BatchNorm1d(2), L.nn.modules.batchnorm._BatchNorm)
+    L.nn.modules.rnn.LSTM is L.nn.LSTM
+    callable(L.optim.lr_scheduler._LRScheduler)
+    L.utils.data.sampler.RandomSampler is L.utils.data.RandomSampler
+    L.utils.data.dataset.Dataset is L.utils.data.Dataset
+    L.utils.data.dataloader.default_collate([1, 2])
+    [L.backends.mps.is_available(), L.backends.mps.is_built(), L.backends.cuda.matmul.allow_tf32]
     L.frombuffer(bytearray(range(8)), dtype=L.int16, count=2, offset=2)
 """.strip().split("\n")
 
@@ -107,6 +120,42 @@ def plain(value):
         values = [round(v, 5) for v in value.double().reshape(-1).tolist()]
         return str(value.dtype).rpartition(".")[2], list(value.shape), values
     return value
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from {}.backends import cudnn; import {}.backends.cudnn as cudnn; cudnn.benchmark = False",
+        "import {} as L; L.backends.cudnn.deterministic = True; L.backends.cudnn.enabled = False",
+        "import {} as L; L.backends.cuda.matmul.allow_tf32 = L.backends.cudnn.allow_tf32 = False",
+        "from {}.cuda.amp import GradScaler, autocast, custom_bwd, custom_fwd",
+        "import {} as L; L.cuda.amp.GradScaler(init_scale=2.0, enabled=False)",
+        "import {} as L; L.cuda.amp.autocast(enabled=False).__enter__().__exit__(None, None, None)",
+        "from {}.distributions.normal import Normal",
+        "from {}.nn.modules.batchnorm import _BatchNorm",
+        "from {}.utils.data.sampler import SubsetRandomSampler",
+        "from {}.utils.data.dataset import Dataset, random_split",
+        "from {}.utils.data.dataloader import DataLoader, default_collate",
+        "from {}.optim.lr_scheduler import _LRScheduler",
+        "from {}.optim.optimizer import Optimizer",
+    ],
+)
+def test_a_statement_runs(line):
+    exec(line.replace("{}", "numbagrad"))
+    pytest.importorskip("torch")
+    exec(line.replace("{}", "torch"))
+
+
+def test_tf32_by_its_other_name():
+    matmul = ng.backends.cuda.matmul
+    assert ng.backends.cuda.is_built() and not ng.backends.cudnn.is_available()
+    assert not matmul.allow_tf32 and ng.backends.cudnn.version() is None
+    try:
+        matmul.allow_tf32 = True
+        assert ng.get_float32_matmul_precision() == "high" and matmul.allow_tf32
+    finally:
+        matmul.allow_tf32 = False
+    assert ng.get_float32_matmul_precision() == "highest"
 
 
 def test_inplace_writes_into_the_input():

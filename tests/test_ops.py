@@ -199,6 +199,7 @@ NO_OPS = {
 NO_ROWS = {"elementwise", "cuda"}  # test_elementwise_user.py; a GPU is needed
 NO_ROWS |= {"can_cast", "is_floating_point", "is_nonzero", "result_type"}  # test_names.py
 NO_ROWS |= {"get_device", "is_cpu", "is_same_size", "is_signed", "new", "typename"}  # the same
+NO_ROWS |= {"is_complex", "is_meta", "is_quantized", "is_sparse"}  # the same
 NO_ROWS |= {"bfloat16", "half"}  # test_half.py
 NO_ROWS |= {"binomial", "poisson"}  # ops/test_counts.py
 NO_ROWS |= {"draw_binomial", "draw_poisson", "standard_gamma"}  # kernels/test_draw_kernels.py

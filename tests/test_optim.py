@@ -611,3 +611,21 @@ def test_state_of_another_size_than_its_parameter_is_refused(make):
     optimizer.state.pop(p)
     step()
     assert p.max().item() < 1
+
+
+def test_the_step_of_an_optimiser_of_ones_own_is_loaded_as_it_was():
+    class Counting(optim.Optimizer):
+        def __init__(self, params):
+            super().__init__(params, {})
+
+        def step(self, closure=None):
+            for p in self.param_groups[0]["params"]:
+                state = self.state[p]
+                state.setdefault("step", ng.zeros((), dtype=ng.float64)).add_(1.0)
+                state.setdefault("mean", ng.zeros_like(p))
+
+    optimizer = Counting([ng.ones(2, requires_grad=True)])
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    (state,) = optimizer.state.values()
+    assert state["step"].dtype is ng.float64 and state["mean"].dtype is ng.float32

@@ -840,3 +840,18 @@ def test_a_gradient_of_another_size_than_its_leaf_is_refused():
     x.grad = None
     (x * x).sum().backward()
     np.testing.assert_array_equal(x.grad, 2 * x.detach())
+
+
+def test_a_leaf_whose_gradient_was_off_for_a_while_is_the_same_leaf():
+    w = ng.ones(2, requires_grad=True)
+    w.register_hook(lambda g: g * 10.0)
+    before = w * 2.0
+    node = before.grad_fn.next_functions[0][0]
+    w.requires_grad_(False)
+    before.sum().backward()  # arrives at a leaf that wants none
+    assert w.grad is None
+    w.requires_grad_(True)
+    after = w * 2.0
+    assert after.grad_fn.next_functions[0][0] is node
+    after.sum().backward()
+    assert w.grad.tolist() == [20.0, 20.0]

@@ -17,7 +17,7 @@ from ..graph_walk import run_backward
 from ..kernels import machine
 from ..tape import AccumulateGrad
 from ..tensor import Tensor, wrap
-from ..tree import dict_of
+from ..tree import made_of
 from . import outside
 from .gradients import Slot
 from .graph import Failure
@@ -310,8 +310,8 @@ def _nested(w: Writer, spec: Any, texts: list[str]) -> str:
         inside = ", ".join(f"{_key(w, k)}: {_nested(w, p, texts)}" for k, p in parts)
         if kind == "dict":
             return f"{{{inside}}}"
-        w.names["dict_of"] = dict_of
-        return f"dict_of({w.name('type', kind[0])}, {w.name('factory', kind[1])}, {{{inside}}})"
+        w.names["made_of"] = made_of
+        return f"made_of({w.name('type', kind[0])}, {w.name('factory', kind[1])}, {{{inside}}})"
     items = [_nested(w, p, texts) for p in parts]
     if kind == "list":
         return f"[{', '.join(items)}]"

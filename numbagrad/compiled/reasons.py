@@ -13,9 +13,10 @@ from typing import Any
 from ..tables import shortened, show_file
 from .guards import Writer
 
-__all__ = ["FIRST", "changed_guard", "changed_key"]
+__all__ = ["FIRST", "OTHER_VALUE", "changed_guard", "changed_key"]
 
 FIRST = "the first call"
+OTHER_VALUE = " is another: "
 SHARED = "arguments share memory with each other, or with what the function writes or closes over"
 
 _KEY = (
@@ -111,7 +112,7 @@ def changed_key(new: tuple, old: tuple) -> str:
         if now == then:
             continue
         if not (isinstance(now, tuple) and isinstance(then, tuple) and len(now) == len(then) == 4):
-            return f"argument {k} is another: {_argument(now)}, was {_argument(then)}"
+            return f"argument {k}{OTHER_VALUE}{_argument(now)}, was {_argument(then)}"
         for what, n, t in zip(_TENSOR, now, then, strict=True):
             if n != t:
                 return f"{what} of argument {k}: {_part(n)}, was {_part(t)}"

@@ -28,13 +28,16 @@ from .explain import Explanation, explanation
 from .finder import places_of
 from .places import content_of
 from .program import Program
-from .reasons import FIRST, changed_guard, changed_key
+from .reasons import FIRST, OTHER_VALUE, changed_guard, changed_key
 from .trace import record
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 
 ENTRIES = 16
 """Most recordings kept for one signature."""
+
+SIGNATURES = 512
+"""Most signatures whose recordings are kept."""
 
 REASONS = 64
 """Most reasons for recordings that are kept."""
@@ -81,6 +84,7 @@ class CompiledFunction:
         self._reasons: deque[str] = deque(maxlen=REASONS)
         self._key_before: tuple | None = None
         self._warned = False
+        self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
         functools.update_wrapper(self, function, updated=())
 
@@ -186,6 +190,8 @@ class CompiledFunction:
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)
+        if len(self._entries) > SIGNATURES:
+            del self._entries[next(iter(self._entries))]
         return entry
 
     def _reason(self, key: tuple, entries: list[Entry], leaves: list[Any]) -> str:
@@ -195,12 +201,17 @@ class CompiledFunction:
             found = changed_guard(entries[0].guarded, leaves)
         else:
             found = FIRST if before is None else changed_key(key, before)
-        if len(entries) >= ENTRIES and not self._warned:
+        self._other_values += OTHER_VALUE in found
+        said = ""
+        if len(entries) >= ENTRIES:
+            said = "for arguments of one kind, and forgets the oldest recordings from now on"
+        elif self._other_values >= ENTRIES:
+            said = "for other Python values among its arguments, which belong to the signature"
+        if said and not self._warned:
             self._warned = True
             warnings.warn(
-                f"compile: {self!r} has been recorded {ENTRIES} times for arguments of one kind, "
-                f"and forgets the oldest recordings from now on. The last reason: {found}. Make "
-                f"it an argument (a float, or a tensor), or keep it as it is.",
+                f"compile: {self!r} has been recorded {ENTRIES} times {said}. The last reason: "
+                f"{found}. Make it an argument that is a float or a tensor, or keep it as it is.",
                 stacklevel=5,
             )
         return found
@@ -291,11 +302,16 @@ def _tensors(leaves: list[Any]) -> list[int]:
     return [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
 
 
+_TORCHS = frozenset(("backend", "dynamic", "fullgraph", "mode", "options"))
+
+
 def compile(
     function: Callable[..., Any] | None = None,
     *,
     check_finite: bool | str = False,
     fastmath: bool = False,
+    disable: bool = False,
+    **torchs: Any,
 ) -> Any:
     """Make ``function`` one native function, recorded from a run of its Python.
 
@@ -316,6 +332,9 @@ def compile(
     product may overflow where the written one does not, and results may depend on the number of
     threads in their last bits. On a GPU factors are taken out, but sums stay in their order.
 
+    disable: give ``function`` back as it is. ``fullgraph``, ``dynamic``, ``backend``, ``mode`` and
+    ``options`` of PyTorch's are taken and change nothing: all is one graph, for every batch size.
+
     Raises RecordingError, naming the line, where a value is looked at inside.
 
     >>> @compile
@@ -326,11 +345,18 @@ def compile(
         raise ValueError(f'compile: check_finite is True, False or "nan", got {check_finite!r}.')
     if not isinstance(fastmath, bool):
         raise TypeError(f"compile: fastmath is True or False, got {fastmath!r}.")
+    unknown = torchs.keys() - _TORCHS
+    if unknown:
+        raise TypeError(f"compile() got an unexpected keyword argument {min(unknown)!r}")
     options = Options(check_finite, fastmath)
     if function is None:
-        return functools.partial(compile, check_finite=check_finite, fastmath=fastmath)
+        return functools.partial(
+            compile, check_finite=check_finite, fastmath=fastmath, disable=disable
+        )
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
+    if disable:
+        return function
     made = CompiledFunction(function, options)
     as_module = getattr(type(function), "_as_compiled", None)
     return made if as_module is None else as_module(function, made)

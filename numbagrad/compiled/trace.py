@@ -30,6 +30,7 @@ from .before import (
     renew_dicts,
     roots_of,
 )
+from .draws import check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors
 from .places import Place, check_unchanged, put_back
@@ -123,6 +124,7 @@ def record(
         recorder.others = frozenset([id(b.tensor) for b in before])
         for b in before:
             note_covering(recorder.covering, b.array)
+        generators = generators_of((*leaves, *[place.value for place in places]))
         start = next_sequence()
         try:
             with Nursery() as made:
@@ -137,8 +139,11 @@ def record(
                 effects = (*found.effects.grads, *found.effects.arrays)
                 _look_for_leaks(made, known | {id(t) for _, t in effects}, places)
                 check_unchanged(places)
+                check_undrawn(generators)
         except BaseException:
             put_back(places)
+            for held in generators:
+                held.put_back()
             for undo in reversed(recorder.adopted):
                 undo()
             raise

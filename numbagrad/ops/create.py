@@ -197,7 +197,7 @@ def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -205,7 +205,7 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Numbers from ``start`` (0 if only one is given) towards ``end``, which is left out.
+    """Numbers from ``start`` towards ``end``, which is left out; one alone is the end.
 
     dtype: int64 if all are ints, else the default floating dtype. Of ints ``start`` and ``step``
     lose what stands behind the point, int64 ``end`` too.
@@ -214,7 +214,10 @@ def arange(
     [1, 3, 5]
     """
     if end is None:
-        start, end = 0, start
+        start, end = None, start
+    if end is None:
+        raise TypeError("arange() missing 1 required positional argument: 'end'")
+    start = 0 if start is None else start
     start, end, step = [_number("arange", v) for v in (start, end, step)]
     if step == 0:
         raise ShapeError("arange: step must be nonzero.")

@@ -6,6 +6,7 @@ reading at ``einsum`` and ``_contract``.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,7 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     if not operands:
         raise ValueError("einsum: must provide at least one operand.")
     _operands("einsum", *operands)
-    inputs, output = _parse(equation, [x._array.ndim for x in operands])
+    inputs, output = _parse(equation, tuple([x._array.ndim for x in operands]))
     terms = [_plain(x, labels, equation) for x, labels in zip(operands, inputs, strict=True)]
     _check_sizes(terms, equation)
     x, labels = terms[0]
@@ -49,8 +50,12 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     return x.permute([labels.index(label) for label in output]) if labels != output else x
 
 
-def _parse(equation: str, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
-    """The labels of each operand and of the output; those of ``...`` are numbers from the right."""
+@functools.lru_cache(256)
+def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[str]], list[str]]:
+    """The labels of each operand and of the output; those of ``...`` are numbers from the right.
+
+    The lists are kept, so nobody may change them.
+    """
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(ranks):
@@ -90,6 +95,8 @@ def _labels(term: str, rank: int, equation: str) -> list[str]:
 
 def _plain(x: Tensor, labels: list[str], equation: str) -> tuple[Tensor, list[str]]:
     """``x`` with every label once: a repeated one becomes a diagonal."""
+    if len(set(labels)) == len(labels):
+        return x, labels
     labels = list(labels)
     for label in sorted(set(labels)):
         while labels.count(label) > 1:
@@ -135,7 +142,7 @@ def _contract(
     x = _arranged(x, left, batch, rows, summed, sizes)
     y = _arranged(y, right, batch, summed, columns, sizes)
     labels = batch + rows + columns
-    return matmul(x, y).reshape([sizes[label] for label in labels]), labels
+    return _of_shape(matmul(x, y), tuple([sizes[label] for label in labels])), labels
 
 
 def _drop(x: Tensor, labels: list[str], needed: set[str]) -> tuple[Tensor, list[str]]:
@@ -163,12 +170,18 @@ def _arranged(
 ) -> Tensor:
     """``x`` as a stack of matrices with these labels for its three dims."""
     wanted = batch + rows + columns
-    x = x.permute([labels.index(label) for label in wanted])
-    full = tuple(sizes[label] for label in wanted)
+    if labels != wanted:
+        x = x.permute([labels.index(label) for label in wanted])
+    full = tuple([sizes[label] for label in wanted])
     if x._array.shape != full:
         x = x.expand(full)
-    groups = [math.prod([sizes[label] for label in part]) for part in (batch, rows, columns)]
-    return x.reshape(groups if batch else groups[1:])
+    parts = (batch, rows, columns) if batch else (rows, columns)
+    return _of_shape(x, tuple([math.prod([sizes[label] for label in part]) for part in parts]))
+
+
+def _of_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """``x.reshape(shape)``, which costs more than a small product, where there is a need."""
+    return x if x._array.shape == shape else x.reshape(shape)
 
 
 def tensordot(x: Tensor, y: Tensor, dims: Any = 2) -> Tensor:

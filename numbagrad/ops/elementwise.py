@@ -293,7 +293,7 @@ def type_(x: Tensor, dtype: Any = None) -> Any:
     if dtype is None:
         return f"ng.{_TYPE_NAMES[x._dtype.name]}Tensor"
     for name, kind in _TYPE_NAMES.items():
-        if dtype == f"ng.{kind}Tensor":
+        if dtype in (f"ng.{kind}Tensor", f"torch.{kind}Tensor"):
             dtype = name
     return cast(x, dtypes.to_dtype(dtype))
 

@@ -60,12 +60,24 @@ def _leaf(data: Any) -> Any:
 
 
 def _plain(data: Any) -> Any:
-    """Nested lists with their Tensors as NumPy arrays."""
+    """Nested lists with their Tensors as NumPy arrays; of one element, as numbers."""
     if isinstance(data, Tensor):
-        return data._numbers()
+        array = data._numbers()
+        return array.reshape(()) if array.size == 1 else array
     if _is_sequence(data):
         return [_plain(entry) for entry in data]
     return data
+
+
+def _has_double(data: Any) -> bool:
+    """Whether nested lists hold a float64 that says so: a number of NumPy's, not Python's."""
+    if not _is_sequence(data):
+        return getattr(data, "dtype", None) == np.float64
+    kinds = set(map(type, data))  # at the speed of C: lists of Python's numbers may be long
+    return np.float64 in kinds or (not kinds <= _PYTHONS and any(map(_has_double, data)))
+
+
+_PYTHONS = {float, int, bool}
 
 
 def _is_sequence(data: Any) -> bool:
@@ -118,13 +130,11 @@ def _array_of(data: Any, dtype: DType | None) -> np.ndarray:
             raise TypeError(f"tensor: too many dimensions or invalid data type '{kind}'.")
     if dtype is not None:
         return array.astype(dtype.numpy, copy=False)
-    if isinstance(leaf, (Tensor, np.generic, np.ndarray)):
-        return array.astype(dtypes.from_numpy(array.dtype).numpy, copy=False)
-    if array.dtype.kind == "f":
+    if array.dtype == np.float64 and not _has_double(data):
         return array.astype(dtypes.get_default_dtype().numpy, copy=False)
-    if array.dtype == np.uint64:
+    if array.dtype == np.uint64 and not isinstance(leaf, (np.generic, np.ndarray)):
         raise ShapeError("tensor: Overflow when unpacking long: an int needs over 63 bits.")
-    return array
+    return array.astype(dtypes.from_numpy(array.dtype).numpy, copy=False)
 
 
 def tensor(

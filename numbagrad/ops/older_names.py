@@ -24,9 +24,11 @@ from .rearranged import split_with_sizes
 from .view import sizes_of
 
 __all__ = [
+    "detach",
     "fill",
     "frombuffer",
     "get_device",
+    "is_complex",
     "is_same_size",
     "is_signed",
     "range",
@@ -36,6 +38,15 @@ __all__ = [
     "unsafe_split",
     "unsafe_split_with_sizes",
 ]
+
+
+def detach(x: Tensor) -> Tensor:
+    """``x`` without its history, on the same memory.
+
+    >>> detach(tensor([1.0], requires_grad=True)).requires_grad
+    False
+    """
+    return as_operand("detach", x).detach()
 
 
 def fill(x: Tensor, value: Any) -> Tensor:
@@ -192,6 +203,16 @@ def is_signed(x: Tensor) -> bool:
     return as_operand("is_signed", x)._dtype not in (dtypes.uint8, dtypes.bool_)
 
 
+def is_complex(x: Tensor) -> bool:
+    """False: there are no complex numbers. Optimisers of one's own ask.
+
+    >>> is_complex(tensor([1.0]))
+    False
+    """
+    as_operand("is_complex", x)
+    return False
+
+
 def is_same_size(x: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape.
 
@@ -223,6 +244,11 @@ def typename(obj: Any) -> str:
     own = obj if hasattr(obj, "__qualname__") else type(obj)
     module = getattr(own, "__module__", "")
     return own.__qualname__ if module in ("", "builtins") else f"{module}.{own.__qualname__}"
+
+
+def _never(x: Tensor) -> bool:
+    """False: tensors are dense, and have memory."""
+    return False
 
 
 def _on_cpu(x: Tensor) -> bool:
@@ -258,9 +284,13 @@ def sum_to_size(x: Tensor, *size: Any) -> Tensor:
 
 METHODS: dict[str, Any] = {
     "get_device": get_device,
+    "is_complex": is_complex,
     "is_cpu": property(_on_cpu),
+    "is_meta": property(_never),
+    "is_quantized": property(_never),
     "is_same_size": is_same_size,
     "is_signed": is_signed,
+    "is_sparse": property(_never),
     "new": new,
     "sum_to_size": sum_to_size,
     "unsafe_chunk": unsafe_chunk,

@@ -20,6 +20,7 @@ __all__ = [
     "IntTensor",
     "LongTensor",
     "ShortTensor",
+    "set_default_tensor_type",
 ]
 
 
@@ -56,3 +57,9 @@ FloatTensor = TensorType("FloatTensor", dtypes.float32)
 IntTensor = TensorType("IntTensor", dtypes.int32)
 LongTensor = TensorType("LongTensor", dtypes.int64)
 ShortTensor = TensorType("ShortTensor", dtypes.int16)
+
+
+def set_default_tensor_type(kind: TensorType | str) -> None:
+    """``set_default_dtype`` by its older name: ``DoubleTensor``, or "torch.DoubleTensor"."""
+    name = kind if isinstance(kind, str) else kind.__name__
+    dtypes.set_default_dtype(globals()[name.rpartition(".")[2]].tensor_dtype)

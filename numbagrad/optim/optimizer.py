@@ -222,7 +222,8 @@ class Optimizer(Hooked):
         if machine.is_recording():
             recorder = machine.recorder.current
             for param in params:
-                if param not in state:
+                if param not in state:  # so that no step has looked at it: nobody need be told
+                    dict.__setitem__(state, param, ParamState())
                     recorder.undo(functools.partial(state.pop, param, None))
             for each in (state, *[state[param] for param in params]):
                 each.recorded = True
@@ -305,10 +306,11 @@ class Optimizer(Hooked):
                 )
             ours.update(zip(other["params"], group["params"], strict=True))
         state = State()
+        by_kernels = type(self).updates is not Optimizer.updates
         for number, held in given["state"].items():
             if number in ours:
                 param = ours[number]
-                taken = {name: _taken_over(name, v, param) for name, v in held.items()}
+                taken = {name: _taken_over(name, v, param, by_kernels) for name, v in held.items()}
                 state[param] = ParamState(taken)
         for group, other in zip(self.param_groups, saved, strict=True):
             group.update({n: deepcopy(v) for n, v in other.items() if n != "params"})
@@ -319,7 +321,7 @@ class Optimizer(Hooked):
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
         for i, group in enumerate(self.param_groups):
-            lines.append(f"Parameter Group {i}")
+            lines += [""] * (i > 0) + [f"Parameter Group {i}"]
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
 
@@ -388,17 +390,20 @@ def run(update: Update) -> None:
         counter.where = where
 
 
-def _taken_over(name: str, value: Any, param: Tensor) -> Any:
-    """A copy of a loaded state entry in the dtype of its parameter; counters are float32."""
-    if name in ("step", "mu_product", "eta", "mu"):
+def _taken_over(name: str, value: Any, param: Tensor, by_kernels: bool) -> Any:
+    """A copy of a loaded state entry in the dtype of its parameter.
+
+    What our kernels count is float32; the step of an optimiser of one's own stays as it was.
+    """
+    if by_kernels and name in ("step", "mu_product", "eta", "mu"):
         count = new_empty((), float32, param._device)
         count.fill_(float(value))
         return count
     if not isinstance(value, Tensor):
         return deepcopy(value)
     value = value.detach()
-    dtype = param._dtype if value.is_floating_point() else value._dtype
-    return value.to(dtype, param._device, copy=True)
+    cast = value.is_floating_point() and name != "step"
+    return value.to(param._dtype if cast else value._dtype, param._device, copy=True)
 
 
 def positive(optimizer: str, group: dict[str, Any], *names: str) -> None:

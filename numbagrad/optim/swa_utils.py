@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from ..autograd.modes import no_grad
-from ..nn.modules.batch_norm import _BatchNorm
+from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
 from ..ops.from_data import tensor
 from ..tensor import Tensor

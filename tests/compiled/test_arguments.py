@@ -6,6 +6,7 @@ import gc
 import math
 import threading
 from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -17,6 +18,15 @@ from numbagrad.errors import GradError, RecordingError, VersionError
 from .following import World, assert_same, batches, snapshot
 
 Pair = namedtuple("Pair", "first second")
+
+
+@dataclass
+class Batch:
+    """What a loader gives, or a model; tests make one of each call."""
+
+    inputs: ng.Tensor
+    extra: dict
+    name: str = "train"
 
 
 def agree(function, make, calls=3, before=None):
@@ -96,6 +106,23 @@ ARGUMENTS = {
 def test_arguments(name):
     function, make = ARGUMENTS[name]
     agree(function, make)
+
+
+def test_dataclasses_of_tensors():
+    def function(batch, scale):
+        inputs, (more,) = batch.inputs, batch.extra["more"]
+        return Batch(inputs * scale + more, {"sum": more.sum()}, batch.name + "ed")
+
+    compiled = ng.compile(function)
+    for k in range(3):
+        batch = Batch(vector(k), {"more": [vector()]})
+        given, found = function(batch, 0.5), compiled(batch, 0.5)
+        assert type(found) is Batch and found.name == "trained"
+        assert found.inputs.tolist() == given.inputs.tolist()
+        assert found.extra["sum"].item() == given.extra["sum"].item()
+    assert compiled.cache_info().recordings == 1
+    with pytest.raises(RecordingError, match="changes a list or dict"):
+        ng.compile(lambda batch: setattr(batch, "inputs", batch.inputs * 2.0))(batch)
 
 
 def test_results_are_fresh():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import warnings
+from importlib import import_module
 
 import numba
 import numpy as np
@@ -433,6 +435,17 @@ def test_nothing_recorded_yet():
     assert "tanh" in f.source
 
 
+def test_keywords_of_torch_compile():
+    double = ng.compile(lambda x: x * 2.0, mode="max-autotune", fullgraph=True, dynamic=False)
+    triple = ng.compile(backend="inductor", options={"trace": True})(lambda x: x * 3.0)
+    assert double(ng.ones(2)).tolist() == [2.0, 2.0] and triple(ng.ones(2)).tolist() == [3.0, 3.0]
+    model = ng.nn.Linear(2, 2)
+    assert ng.compile(model, disable=True) is model
+    assert ng.compile(disable=True)(model) is model
+    with pytest.raises(TypeError, match="unexpected keyword argument 'jit'"):
+        ng.compile(model, jit=True)
+
+
 def test_not_callable():
     with pytest.raises(TypeError, match="callable"):
         ng.compile(3)
@@ -443,6 +456,26 @@ def test_many_signatures_are_bounded():
     for k in range(40):
         assert f(data(1), {"scale": float(k)}).tolist() == (data(1) * float(k)).tolist()
     assert counts(f) == (1, 1)
+
+
+def test_a_count_among_the_arguments_is_told_of():
+    f = ng.compile(lambda x, step: x * (step + 1.0))
+    with pytest.warns(UserWarning, match=r"other Python values.*argument 1 is another: 16, was 15"):
+        for step in range(18):
+            assert f(data(1), step).tolist() == (data(1) * (step + 1.0)).tolist()
+    shapes = ng.compile(lambda x: x * 2.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for size in range(1, 20):  # each of which is a recording too, but of one program
+            shapes(ng.ones(size, size + 1))
+
+
+def test_old_signatures_are_forgotten(monkeypatch):
+    monkeypatch.setattr(import_module("numbagrad.compiled.step"), "SIGNATURES", 4)
+    f = ng.compile(lambda x, name: x * len(name))
+    for size in (*range(1, 8), 1):
+        assert f(data(1), "n" * size).tolist() == (data(1) * size).tolist()
+    assert len(f._entries) == 4 and f.cache_info().recordings == 8
 
 
 def test_large_results_reuse_memory_that_nobody_holds():

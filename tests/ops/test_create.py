@@ -157,3 +157,32 @@ def test_any_sequence_is_taken():
 def test_frombuffer_of_what_shows_no_memory(value):
     with pytest.raises(ValueError, match=r"frombuffer: .* does not implement Python buffer"):
         ng.frombuffer(value, dtype=ng.uint8)
+
+
+MIXED = [
+    ([np.float32(1.5), 2.0], ng.float32),
+    ([np.int64(1), 2.5], ng.float32),
+    ([[np.bool_(True)], [1.0]], ng.float32),
+    ([np.float64(1.0), np.float32(2.0)], ng.float64),
+    ([0, np.float64(0.5)], ng.float64),
+    ([[1.0, 2.0], [1, np.float64(0.5)]], ng.float64),
+    ([np.array([1.0, 2.0]), [3.0, 4.0]], ng.float64),
+    ([np.int32(1), 2], ng.int64),
+    ([ng.tensor(1), 2.5], ng.float32),
+    ([ng.tensor(1.0, dtype=ng.float64), 2], ng.float64),
+    ([ng.tensor([1.0]), ng.tensor([[2.0]]), 3.0], ng.float32),
+]
+
+
+@pytest.mark.parametrize("row", MIXED, ids=lambda row: str(row[0]))
+def test_python_numbers_leave_the_dtype_to_the_others(row):
+    data, dtype = row
+    x = ng.tensor(data)
+    assert x.dtype is dtype and x.shape[0] == len(data)
+    assert ng.as_tensor(data).dtype is dtype
+
+
+def test_pythons_float_as_a_dtype_is_float64():
+    assert ng.ones(2, dtype=float).dtype is ng.float64
+    assert ng.ones(2).to(float).dtype is ng.float64
+    assert ng.tensor([1.0]).dtype is ng.float32

@@ -4,7 +4,7 @@ from . import (
     activation,
     adaptive,
     attention,
-    batch_norm,
+    batchnorm,
     cell,
     container,
     conv,
@@ -18,14 +18,14 @@ from . import (
     normalization,
     padding,
     pooling,
-    recurrent,
+    rnn,
     sparse,
     transformer,
 )
 from .activation import *  # noqa: F403
 from .adaptive import *  # noqa: F403
 from .attention import *  # noqa: F403
-from .batch_norm import *  # noqa: F403
+from .batchnorm import *  # noqa: F403
 from .cell import *  # noqa: F403
 from .container import *  # noqa: F403
 from .conv import *  # noqa: F403
@@ -40,7 +40,7 @@ from .module import Module
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .pooling import *  # noqa: F403
-from .recurrent import *  # noqa: F403
+from .rnn import *  # noqa: F403
 from .sparse import *  # noqa: F403
 from .transformer import *  # noqa: F403
 
@@ -49,7 +49,7 @@ __all__ = [
     *activation.__all__,
     *adaptive.__all__,
     *attention.__all__,
-    *batch_norm.__all__,
+    *batchnorm.__all__,
     *cell.__all__,
     *container.__all__,
     *conv.__all__,
@@ -63,7 +63,7 @@ __all__ = [
     *normalization.__all__,
     *padding.__all__,
     *pooling.__all__,
-    *recurrent.__all__,
+    *rnn.__all__,
     *sparse.__all__,
     *transformer.__all__,
 ]

@@ -1,4 +1,4 @@
-"""Convolutions: ``Conv1d Conv2d Conv3d`` and their transposes. Start reading at ``_Conv``."""
+"""Convolutions: ``Conv1d Conv2d Conv3d`` and their transposes. Start reading at ``_ConvNd``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = [
 PADDING_MODES = "zeros", "reflect", "replicate", "circular"
 
 
-class _Conv(Module):
+class _ConvNd(Module):
     """What all share: sizes, and parameters uniform within ``1 / sqrt(fan in)``."""
 
     rank: int
@@ -116,7 +116,7 @@ class _Conv(Module):
         return ", ".join(parts)
 
 
-class _Straight(_Conv):
+class _Straight(_ConvNd):
     """A convolution."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class Conv3d(_Straight):
     rank = 3
 
 
-class _Transposed(_Conv):
+class _Transposed(_ConvNd):
     """A transposed convolution."""
 
     transposed = True

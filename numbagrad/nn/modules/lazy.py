@@ -8,7 +8,7 @@ from ...errors import RecordingError, ShapeError
 from ...kernels import machine
 from ...tensor import Tensor
 from ..parameter import Uninitialized, UninitializedBuffer, UninitializedParameter
-from .batch_norm import (
+from .batchnorm import (
     BatchNorm1d,
     BatchNorm2d,
     BatchNorm3d,

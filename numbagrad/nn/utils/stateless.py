@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...kernels import machine
 from ...tensor import Tensor
 
 __all__ = ["functional_call"]
@@ -42,18 +43,24 @@ def functional_call(
         owner, table, key = slots[name]
         given[id(owner.__dict__[table][key])] = tensor
     replaced = []
+    for owner, table, key in slots.values():
+        held = owner.__dict__[table][key]
+        new = given.get(id(held), held)
+        if new is not held:
+            replaced.append((owner, table, key, held, new))
+    # What compiled steps compare is moved and moved back: those of before are right again after.
+    amount = hash(tuple((id(owner), key, id(new)) for owner, _, key, _, new in replaced))
     if args is None:
         args = ()
     try:
-        for owner, table, key in slots.values():
-            held = owner.__dict__[table][key]
-            if id(held) in given:
-                replaced.append((owner, table, key, held))
-                owner._put(table, key, given[id(held)])
+        machine.add_to_epoch(amount)
+        for owner, table, key, _, new in replaced:
+            owner.__dict__[table][key] = owner.__dict__[key] = new
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
     finally:
-        for owner, table, key, held in replaced:
-            owner._put(table, key, held)
+        machine.add_to_epoch(-amount)
+        for owner, table, key, held, _ in replaced:
+            owner.__dict__[table][key] = owner.__dict__[key] = held
 
 
 def _slots(module: Any) -> dict[str, tuple[Any, str, str]]:

@@ -18,6 +18,8 @@ from .factors import (
     StepLR,
 )
 
+_LRScheduler = LRScheduler  # what schedulers of one's own derived from for years
+
 __all__ = [
     "ChainedScheduler",
     "ConstantLR",

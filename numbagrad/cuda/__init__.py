@@ -5,9 +5,11 @@ Importing it costs nothing and needs no GPU; see docs/cuda.md.
 
 from __future__ import annotations
 
-from .errors import OutOfMemoryError
-from .kernels.backend import matmul_backend, set_matmul_backend
-from .kernels.cuda.runtime.device import (
+from typing import TYPE_CHECKING
+
+from ..errors import OutOfMemoryError
+from ..kernels.backend import matmul_backend, set_matmul_backend
+from ..kernels.cuda.runtime.device import (
     Stream,
     current_stream,
     default_stream,
@@ -24,8 +26,8 @@ from .kernels.cuda.runtime.device import (
     stream,
     synchronize,
 )
-from .kernels.cuda.runtime.events import Event
-from .kernels.cuda.runtime.properties import (
+from ..kernels.cuda.runtime.events import Event
+from ..kernels.cuda.runtime.properties import (
     current_device,
     get_device_capability,
     get_device_name,
@@ -34,13 +36,18 @@ from .kernels.cuda.runtime.properties import (
     mem_get_info,
     set_device,
 )
-from .random import manual_seed
-from .random import manual_seed as manual_seed_all
+from ..later import asked_for
+from ..random import manual_seed
+from ..random import manual_seed as manual_seed_all
+
+if TYPE_CHECKING:
+    from . import amp
 
 __all__ = [
     "Event",
     "OutOfMemoryError",
     "Stream",
+    "amp",
     "current_device",
     "current_stream",
     "default_stream",
@@ -67,3 +74,9 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+
+__getattr__ = asked_for(__name__, {"amp": "amp"})
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
