@@ -431,7 +431,7 @@ class ElementwiseKernel:
             [(a.shape, a.strides, a.dtype) if type(a) is np.ndarray else type(a) for a in args]
         )
         found = self._known.get(key)
-        if found is None or found[2] not in (0, machine.threads()):
+        if found is None or (found[2] and found[2] != machine.threads()):
             found = self._find(args)
             if found is None:
                 return

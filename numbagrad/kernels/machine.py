@@ -402,8 +402,17 @@ def _choose_threading_layer() -> None:
 
 def threads() -> int:
     """Number of threads that kernels use; starts the thread pool on its first call."""
+    return _counting_threads()()
+
+
+@functools.cache
+def _counting_threads() -> Callable[[], int]:
+    """Numba's own way to count, past the lock that it takes to see whether there is a pool."""
     _choose_threading_layer()
-    return numba.get_num_threads()
+    numba.get_num_threads()
+    from numba.np.ufunc import parallel
+
+    return parallel._get_num_threads
 
 
 def set_threads(n: int) -> None:
