@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from benchmarks import report, ulp
+from benchmarks import cold, report, ulp
 from benchmarks.__main__ import CASES, time_case
 from benchmarks.case import Case, Row, check_equal
 from benchmarks.contenders import CONTENDERS
+from benchmarks.libraries import COMPILED
 from benchmarks.measure import interleave, summary
 from benchmarks.nets import NETS
 from benchmarks.steps import check_weights
@@ -167,3 +168,10 @@ def test_a_contender_that_is_not_there_says_why():
             worker.build("steps", 0)
     finally:
         worker.close()
+
+
+def test_a_cold_start_takes_longer_than_a_warm_one(tmp_path):
+    first, again = (cold.seconds(COMPILED, "steps", 0, str(tmp_path)) for _ in range(2))
+    assert first > again > 0
+    with pytest.raises(RuntimeError, match="HIPS"):
+        cold.seconds("HIPS autograd", "transformer_step", 0, str(tmp_path))
