@@ -387,6 +387,7 @@ _IN_PLACE = """
     sqrt square sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
+INPLACE_OPS = {"add_": f.Add.op, "sub_": f.Sub.op, "mul_": f.Mul.op, "div_": f.Div.op}
 
 
 def _reflected(op: Any) -> Any:

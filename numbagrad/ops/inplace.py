@@ -13,11 +13,12 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from .. import dtypes
 from ..autograd.function import check_in_place
 from ..autograd.modes import enable_grad
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..tape import grad_mode, next_sequence, split_edge
+from ..tape import NUMBERS, grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
 
@@ -202,11 +203,49 @@ class _Overlapping(Op):
         )
 
 
-def in_place(name: str, function: Callable) -> Callable:
-    """The in-place form of ``function``: ``x.name(...)`` writes ``function(x, ...)`` into x."""
+def _written(op: Any, x: Tensor, y: Any) -> bool:
+    """Whether ``x`` has become ``op(x, y)`` by one launch, which wrote where it read.
+
+    That is so where there is no history, and where both are all of their memory.
+    """
+    recording = grad_mode.enabled
+    if machine.recording or (recording and (x._edge is not None or x._base is not None)):
+        return False
+    array, dtype = x._array, x._dtype
+    if dtype is dtypes.bool_:
+        return False
+    key: Any = dtype
+    if isinstance(y, Tensor):
+        other, operand = y._array, dtype
+        if y._dtype is not dtype or (recording and y._edge is not None):
+            return False
+        if other is not array and (other.base is not None or array.base is not None):
+            return False
+    elif type(y) in NUMBERS:
+        other, key, operand = y, (dtype, type(y)), y
+    else:
+        return False
+    found = op.fast.get(key)
+    if found is None:
+        kind = array.dtype if operand is dtype else type(y)
+        found = op.prepare(key, (dtype, operand), (array.dtype, kind))
+    entry, out_dtype, _, _ = found
+    if out_dtype is not dtype or not entry(array, array, other):
+        return False
+    (x._counter or x._version_counter()).bump()
+    return True
+
+
+def in_place(name: str, function: Callable, op: Any = None) -> Callable:
+    """The in-place form of ``function``: ``x.name(...)`` writes ``function(x, ...)`` into x.
+
+    op: the elementwise op of two operands that ``function`` is, where it is one.
+    """
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if op is not None and len(args) == 1 and not kwargs and _written(op, x, args[0]):
+            return x
         if grad_mode.enabled:
             check_in_place(x, name)
         packed, start = grad_mode.saving is not None and grad_mode.enabled, next_sequence()

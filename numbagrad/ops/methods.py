@@ -33,8 +33,9 @@ def install() -> list[ModuleType]:
     for module in modules:
         for name, function in getattr(module, "METHODS", {}).items():
             setattr(Tensor, name, function)
+        short = getattr(module, "INPLACE_OPS", {})
         for name, function in getattr(module, "INPLACE", {}).items():
-            setattr(Tensor, name, in_place(name, function))
+            setattr(Tensor, name, in_place(name, function, short.get(name)))
         for name, function in getattr(module, "INPLACE_VIEWS", {}).items():
             setattr(Tensor, name, view_in_place(name, function))
         for name, function in getattr(module, "OPERATORS", {}).items():
