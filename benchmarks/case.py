@@ -6,7 +6,7 @@ numbagrad keeps PyTorch's names, so a case is written once, for a module ``lib``
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -88,6 +88,20 @@ def timed_row(suite: str, name: str, ours: Timing, peer: Timing | None, **more: 
     if peer is not None:
         theirs = {"peer": peer.median, "peer_spread": peer.spread, "peer_best": peer.best}
     return Row(suite, name, "s", ours.median, ours.spread, ours.best, **theirs, **more)
+
+
+def beside_best(
+    suite: str, name: str, ours: str, peers: Sequence[str], times: Mapping[str, Timing], **more: Any
+) -> Row:
+    """A row of seconds of ``ours`` beside the fastest of ``peers`` that has been timed.
+
+    Its note holds all of ``times``, and what ``more`` has for a note.
+    """
+    best = min((p for p in peers if p in times), key=lambda p: times[p].median, default=None)
+    told = "; ".join(f"{who} {t.median:.3g} s ({t.best:.3g})" for who, t in times.items())
+    more["note"] = f"median (best): {told}{more.get('note', '')}"
+    peer = times[best] if best else None
+    return timed_row(suite, f"{name} / {best or 'no peer'}", times[ours], peer, **more)
 
 
 def load_peer() -> ModuleType | None:

@@ -18,10 +18,10 @@ import tempfile
 import time
 from collections.abc import Mapping
 
-from .case import Row, timed_row
+from .case import Row, beside_best
 from .libraries import COMPILED, MODULES, python_of
-from .measure import Timing, summary
-from .processes import environment
+from .measure import summary
+from .processes import python
 
 SUITE = "cold"
 RUNS, THREADS = 3, 2
@@ -70,36 +70,29 @@ def seconds(contender: str, suite: str, number: int, folder: str) -> float:
     Raises RuntimeError, with the last line of what it said, where the contender cannot do it.
     """
     arguments = ("-m", "benchmarks.cold", contender, suite, str(number), str(THREADS))
-    done = subprocess.run(
-        [python_of(contender), *arguments],
-        env=environment(
-            THREADS,
-            NUMBA_CACHE_DIR=folder,
-            TORCHINDUCTOR_CACHE_DIR=folder,
+    caches = {
+        "NUMBA_CACHE_DIR": folder,
+        "TORCHINDUCTOR_CACHE_DIR": folder,
+        "PYTENSOR_FLAGS": f"base_compiledir={folder}",
+    }
+    try:
+        return python(
+            *arguments,
+            threads=THREADS,
+            executable=python_of(contender),
+            errors=subprocess.PIPE,
             TORCHINDUCTOR_COMPILE_THREADS=str(THREADS),
-            PYTENSOR_FLAGS=f"base_compiledir={folder}",
-        ),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError((done.stderr.strip().splitlines() or ["no answer"])[-1])
-    return json.loads(done.stdout.splitlines()[-1])
+            **caches,
+        )
+    except subprocess.CalledProcessError as error:
+        raise RuntimeError(error.stderr.strip().splitlines()[-1]) from None
 
 
 def _row(name: str, times: Mapping[str, list[float]], reasons: Mapping[str, str]) -> Row:
     timings = {who: summary(runs) for who, runs in times.items()}
-    peers: dict[str, Timing] = {who: t for who, t in timings.items() if who != COMPILED}
-    best = min(peers, key=lambda who: peers[who].median, default=None)
-    told = "; ".join(f"{who} {t.median:.3g} s ({t.best:.3g})" for who, t in timings.items())
     missing = "".join(f"; no {who}: {why}" for who, why in reasons.items())
-    return timed_row(
-        SUITE,
-        f"{name} / {best or 'no peer'}",
-        timings[COMPILED],
-        peers[best] if best else None,
-        threads=THREADS,
-        note=f"median (best): {told}{missing}",
+    return beside_best(
+        SUITE, name, COMPILED, CONTENDERS[1:], timings, threads=THREADS, note=missing
     )
 
 

@@ -19,15 +19,23 @@ def environment(threads: int | None = None, **more: str) -> dict[str, str]:
     return variables
 
 
-def python(*arguments: str, threads: int | None = None, **more: str) -> Any:
+def python(
+    *arguments: str,
+    threads: int | None = None,
+    executable: str = sys.executable,
+    errors: int | None = None,
+    **more: str,
+) -> Any:
     """What ``python arguments...`` prints on its last line, as JSON.
 
-    threads: every thread pool of the process, numbagrad's and torch's, gets this size.
+    threads: every thread pool of the process, numbagrad's and torch's, gets this size. errors:
+    ``subprocess.PIPE`` keeps what it says of errors for the CalledProcessError.
     """
     finished = subprocess.run(
-        [sys.executable, *arguments],
+        [executable, *arguments],
         env=environment(threads, **more),
         stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         check=True,
     )

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Row, timed_row
+from .case import Row, beside_best
 from .libraries import load_jax, load_torch, training_step
 from .measure import summary
 from .processes import python
@@ -65,13 +65,8 @@ def _process(name: str) -> dict[str, Any]:
 
 
 def _row(name: str, key: str, found: dict[str, list[Any]], peers: tuple[str, ...]) -> Row:
-    timings = {who: summary([run[key] for run in runs]) for who, runs in found.items() if runs}
-    others = [who for who in peers if who in timings]
-    best = min(others, key=lambda who: timings[who].median, default=None)
-    told = ", ".join(f"{who} {timing.median:.3g} s" for who, timing in timings.items())
-    peer = timings[best] if best else None
-    more: Any = {"asked": 1.1, "threads": THREADS, "note": told}
-    return timed_row(SUITE, name, timings["numbagrad"], peer, **more)
+    times = {who: summary([run[key] for run in runs]) for who, runs in found.items() if runs}
+    return beside_best(SUITE, name, "numbagrad", peers, times, asked=1.1, threads=THREADS)
 
 
 def arrays() -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:

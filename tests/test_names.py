@@ -174,3 +174,10 @@ def test_unknown_keywords_are_refused():
     ):
         with pytest.raises(TypeError, match="keyword argument"):
             call()
+
+
+@pytest.mark.parametrize("kind", ["torch.RealTensor", "dtypes", ng.float32, None])
+def test_an_unknown_tensor_type_is_named(kind):
+    with pytest.raises(TypeError, match=r"set_default_tensor_type: expected ng\.FloatTensor"):
+        ng.set_default_tensor_type(kind)
+    assert ng.get_default_dtype() is ng.float32

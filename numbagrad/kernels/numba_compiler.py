@@ -113,7 +113,7 @@ class KernelCompiler(Compiler):
             if not (config.ANNOTATE or config.HTML):
                 pipeline.passes = [each for each in pipeline.passes if each[0] is not AnnotateTypes]
             for place, (step, why) in enumerate(pipeline.passes):
-                if step is NativeLowering:  # one with threads has a lowering of its own
+                if step is NativeLowering:
                     pipeline.passes[place] = self.lowering, why
         return pipelines
 

@@ -8,15 +8,15 @@ threads as without. The kernels here say themselves what is parallel. So
     for task in prange(tasks):
         rows(task, out, x)
 
-becomes ``share_out(k.loop0, 0, tasks, (out, x))`` with
+becomes ``share_out(k_loop0, 0, tasks, (out, x))`` with
 
-    def loop0(first, last, out, x):
-        for task in range(first, last):
+    def k_loop0(first_round, last_round, out, x):
+        for task in range(first_round, last_round):
             rows(task, out, x)
 
-and ``share_out`` passes Numba's thread pool a function of a few instructions that calls ``loop0``.
-All of it is compiled at once. What a loop binds is its own: a name that it reads first, as a sum
-over all rounds would, or that is read behind it, is refused.
+and ``share_out`` passes Numba's thread pool a function of a few instructions that calls
+``k_loop0``. All of it is compiled at once. What a loop binds is its own: a name that it reads
+first, as a sum over all rounds would, or that is read behind it, is refused.
 """
 
 from __future__ import annotations
@@ -58,8 +58,7 @@ def outlined(
     definition = writer.visit(definition)
     if not writer.loops:
         return function
-    closure = inspect.getclosurevars(function).nonlocals
-    names = {**function.__globals__, **closure, "share_out": share_out}
+    names = {**function.__globals__, "share_out": share_out}
     module = ast.Module([*writer.loops, definition], [])
     exec(compile(ast.fix_missing_locations(module), code.co_filename, "exec"), names)
     options = {**OPTIONS, "_nrt": allocates, "fastmath": fastmath}
@@ -77,7 +76,7 @@ class _Outliner(ast.NodeTransformer):
     """
 
     def __init__(self, definition: ast.FunctionDef, code: python_types.CodeType):
-        self.own = {*code.co_varnames, *code.co_cellvars}
+        self.own = set(code.co_varnames)
         self.name = code.co_name
         self.uses = list(_uses(definition))
         self.loops: list[ast.FunctionDef] = []
@@ -137,10 +136,6 @@ def _uses(*nodes: ast.AST) -> Iterator[ast.Name]:
             yield from _uses(node.value, *node.targets)
         elif isinstance(node, ast.For):
             yield from _uses(node.iter, node.target, *node.body, *node.orelse)
-        elif isinstance(node, ast.GeneratorExp | ast.ListComp):
-            yield from _uses(*node.generators, node.elt)
-        elif isinstance(node, ast.comprehension):
-            yield from _uses(node.iter, node.target, *node.ifs)
         else:
             yield from _uses(*ast.iter_child_nodes(node))
 

@@ -214,20 +214,19 @@ def _written(op: Any, x: Tensor, y: Any) -> bool:
     array, dtype = x._array, x._dtype
     if dtype is dtypes.bool_:
         return False
-    key: Any = dtype
+    key: Any
     if isinstance(y, Tensor):
-        other, operand = y._array, dtype
+        other, key, operand, kind = y._array, dtype, dtype, array.dtype
         if y._dtype is not dtype or (recording and y._edge is not None):
             return False
         if other is not array and (other.base is not None or array.base is not None):
             return False
     elif type(y) in NUMBERS:
-        other, key, operand = y, (dtype, type(y)), y
+        other, key, operand, kind = y, (dtype, type(y)), y, type(y)
     else:
         return False
     found = op.fast.get(key)
     if found is None:
-        kind = array.dtype if operand is dtype else type(y)
         found = op.prepare(key, (dtype, operand), (array.dtype, kind))
     entry, out_dtype, _, _ = found
     if out_dtype is not dtype or not entry(array, array, other):

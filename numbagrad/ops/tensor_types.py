@@ -61,5 +61,10 @@ ShortTensor = TensorType("ShortTensor", dtypes.int16)
 
 def set_default_tensor_type(kind: TensorType | str) -> None:
     """``set_default_dtype`` by its older name: ``DoubleTensor``, or "torch.DoubleTensor"."""
-    name = kind if isinstance(kind, str) else kind.__name__
-    dtypes.set_default_dtype(globals()[name.rpartition(".")[2]].tensor_dtype)
+    named = globals().get(kind.rpartition(".")[2]) if isinstance(kind, str) else kind
+    if not isinstance(named, TensorType):
+        raise TypeError(
+            f"set_default_tensor_type: expected ng.FloatTensor, ng.DoubleTensor or such a name, "
+            f"got {kind!r}."
+        )
+    dtypes.set_default_dtype(named.tensor_dtype)
