@@ -10,14 +10,17 @@ import pickle
 import random
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 from ..errors import RecordingError
 
-__all__ = ["Held", "check_undrawn", "generators_of"]
+__all__ = ["DrawError", "check_undrawn", "generators_of"]
+
+
+class DrawError(RecordingError):
+    """A generator has moved while a function was recorded."""
 
 
 class Held:
@@ -58,15 +61,11 @@ def generators_of(values: Iterable[Any]) -> list[Held]:
 
 
 def check_undrawn(generators: list[Held]) -> None:
-    """Raise if the recorded function drew from one; warn where another thread may have."""
-    drawn = next((held.called for held in generators if held.moved()), None)
-    if drawn is None:
-        return
-    text = (
-        f"compile: the compiled function draws random numbers from {drawn}; every call "
-        f"would use those of the recording. Draw with ng.rand and its kin, or before the call, and "
-        f"pass them as arguments: a float may be another in each call."
-    )
-    if threading.active_count() == 1:
-        raise RecordingError(text)
-    warnings.warn(f"{text} (If another thread drew meanwhile, all is well.)", stacklevel=2)
+    """Raise DrawError if one has moved: the recorded function drew from it, or another thread did."""
+    for held in generators:
+        if held.moved():
+            raise DrawError(
+                f"compile: the compiled function draws random numbers from {held.called}; every "
+                f"call would use those of the recording. Draw with ng.rand and its kin, or before "
+                f"the call, and pass them as arguments: a float may be another in each call."
+            )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import operator
+import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from .before import (
     renew_dicts,
     roots_of,
 )
-from .draws import check_undrawn, generators_of
+from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors
 from .places import Place, check_unchanged, put_back
@@ -117,6 +118,22 @@ def record(
     places: Python values that must stay what they are. Raises RecordingError if something that the
     function does cannot be repeated by a compiled call; then nothing has changed.
     """
+    try:
+        return _record(function, leaves, spec, bound, places)
+    except DrawError:
+        if threading.active_count() == 1:
+            raise
+    # Another thread may have drawn meanwhile: it would hardly do so in both recordings.
+    return _record(function, leaves, spec, bound, places)
+
+
+def _record(
+    function: Callable[..., Any],
+    leaves: list[Any],
+    spec: Any,
+    bound: frozenset[int],
+    places: list[Place],
+) -> Recording:
     recorder = Recorder()
     with recording_alone:
         before = [Before.of(t, t._grad) for t in all_tensors()]

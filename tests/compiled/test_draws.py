@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.compiled import trace
 from numbagrad.errors import RecordingError
 
 OWN, OLDER, NEWER = random.Random(0), np.random.RandomState(0), np.random.default_rng(0)
@@ -49,13 +50,27 @@ def test_numbers_drawn_before_the_call_are_followed():
     assert mixed.cache_info().recordings == 1
 
 
-def test_with_other_threads_it_warns():
+@pytest.fixture
+def another_thread():
     done = threading.Event()
     other = threading.Thread(target=done.wait)
     other.start()
-    try:
-        with pytest.warns(UserWarning, match="another thread drew"):
-            ng.compile(lambda x: x * random.random())(ng.ones(3))
-    finally:
-        done.set()
-        other.join()
+    yield
+    done.set()
+    other.join()
+
+
+def test_who_drew_is_told_by_recording_again(another_thread, monkeypatch):
+    with pytest.raises(RecordingError, match="draws random numbers from random"):
+        ng.compile(lambda x: x * random.random())(ng.ones(3))
+    looks, check = [], trace.check_undrawn
+
+    def check_after_a_draw(generators):
+        looks.append(generators)
+        if len(looks) == 1:  # as the other thread might
+            random.random()
+        check(generators)
+
+    monkeypatch.setattr(trace, "check_undrawn", check_after_a_draw)
+    assert ng.compile(lambda x: x * 2.0)(ng.ones(3)).tolist() == [2.0] * 3
+    assert len(looks) == 2
