@@ -61,7 +61,7 @@ def generators_of(values: Iterable[Any]) -> list[Held]:
 
 
 def check_undrawn(generators: list[Held]) -> None:
-    """Raise DrawError if one has moved: the recorded function drew from it, or another thread did."""
+    """Raise DrawError if one has moved: the function drew from it, or another thread did."""
     for held in generators:
         if held.moved():
             raise DrawError(
