@@ -38,6 +38,7 @@ from . import (
     race,
     reductions,
     report,
+    small_ops,
     steps,
     training,
     transformer,
@@ -50,6 +51,7 @@ from .processes import python
 
 CASES = {
     "op_cost": op_cost,
+    "small_ops": small_ops,
     "linear": linear,
     "layers": layers,
     "training": training,
