@@ -29,7 +29,7 @@ from .rules import RULES, dense
 LOOP = 16
 """As many elements are worth compiling a loop around a kernel that has no rule."""
 
-_LOOPED = (machine.Kernel, machine.MovingKernel, GemmKernel)
+_LOOPED = (machine.Kernel, GemmKernel)
 
 
 class Apart(BaseException):

@@ -85,6 +85,7 @@ def table(values: np.ndarray, beside: Any) -> Any:
 
 
 _INT64 = np.dtype(np.int64)
+ndarray = np.ndarray  # a name of this module's, read for each argument of each launch
 
 
 def view(array: Any, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Any:
@@ -278,6 +279,7 @@ class Kernel:
     grain: least number of elements of the largest array argument for which a second compilation
     with threads is used; None where threads never pay.
 
+    moves: it moves elements and does not look at them, so that halves go as int16.
     turned: gives the same kernel for matrices that are stored by columns, where there is one;
     compiled steps choose.
     """
@@ -297,6 +299,7 @@ class Kernel:
         self._options = options
         self.twin: Any = None
         self.turned: Callable[[], Kernel] | None = None
+        self.moves = False
         self._serial: Any = None
         self._parallel: Any = None
 
@@ -317,23 +320,27 @@ class Kernel:
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads when there is enough work."""
-        grain = self.grain
+        grain, compiled = self.grain, None
+        if self.moves and args[0].itemsize == 2:
+            args = _as_integers(args)
         if grain is not None:
             for a in args:
-                if type(a) is np.ndarray and a.size >= grain:
+                if type(a) is ndarray and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
-                    self._run(self._parallel or self.parallel, args)
-                    return
-        self._run(self._serial or self.serial, args)
-
-    def run_small(self, *args: Any) -> None:
-        """Run on host arrays that are known to have less than ``grain`` elements."""
-        self._run(self._serial or self.serial, args)
-
-    def _run(self, compiled: Any, args: tuple[Any, ...]) -> None:
+                    compiled = self._parallel or self.parallel
+                    break
+        compiled = compiled or self._serial or self.serial
         try:
             compiled(*args)
         except Exception:  # typing fails in many ways where a dtype is unknown
+            halves.refuse(self.__name__, args)
+            raise
+
+    def run_small(self, *args: Any) -> None:
+        """Run on host arrays that are known to have less than ``grain`` elements."""
+        try:
+            (self._serial or self.serial)(*args)
+        except Exception:
             halves.refuse(self.__name__, args)
             raise
 
@@ -349,14 +356,9 @@ class Kernel:
         return f"<kernel {self.__name__}>"
 
 
-class MovingKernel(Kernel):
-    """A kernel that moves elements and does not look at them: halves go as int16."""
-
-    def __call__(self, *args: Any) -> None:
-        """Run on host arrays."""
-        if args[0].itemsize == 2:
-            args = tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
-        super().__call__(*args)
+def _as_integers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``args`` of a kernel that moves elements, with halves as int16."""
+    return tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
 
 
 def kernel(
@@ -378,8 +380,9 @@ def kernel(
     def decorate(function: Any) -> Kernel:
         if isinstance(function, CPUDispatcher):
             function = function.py_func
-        kind = MovingKernel if moves else Kernel
-        return kind(function, outputs, grain, reassoc=reassoc, **options)
+        made = Kernel(function, outputs, grain, reassoc=reassoc, **options)
+        made.moves = moves
+        return made
 
     return decorate if function is None else decorate(function)
 

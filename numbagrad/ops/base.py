@@ -27,6 +27,9 @@ _new = object.__new__
 
 _ones: dict[DType, Any] = {}
 
+SHORT = 4096
+"""From so many elements on the time of Python matters little."""
+
 copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 fill_kernel = ElementwiseKernel(Formula("fill", ("value",), symbol("value")))
 
@@ -94,8 +97,8 @@ class Op:
             ctx._needs = _NEEDS_NOTHING[: len(args)]
             return cls.forward(ctx, *args)
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
-        needs = ctx._needs = tuple([e is not None for e in edges])
-        if True in needs:
+        if edges.count(None) < len(edges):
+            ctx._needs = tuple([e is not None for e in edges])
             grad_mode.enabled = False
             try:
                 result = cls.forward(ctx, *args)
@@ -115,6 +118,7 @@ class Op:
                 Recorded._save(ctx, tuple(values))
                 ctx._to_save = ()
             return result
+        ctx._needs = _NEEDS_NOTHING[: len(args)]
         return cls.forward(ctx, *args)
 
 
@@ -124,6 +128,17 @@ class Op:
 def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> Tensor:
     """An uninitialised tensor."""
     return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
+
+
+def short_copy(x: Tensor, dtype: DType) -> Tensor | None:
+    """The few elements of a contiguous ``x`` in ``dtype``, without a history; None where there are
+    more, or where somebody stands behind the verbs."""
+    if machine.recording or not x._flat:
+        return None
+    array = x._array
+    entry = copy_kernel.entry((dtype.numpy, array.dtype))
+    out = np.empty(array.shape, dtype.numpy) if array.size < SHORT else None
+    return wrap(out, dtype) if out is not None and entry(out, array) else None
 
 
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:

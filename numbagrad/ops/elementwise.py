@@ -15,7 +15,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..tensor import Tensor
 from . import formulas as f
 from .autocasting import raised
-from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like
+from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
 from .pointwise import elementwise
 from .short_way import make_binary
 from .transfer import transfer
@@ -28,6 +28,9 @@ class Clone(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
+        short = short_copy(x, x._dtype)
+        if short is not None:
+            return short
         out = new_empty(x._array.shape, x._dtype, x._device)
         machine.launch(copy_kernel, out._array, x._array)
         return out
@@ -43,6 +46,9 @@ class Cast(Op):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dtype: DType) -> Tensor:
         ctx.dtype = x._dtype
+        short = short_copy(x, dtype)
+        if short is not None:
+            return short
         out = new_empty(x._array.shape, dtype, x._device)
         machine.launch(copy_kernel, out._array, x._array)
         return out
@@ -387,7 +393,23 @@ _IN_PLACE = """
     sqrt square sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
-INPLACE_OPS = {"add_": f.Add.op, "sub_": f.Sub.op, "mul_": f.Mul.op, "div_": f.Div.op}
+INPLACE_OPS = {
+    "add_": f.Add.op,
+    "addcdiv_": f.Addcdiv.op,
+    "addcmul_": f.Addcmul.op,
+    "cos_": f.Cos.op,
+    "div_": f.Div.op,
+    "exp_": f.Exp.op,
+    "lerp_": f.Lerp.op,
+    "log_": f.Log.op,
+    "mul_": f.Mul.op,
+    "reciprocal_": f.Reciprocal.op,
+    "rsqrt_": f.Rsqrt.op,
+    "sin_": f.Sin.op,
+    "sqrt_": f.Sqrt.op,
+    "sub_": f.Sub.op,
+    "tanh_": f.Tanh.op,
+}
 
 
 def _reflected(op: Any) -> Any:

@@ -32,6 +32,8 @@ from .view import expand, reshape
 def _planes(x: Any, dim: int) -> Any:
     """An array as (before, dim, after)."""
     shape = x.shape
+    if len(shape) == 2:  # the commonest
+        return x.reshape(1, *shape) if dim == 0 else x.reshape(*shape, 1)
     return x.reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
 
 
@@ -146,8 +148,9 @@ class Scatter(Op):
 
 def _front(x: Tensor, index: Tensor, dim: int) -> Tensor:
     """``x`` cut to the sizes of ``index`` in all dimensions but ``dim``."""
+    sizes = x._array.shape
     for d, n in enumerate(index._array.shape):
-        if d != dim and n != x._array.shape[d]:
+        if n != sizes[d] and d != dim:
             x = narrow(x, d, 0, n)
     return x
 

@@ -29,8 +29,14 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
     where: the index array, the dimension it indexes, and the size of that dimension. While a step
     is recorded nothing is known yet, and nothing raised: the kernel then leaves ``out`` as it is.
     """
-    bad = machine.flag(out)
-    machine.launch(kernel, out, bad, *args)
+    if machine.recording:
+        bad = machine.flag(out)
+        machine.launch(kernel, out, bad, *args)
+    else:
+        bad = np.empty(1, _INT64)
+        kernel(out, bad, *args)
+        if bad.item() < 0:
+            return
 
     def fail(position: int) -> None:
         index, dim, size = where
@@ -46,6 +52,8 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
 def index_tensor(name: str, index: Any, dtypes_allowed: tuple = (dtypes.int64,)) -> Tensor:
     """``index`` as a contiguous int64 tensor."""
     as_operand(name, index, 1)
+    if index._dtype is dtypes.int64 and index._flat and not machine.recording:
+        return index
     if index._dtype not in dtypes_allowed:
         raise DTypeError(
             f"{name}: Expected dtype int64 for index, got {index._dtype}. Convert it with .long()."

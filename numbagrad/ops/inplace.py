@@ -235,15 +235,61 @@ def _written(op: Any, x: Tensor, y: Any) -> bool:
     return True
 
 
+def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
+    """``_written`` for a floating ``x`` and an op of one operand, or of three and more."""
+    recording, dtype, array = grad_mode.enabled, x._dtype, x._array
+    if machine.recording or (recording and (x._edge is not None or x._base is not None)):
+        return False
+    if kwargs:
+        if len(kwargs) > 1 or op.inputs[-1] not in kwargs:
+            return False
+        args = (*args, kwargs[op.inputs[-1]])
+    missing = len(op.inputs) - 1 - len(args)
+    if missing and 0 < missing <= len(op.defaults):
+        args = (*args, *op.defaults[len(op.defaults) - missing :])
+        missing = 0
+    if missing or not dtype.is_floating_point:
+        return False
+    key, values = [dtype], [array]
+    for y in args:
+        if isinstance(y, Tensor):
+            other = y._array
+            if y._dtype is not dtype or (recording and y._edge is not None):
+                return False
+            if other is not array and (other.base is not None or array.base is not None):
+                return False
+            key.append(dtype)
+            values.append(other)
+        elif type(y) in NUMBERS:
+            key.append(type(y))
+            values.append(y)
+        else:
+            return False
+    known: Any = tuple(key) if args else dtype
+    found = op.fast.get(known)
+    if found is None:
+        operands = [k if k is dtype else v for k, v in zip(key, values, strict=True)]
+        found = op.prepare(known, tuple(operands), tuple([getattr(k, "numpy", k) for k in key]))
+    entry, out_dtype, _, _ = found
+    if out_dtype is not dtype or not entry(array, *values):
+        return False
+    (x._counter or x._version_counter()).bump()
+    return True
+
+
 def in_place(name: str, function: Callable, op: Any = None) -> Callable:
     """The in-place form of ``function``: ``x.name(...)`` writes ``function(x, ...)`` into x.
 
-    op: the elementwise op of two operands that ``function`` is, where it is one.
+    op: the elementwise op that ``function`` is, where it is one.
     """
+    binary = op is not None and len(op.inputs) == 2
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if op is not None and len(args) == 1 and not kwargs and _written(op, x, args[0]):
+        if binary:
+            if len(args) == 1 and not kwargs and _written(op, x, args[0]):
+                return x
+        elif op is not None and _all_written(op, x, args, kwargs):
             return x
         if grad_mode.enabled:
             check_in_place(x, name)

@@ -40,7 +40,8 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
     """Write ``tensors``, of ``sizes`` along ``dim``, into ``out`` one after another."""
     array = out._array
     shape = array.shape
-    rows, width = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+    rows = math.prod(shape[:dim]) if dim else 1
+    width = math.prod(shape[dim + 1 :])
     flat = array.reshape(rows, shape[dim] * width)
     start = 0
     for x, n in zip(tensors, sizes, strict=True):
@@ -49,7 +50,10 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
             pass
         elif x._flat:
             v = n * width
-            machine.launch(join.place, flat, source.reshape(rows, v), start * width)
+            if machine.recording:
+                machine.launch(join.place, flat, source.reshape(rows, v), start * width)
+            else:
+                join.place(flat, source.reshape(rows, v), start * width)
         else:
             at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
             machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
@@ -78,8 +82,8 @@ class Cat(Op):
         return (None, None, *grads)
 
 
-def _tensors_of(name: str, tensors: Any) -> list[Tensor]:
-    """The list of tensors that a joining op was given, in one dtype."""
+def _tensors_of(name: str, tensors: Any) -> Sequence[Tensor]:
+    """The tensors that a joining op was given, in one dtype."""
     if isinstance(tensors, Tensor) or not isinstance(tensors, (tuple, list)):
         raise TypeError(
             f"{name}(): argument 'tensors' must be tuple of Tensors, not {type(tensors).__name__}."
@@ -88,6 +92,12 @@ def _tensors_of(name: str, tensors: Any) -> list[Tensor]:
         raise ShapeError(f"{name}: expected a non-empty list of Tensors.")
     first = as_operand(name, tensors[0])
     dtype = first._dtype
+    if not machine.recording:
+        for x in tensors:
+            if not isinstance(x, Tensor) or x._dtype is not dtype:
+                break
+        else:
+            return tensors
     mixed = False
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
@@ -98,7 +108,7 @@ def _tensors_of(name: str, tensors: Any) -> list[Tensor]:
         for x in tensors:
             dtype = dtypes.promote_types(dtype, x._dtype)
         return [cast(x, dtype) for x in tensors]
-    return list(tensors)
+    return tensors
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
@@ -112,7 +122,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     if names:
         return by_other_names(cat, names, tensors, dim)
     found = _tensors_of("cat", tensors)
-    if any([x._array.shape == (0,) for x in found]):
+    if (0,) in [x._array.shape for x in found]:
         found = [x for x in found if x._array.shape != (0,)] or found[:1]
     shape = found[0]._array.shape
     if not shape:
@@ -122,7 +132,9 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     before, after = shape[:dim], shape[dim + 1 :]
     for i, x in enumerate(found):
         other = x._array.shape
-        if len(other) != len(shape) or other[:dim] != before or other[dim + 1 :] != after:
+        if other != shape and (
+            len(other) != len(shape) or other[:dim] != before or other[dim + 1 :] != after
+        ):
             raise ShapeError(
                 f"cat: Sizes of tensors must match except in dimension {dim}. Expected "
                 f"{list(shape)} but got {list(other)} for tensor number {i} in the list."

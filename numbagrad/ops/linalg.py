@@ -16,7 +16,7 @@ from ..kernels import machine
 from ..kernels.cpu import bias as bias_kernels
 from ..kernels.cpu import matmul as kernels
 from ..tape import grad_mode, next_sequence
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .autocasting import lowered, widest
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, broadcast_shape, contiguous, new_empty, same_device
@@ -358,12 +358,25 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
                 f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
                 f"must equal the length of the vector."
             )
+        if left == 2 and _untaped(x, y):
+            return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
         return matmul(x, y.unsqueeze(1)).squeeze(-1)
     if left == 1:
         return matmul(x.unsqueeze(0), y).squeeze(-2)
     if x._array.shape[-1] != y._array.shape[-2]:
         raise _cannot_multiply("matmul", x, y)
     return _broadcast_matmul(x, y)
+
+
+def _untaped(x: Tensor, y: Tensor) -> bool:
+    """Whether a product of a contiguous ``y`` on the CPU is to be neither recorded nor compiled."""
+    taped = grad_mode.enabled and (x._edge is not None or y._edge is not None)
+    return not taped and not machine.recording and y._flat
+
+
+def _without_last(x: Tensor) -> Tensor:
+    """A fresh ``x`` without its last dimension, of size 1, and without a view's history."""
+    return wrap(x._array.reshape(x._array.shape[:-1]), x._dtype)
 
 
 def _broadcast_matmul(x: Tensor, y: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ def fill_(x: Tensor, value: Any) -> Tensor:
             )
         return copy_(x, value)
     value = _number("fill_", value)
+    if type(value) is float and x._dtype.is_floating_point and _short(x, fill_kernel, float, value):
+        return x
     if x._dtype is dtypes.bool_:
         value = bool(value)
     elif isinstance(value, float) and not x._dtype.is_floating_point:
@@ -77,7 +79,22 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
-    return fill_(x, 0)
+    return x if _short(x, fill_kernel, int, 0) else fill_(x, 0)
+
+
+def _short(x: Tensor, kernel: Any, kind: Any, value: Any) -> bool:
+    """Whether ``value``, a number or an array of ``kind``, has been written into ``x`` by one
+    launch: where nothing has a history, and ``x`` is all of its memory and small."""
+    if machine.recording or x._base is not None or not x._flat:
+        return False
+    if (x._edge is not None and grad_mode.enabled) or x._dtype is dtypes.bool_:
+        return False
+    array = x._array
+    entry = kernel.entry((array.dtype, kind))
+    if not entry(array, value):
+        return False
+    (x._counter or x._version_counter()).bump()
+    return True
 
 
 def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -85,7 +102,10 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
     Gradient: to ``src``; none to the old ``x``.
     """
-    if as_operand("copy_", src, 1)._array.shape != x._array.shape:
+    source = as_operand("copy_", src, 1)._array
+    if src._edge is None and source.base is None and _short(x, copy_kernel, source.dtype, source):
+        return x
+    if source.shape != x._array.shape:
         try:
             src = expand(src, x._array.shape)
         except ShapeError:

@@ -13,7 +13,7 @@ from ..tensor import Tensor
 from .argument_names import by_other_names
 from .autocasting import raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
-from .base import Op, as_operand
+from .base import SHORT, Op, as_operand, contiguous
 from .comparison import isnan, logical_not
 from .elementwise import cast, masked_fill
 from .scan import Recurrence
@@ -24,13 +24,23 @@ __all__ = ["all", "any", "count_nonzero", "mean", "nanmean", "nansum", "prod", "
 ADD = (kernels.sum,)
 
 
+def _few_in_order(x: Tensor) -> Tensor:
+    """``x``, or a copy where it is a short vector with gaps, such as the diagonal of a matrix:
+    planning costs more than copying."""
+    if x._flat or machine.recording or x._array.ndim != 1 or x._array.size >= SHORT:
+        return x
+    return contiguous(x)
+
+
 def total(x: Tensor, where: Axes) -> Tensor:
     """The sum without history; int64 of ints and bools."""
+    x = _few_in_order(x)
     return fold(x, where, x._dtype if x._dtype.is_floating_point else dtypes.int64, ADD)
 
 
 def average(x: Tensor, where: Axes) -> Tensor:
     """The mean without history."""
+    x = _few_in_order(x)
     return fold(x, where, x._dtype, ADD, ADD, (kernels.mean, where.n))
 
 

@@ -90,3 +90,147 @@ def test_histories_are_kept(short):
         weight.mul_(0.5)
     with pytest.raises(ng.errors.GradError, match="inplace operation"):
         product.sum().backward()
+
+
+# -- ops of one operand, and of three --------------------------------------------------------------
+
+ALONE = "exp_ log_ sqrt_ rsqrt_ sin_ cos_ tanh_ reciprocal_".split()
+SEVERAL = {
+    "lerp_": [("y", 0.25), ("y", "z")],
+    "addcmul_": [("y", "z"), ("y", "y"), ("x", "x")],
+    "addcdiv_": [("y", "z")],
+}
+
+
+@pytest.fixture
+def all_short(monkeypatch):
+    """Whether each call so far went the short way of ``_all_written``."""
+    seen, original = [], inplace._all_written
+
+    def noted(*args):
+        seen.append(original(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(inplace, "_all_written", noted)
+    return seen
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64])
+@pytest.mark.parametrize("name", ALONE)
+def test_of_itself_alone(name, dtype, all_short):
+    x, _ = pair(3, 4, dtype=dtype)
+    expected, memory, version = getattr(x, name[:-1])(), x.data_ptr(), x._version
+    assert getattr(x, name)() is x
+    assert x.tolist() == expected.tolist() and (x.data_ptr(), x._version) == (memory, version + 1)
+    assert all_short == [True]
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_of_several(name, all_short):
+    for operands in SEVERAL[name]:
+        x, y = pair(3, 4)
+        given = {"x": x, "y": y, "z": y * 0.5 + 0.1}
+        args = [given.get(o, o) for o in operands]
+        expected, version = getattr(x, name[:-1])(*args), x._version
+        assert getattr(x, name)(*args) is x
+        assert x.tolist() == expected.tolist() and x._version == version + 1
+    assert all(all_short)
+
+
+def test_of_several_by_keyword(all_short):
+    x, y = pair(3, 4)
+    expected = x.addcmul(y, y, value=-0.5)
+    assert x.addcmul_(y, y, value=-0.5).tolist() == expected.tolist()
+    with pytest.raises(TypeError):
+        x.addcmul_(y, y, weight=1.0)
+    with pytest.raises(TypeError):
+        x.addcmul_(y)
+    assert x.tolist() == expected.tolist() and all_short == [True, False, False]
+
+
+def test_of_several_with_histories_and_other_shapes(all_short):
+    x, y = pair(3, 4)
+    weight = ng.ones(3, 4, requires_grad=True)
+    x.addcmul_(y, weight)
+    x.sum().backward()
+    assert weight.grad.tolist() == y.tolist()
+    with pytest.raises(ng.errors.GradError):
+        weight.exp_()
+    with ng.no_grad():
+        weight.exp_()
+    np.testing.assert_allclose(weight.detach().numpy(), np.e, rtol=1e-6)
+    z = ng.arange(4.0)
+    z[1:].lerp_(z[:-1], 0.5)
+    assert z.tolist() == [0.0, 0.5, 1.5, 2.5]
+    z.lerp_(ng.tensor(1.0), 1.0)
+    assert z.tolist() == [1.0] * 4 and all_short == [False, False, True, False, False]
+
+
+# -- writing over everything -----------------------------------------------------------------------
+
+
+def test_overwriting_keeps_the_rules():
+    x, y = pair(3, 4)
+    memory, version = x.data_ptr(), x._version
+    assert x.zero_() is x and x.copy_(y) is x and x.fill_(2.5) is x
+    assert x.tolist() == [[2.5] * 4] * 3 and (x.data_ptr(), x._version) == (memory, version + 3)
+    assert x.copy_(y.double()).tolist() == y.tolist()
+    assert x.copy_(y[0]).tolist() == [y[0].tolist()] * 3
+    assert x.copy_(x) is x
+    mask = ng.ones(3, dtype=ng.bool)
+    assert mask.zero_().tolist() == [False] * 3
+    whole = ng.arange(3)
+    assert whole.zero_().tolist() == [0] * 3 and whole.copy_(x[0, :3]).dtype is ng.int64
+    x.t()[1].zero_()
+    assert x[:, 1].tolist() == [0.0] * 3
+
+
+def test_overwriting_what_was_saved_is_found():
+    weight, x = ng.ones(3, requires_grad=True), ng.ones(3)
+    product = weight * x
+    x.zero_()
+    with pytest.raises(ng.errors.VersionError):
+        product.sum().backward()
+    with pytest.raises(ng.errors.GradError):
+        weight.zero_()
+    with ng.no_grad():
+        weight.copy_(ng.arange(3.0))
+    assert weight.requires_grad and weight.tolist() == [0, 1, 2]
+    hidden = weight * 2
+    hidden.zero_()
+    hidden.sum().backward()
+    assert weight.grad.tolist() == [0, 0, 0]
+
+
+# -- other short ways ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64, ng.int64])
+def test_a_matrix_by_a_vector(dtype):
+    x = ng.arange(12).reshape(3, 4).to(dtype)
+    v = ng.arange(4).to(dtype)
+    for left, right in [(x, v), (x.t().contiguous().t(), v), (x, ng.arange(8).to(dtype)[::2] // 2)]:
+        out = left @ right
+        assert out.tolist() == [14, 38, 62] and out.dtype is dtype and out._base is None
+    if dtype.is_floating_point:
+        v.requires_grad_()
+        (x @ v).sum().backward()
+        assert v.grad.tolist() == [12, 15, 18, 21]
+
+
+def test_traces():
+    for shape in [(3, 4), (4, 3), (1, 1), (0, 3)]:
+        x = ng.randn(*shape, dtype=ng.double)
+        np.testing.assert_allclose(x.trace().item(), np.trace(x.numpy()), rtol=1e-12)
+        np.testing.assert_allclose(x.t().trace().item(), np.trace(x.numpy()), rtol=1e-12)
+    x = ng.randn(3, 4, requires_grad=True)
+    x.trace().backward()
+    assert x.grad.tolist() == np.eye(3, 4).tolist()
+
+
+def test_an_index_changed_before_backward_is_found():
+    x, index = ng.randn(4, 3, requires_grad=True), ng.tensor([0, 2])
+    out = x.index_select(0, index)
+    index.zero_()
+    with pytest.raises(ng.errors.VersionError):
+        out.sum().backward()
