@@ -127,7 +127,19 @@ class Op:
 
 def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> Tensor:
     """An uninitialised tensor."""
-    return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
+    if machine.recording:
+        return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
+    nbytes = dtype.itemsize
+    for n in shape:
+        nbytes *= n
+    out = _new(Tensor)
+    if nbytes < blocks.LARGE:
+        out._array = np.empty(shape, dtype.numpy)
+    else:
+        out._array = blocks.empty(tuple(shape), dtype.numpy, nbytes)
+    out._dtype = dtype
+    out._edge = out._counter = None
+    return out
 
 
 def short_copy(x: Tensor, dtype: DType) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""``add_`` and its kin where no history is kept: one launch, with the effects of the long way."""
+"""Short ways of small ops: fewer steps of Python, with the effects of the long ways."""
 
 from __future__ import annotations
 
@@ -234,3 +234,15 @@ def test_an_index_changed_before_backward_is_found():
     index.zero_()
     with pytest.raises(ng.errors.VersionError):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("name", "float32 float64 float16 bfloat16 int8 int64 bool".split())
+def test_few_numbers_are_joined(name):
+    x = (ng.rand(3, 4) * 3).to(getattr(ng, name))
+    turned, nothing = x.t().contiguous().t(), x[:0]
+    rows = x.tolist()
+    assert ng.cat([x, turned, nothing, x[1:]]).tolist() == [*rows, *rows, *rows[1:]]
+    assert ng.stack([x, turned]).tolist() == [rows, rows]
+    assert ng.stack([x[0, 0], x[1, 1]]).tolist() == [rows[0][0], rows[1][1]]
+    assert ng.stack([turned, x], -1).tolist() == [[[n, n] for n in row] for row in rows]
+    assert ng.cat([x, turned], 1).tolist() == [row + row for row in rows]
