@@ -420,13 +420,21 @@ def _set_groups(x: Tensor, view: Tensor, groups: list[Group], value: Any, record
             out = permute(out, *_inverse(view, groups))
         assign(view if view is not x else x, out, "setitem")
         return
-    if turned._flat:
+    if turned._flat or (not machine.recording and _has_planes(turned, dim, span)):
         _write("index", kernels.put_at, turned, value, index, dim, span, True)
     else:
         fresh = clone(turned)
         _write("index", kernels.put_at, fresh, value, index, dim, span, True)
         machine.launch(copy_kernel, turned._array, fresh._array)
     x._bump_version()
+
+
+def _has_planes(x: Tensor, dim: int, span: int) -> bool:
+    """Whether ``_write`` reaches the memory of ``x``: its strides are those of three dimensions."""
+    array, shape = x._array, x._array.shape
+    before, after = math.prod(shape[:dim]), math.prod(shape[dim + span :])
+    planes = array.reshape(before, math.prod(shape[dim : dim + span]), after)
+    return np.may_share_memory(planes, array)
 
 
 def _inverse(view: Tensor, groups: list[Group]) -> list[int]:

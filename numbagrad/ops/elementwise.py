@@ -12,6 +12,7 @@ from ..kernels import machine
 from ..kernels.expr import plus, symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
+from ..tape import NUMBERS
 from ..tensor import Tensor
 from . import formulas as f
 from .autocasting import raised
@@ -216,9 +217,8 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max]; either may be None, a number or a tensor."""
     if min is None and max is None:
         raise ValueError("clamp: At least one of 'min' or 'max' must not be None.")
-    if max is None:
-        return f.ClampMin.op(x, min)
-    return f.ClampMax.op(x, max) if min is None else f.Clamp.op(x, min, max)
+    op, bounds = _limiting(min, max)
+    return op(x, *bounds)
 
 
 def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
@@ -393,23 +393,25 @@ _IN_PLACE = """
     sqrt square sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
-INPLACE_OPS = {
-    "add_": f.Add.op,
-    "addcdiv_": f.Addcdiv.op,
-    "addcmul_": f.Addcmul.op,
-    "cos_": f.Cos.op,
-    "div_": f.Div.op,
-    "exp_": f.Exp.op,
-    "lerp_": f.Lerp.op,
-    "log_": f.Log.op,
-    "mul_": f.Mul.op,
-    "reciprocal_": f.Reciprocal.op,
-    "rsqrt_": f.Rsqrt.op,
-    "sin_": f.Sin.op,
-    "sqrt_": f.Sqrt.op,
-    "sub_": f.Sub.op,
-    "tanh_": f.Tanh.op,
-}
+_OPS = {id(each.function): each.op for each in vars(f).values() if hasattr(each, "op")}
+INPLACE_OPS = {f"{n}_": _OPS[id(globals()[n])] for n in _IN_PLACE if id(globals()[n]) in _OPS}
+INPLACE_OPS |= {"add_": f.Add.op, "sub_": f.Sub.op, "mul_": f.Mul.op, "div_": f.Div.op}
+
+
+def _limiting(min: Any = None, max: Any = None) -> tuple[Any, tuple]:
+    """The op that ``clamp`` with these bounds is, and its further operands."""
+    if max is None:
+        return f.ClampMin.op, (min,)
+    return (f.ClampMax.op, (max,)) if min is None else (f.Clamp.op, (min, max))
+
+
+def _filling(mask: Any, value: Any) -> tuple[Any, tuple]:
+    """The op that ``masked_fill`` is; none where it has something to check."""
+    fits = isinstance(mask, Tensor) and mask._dtype is dtypes.bool_ and type(value) in NUMBERS
+    return (_Fill.op, (mask, value)) if fits else (None, ())
+
+
+INPLACE_OPS |= {"clamp_": _limiting, "clip_": _limiting, "masked_fill_": _filling}
 
 
 def _reflected(op: Any) -> Any:

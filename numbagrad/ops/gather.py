@@ -24,7 +24,15 @@ from .base import (
 )
 from .comparison import eq, ge, logical_and, lt
 from .elementwise import add, cast, clone, mul, where
-from .index import _INTS, Take, _counting, index_tensor, launch_checked, scalar_tensor
+from .index import (
+    _INTS,
+    Take,
+    _counting,
+    index_tensor,
+    launch_checked,
+    scalar_tensor,
+    to_write,
+)
 from .part import narrow
 from .view import expand, reshape
 
@@ -121,7 +129,7 @@ class Scatter(Op):
     ) -> Tensor:
         ctx.save(index)
         ctx.how = (dim, add, name)
-        out = clone(x)
+        out = to_write(x, index, value)
         kernel = kernels.scatter_add if add else kernels.scatter
         write_elements(name, kernel, out, value, dim, index)
         return out

@@ -6,6 +6,7 @@ One index for each element: ``gather.py``; masks: ``masks.py``.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
+from ..kernels.machine import address_of
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, new_empty, normalize_dim
 from .comparison import eq
@@ -21,6 +23,33 @@ from .elementwise import cast, clone, mul
 from .view import expand, reshape
 
 _INT64 = np.dtype(np.int64)
+
+
+class _Overwriting(threading.local):
+    target: Any = None
+    done = False
+
+
+overwriting = _Overwriting()
+"""Per thread: the tensor whose elements an op may write itself, instead of those of a copy, and
+whether it has. Kernels here look at all indices before they write: after an error it is as it was.
+"""
+
+
+def to_write(x: Tensor, *read: Tensor) -> Tensor:
+    """A copy of ``x`` that an op may write into while it reads ``read``; ``x`` itself where its
+    in-place form has asked for that."""
+    target = overwriting.target
+    if target is None or not x._flat or x._array.size != target._array.size:
+        return clone(x)
+    array = x._array
+    if address_of(array) != address_of(target._array):
+        return clone(x)
+    for each in read:
+        if np.may_share_memory(array, each._array):
+            return clone(x)
+    overwriting.done = True
+    return x
 
 
 def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = ()) -> None:
@@ -170,7 +199,7 @@ class Put(Op):
         ctx.save(index)
         ctx.how = (dim, span, add, name)
         ctx.shape = value._array.shape
-        out = clone(x)
+        out = to_write(x, value, index)
         if add:
             _write(name, kernels.add_at, out, value, index, dim, span, True, -1)
         else:

@@ -9,18 +9,24 @@ history, read from the base. Start reading at ``assign``.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
+
+import numpy as np
 
 from .. import dtypes
 from ..autograd.function import check_in_place
 from ..autograd.modes import enable_grad
+from ..dtypes import DType
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
+from ..kernels.blocks import Block
 from ..tape import NUMBERS, grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
+from .index import overwriting
+from .pointwise import PointwiseOp
 
 
 class ViewRegion(Op):
@@ -203,6 +209,37 @@ class _Overlapping(Op):
         )
 
 
+def _apart(array: Any, other: Any) -> bool:
+    """Whether writing ``array`` element by element changes nothing of ``other`` that is yet to be
+    read: it is ``array`` itself, or elsewhere."""
+    if array is other:
+        return True
+    roots = array.base, other.base
+    if all([root is None or type(root) is Block for root in roots]):
+        return True
+    return not np.may_share_memory(array, other)
+
+
+def _on_itself(op: Any, x: Tensor, entry: Any, operands: Sequence[Any]) -> bool:
+    """Whether ``x`` has become ``op`` of ``operands``, which are apart from it or itself.
+
+    entry: the form for a few numbers of one shape.
+    """
+    array = x._array
+    if not entry(array, *operands):
+        shape = array.shape
+        for y in operands:
+            if type(y) is np.ndarray and y.shape != shape:
+                lead = len(shape) - y.ndim
+                if lead < 0 or any([n not in (1, shape[lead + i]) for i, n in enumerate(y.shape)]):
+                    return False
+        if not x._flat:
+            return False
+        op.kernel(array, *operands)
+    (x._counter or x._version_counter()).bump()
+    return True
+
+
 def _written(op: Any, x: Tensor, y: Any) -> bool:
     """Whether ``x`` has become ``op(x, y)`` by one launch, which wrote where it read.
 
@@ -219,7 +256,7 @@ def _written(op: Any, x: Tensor, y: Any) -> bool:
         other, key, operand, kind = y._array, dtype, dtype, array.dtype
         if y._dtype is not dtype or (recording and y._edge is not None):
             return False
-        if other is not array and (other.base is not None or array.base is not None):
+        if other is not array and not _apart(array, other):
             return False
     elif type(y) in NUMBERS:
         other, key, operand, kind = y, (dtype, type(y)), y, type(y)
@@ -229,17 +266,23 @@ def _written(op: Any, x: Tensor, y: Any) -> bool:
     if found is None:
         found = op.prepare(key, (dtype, operand), (array.dtype, kind))
     entry, out_dtype, _, _ = found
-    if out_dtype is not dtype or not entry(array, array, other):
-        return False
-    (x._counter or x._version_counter()).bump()
-    return True
+    return out_dtype is dtype and _on_itself(op, x, entry, (array, other))
 
 
 def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
-    """``_written`` for a floating ``x`` and an op of one operand, or of three and more."""
+    """``_written`` for a floating ``x`` and an op of one operand, or of three and more; or one
+    that a function ``op`` gives for the arguments."""
     recording, dtype, array = grad_mode.enabled, x._dtype, x._array
     if machine.recording or (recording and (x._edge is not None or x._base is not None)):
         return False
+    if not isinstance(op, PointwiseOp):
+        try:
+            op, args = op(*args, **kwargs)
+        except TypeError:
+            return False
+        kwargs = {}
+        if op is None:
+            return False
     if kwargs:
         if len(kwargs) > 1 or op.inputs[-1] not in kwargs:
             return False
@@ -250,15 +293,18 @@ def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
         missing = 0
     if missing or not dtype.is_floating_point:
         return False
-    key, values = [dtype], [array]
+    key: list[Any] = [dtype]
+    values: list[Any] = [array]
     for y in args:
         if isinstance(y, Tensor):
             other = y._array
-            if y._dtype is not dtype or (recording and y._edge is not None):
+            if y._dtype is not dtype and not (
+                y._dtype is dtypes.bool_ and op.name == "masked_fill"
+            ):
                 return False
-            if other is not array and (other.base is not None or array.base is not None):
+            if (recording and y._edge is not None) or not _apart(array, other):
                 return False
-            key.append(dtype)
+            key.append(y._dtype)
             values.append(other)
         elif type(y) in NUMBERS:
             key.append(type(y))
@@ -268,21 +314,35 @@ def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
     known: Any = tuple(key) if args else dtype
     found = op.fast.get(known)
     if found is None:
-        operands = [k if k is dtype else v for k, v in zip(key, values, strict=True)]
+        operands = [k if isinstance(k, DType) else v for k, v in zip(key, values, strict=True)]
         found = op.prepare(known, tuple(operands), tuple([getattr(k, "numpy", k) for k in key]))
     entry, out_dtype, _, _ = found
-    if out_dtype is not dtype or not entry(array, *values):
+    return out_dtype is dtype and _on_itself(op, x, entry, values)
+
+
+WRITERS = frozenset(
+    "index_add_ index_copy_ index_fill_ index_put_ put_ scatter_ scatter_add_".split()
+)
+"""In-place forms whose op writes its target itself, where nothing has a history: they change a few
+elements, and a copy would be of all."""
+
+
+def _untaped(x: Tensor, args: tuple, kwargs: dict) -> bool:
+    """Whether nothing among these tensors has a history that counts now."""
+    if not grad_mode.enabled:
+        return True
+    if x._edge is not None or (x._base is not None and x._base._edge is not None):
         return False
-    (x._counter or x._version_counter()).bump()
-    return True
+    return all([getattr(a, "_edge", None) is None for a in (*args, *kwargs.values())])
 
 
 def in_place(name: str, function: Callable, op: Any = None) -> Callable:
     """The in-place form of ``function``: ``x.name(...)`` writes ``function(x, ...)`` into x.
 
-    op: the elementwise op that ``function`` is, where it is one.
+    op: the elementwise op that ``function`` is, where it is one; or a function that gives it, and
+    its further operands, for the arguments.
     """
-    binary = op is not None and len(op.inputs) == 2
+    binary = isinstance(op, PointwiseOp) and len(op.inputs) == 2
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -293,6 +353,16 @@ def in_place(name: str, function: Callable, op: Any = None) -> Callable:
             return x
         if grad_mode.enabled:
             check_in_place(x, name)
+        if name in WRITERS and not machine.recording and _untaped(x, args, kwargs):
+            overwriting.target, overwriting.done = x, False
+            try:
+                out = function(x, *args, **kwargs)
+            finally:
+                overwriting.target = None
+            if not overwriting.done:
+                return assign(x, out, name)
+            (x._counter or x._version_counter()).bump()
+            return x
         packed, start = grad_mode.saving is not None and grad_mode.enabled, next_sequence()
         # What a hook packs must not change with x.
         out = function(_copy_of(x) if packed else x, *args, **kwargs)
