@@ -316,4 +316,3 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
 
 METHODS = {"hardshrink": hardshrink, "prelu": prelu, "relu": relu}
 INPLACE = {"relu_": relu}
-INPLACE_OPS = {"relu_": Relu.op}

@@ -393,9 +393,14 @@ _IN_PLACE = """
     sqrt square sub subtract tan tanh true_divide trunc
 """.split()
 INPLACE: dict[str, Any] = {f"{name}_": globals()[name] for name in _IN_PLACE}
-_OPS = {id(each.function): each.op for each in vars(f).values() if hasattr(each, "op")}
-INPLACE_OPS = {f"{n}_": _OPS[id(globals()[n])] for n in _IN_PLACE if id(globals()[n]) in _OPS}
-INPLACE_OPS |= {"add_": f.Add.op, "sub_": f.Sub.op, "mul_": f.Mul.op, "div_": f.Div.op}
+INPLACE_OPS: dict[str, Any] = {
+    "add_": f.Add.op,
+    "div_": f.Div.op,
+    "divide_": f.Div.op,
+    "sub_": f.Sub.op,
+    "subtract_": f.Sub.op,
+    "true_divide_": f.Div.op,
+}
 
 
 def _limiting(min: Any = None, max: Any = None) -> tuple[Any, tuple]:
@@ -411,7 +416,25 @@ def _filling(mask: Any, value: Any) -> tuple[Any, tuple]:
     return (_Fill.op, (mask, value)) if fits else (None, ())
 
 
-INPLACE_OPS |= {"clamp_": _limiting, "clip_": _limiting, "masked_fill_": _filling}
+def _raising(exponent: Any) -> tuple[Any, tuple]:
+    """The op that ``pow`` with this exponent is, of floats."""
+    if type(exponent) not in (int, float):
+        return None, ()
+    if exponent in (0.5, 2):
+        return f.Square.op if exponent == 2 else f.Sqrt.op, ()
+    return f.Pow.op, (exponent,)
+
+
+INPLACE_OPS |= {
+    "clamp_": _limiting,
+    "clip_": _limiting,
+    "masked_fill_": _filling,
+    "neg_": lambda: (f.Neg.op, ()),
+    "negative_": lambda: (f.Neg.op, ()),
+    "pow_": _raising,
+    "round_": lambda decimals=0: (None if decimals else f.Round.op, ()),
+    "square_": lambda: (f.Square.op, ()),
+}
 
 
 def _reflected(op: Any) -> Any:

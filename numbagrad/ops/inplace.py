@@ -25,6 +25,7 @@ from ..kernels.blocks import Block
 from ..tape import NUMBERS, grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, make_view, new_empty
+from .formulas import AddScaled
 from .index import overwriting
 from .pointwise import PointwiseOp
 
@@ -209,6 +210,11 @@ class _Overlapping(Op):
         )
 
 
+def _has_history(x: Tensor) -> bool:
+    """Whether ``x``, or what it is a view of, is on the tape."""
+    return x._edge is not None or (x._base is not None and x._base._edge is not None)
+
+
 def _apart(array: Any, other: Any) -> bool:
     """Whether writing ``array`` element by element changes nothing of ``other`` that is yet to be
     read: it is ``array`` itself, or elsewhere."""
@@ -233,7 +239,7 @@ def _on_itself(op: Any, x: Tensor, entry: Any, operands: Sequence[Any]) -> bool:
                 lead = len(shape) - y.ndim
                 if lead < 0 or any([n not in (1, shape[lead + i]) for i, n in enumerate(y.shape)]):
                     return False
-        if not x._flat:
+        if not x._flat and 0 in array.strides:  # perhaps several elements in one place
             return False
         op.kernel(array, *operands)
     (x._counter or x._version_counter()).bump()
@@ -246,7 +252,7 @@ def _written(op: Any, x: Tensor, y: Any) -> bool:
     That is so where there is no history, and where both are all of their memory.
     """
     recording = grad_mode.enabled
-    if machine.recording or (recording and (x._edge is not None or x._base is not None)):
+    if machine.recording or (recording and _has_history(x)):
         return False
     array, dtype = x._array, x._dtype
     if dtype is dtypes.bool_:
@@ -273,7 +279,7 @@ def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
     """``_written`` for a floating ``x`` and an op of one operand, or of three and more; or one
     that a function ``op`` gives for the arguments."""
     recording, dtype, array = grad_mode.enabled, x._dtype, x._array
-    if machine.recording or (recording and (x._edge is not None or x._base is not None)):
+    if machine.recording or machine.autocasting or (recording and _has_history(x)):
         return False
     if not isinstance(op, PointwiseOp):
         try:
@@ -320,6 +326,17 @@ def _all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
     return out_dtype is dtype and _on_itself(op, x, entry, values)
 
 
+SCALED = {"add_": 1, "sub_": -1, "subtract_": -1}
+"""In-place forms that take a factor ``alpha``, and its sign."""
+
+
+def _scaled(sign: int, x: Tensor, y: Any = None, *more: Any, alpha: Any = None, **_: Any) -> bool:
+    """``_all_written`` of ``x + sign * alpha * y``."""
+    if more or _ or not isinstance(y, Tensor) or type(alpha) not in NUMBERS:
+        return False
+    return _all_written(AddScaled.op, x, (y, sign * alpha), {})
+
+
 WRITERS = frozenset(
     "index_add_ index_copy_ index_fill_ index_put_ put_ scatter_ scatter_add_".split()
 )
@@ -331,7 +348,7 @@ def _untaped(x: Tensor, args: tuple, kwargs: dict) -> bool:
     """Whether nothing among these tensors has a history that counts now."""
     if not grad_mode.enabled:
         return True
-    if x._edge is not None or (x._base is not None and x._base._edge is not None):
+    if _has_history(x):
         return False
     return all([getattr(a, "_edge", None) is None for a in (*args, *kwargs.values())])
 
@@ -342,12 +359,17 @@ def in_place(name: str, function: Callable, op: Any = None) -> Callable:
     op: the elementwise op that ``function`` is, where it is one; or a function that gives it, and
     its further operands, for the arguments.
     """
+    op = op or getattr(function, "op", None)
     binary = isinstance(op, PointwiseOp) and len(op.inputs) == 2
+    sign = SCALED.get(name)
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if binary:
-            if len(args) == 1 and not kwargs and _written(op, x, args[0]):
+        if binary and len(args) == 1 and not kwargs:
+            if _written(op, x, args[0]):
+                return x
+        elif sign is not None:
+            if _scaled(sign, x, *args, **kwargs):
                 return x
         elif op is not None and _all_written(op, x, args, kwargs):
             return x

@@ -7,10 +7,13 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu.triangle import triangle
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .argument_names import sizes_by_name
 from .base import (
     Op,
@@ -94,6 +97,9 @@ def _repeat_counts(x: Tensor, repeats: Tensor, dim: int) -> Tensor:
         )
     if not sum(counts):
         return narrow(x, dim, 0, 0)
+    if not machine.is_recording():
+        places = np.repeat(np.arange(len(counts)), counts)
+        return x.index_select(dim, wrap(places, dtypes.int64).to(x._device))
     entries = unbind(x, dim)
     return stack([e for e, n in zip(entries, counts, strict=True) for _ in range(n)], dim)
 

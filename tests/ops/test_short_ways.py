@@ -65,12 +65,12 @@ def test_what_overlaps_is_computed_first(short):
     assert not any(short)
 
 
-def test_other_operands_go_the_long_way(short):
+def test_operands_of_other_kinds(short):
     x, y = pair(3, 4)
     whole = x.clone()
     x.add_(y.double()).add_(y, alpha=2).t().add_(y.t())
     np.testing.assert_allclose(x.numpy(), (whole + 4 * y).numpy(), rtol=1e-6)
-    assert not any(short)
+    assert short == [False, True]
 
 
 def test_histories_are_kept(short):
@@ -262,13 +262,29 @@ def test_large_ones_are_written_where_they_are(name):
         "clamp_": [(-0.5, 0.5), (0.0,), (None, 0.25)],
         "masked_fill_": [(mask, 0.5), (mask[:, :1], -1)],
         "lerp_": [(row, 0.5)],
-        "add_": [(row,), (row[:1],), (x,)],
+        "add_": [(row,), (row[:1],), (x,), (row, {"alpha": 0.5}), (x, {"alpha": 2})],
+        "sub_": [(row,), (row, {"alpha": 0.5})],
+        "pow_": [(2,), (3,), (0.5,)],
+        "atan2_": [(row,)],
     }
-    for args in calls.get(name, [()]):
-        expected, version = getattr(x, name[:-1])(*args), x._version
-        memory = x.data_ptr()
-        assert getattr(x, name)(*args) is x
-        assert (x == expected).all().item() and (x.data_ptr(), x._version) == (memory, version + 1)
+    for given in calls.get(name, [()]):
+        options = given[-1] if given and isinstance(given[-1], dict) else {}
+        args = given[: len(given) - bool(options)]
+        for target in (x.clone(), x.clone()[:, : 1 << 7], x.clone().t()):
+            fitting = [a[:, : 1 << 7] if a is mask else a for a in args]
+            fitting = [target if a is x else a for a in fitting]
+            if target.shape != x.shape and any([a is row for a in args]):
+                fitting = [row[: target.size(1)] if a is row else a for a in fitting]
+                if target.size(1) > row.size(0):
+                    continue
+            if target.shape != x.shape and any([a is mask for a in args]):
+                fitting = [target > 0.5 if isinstance(a, ng.Tensor) else a for a in fitting]
+            expected, version = getattr(target, name[:-1])(*fitting, **options), target._version
+            memory = target.data_ptr()
+            assert getattr(target, name)(*fitting, **options) is target
+            same = (target == expected) | (expected != expected)
+            assert same.all().item() and target._version == version + 1
+            assert target.data_ptr() == memory
 
 
 def test_operands_that_do_not_fit_change_nothing():
@@ -371,3 +387,45 @@ def test_entries_of_a_column():
     with pytest.raises(IndexError):
         x[ng.tensor([0, 8]), 2, 1] = 4.0
     assert x.tolist() == before
+
+
+def test_views_are_written_where_they_are(all_short, short):
+    x = ng.randn(6, 4)
+    expected = x.clone().numpy()
+    x[:, :2].mul_(2.0).add_(1.0)
+    x[1:3].exp_()
+    x.t()[3].neg_()
+    expected[:, :2] = expected[:, :2] * np.float32(2) + np.float32(1)
+    expected[1:3] = np.exp(expected[1:3])
+    expected[:, 3] = -expected[:, 3]
+    np.testing.assert_allclose(x.numpy(), expected, rtol=1e-6)
+    assert short == [True, True] and all_short == [True, True]
+    weight = ng.ones(4, 3, requires_grad=True)
+    hidden = weight * 1.0
+    hidden[:2].mul_(3.0)
+    hidden[2:].exp_()
+    hidden.sum().backward()
+    assert weight.grad.tolist() == [[3.0] * 3] * 2 + [[np.float32(np.e)] * 3] * 2
+    assert short[2:] == [False] and all_short[2:] == [False]
+
+
+def test_one_of_each_row_of_many():
+    x = ng.randn(5000, 7, requires_grad=True)
+    index = ng.randint(0, 7, (5000, 1))
+    out = x.gather(1, index)
+    assert out.tolist() == np.take_along_axis(x.detach().numpy(), index.numpy(), 1).tolist()
+    out.sum().backward()
+    assert x.grad.sum(1).tolist() == [1.0] * 5000
+    for place in (0, 1023, 1024, 4999):
+        wrong = index.clone()
+        wrong[place] = 7 if place % 2 else -1
+        with pytest.raises(IndexError, match="out of bounds"):
+            x.gather(1, wrong)
+
+
+def test_counts_that_repeat_rows():
+    x = ng.randn(4, 3, dtype=ng.double, requires_grad=True)
+    counts = ng.tensor([2, 0, 1, 3])
+    out = x.repeat_interleave(counts, 0)
+    assert out.tolist() == np.repeat(x.detach().numpy(), counts.numpy(), 0).tolist()
+    assert ng.autograd.gradcheck(lambda x: x.repeat_interleave(counts, 0), (x,))

@@ -181,8 +181,20 @@ def gather(out, bad, x, index):
     n, j, k = out.shape
     m = x.shape[1]
     entries, rows = index.reshape(-1), max(1, _BLOCK // max(1, k))
-    blocks = (j + rows - 1) // rows
     bad[0] = -1
+    if j * k == 1:  # one of each row: the classes that a loss looks at
+        values, numbers = x.reshape(-1), out.reshape(-1)
+        for block in prange((n + rows - 1) // rows):
+            start, stop = block * rows, min(n, (block + 1) * rows)
+            if _all_good(entries, start, stop, m):
+                for i in range(start, stop):
+                    numbers[np.uintp(i)] = values[np.uintp(i * m + entries[np.uintp(i)])]
+            else:
+                bad[0] = 0
+        if bad[0] >= 0:
+            bad[0] = _first_bad(entries, m, False)
+        return
+    blocks = (j + rows - 1) // rows
     for block in prange(n * blocks):  # each is checked and then read, while it is in a cache
         a = block // blocks
         start = (block - a * blocks) * rows
