@@ -273,8 +273,10 @@ def cdist(
 ) -> Tensor:
     """The p-norm of the difference of each row of ``x`` (..., n, k) and each of ``y`` (..., m, k).
 
-    compute_mode: one of PyTorch's, or None; all are the sums of the differences, as exact.
-    The gradient is 0 where rows are equal.
+    compute_mode: for p 2, whether the squares are ``|x|^2 + |y|^2 - 2 x y``, a product of matrices,
+    which is fast and needs no memory for the differences but loses digits where rows are near each
+    other: never, always, or where there are more than 25 rows, which is also None's. The gradient
+    is 0 where rows are equal.
     """
     if compute_mode not in COMPUTE_MODES:
         raise ValueError(
@@ -288,15 +290,26 @@ def cdist(
             f"cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
             f"Got {list(sizes[0])} and {list(sizes[1])}."
         )
+    rows = max(sizes[0][-2], sizes[1][-2])
+    if p == 2.0 and rows > COMPUTE_MODES[compute_mode] and x._dtype.is_floating_point:
+        return _by_product(x, y)
     return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
 
 
-COMPUTE_MODES = (
-    "use_mm_for_euclid_dist_if_necessary",
-    "use_mm_for_euclid_dist",
-    "donot_use_mm_for_euclid_dist",
-    None,
-)
-"""What ``cdist`` accepts: where PyTorch takes a product of matrices instead."""
+def _by_product(x: Tensor, y: Tensor) -> Tensor:
+    """Euclidean distances of rows; rounding may give a square below 0, which counts as 0."""
+    lengths = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1).unsqueeze(-2)
+    squares = lengths - 2.0 * matmul(x, y.transpose(-2, -1))
+    same = squares <= 0.0
+    return squares.masked_fill(same, 1.0).sqrt().masked_fill(same, 0.0)
+
+
+COMPUTE_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": 25,
+    "use_mm_for_euclid_dist": -1,
+    "donot_use_mm_for_euclid_dist": math.inf,
+    None: 25,
+}
+"""What ``cdist`` accepts: from more rows than this on a product of matrices is taken."""
 
 METHODS = {"cross": cross, "kron": kron, "trace": trace}

@@ -221,3 +221,33 @@ def test_bce_with_logits_is_stable_and_has_the_gradient_at_zero():
     np.testing.assert_allclose(out.detach(), [200.0, np.log(2), 0.0], rtol=1e-6)
     out.sum().backward()
     assert x.grad.tolist() == [-1.0, -0.5, 0.0]
+
+
+MODES = "use_mm_for_euclid_dist_if_necessary use_mm_for_euclid_dist donot_use_mm_for_euclid_dist"
+
+
+@pytest.mark.parametrize("mode", [*MODES.split(), None])
+@pytest.mark.parametrize("shapes", [((3, 2), (4, 2)), ((30, 3), (2, 30, 3)), ((2, 28, 1), (1, 1))])
+def test_distances_by_every_mode(mode, shapes):
+    x, y = (ng.randn(*shape, dtype=ng.double, requires_grad=True) for shape in shapes)
+    out = ng.cdist(x, y, compute_mode=mode)
+    apart = x.detach().numpy()[..., :, None, :] - y.detach().numpy()[..., None, :, :]
+    np.testing.assert_allclose(out.detach().numpy(), np.sqrt((apart**2).sum(-1)), rtol=1e-9)
+    assert ng.autograd.gradcheck(lambda x, y: ng.cdist(x, y, compute_mode=mode), (x, y))
+
+
+def test_gradients_of_distances_between_equal_rows():
+    x = ng.randn(40, 3, dtype=ng.double, requires_grad=True)
+    ng.cdist(x, x.detach()).sum().backward()
+    grad, x.grad = x.grad, None
+    ng.cdist(x, x.detach(), compute_mode="donot_use_mm_for_euclid_dist").sum().backward()
+    assert ng.isfinite(grad).all()
+    np.testing.assert_allclose(grad.numpy(), x.grad.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_distances_of_float32_lose_few_digits():
+    x, y = ng.randn(64, 8), ng.randn(50, 8)
+    exact = ng.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist")
+    np.testing.assert_allclose(ng.cdist(x, y).numpy(), exact.numpy(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="compute_mode"):
+        ng.cdist(x, y, compute_mode="fast")
