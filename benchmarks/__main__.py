@@ -22,6 +22,7 @@ from . import (
     formula,
     gemm,
     imports,
+    in_place,
     indexing,
     layers,
     limits,
@@ -52,6 +53,7 @@ from .processes import python
 CASES = {
     "op_cost": op_cost,
     "small_ops": small_ops,
+    "in_place": in_place,
     "linear": linear,
     "layers": layers,
     "training": training,

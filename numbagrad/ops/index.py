@@ -17,7 +17,7 @@ from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..kernels.machine import address_of
 from ..tensor import Tensor, wrap
-from .base import Op, as_operand, contiguous, full, new_empty, normalize_dim
+from .base import Op, as_operand, contiguous, full, meets, new_empty, normalize_dim
 from .comparison import eq
 from .elementwise import cast, clone, mul
 from .view import expand, reshape
@@ -40,13 +40,16 @@ def to_write(x: Tensor, *read: Tensor) -> Tensor:
     """A copy of ``x`` that an op may write into while it reads ``read``; ``x`` itself where its
     in-place form has asked for that."""
     target = overwriting.target
-    if target is None or not x._flat or x._array.size != target._array.size:
+    if target is None or not x._flat:
         return clone(x)
-    array = x._array
-    if address_of(array) != address_of(target._array):
-        return clone(x)
+    array, whole = x._array, target._array
+    if array is not whole:
+        if machine.recording or array.size != whole.size:
+            return clone(x)
+        if address_of(array) != address_of(whole):
+            return clone(x)
     for each in read:
-        if np.may_share_memory(array, each._array):
+        if each._array is array or meets(x, each):
             return clone(x)
     overwriting.done = True
     return x

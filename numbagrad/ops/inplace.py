@@ -24,7 +24,7 @@ from ..kernels import machine
 from ..kernels.blocks import Block
 from ..tape import NUMBERS, grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
-from .base import Op, copy_kernel, full, make_view, new_empty
+from .base import Op, base_of, copy_kernel, full, make_view, new_empty
 from .formulas import AddScaled
 from .index import overwriting
 from .pointwise import PointwiseOp
@@ -338,10 +338,18 @@ def _scaled(sign: int, x: Tensor, y: Any = None, *more: Any, alpha: Any = None, 
 
 
 WRITERS = frozenset(
-    "index_add_ index_copy_ index_fill_ index_put_ put_ scatter_ scatter_add_".split()
+    """
+    index_add_ index_copy_ index_fill_ index_put_ index_reduce_ put_ scatter_ scatter_add_
+    scatter_reduce_
+    """.split()
 )
 """In-place forms whose op writes its target itself, where nothing has a history: they change a few
 elements, and a copy would be of all."""
+
+
+def _is_all_of(out: Tensor, x: Tensor) -> bool:
+    """Whether ``out``, of as many elements, is ``x`` itself or a view of it."""
+    return out._array is x._array or (out._base is not None and base_of(out) is base_of(x))
 
 
 def _untaped(x: Tensor, args: tuple, kwargs: dict) -> bool:
@@ -375,13 +383,13 @@ def in_place(name: str, function: Callable, op: Any = None) -> Callable:
             return x
         if grad_mode.enabled:
             check_in_place(x, name)
-        if name in WRITERS and not machine.recording and _untaped(x, args, kwargs):
+        if name in WRITERS and _untaped(x, args, kwargs):
             overwriting.target, overwriting.done = x, False
             try:
                 out = function(x, *args, **kwargs)
             finally:
                 overwriting.target = None
-            if not overwriting.done:
+            if not overwriting.done or not _is_all_of(out, x):
                 return assign(x, out, name)
             (x._counter or x._version_counter()).bump()
             return x

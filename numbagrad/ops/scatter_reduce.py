@@ -18,7 +18,7 @@ from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .comparison import eq
 from .elementwise import cast, clone, div, floor_divide, masked_fill, maximum, where
 from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
-from .index import _flat_index, _slices
+from .index import _flat_index, _slices, to_write
 from .reduce import any as any_
 from .view import expand, reshape
 
@@ -33,7 +33,7 @@ class Join(Op):
     def forward(
         ctx: Any, x: Tensor, dim: int, index: Tensor, value: Tensor, how: str, name: str
     ) -> Tensor:
-        out = clone(x)
+        out = to_write(x, index, value)
         write_elements(name, kernels.scatter_join, out, value, dim, index, JOINS[how])
         ctx.how = (dim, how, name)
         ctx.save(x, index, value, out)

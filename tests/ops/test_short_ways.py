@@ -304,6 +304,8 @@ WRITES = {
     "put_": lambda x, i, v: (i, v[:, 0]),
     "scatter_": lambda x, i, v: (0, i[:, None].expand(4, 3), v),
     "scatter_add_": lambda x, i, v: (0, i[:, None].expand(4, 3), v),
+    "scatter_reduce_": lambda x, i, v: (0, i[:, None].expand(4, 3), v, "amax"),
+    "index_reduce_": lambda x, i, v: (0, i, v, "prod"),
 }
 
 
@@ -347,6 +349,39 @@ def test_a_wrong_index_changes_nothing(name):
         getattr(x, name)(*WRITES[name](x, ng.tensor([4, 0, 99, 2]), v))
     assert x.tolist() == before and x._version == version
     assert getattr(x, name)(*WRITES[name](x, ng.tensor([4, 0, 1, 2]), v)) is x
+
+
+@pytest.mark.parametrize("how", ["sum", "mean", "prod", "amax", "amin"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_what_meets_is_joined_in_place(how, include_self):
+    x, v, i = ng.randn(6, 3), ng.randn(4, 3), ng.tensor([4, 0, 4, 2])
+    index = i[:, None].expand(4, 3)
+    expected = x.scatter_reduce(0, index, v, how, include_self=include_self)
+    memory = x.data_ptr()
+    assert x.scatter_reduce_(0, index, v, how, include_self=include_self) is x
+    assert x.tolist() == expected.tolist() and x.data_ptr() == memory
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_few_elements_of_a_captured_tensor_are_written(name):
+    x, v, i = ng.randn(6, 3), ng.randn(4, 3), ng.tensor([4, 0, 4, 2])
+    y = x.clone()
+
+    @ng.compile
+    def step(i, v):
+        getattr(x, name)(*WRITES[name](x, i, v))
+        return x.sum()
+
+    for at in (i, i - 0, ng.tensor([1, 1, 5, 3])):
+        getattr(y, name)(*WRITES[name](y, at, v))
+        np.testing.assert_allclose(step(at, v).item(), y.sum().item(), rtol=1e-5)
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-6)
+    before = x.tolist()
+    with pytest.raises(IndexError):
+        step(ng.tensor([0, 0, 77, 1]), v)
+    assert x.tolist() == before
+    program = str(step.program)
+    assert "for (6, 3)" not in program, program  # nothing goes over all of x
 
 
 def test_values_of_the_tensor_itself_are_read_first():
