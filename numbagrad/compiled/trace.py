@@ -197,7 +197,7 @@ def _run(
     recorder.check_extents()
     _check_containers(spec, given, (args, kwargs))
     result_leaves: list[Any] = []
-    result_spec = flatten(returned, result_leaves)
+    result_spec = flatten(returned, result_leaves, _whole(given))
     del returned
     recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
@@ -268,13 +268,21 @@ def _run(
 
 
 def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -> None:
-    """Raise if a list or dict among the arguments was changed."""
+    """Raise if a list, a dict or an object among the arguments was changed."""
     leaves: list[Any] = []
-    if flatten(arguments, leaves) != spec or any(map(operator.is_not, leaves, given)):
+    if flatten(arguments, leaves, _whole(given)) != spec or any(
+        map(operator.is_not, leaves, given)
+    ):
         raise RecordingError(
-            "compile: the compiled function changes a list or dict that it was given, which a "
-            "compiled call would not do. Return what is new, or change a copy."
+            "compile: the compiled function changes a list or dict, or an attribute of an object, "
+            "that it was given, which a compiled call would not do. Return what is new, or change "
+            "a copy, such as copy.copy(x)."
         )
+
+
+def _whole(given: list[Any]) -> tuple[int, ...]:
+    """The ids of the arguments that are not tensors, and were not taken apart."""
+    return tuple([id(leaf) for leaf in given if not isinstance(leaf, Tensor)])
 
 
 def _check_requires_grad(leaves: list[Any], stand_in: dict[int, Tensor]) -> None:
