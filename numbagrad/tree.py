@@ -21,7 +21,7 @@ from .dtypes import DType
 from .kernels.traced_float import TracedFloat
 from .tensor import Tensor
 
-__all__ = ["LEAF", "blanks", "children", "flatten", "made_of", "rebuild"]
+__all__ = ["LEAF", "blanks", "children", "flatten", "forget_cached", "made_of", "rebuild"]
 
 LEAF = "*"
 
@@ -185,6 +185,22 @@ def blanks(spec: Any) -> Iterator[Any]:
         yield made_of(kind[0], Itself(()) if type(kind[1]) is Itself else kind[1], {})
     for _, part in children(spec):
         yield from blanks(part)
+
+
+def forget_cached(value: Any, spec: Any) -> None:
+    """Drop what ``cached_property`` has kept in objects since ``spec`` was told of ``value``."""
+    if spec == LEAF:
+        return
+    held = value
+    if type(spec[0]) is tuple and spec[0][1] is OBJECT:
+        held, names = vars(value), dict(spec[1])
+        for name in held.keys() - names.keys():
+            if isinstance(getattr(type(value), name, None), functools.cached_property):
+                del held[name]
+    for key, part in children(spec):
+        if part != LEAF and type(held) in (dict, list, tuple):
+            if key in held if type(held) is dict else key < len(held):
+                forget_cached(held[key], part)
 
 
 def made_of(kind: Any, made: Any, items: dict[Any, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 from collections import OrderedDict, UserDict
 from dataclasses import dataclass, fields
@@ -366,3 +367,46 @@ def test_what_methods_look_at_is_noticed(monkeypatch):
             monkeypatch.setitem(globals(), "SCALE", [scale])
             given = Scaled(ng.ones(2))
             assert step(given).tolist() == function(given).tolist()
+
+
+class Counted(Data):
+    """Keeps what it has found."""
+
+    @functools.cached_property
+    def count(self):
+        return self.x.shape[0]
+
+    @functools.cached_property
+    def doubled(self):
+        return self.x * 2.0
+
+
+def test_cached_properties():
+    @ng.compile
+    def step(given, others):
+        return given.doubled * given.count + others[0].doubled
+
+    for k in range(3):
+        given, other = Counted(ng.ones(2) * k), Counted(ng.ones(2))
+        assert step(given, [other]).tolist() == [4.0 * k + 2.0] * 2
+        assert "doubled" not in vars(given)
+    assert step.cache_info().recordings == 1
+    stale = Counted(ng.ones(2))
+    assert stale.doubled.tolist() == [2.0, 2.0]
+    stale.x = ng.zeros(2)
+    assert step(stale, [Counted(ng.ones(2))]).tolist() == [6.0, 6.0]
+
+
+KNOWN = Data(ng.ones(2))
+
+
+def test_an_object_that_was_there_is_returned_itself():
+    def step(x):
+        KNOWN.x.mul_(x)
+        return KNOWN, [KNOWN]
+
+    compiled = ng.compile(step)
+    for _ in range(2):
+        found, (again,) = compiled(ng.full((), 2.0))
+        assert found is again is KNOWN
+    assert KNOWN.x.tolist() == [4.0, 4.0]
