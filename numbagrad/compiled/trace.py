@@ -276,9 +276,9 @@ def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -
     again = flatten(arguments, leaves, _whole(given))
     if again != spec or any(map(operator.is_not, leaves, given)):
         raise RecordingError(
-            "compile: the compiled function changes a list or dict, or an attribute of an object, "
-            "that it was given, which a compiled call would not do. Return what is new, or change "
-            "a copy, such as copy.copy(x)."
+            "compile: the compiled function changes a list or dict that it was given, or an "
+            "attribute of an object, which a compiled call would not do. Return what is new, or "
+            "change a copy, such as copy.copy(x)."
         )
 
 
