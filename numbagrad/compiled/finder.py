@@ -187,6 +187,8 @@ class _Finder:
                 if isinstance(own, dict) and not isinstance(each, types.ModuleType):
                     text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
                     yield _place(text, own, name, own[name], told)
+                    if told:
+                        yield from _registered(text, own, name)
                 elif getattr(each, name, None) is own[name]:  # no static method of a class
                     yield _place(f"{{}}.{name}", each, name, own[name])
             if isinstance(own, dict) and not isinstance(each, types.ModuleType):
@@ -212,6 +214,16 @@ def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) ->
     content = containers(value)
     return Place(text, holder, name, value, told and not content, content)
 
+
+def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
+    """Where else a module keeps what is registered as ``name``, from which it is listed."""
+    tables = [own[each] for each in _TABLES if each in own]
+    if any([name in table for table in tables]):
+        for table in tables:
+            yield Place(text, table, name, table.get(name, ABSENT), True)
+
+
+_TABLES = ("_parameters", "_buffers", "_modules")
 
 _IMPLICIT = ("forward", "backward", "__call__")
 """Methods that run without being named."""

@@ -22,7 +22,7 @@ from ..errors import RecordingError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
-from ..tree import LEAF, flatten
+from ..tree import LEAF, blanks, flatten
 from .entry import MISS, Entry, Shared, make_entry, needing
 from .explain import Explanation, explanation
 from .finder import places_of
@@ -86,6 +86,7 @@ class CompiledFunction:
         self._warned = False
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
+        self._classes: set[type] = set()  # of which it has been a method
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -101,7 +102,7 @@ class CompiledFunction:
     def _general(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Find the entry for these arguments, or make it, and run it."""
         leaves: list[Any] = []
-        spec = flatten((args, kwargs), leaves)
+        spec = flatten((args, kwargs), leaves, self._kept(args))
         with self._shared.lock:
             self._slow_calls += 1
             given = tuple(leaves)
@@ -124,6 +125,10 @@ class CompiledFunction:
             assert found is not MISS, "a fresh entry refuses its own arguments"
             self._promote(entries, entry, spec)
             return found
+
+    def _kept(self, args: tuple) -> tuple[int, ...]:
+        """The id of the object that this is a method of: it is no data, whatever is in it."""
+        return (id(args[0]),) if args and type(args[0]) in self._classes else ()
 
     def _promote(self, entries: list[Entry], entry: Entry, spec: Any) -> None:
         entries.remove(entry)
@@ -172,7 +177,9 @@ class CompiledFunction:
     ) -> Entry:
         self._recordings += 1
         self._reasons.append(self._reason(key, entries, leaves))
-        places = places_of(self._function, leaves)
+        # Objects that are made anew for each call, for what their classes and methods name.
+        looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
+        places = places_of(self._function, looked_into)
         recording = record(self._function, leaves, spec, bound, places)
         state = {k for k in recording.looked_at if leaves[k]._grad is not None}
         # What the function also knows by itself is then the argument, not a stand-in for it.
@@ -182,7 +189,7 @@ class CompiledFunction:
             recording = record(self._function, leaves, spec, bound, places)
         kernels = recording.recorder.python_kernels
         if kernels:
-            places = places_of(self._function, leaves, kernels)
+            places = places_of(self._function, looked_into, kernels)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
@@ -221,7 +228,7 @@ class CompiledFunction:
     def warmup(self, *args: Any, **kwargs: Any) -> None:
         """Record and compile for arguments like these, without running anything."""
         leaves: list[Any] = []
-        spec = flatten((args, kwargs), leaves)
+        spec = flatten((args, kwargs), leaves, self._kept(args))
         with self._shared.lock:
             key = self._key(spec, leaves)
             entries = self._entries.setdefault(key, [])
@@ -287,7 +294,10 @@ class CompiledFunction:
         return CompiledFunction, (self._function, self._options)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        if instance is None:
+            return self
+        self._classes.add(type(instance))
+        return functools.partial(self, instance)
 
     def __repr__(self) -> str:
         name = getattr(self._function, "__qualname__", repr(self._function))

@@ -21,7 +21,7 @@ from ..tape import (
     next_sequence,
 )
 from ..tensor import Tensor
-from ..tree import flatten, rebuild
+from ..tree import flatten, forget_cached, rebuild
 from .before import (
     Before,
     Effects,
@@ -147,7 +147,8 @@ def _record(
             with Nursery() as made:
                 with recording_with(recorder):
                     try:
-                        found = _run(function, leaves, spec, bound, recorder, before, start)
+                        there = tuple([id(place.value) for place in places])
+                        found = _run(function, leaves, spec, bound, recorder, before, start, there)
                     finally:
                         for b in before:
                             b.restore(recorder)
@@ -175,6 +176,7 @@ def _run(
     recorder: Recorder,
     before: list[Before],
     start: int,
+    known_objects: tuple[int, ...],
 ) -> Recording:
     inputs: list[Input] = []
     given: list[Any] = []
@@ -197,7 +199,7 @@ def _run(
     recorder.check_extents()
     _check_containers(spec, given, (args, kwargs))
     result_leaves: list[Any] = []
-    result_spec = flatten(returned, result_leaves)
+    result_spec = flatten(returned, result_leaves, (*_whole(given), *known_objects))
     del returned
     recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
@@ -268,13 +270,21 @@ def _run(
 
 
 def _check_containers(spec: Any, given: list[Any], arguments: tuple[Any, ...]) -> None:
-    """Raise if a list or dict among the arguments was changed."""
+    """Raise if a list, a dict or an object among the arguments was changed."""
     leaves: list[Any] = []
-    if flatten(arguments, leaves) != spec or any(map(operator.is_not, leaves, given)):
+    forget_cached(arguments, spec)
+    again = flatten(arguments, leaves, _whole(given))
+    if again != spec or any(map(operator.is_not, leaves, given)):
         raise RecordingError(
-            "compile: the compiled function changes a list or dict that it was given, which a "
-            "compiled call would not do. Return what is new, or change a copy."
+            "compile: the compiled function changes a list or dict that it was given, or an "
+            "attribute of an object, which a compiled call would not do. Return what is new, or "
+            "change a copy, such as copy.copy(x)."
         )
+
+
+def _whole(given: list[Any]) -> tuple[int, ...]:
+    """The ids of the arguments that are not tensors, and were not taken apart."""
+    return tuple([id(leaf) for leaf in given if not isinstance(leaf, Tensor)])
 
 
 def _check_requires_grad(leaves: list[Any], stand_in: dict[int, Tensor]) -> None:

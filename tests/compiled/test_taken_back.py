@@ -1,9 +1,13 @@
-"""What eager code changes and takes back, or makes anew, lets compiled steps be."""
+"""What eager code changes and takes back, or makes anew, lets compiled steps be; what a refused
+recording has changed is taken back."""
 
 from __future__ import annotations
 
+import pytest
+
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
 
 def squares(model):
@@ -93,3 +97,41 @@ def test_gradients_that_are_off_for_a_while():
         model(x)
         model.requires_grad_(True)
     assert loss.cache_info().recordings == 1
+
+
+class Recurrent(nn.Module):
+    """Registers what it replaces in each call, by another kind of thing where ``kind`` is one."""
+
+    def __init__(self, kind=None):
+        super().__init__()
+        self.register_buffer("first", ng.ones(2))
+        self.register_buffer("state", ng.zeros(3))
+        self.register_buffer("unused", None)
+        self.weight = nn.Parameter(ng.ones(3))
+        self.inner = nn.Linear(3, 3)
+        self.kind = kind
+
+    def forward(self, x):
+        self.state = self.state + x
+        self.unused = x * 2.0
+        if self.kind is not None:
+            self.weight = nn.Parameter(ng.zeros(3))
+            self.inner = self.kind(3, 3)
+        return self.inner(self.state) * self.weight
+
+
+@pytest.mark.parametrize("kind", [None, nn.Linear])
+def test_what_a_module_registers_after_a_refused_recording(kind):
+    model, x = Recurrent(kind), ng.ones(3)
+    tables = "_parameters", "_buffers", "_modules", "__dict__"
+    then = [dict(getattr(model, table)) for table in tables]
+    values = {name: t.tolist() for name, t in model.state_dict().items()}
+    with pytest.raises(RecordingError, match=r"kept outside|changes"):
+        ng.compile(model)(x)
+    for table, held in zip(tables, then, strict=True):
+        now = {k: v for k, v in getattr(model, table).items() if k != "_watched"}
+        held.pop("_watched", None)
+        assert now.keys() == held.keys() and all(now[k] is held[k] for k in now), table
+    assert {name: t.tolist() for name, t in model.state_dict().items()} == values
+    model(x)
+    assert model.state.tolist() == [1.0, 1.0, 1.0]
