@@ -93,7 +93,7 @@ def _is_open(kind: type) -> bool:
 
     Dataclasses say themselves what is in them. Our own classes have state of their own.
     """
-    if kind.__new__ not in _MADE or not kind.__dictoffset__:
+    if kind.__new__ not in _MADE or not kind.__dictoffset__ or issubclass(kind, defaultdict):
         return False
     if hasattr(kind, "__dataclass_fields__") and not issubclass(kind, dict):
         return False

@@ -132,14 +132,9 @@ def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> 
     nbytes = dtype.itemsize
     for n in shape:
         nbytes *= n
-    out = _new(Tensor)
     if nbytes < blocks.LARGE:
-        out._array = np.empty(shape, dtype.numpy)
-    else:
-        out._array = blocks.empty(tuple(shape), dtype.numpy, nbytes)
-    out._dtype = dtype
-    out._edge = out._counter = None
-    return out
+        return wrap(np.empty(shape, dtype.numpy), dtype)
+    return wrap(blocks.empty(tuple(shape), dtype.numpy, nbytes), dtype)
 
 
 def short_copy(x: Tensor, dtype: DType) -> Tensor | None:

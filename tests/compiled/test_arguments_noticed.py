@@ -44,11 +44,11 @@ def test_keys_of_results_may_be_anything():
 
 
 def test_other_dicts_are_refused():
-    class Batch(dict):
+    class Batch(defaultdict):
         pass
 
     with pytest.raises(RecordingError, match=r"an argument is a Batch.* Pass a dict"):
-        ng.compile(lambda given: given["x"] * 2)(Batch(x=ng.ones(1)))
+        ng.compile(lambda given: given["x"] * 2)(Batch(list, x=ng.ones(1)))
 
 
 def grow_list(given):
