@@ -103,8 +103,9 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Gradient: to ``src``; none to the old ``x``.
     """
     source = as_operand("copy_", src, 1)._array
-    if src._edge is None and source.base is None and _short(x, copy_kernel, source.dtype, source):
-        return x
+    if src._edge is None and not machine.recording and source.base is None:
+        if _short(x, copy_kernel, source.dtype, source):
+            return x
     if source.shape != x._array.shape:
         try:
             src = expand(src, x._array.shape)
