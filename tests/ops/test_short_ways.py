@@ -460,3 +460,33 @@ def test_counts_that_repeat_rows():
     out = x.repeat_interleave(counts, 0)
     assert out.tolist() == np.repeat(x.detach().numpy(), counts.numpy(), 0).tolist()
     assert ng.autograd.gradcheck(lambda x: x.repeat_interleave(counts, 0), (x,))
+
+
+def test_large_ones_of_any_layout():
+    n = 1 << 18
+    x = ng.arange(float(n))
+    expected = x.numpy().copy()
+    expected[1:] = expected[1:] + expected[:-1]
+    x[1:].add_(x[:-1])  # which reads what it writes
+    assert (x.numpy() == expected).all()
+    x, y, row = ng.randn(600, 700), ng.randn(700, 600), ng.randn(350)
+    expected = x.numpy() * y.numpy().T
+    expected[:, ::2] *= row.numpy()
+    x.mul_(y.t())
+    x[:, ::2].mul_(row)
+    assert (x.numpy() == expected).all()
+    square = ng.randn(512, 512)
+    expected = square.numpy() + square.numpy().T
+    assert (square.add_(square.t()).numpy() == expected).all()
+    x, y = ng.randn(300, 90, 10), ng.randn(9, 90, 300)
+    expected = x.numpy().copy()
+    expected[:, :, 1:] *= y.numpy().transpose(2, 1, 0)
+    x.permute(2, 1, 0)[1:].mul_(y)
+    assert (x.numpy() == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [ng.float16, ng.bfloat16])
+def test_large_halves(dtype):
+    x = ng.randn(1000, 300).to(dtype)
+    expected = (x * 2 + 1).tanh()
+    assert (x.mul_(2).add_(1).tanh_() == expected).all()
