@@ -54,10 +54,7 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
             pass
         elif x._flat:
             v = n * width
-            if machine.recording:
-                machine.launch(join.place, flat, source.reshape(rows, v), start * width)
-            else:
-                join.place(flat, source.reshape(rows, v), start * width)
+            machine.launch(join.place, flat, source.reshape(rows, v), start * width)
         else:
             at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
             machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
@@ -108,18 +105,13 @@ def _tensors_of(name: str, tensors: Any) -> Sequence[Tensor]:
         raise ShapeError(f"{name}: expected a non-empty list of Tensors.")
     first = as_operand(name, tensors[0])
     dtype = first._dtype
-    if not machine.recording:
-        for x in tensors:
-            if not isinstance(x, Tensor) or x._dtype is not dtype:
-                break
-        else:
-            return tensors
     mixed = False
     for i, x in enumerate(tensors):
         if not isinstance(x, Tensor):
             as_operand(name, x, i)
         mixed = mixed or x._dtype is not dtype
-    same_device(name, tensors)
+    if machine.recording:  # else all are on the CPU
+        same_device(name, tensors)
     if mixed:
         for x in tensors:
             dtype = dtypes.promote_types(dtype, x._dtype)

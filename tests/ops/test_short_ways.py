@@ -14,13 +14,13 @@ NAMES = "add_ sub_ mul_ div_".split()
 @pytest.fixture
 def short(monkeypatch):
     """Whether each call so far went the short way."""
-    seen, original = [], inplace._written
+    seen, original = [], inplace.written
 
     def noted(op, x, y):
         seen.append(original(op, x, y))
         return seen[-1]
 
-    monkeypatch.setattr(inplace, "_written", noted)
+    monkeypatch.setattr(inplace, "written", noted)
     return seen
 
 
@@ -104,14 +104,14 @@ SEVERAL = {
 
 @pytest.fixture
 def all_short(monkeypatch):
-    """Whether each call so far went the short way of ``_all_written``."""
-    seen, original = [], inplace._all_written
+    """Whether each call so far went the short way of ``all_written``."""
+    seen, original = [], inplace.all_written
 
     def noted(*args):
         seen.append(original(*args))
         return seen[-1]
 
-    monkeypatch.setattr(inplace, "_all_written", noted)
+    monkeypatch.setattr(inplace, "all_written", noted)
     return seen
 
 
