@@ -17,6 +17,8 @@ LONGEST = 8192
 ROOM = 4 * 1024
 """Words of eight bytes for all that is gathered together: they lie on the stack, of which a thread
 may have only 128 KB."""
+AFTER = 8
+"""Words after each array that is gathered, which may be written."""
 TILE = 1024
 """Elements gathered at a time."""
 SHORT = 64
@@ -75,7 +77,8 @@ def layout(
     dims = _merged(shape, strides)
     numbers = [slot in floats for slot in slots]
     tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
-    if dims[-1][0] < 8 and (EACH in modes or not rows):  # a long inner loop is worth a strided one
+    if dims[-1][0] < 8 and (not rows or _strided(dims, sizes, modes)):
+        # A long inner loop is worth a strided one.
         longest = max(range(len(dims)), key=lambda d: dims[d][0])
         if dims[longest][0] > 8 * dims[-1][0]:
             dims.append(dims.pop(longest))
@@ -85,7 +88,7 @@ def layout(
         blocks = _in_blocks(dims, sizes, outputs)
         if blocks is not dims:
             dims, unit = blocks, blocks[-1][0] * blocks[-2][0]
-            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
+            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers, False)
             for k in range(outputs, len(sizes)):
                 if modes[k] == EACH and dims[-2][1 + k] == sizes[k]:
                     modes[k] = TURNED
@@ -99,16 +102,29 @@ def layout(
     for k, size in enumerate(sizes):
         words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]
         if modes[k] in (EACH, ONCE, TURNED):
-            room += 8 * tile
-    return tuple(words)
+            room += 8 * (tile + AFTER)
+    return (*words, 0)  # where there are no outer dimensions, a step is read and not used
+
+
+def _strided(dims: Sequence[Sequence[int]], sizes: Sequence[int], modes: Sequence[int]) -> bool:
+    """Whether something is gathered whose numbers lie apart within a row."""
+    steps = dims[-1][1:]
+    return any(
+        mode == EACH and step not in (0, size)
+        for mode, step, size in zip(modes, steps, sizes, strict=True)
+    )
 
 
 def _modes(
-    dims: Sequence[Sequence[int]], sizes: Sequence[int], outputs: int, numbers: Sequence[bool]
+    dims: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    outputs: int,
+    numbers: Sequence[bool],
+    several: bool = True,
 ) -> tuple[int, list[int], int, int]:
     """Elements that are gathered at a time, what is done of each array, how many rows are gathered
     together, 0 where a row is cut into pieces, and after how many rows all that is gathered repeats
-    itself, 0 where something does not."""
+    itself, 0 where something does not. several: whether rows may be gathered together."""
     n, *steps = dims[-1]
     dense, periods = [], []  # whether rows follow on one another; after how many rows they repeat
     for k, size in enumerate(sizes):
@@ -120,16 +136,17 @@ def _modes(
             period = rows if d[1 + k] else period
         dense.append(lies)
         periods.append(1 if lies else period)
-    several = len(dims) > 1 and all(dense[:outputs])
+    several = several and len(dims) > 1
     gathered = dense.count(False) if several else len(sizes) - list(map(eq, steps, sizes)).count(1)
-    tile = min(TILE, ROOM // max(gathered, 1)) // 8 * 8
+    tile = min(TILE, ROOM // max(gathered, 1) - AFTER) // 8 * 8
     together = math.lcm(*periods)
-    if several and together * n <= tile and n <= MIDDLE:
+    if several and together * n <= tile and n <= MIDDLE and all(dense[:outputs]):
         once = [DIRECT if lies else ONCE for lies in dense]
         return tile, once, tile // n // together * together, together
     if several and n <= SHORT:
         modes = [
-            DIRECT if k else ONCE if p == 1 else EACH for k, p in zip(dense, periods, strict=True)
+            DIRECT if lies else ONCE if p == 1 and k >= outputs else EACH
+            for k, (lies, p) in enumerate(zip(dense, periods, strict=True))
         ]
         return tile, modes, tile // n, 0
     modes = []

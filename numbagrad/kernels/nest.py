@@ -82,7 +82,8 @@ def _walk(typing, plan, places, first, last):
         with walk.until_done():
             walk.gather()
             walk.run()
-            walk.scatter()
+            with walk.b.if_then(walk.apart):
+                walk.scatter()
         walk.b.ret_void()
         builder.call(function, args)
         return context.get_dummy_value()
@@ -106,6 +107,7 @@ class _Walk:
 
     mine: the operands of the next call. at: of each array the address of the row's first element.
     index: where the row is in each outer dimension, ``column`` where the next element is in it.
+    back, before: the same two for the first row of the next call, from which ``scatter`` goes on.
     """
 
     def __init__(self, builder: ir.IRBuilder, plan: Any, places: Any, first: Any, last: Any):
@@ -118,9 +120,10 @@ class _Walk:
         )
         self.steady = builder.icmp_signed("!=", self.period, WORD(0))
         self.operands = self.word(WORD(OPERANDS))
-        self.mine, self.at, self.back, self.index = (
+        several = builder.add(self.dims, WORD(1))  # the first is read where there are none
+        self.mine, self.at, self.back, self.index, self.before = (
             builder.alloca(WORD, size=count)
-            for count in (self.operands, self.arrays, self.arrays, self.dims)
+            for count in (self.operands, self.arrays, self.arrays, several, several)
         )
         room = builder.alloca(WORD, size=WORD(ROOM))
         room.align = 64
@@ -145,8 +148,13 @@ class _Walk:
         return self.b.add(self.b.add(self.dims, WORD(HEAD)), self.b.mul(k, width))
 
     def begin(self) -> None:
-        """Find the row and the column of the first element."""
+        """Find the row and the column of the first element, and whether outputs lie apart."""
         b = self.b
+        apart = b.alloca(WORD)
+        b.store(WORD(0), apart)
+        with counted(b, self.outputs) as k:
+            b.store(b.or_(b.load(apart), self.word(self.record(k), WORD(MODE))), apart)
+        self.apart = b.icmp_signed("!=", b.load(apart), WORD(DIRECT))
         cgutils.raw_memcpy(b, self.mine, self.places, self.operands, WORD(8))
         rest = b.alloca(WORD)
         first = b.load(self.first)
@@ -197,7 +205,9 @@ class _Walk:
         filling = b.trunc(b.load(self.filling), ir.IntType(1))
         turns = b.select(filling, self.lesser(self.turns, self.period), WORD(1))
         turns = b.select(self.steady, turns, self.turns)
-        with counted(b, turns) as turn:
+        with b.if_then(self.apart):
+            cgutils.raw_memcpy(b, self.before, self.index, self.dims, WORD(8))
+        with self.runs(turns, self.index) as (turn, rows):
             column = b.load(self.column)
             with counted(b, self.arrays) as k:
                 record = self.record(k)
@@ -224,13 +234,15 @@ class _Walk:
                     # What is gathered once for pieces of rows is one number: as often as any asks.
                     fixed = b.not_(b.or_(each, self.tiled))
                     count = b.select(fixed, self.piece, self.part)
-                    to = b.add(room, b.mul(b.mul(turn, self.part), size))
-                    b.call(copying(b.module), [to, size, here, step, size, count])
+                    pitch = b.mul(self.part, size)
+                    to = b.add(room, b.mul(turn, pitch))
+                    from_row = self.word(record, WORD(RECORD))
+                    self.copy(to, pitch, here, from_row, size, step, size, count, rows)
             column = b.add(column, self.part)
             over = b.icmp_signed("==", column, self.n)
             b.store(b.select(over, WORD(0), column), self.column)
             with b.if_then(over):
-                self.next_row()
+                self.next_row(rows, self.index, self.at, self.arrays)
         with b.if_then(self.steady), counted(b, self.arrays) as k:
             record = self.record(k)
             mode, size, offset = (self.word(record, WORD(f)) for f in (MODE, SIZE, OFFSET))
@@ -268,7 +280,7 @@ class _Walk:
             with b.if_then(b.icmp_signed("<", size, WORD(4 if VECTOR_BYTES else 9))):
                 with counted(b, height) as i:
                     from_, to = b.add(here, b.mul(i, size)), b.add(room, b.mul(i, pitch))
-                    b.call(copying(b.module), [to, size, from_, step, size, self.part])
+                    self.copy(to, WORD(0), from_, WORD(0), size, step, size, self.part, WORD(1))
 
     @contextmanager
     def by(self, most: int, count: Any) -> Iterator[Any]:
@@ -310,23 +322,47 @@ class _Walk:
                 b.store(b.load(at(b, address, WORD)), bits)
         return b.load(bits)
 
-    def next_row(self) -> None:
-        """Count on by one row, from the innermost of the outer dimensions outwards."""
+    @contextmanager
+    def runs(self, turns: Any, index: Any) -> Iterator[Any]:
+        """A loop over ``turns`` rows: how many are done, and how many come to the end of the
+        innermost of the outer dimensions, which ``next_row`` goes on by."""
         b = self.b
-        carried = cgutils.alloca_once(b, ir.IntType(1))
-        b.store(cgutils.true_bit, carried)
-        with counted(b, self.dims) as d, b.if_then(b.load(carried)):
-            place = self.slot(self.index, d)
+        done = cgutils.alloca_once(b, WORD)
+        b.store(WORD(0), done)
+        test, body, after = (b.append_basic_block(name) for name in ("more", "run", "enough"))
+        b.branch(test)
+        b.position_at_end(test)
+        before = b.load(done)
+        b.cbranch(b.icmp_signed("<", before, turns), body, after)
+        b.position_at_end(body)
+        rows = b.sub(self.word(WORD(HEAD)), b.load(index))
+        rows = self.lesser(b.select(self.tiled, rows, WORD(1)), b.sub(turns, before))
+        yield before, rows
+        b.store(b.add(before, rows), done)
+        b.branch(test)
+        b.position_at_end(after)
+
+    def next_row(self, rows: Any, index: Any, places: Any, arrays: Any) -> None:
+        """Count on by so many rows, from the innermost of the outer dimensions outwards."""
+        b = self.b
+        step = cgutils.alloca_once(b, WORD)
+        b.store(rows, step)
+        with counted(b, self.dims) as d, b.if_then(b.icmp_signed("!=", b.load(step), WORD(0))):
+            place = self.slot(index, d)
             old = b.load(place)
-            new = b.add(old, WORD(1))
+            new = b.add(old, b.load(step))
             over = b.icmp_signed("==", new, self.word(WORD(HEAD), d))
             b.store(b.select(over, WORD(0), new), place)
-            b.store(over, carried)
-            gone = b.select(over, b.neg(old), WORD(1))
-            with counted(b, self.arrays) as k:
-                step = self.word(self.record(k), WORD(RECORD), d)
-                here = self.slot(self.at, k)
-                b.store(b.add(b.load(here), b.mul(gone, step)), here)
+            gone = b.select(over, b.neg(old), b.load(step))
+            b.store(b.zext(over, WORD), step)
+            with counted(b, arrays) as k:
+                here = self.slot(places, k)
+                bytes_ = b.mul(gone, self.word(self.record(k), WORD(RECORD), d))
+                b.store(b.add(b.load(here), bytes_), here)
+
+    def copy(self, *given: Any) -> None:
+        """Call the function of ``copying``."""
+        self.b.call(copying(self.b.module), given)
 
     def run(self) -> None:
         """Call the formula."""
@@ -336,15 +372,18 @@ class _Walk:
     def scatter(self) -> None:
         """Write what lies apart from where it was computed."""
         b = self.b
-        with counted(b, self.outputs) as k:
-            record = self.record(k)
-            size, step, mode, offset = (
-                self.word(record, WORD(f)) for f in (SIZE, STEP, MODE, OFFSET)
-            )
-            with b.if_then(b.icmp_signed("!=", mode, WORD(DIRECT))):
-                to = b.load(self.slot(self.back, k))
-                given = [to, step, b.add(self.room, offset), size, size, self.part]
-                b.call(copying(b.module), given)
+        with self.runs(self.turns, self.before) as (turn, rows):
+            with counted(b, self.outputs) as k:
+                record = self.record(k)
+                size, step, mode, offset = (
+                    self.word(record, WORD(f)) for f in (SIZE, STEP, MODE, OFFSET)
+                )
+                with b.if_then(b.icmp_signed("!=", mode, WORD(DIRECT))):
+                    pitch = b.mul(self.part, size)
+                    from_ = b.add(b.add(self.room, offset), b.mul(turn, pitch))
+                    to, row = b.load(self.slot(self.back, k)), self.word(record, WORD(RECORD))
+                    self.copy(to, row, from_, pitch, step, size, size, self.part, rows)
+            self.next_row(rows, self.before, self.back, self.outputs)
 
 
 def _nest(plan, operands):

@@ -6,6 +6,7 @@ and how a tuple of operands enters from Python. The loop itself is in ``nest.py`
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -14,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from .intrinsics import C_CONTIGUOUS, DATA
-from .vectors import WORD, at, counted, spread
+from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
 __all__ = ["CALLED", "OperandsType", "copying", "second_address", "second_way_in"]
 
@@ -73,57 +74,69 @@ def second_address(result: Any) -> int:
 
 
 def copying(module: Any) -> Any:
-    """The function that copies ``n`` elements of ``size`` bytes, 1, 2, 4 or 8, between addresses.
+    """The function that copies ``rows`` of ``n`` elements of ``size`` bytes, 1, 2, 4 or 8.
 
-    Its parameters: to, to_step, from, from_step, size, n; steps in bytes.
+    Its parameters: to, to_row, from, from_row, to_step, from_step, size, n, rows; addresses, bytes
+    from row to row, and from element to element. Where one element is copied to all of a row that
+    has no gaps, what lies up to a vector after the row is written too.
     """
     name = "numbagrad_copy_elements"
     if name in module.globals:
         return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 6), name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [WORD] * 9), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    to, to_step, from_, from_step, size, n = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
+    to, to_row, from_, from_row, to_step, from_step, size, n, rows = function.args
     dense = builder.icmp_signed("==", to_step, size)
-    with builder.if_then(builder.and_(dense, builder.icmp_signed("==", from_step, size))):
-        byte = ir.IntType(8).as_pointer()
-        pair = [builder.inttoptr(a, byte) for a in (to, from_)]
-        cgutils.raw_memcpy(builder, *pair, n, size)
-        builder.ret_void()
-        builder.position_at_end(builder.append_basic_block("unreachable"))
+    with _case(builder, builder.and_(dense, builder.icmp_signed("==", from_step, size))):
+        with _case(builder, builder.icmp_signed("==", rows, WORD(1))):
+            pair = [at(builder, a, ir.IntType(8)) for a in (to, from_)]
+            cgutils.raw_memcpy(builder, *pair, n, size)
+        for width, begin in overlapping(builder, _LANES, builder.mul(n, size)):
+            part = ir.VectorType(ir.IntType(8), width)
+            there, here = builder.add(to, begin), builder.add(from_, begin)
+            with _rows(builder, rows, (there, to_row), (here, from_row)) as (there, here):
+                value = builder.load(at(builder, here, part), align=1)
+                builder.store(value, at(builder, there, part), align=1)
     still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
     for width in (4, 8, 2, 1):
         kind = ir.IntType(8 * width)
-        with builder.if_then(builder.icmp_signed("==", size, WORD(width))):
-            with builder.if_then(still):
-                first = builder.load(builder.inttoptr(from_, kind.as_pointer()))
-                _fill(builder, to, n, first, width)
-            begin = builder.select(still, n, WORD(0))
-            with counted(builder, builder.sub(n, begin)) as i:
-                ends = [
-                    builder.add(a, builder.mul(i, s))
-                    for a, s in ((from_, from_step), (to, to_step))
-                ]
-                here, there = (builder.inttoptr(e, kind.as_pointer()) for e in ends)
-                builder.store(builder.load(here), there)
-            builder.ret_void()
-            builder.position_at_end(builder.append_basic_block("unreachable"))
+        with _case(builder, builder.icmp_signed("==", size, WORD(width))):
+            with _case(builder, still):
+                lanes = _LANES // width
+                blocks = builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))
+                with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
+                    value = spread(builder, builder.load(at(builder, here, kind)), lanes)
+                    with counted(builder, blocks) as block:
+                        place = builder.add(there, builder.mul(block, WORD(_LANES)))
+                        builder.store(value, at(builder, place, value.type), align=width)
+            with (
+                _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
+                _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
+            ):
+                builder.store(builder.load(at(builder, here, kind)), at(builder, there, kind))
     builder.ret_void()
     return function
 
 
-def _fill(builder, to, n, value, width):
-    """Write ``value``, of ``width`` bytes, ``n`` times, by vectors and then one by one."""
-    lanes = 32 // width
-    many = spread(builder, value, lanes)
-    with counted(builder, builder.udiv(n, WORD(lanes))) as block:
-        place = builder.add(to, builder.mul(block, WORD(32)))
-        builder.store(many, at(builder, place, many.type), align=width)
-    done = builder.and_(n, WORD(-lanes))
-    with counted(builder, builder.sub(n, done)) as i:
-        place = builder.add(to, builder.mul(builder.add(done, i), WORD(width)))
-        builder.store(value, at(builder, place, value.type))
+_LANES = VECTOR_BYTES or 16
+
+
+@contextmanager
+def _case(builder, condition):
+    """What a function does and then returns, where ``condition`` holds."""
+    with builder.if_then(condition):
+        yield
+        builder.ret_void()
+        builder.position_at_end(builder.append_basic_block("unreachable"))
+
+
+@contextmanager
+def _rows(builder, count, *walked):
+    """A loop that goes over addresses by steps, which are given in pairs: where they are."""
+    with counted(builder, count) as i:
+        yield [builder.add(a, builder.mul(i, step)) for a, step in walked]
 
 
 class OperandsType(types.CPointer):
