@@ -139,6 +139,9 @@ def _contract(
     summed = [label for label in both if label not in later]
     rows = [label for label in left if label not in both]
     columns = [label for label in right if label not in both]
+    if not summed and not (rows and columns):  # nothing to add, and one repeats for the other
+        labels = batch + rows + columns
+        return _spread(x, left, labels) * _spread(y, right, labels), labels
     sizes = _joint_sizes(x, left, y, right)
     x = _arranged(x, left, batch, rows, summed, sizes)
     y = _arranged(y, right, batch, summed, columns, sizes)
@@ -150,6 +153,14 @@ def _drop(x: Tensor, labels: list[str], needed: set[str]) -> tuple[Tensor, list[
     """Sum over the labels of ``x`` that nothing else has."""
     dims = tuple(i for i, label in enumerate(labels) if label not in needed)
     return (x.sum(dims) if dims else x), [label for label in labels if label in needed]
+
+
+def _spread(x: Tensor, labels: list[str], wanted: list[str]) -> Tensor:
+    """``x`` with its dims in the order ``wanted``, of size 1 where it lacks one at the end."""
+    held = [label for label in wanted if label in labels]
+    if labels != held:
+        x = x.permute([labels.index(label) for label in held])
+    return _of_shape(x, (*x._array.shape, *(1,) * (len(wanted) - len(held))))
 
 
 def _joint_sizes(x: Tensor, left: list[str], y: Tensor, right: list[str]) -> dict[str, int]:
