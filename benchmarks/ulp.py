@@ -6,7 +6,7 @@ The reference for float32 is float64, whose own error is far below: PyTorch's, e
 takes five times as long. For float64 it is C's long double (x87: 64 bits), so that half needs a
 processor that has it. Errors are counted in units of the last place of the exact result, those
 below the least normal number in its units. NaN, infinite and zero results must be exactly that,
-zeros with their sign. pow has two arguments: many pairs.
+zeros with their sign. Those of two arguments, pow among them, are given many pairs.
 
 ``--share N``: every N-th float32, and fewer pairs. ``--only``, ``--dtypes``: these functions; other
 rows stay. Writes benchmarks/results/ulp.md and ulp.json.
@@ -24,7 +24,7 @@ import numpy as np
 from scipy.special import erf
 
 from numbagrad.kernels.intrinsics import bits_float64, float64_bits
-from numbagrad.kernels.simd_math import FUNCTIONS
+from numbagrad.kernels.simd_math import FUNCTIONS, OF_TWO
 
 from . import report
 
@@ -36,10 +36,13 @@ except ImportError:
 CHUNK = 1 << 22
 DENSE = 1 << 24
 """float64 numbers of each function: half of them of any bits, half where the function bends.
-Also the pairs of pow."""
+Also the pairs of pow and its like."""
 
 DTYPES = ("float32", "float64")
-NAMES = tuple("exp exp2 expm1 log log2 log10 log1p sin cos tanh sigmoid erf pow".split())
+NAMES = tuple(
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh sigmoid erf pow "
+    "atan2 hypot mod floordiv".split()
+)
 SPECIAL = (
     *(0.0, np.inf, np.nan, 5e-324, 1e-310, 1e-45, 1e-40, 1e30, 1e300, 2.0**23, 2.0**24, 2.0**52),
     *(2.0**53, 2.0**23 + 1, 2.0**24 - 1, 2.0**52 + 1, 2.0**53 - 1, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0),
@@ -62,8 +65,8 @@ class Worst(NamedTuple):
 
 def check(name: str, dtype: str, share: int = 1) -> Worst:
     """Look at ``name`` of ``dtype``: every ``share``-th float32, the float64 of ``dense``, or the
-    pairs of pow."""
-    apply = (_loop_of_two if name == "pow" else _loop)(FUNCTIONS[name, dtype])
+    pairs of a function of two."""
+    apply = (_loop_of_two if name in OF_TWO else _loop)(FUNCTIONS[name, dtype])
     compare = _comparison(dtype)
     at: tuple[float, ...] = (0.0,)
     units, wrong, count = 0.0, 0, 0
@@ -82,7 +85,7 @@ def check(name: str, dtype: str, share: int = 1) -> Worst:
 
 def inputs(name: str, dtype: str, share: int) -> Iterator[tuple[np.ndarray, ...]]:
     """Arrays of arguments."""
-    if name == "pow":
+    if name in OF_TWO:
         yield from pairs(dtype, share)
     elif dtype == "float32":
         yield from every_single(share)
@@ -192,7 +195,7 @@ def reference(name: str, x: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndar
     """The exact results as float64 and what that leaves out."""
     single = x[0].dtype == np.float32
     wide = [a.astype(np.float64 if single else np.longdouble) for a in x]
-    if single and torch is not None:
+    if single and torch is not None and name not in ("mod", "floordiv"):
         exact = getattr(torch, name)(*map(torch.from_numpy, wide)).numpy()
     else:
         exact = _REFERENCES[name](*wide)
@@ -225,11 +228,13 @@ def _erf(x: np.ndarray) -> np.ndarray:
 _REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     **{
         name: getattr(np, name)
-        for name in "exp exp2 expm1 log log2 log10 log1p sin cos tanh".split()
+        for name in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot mod".split()
     },
     "sigmoid": _sigmoid,
     "erf": _erf,
     "pow": np.power,
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "atan2")},
+    "floordiv": np.floor_divide,
 }
 
 

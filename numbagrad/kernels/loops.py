@@ -150,9 +150,9 @@ class Writer:
             return f"-{values[0]}"
         if op == "pow":
             return self._power(values[0], args[1], values[1])
-        if op == "floordiv":
+        if op == "floordiv" and self.integer:
             return f"{self._helper(op)}({values[0]}, {values[1]})"
-        if op in ARITHMETIC:
+        if op in ARITHMETIC and (self.integer or op not in _SIMD):
             return f"{values[0]} {ARITHMETIC[op]} {values[1]}"
         if op in BITWISE:
             return f"{values[0]} {BITWISE[op]} {values[1]}"

@@ -1,4 +1,4 @@
-"""Exponentials, logarithms, sin, cos, pow, erf as branch-free formulas that LLVM vectorises.
+"""Exponentials, logarithms, angles, pow, erf, remainders as branch-free formulas that LLVM vectorises.
 
 Numba's ``math.exp`` is a call of libm for each element. Here every function is arithmetic, bit
 casts and selects, so that a loop around it becomes packed instructions: 0.33 ms instead of 2.3 for
@@ -20,16 +20,20 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from .simd import error, exponential, logarithm, power, trigonometric
+from .simd import arc, division, error, exponential, hyperbolic, logarithm, power, trigonometric
 from .simd.decorators import OPTIONS
 
 _FAMILIES: dict[Any, str] = {
     exponential: "exp exp2 expm1 falling_exp sigmoid tanh",
     logarithm: "log log2 log10 log1p",
-    trigonometric: "sin cos",
+    trigonometric: "sin cos tan",
+    arc: "asin acos atan atan2",
+    hyperbolic: "sinh cosh",
     power: "pow",
     error: "erf",
+    division: "mod floordiv hypot",
 }
+OF_TWO = frozenset("atan2 pow mod floordiv hypot".split())
 FUNCTIONS: dict[tuple[str, str], Any] = {
     (name, dtype): getattr(module, f"{name}_{dtype}")
     for module, names in _FAMILIES.items()
@@ -55,7 +59,7 @@ def _typed(name: str, plain: Callable[..., float]) -> Callable[..., float]:
     def choose_of_two(x: Any, y: Any) -> Any:
         return choose(x)
 
-    named, chosen = (function_of_two, choose_of_two) if name == "pow" else (function, choose)
+    named, chosen = (function_of_two, choose_of_two) if name in OF_TWO else (function, choose)
     overload(named, strict=False, jit_options=OPTIONS)(chosen)
     named.__name__ = name
     named.__doc__ = FUNCTIONS[name, "float64"].__doc__
@@ -73,6 +77,16 @@ log1p = _typed("log1p", math.log1p)
 sin = _typed("sin", math.sin)
 cos = _typed("cos", math.cos)
 pow = _typed("pow", np.power)
+tan = _typed("tan", math.tan)
+asin = _typed("asin", math.asin)
+acos = _typed("acos", math.acos)
+atan = _typed("atan", math.atan)
+atan2 = _typed("atan2", math.atan2)
+sinh = _typed("sinh", math.sinh)
+cosh = _typed("cosh", math.cosh)
+mod = _typed("mod", np.mod)
+floordiv = _typed("floordiv", np.floor_divide)
+hypot = _typed("hypot", math.hypot)
 tanh = _typed("tanh", math.tanh)
 erf = _typed("erf", math.erf)
 sigmoid = _typed("sigmoid", lambda x: 1 / (1 + math.exp(-x)))

@@ -45,7 +45,7 @@ def _reduced_float32(y):
 
 
 @piece
-def _exp_parts_float32(y):
+def exp_parts_float32(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
     high, low, n = _reduced_float32(y)
     return near_zero_float32(high - low), n
@@ -80,7 +80,7 @@ def _reduced_float64(y):
 
 
 @piece
-def _exp_parts_float64(y):
+def exp_parts_float64(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
     high, low, n = _reduced_float64(y)
     return near_zero_float64(high - low), n
@@ -114,7 +114,7 @@ def exp_float32(x):
     """e ** x."""
     y = pick(x > 89.5, 89.5, x)
     gone = x < -104.0  # not by underflow, which costs 100 times as much: -inf is common
-    t, n = _exp_parts_float32(pick(gone, 0.0, y))
+    t, n = exp_parts_float32(pick(gone, 0.0, y))
     return pick(gone, 0.0, scaled_float32(t + _ONE, n))
 
 
@@ -123,7 +123,7 @@ def exp_float64(x):
     """e ** x."""
     y = pick(x > 710.0, 710.0, x)
     gone = x < -746.0
-    t, n = _exp_parts_float64(pick(gone, 0.0, y))
+    t, n = exp_parts_float64(pick(gone, 0.0, y))
     return pick(gone, 0.0, scaled_float64(t + 1.0, n))
 
 
@@ -131,7 +131,7 @@ def exp_float64(x):
 def falling_exp_float32(x):
     """e ** x for x <= 0; 0 where that is no normal number. Two thirds of the work of exp."""
     gone = x < -87.0
-    t, n = _exp_parts_float32(pick(gone, -87.0, x))
+    t, n = exp_parts_float32(pick(gone, -87.0, x))
     power = bits_float32(int32(int32(n + int32(127 - _ROUND32_BITS)) << int32(23)))
     return pick(gone, 0.0, (t + _ONE) * power)
 
@@ -140,7 +140,7 @@ def falling_exp_float32(x):
 def falling_exp_float64(x):
     """e ** x for x <= 0; 0 where that is no normal number."""
     gone = x < -708.0
-    t, n = _exp_parts_float64(pick(gone, -708.0, x))
+    t, n = exp_parts_float64(pick(gone, -708.0, x))
     power = bits_float64((n + (1023 - _ROUND64_BITS)) << 52)
     return pick(gone, 0.0, (t + 1.0) * power)
 
@@ -205,14 +205,14 @@ def expm1_float64(x):
 @piece
 def exp_within_float32(x):
     """e ** x for |x| < 80: n is added to the exponent."""
-    t, n = _exp_parts_float32(x)
+    t, n = exp_parts_float32(x)
     return bits_float32(int32(float32_bits(t + _ONE) + int32(n << int32(23))))
 
 
 @piece
 def exp_within_float64(x):
     """e ** x for |x| < 700: n is added to the exponent."""
-    t, n = _exp_parts_float64(x)
+    t, n = exp_parts_float64(x)
     return bits_float64(float64_bits(t + 1.0) + (n << 52))
 
 
@@ -225,7 +225,7 @@ def sigmoid_float32(x):
     """1 / (1 + exp(-x))."""
     a = abs(x)
     gone = a > 104.0
-    t, n = _exp_parts_float32(pick(gone, 0.0, a))
+    t, n = exp_parts_float32(pick(gone, 0.0, a))
     c = scaled_float32(_ONE, int32(int32(_ROUND32_BITS) - int32(n - int32(_ROUND32_BITS))))
     low = pick(gone, 0.0, c / ((t + c) + _ONE))
     return pick(x >= 0.0, _ONE - low, low)
@@ -236,7 +236,7 @@ def sigmoid_float64(x):
     """1 / (1 + exp(-x))."""
     a = abs(x)
     gone = a > 746.0
-    t, n = _exp_parts_float64(pick(gone, 0.0, a))
+    t, n = exp_parts_float64(pick(gone, 0.0, a))
     c = scaled_float64(1.0, 2 * _ROUND64_BITS - n)
     low = pick(gone, 0.0, c / ((t + c) + 1.0))
     return pick(x >= 0.0, 1.0 - low, low)

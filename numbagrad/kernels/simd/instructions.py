@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from ..processor import features
 
-__all__ = ["pick", "polynomial", "table", "times_plus", "two_product", "two_sum"]
+__all__ = ["pick", "polynomial", "table", "times_plus", "two_product", "two_sum", "whole_rest"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
 
@@ -120,6 +120,34 @@ def two_product(typing, x, y):
         return context.make_tuple(builder, signature.return_type, [product, rest])
 
     return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
+
+
+@intrinsic
+def whole_rest(typing, x, y):
+    """x - n y for a whole n, from -y / 2 to y / 2: exact where both are float32 numbers, and x >= 0.
+
+    In each step a multiple n of y 2^k goes, k as far from the one before as n may have places: by
+    a fused instruction as many as a float64, else so many that n y is exact too.
+    """
+    fused = not features().isdisjoint({"+fma", "+neon"})
+    places = 50 if fused else 28
+    powers = range(277 // places * places, -1, -places)
+
+    def generate(context, builder, signature, args):
+        r, y = args
+        real = functools.partial(ir.Constant, _DOUBLE)
+        inverse, shift = builder.fdiv(real(1.0), y), real(6755399441055744.0)  # 1.5 * 2^52
+        for k in powers:
+            n = builder.fmul(r, builder.fmul(inverse, real(2.0**-k)))
+            n = builder.fsub(builder.fadd(n, shift), shift)
+            step = builder.fmul(y, real(2.0**k))
+            if fused:
+                r = builder.fma(builder.fneg(n), step, r)
+            else:
+                r = builder.fsub(r, builder.fmul(n, step))
+        return r
+
+    return types.float64(types.float64, types.float64), generate
 
 
 def table(name: str, width: int, rows: Callable[[], list[tuple[float, ...]]]) -> Any:

@@ -1,4 +1,4 @@
-"""sin and cos, for every finite argument by the same few instructions.
+"""sin, cos and tan, for every finite argument by the same few instructions.
 
 x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
 lies on the circle (Payne and Hanek, 1983). The rest for every exponent stands in a table, in as
@@ -14,8 +14,8 @@ from typing import Any
 from numba import float32, float64
 
 from ..intrinsics import bits_float64, float32_bits, float64_bits
-from .decorators import formula
-from .instructions import pick, polynomial, table, two_product, two_sum
+from .decorators import formula, piece
+from .instructions import pick, polynomial, table, times_plus, two_product, two_sum
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
@@ -102,25 +102,42 @@ _COSINE_32 = polynomial(
 )
 
 
+@piece
+def _turned_float32(x):
+    """The angle in quarter turns from the nearest of them, and a number whose lowest bits say
+    which that is."""
+    high, low = _row_float32((float32_bits(x) >> 23) & 255)
+    y = float64(x)
+    p = y * high  # exact
+    q = y * low
+    shifted = (p + q) + _ROUND
+    return (p - (shifted - _ROUND)) + q, float64_bits(shifted)
+
+
 def _wave_float32(quarters: int, least: float) -> Any:
     """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
 
     @formula
     def wave(x):
         """Sine or cosine of an angle in radians."""
-        high, low = _row_float32((float32_bits(x) >> 23) & 255)
-        y = float64(x)
-        p = y * high  # exact
-        q = y * low
-        shifted = (p + q) + _ROUND
-        r = (p - (shifted - _ROUND)) + q
-        n = float64_bits(shifted) + quarters
+        r, n = _turned_float32(x)
+        n = n + quarters
         z = r * r
         out = pick(n & 1, _COSINE_32(z), _SINE_32(z) * r)
         out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
         return pick(abs(x) < least, x, float32(out))
 
     return wave
+
+
+@formula
+def tan_float32(x):
+    """Tangent of an angle in radians."""
+    r, n = _turned_float32(x)
+    z = r * r
+    sine, cosine = _SINE_32(z) * r, _COSINE_32(z)
+    out = pick(n & 1, -cosine, sine) / pick(n & 1, sine, cosine)
+    return pick(abs(x) < 2.0**-12, x, float32(out))
 
 
 _SINE_64 = polynomial(
@@ -143,45 +160,68 @@ _COSINE_64 = polynomial(
 )
 
 
+@piece
+def _turned_float64(x):
+    """Sine and cosine of the angle from the nearest quarter turn, each as a sum of two, and a
+    number whose lowest bits say which that is."""
+    bits = float64_bits(x)
+    row = ((bits >> 52) & 2047) - 1021
+    small = row < 1
+    a, b, c, d = _row_float64(pick(small, 0, row))
+    m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
+    m = pick(small, x, m)
+    p, p_rest = two_product(m, a)
+    q, q_rest = two_product(m, b)
+    s, s_rest = two_product(m, c)
+    # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
+    p = p - ((p + _EIGHTS) - _EIGHTS)
+    u, u_rest = two_sum(p_rest, q)
+    shifted = (p + u) + _ROUND
+    v, v_rest = two_sum(p - (shifted - _ROUND), u)
+    w, w_rest = two_sum(q_rest, s)
+    t, t_rest = two_sum(u_rest, w)
+    t = t + v_rest
+    r = v + t
+    rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
+    # From quarter turns to radians, y + rest.
+    y, y_rest = two_product(r, _RIGHT)
+    rest = y_rest + (r * _RIGHT_REST + rest * _RIGHT)
+    z = y * y
+    sine_rest = rest + (y * z) * _SINE_64(z)
+    h = 0.5 * z
+    near = 1.0 - h
+    cosine_rest = ((1.0 - near) - h) + (z * z * _COSINE_64(z) - y * rest)
+    return y, sine_rest, near, cosine_rest, float64_bits(shifted)
+
+
 def _wave_float64(quarters: int, least: float) -> Any:
     """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
 
     @formula
     def wave(x):
         """Sine or cosine of an angle in radians."""
-        bits = float64_bits(x)
-        row = ((bits >> 52) & 2047) - 1021
-        small = row < 1
-        a, b, c, d = _row_float64(pick(small, 0, row))
-        m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
-        m = pick(small, x, m)
-        p, p_rest = two_product(m, a)
-        q, q_rest = two_product(m, b)
-        s, s_rest = two_product(m, c)
-        # p is at most 2^54; each line of the sum is 2^53 times smaller than the one before.
-        p = p - ((p + _EIGHTS) - _EIGHTS)
-        u, u_rest = two_sum(p_rest, q)
-        shifted = (p + u) + _ROUND
-        v, v_rest = two_sum(p - (shifted - _ROUND), u)
-        w, w_rest = two_sum(q_rest, s)
-        t, t_rest = two_sum(u_rest, w)
-        t = t + v_rest
-        r = v + t
-        rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
-        # From quarter turns to radians, y + rest.
-        y, y_rest = two_product(r, _RIGHT)
-        rest = y_rest + (r * _RIGHT_REST + rest * _RIGHT)
-        z = y * y
-        sine = y + (rest + (y * z) * _SINE_64(z))
-        h = 0.5 * z
-        near = 1.0 - h
-        cosine = near + (((1.0 - near) - h) + (z * z * _COSINE_64(z) - y * rest))
-        n = float64_bits(shifted) + quarters
-        out = pick(n & 1, cosine, sine)
+        sine, sine_rest, cosine, cosine_rest, n = _turned_float64(x)
+        n = n + quarters
+        out = pick(n & 1, cosine + cosine_rest, sine + sine_rest)
         out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
         return pick(abs(x) < least, x, out)
 
     return wave
+
+
+@formula
+def tan_float64(x):
+    """Tangent of an angle in radians."""
+    sine, sine_rest, cosine, cosine_rest, n = _turned_float64(x)
+    sine, sine_rest = two_sum(sine, sine_rest)
+    cosine, cosine_rest = two_sum(cosine, cosine_rest)
+    odd = n & 1
+    over, over_rest = pick(odd, -cosine, sine), pick(odd, -cosine_rest, sine_rest)
+    under, under_rest = pick(odd, sine, cosine), pick(odd, sine_rest, cosine_rest)
+    inverse = 1.0 / under
+    out = over * inverse
+    missing = times_plus(-out, under, over) + (over_rest - out * under_rest)
+    return pick(abs(x) < 2.0**-27, x, out + missing * inverse)
 
 
 sin_float32, sin_float64 = _wave_float32(0, 2.0**-12), _wave_float64(0, 2.0**-27)
