@@ -40,8 +40,8 @@ Also the pairs of pow and its like."""
 
 DTYPES = ("float32", "float64")
 NAMES = tuple(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh sigmoid erf pow "
-    "atan2 hypot mod floordiv".split()
+    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
+    "atanh sigmoid erf erfc pow atan2 hypot mod floordiv".split()
 )
 SPECIAL = (
     *(0.0, np.inf, np.nan, 5e-324, 1e-310, 1e-45, 1e-40, 1e30, 1e300, 2.0**23, 2.0**24, 2.0**52),
@@ -228,12 +228,17 @@ def _erf(x: np.ndarray) -> np.ndarray:
 _REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     **{
         name: getattr(np, name)
-        for name in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot mod".split()
+        for name in "exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot "
+        "mod".split()
     },
     "sigmoid": _sigmoid,
     "erf": _erf,
+    "erfc": lambda x: 1 - _erf(x),
     "pow": np.power,
-    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "atan2")},
+    **{
+        name: getattr(np, f"arc{name[1:]}")
+        for name in ("asin", "acos", "atan", "atan2", "asinh", "acosh", "atanh")
+    },
     "floordiv": np.floor_divide,
 }
 

@@ -1,15 +1,16 @@
-"""sinh and cosh."""
+"""sinh, cosh and their inverses."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numba import int32
+from numba import float32, float64, int32
 
 from .decorators import formula, piece
 from .exponential import exp_parts_float32, exp_parts_float64, scaled_float32, scaled_float64
 from .instructions import pick, polynomial
+from .logarithm import log1p_float64
 
 _ONE, _QUARTER = np.float32(1.0), np.float32(0.25)
 
@@ -80,3 +81,49 @@ def sinh_float64(x):
     e = _half_exp_float64(a)
     near = a + a * (z * _SINH_64(z))
     return math.copysign(pick(a > 1.0, e - 0.25 / e, near), x)
+
+
+# The inverses of float32 in float64, which has no need of cases. Those of float64 are libm's.
+
+
+@formula
+def asinh_float32(x):
+    """Inverse hyperbolic sine."""
+    a = float64(abs(x))
+    z = a * a
+    out = log1p_float64(a + z / (1.0 + math.sqrt(1.0 + z)))
+    return math.copysign(float32(pick(a == math.inf, a, out)), x)
+
+
+@formula
+def acosh_float32(x):
+    """Inverse hyperbolic cosine; NaN below 1."""
+    t = float64(x) - 1.0
+    out = log1p_float64(t + math.sqrt(t * (t + 2.0)))
+    return float32(pick(x < 1.0, math.nan, out))
+
+
+@formula
+def atanh_float32(x):
+    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    a = float64(abs(x))
+    out = 0.5 * log1p_float64((a + a) / (1.0 - a))
+    return math.copysign(float32(out), x)
+
+
+@formula
+def asinh_float64(x):
+    """Inverse hyperbolic sine."""
+    return math.asinh(x)
+
+
+@formula
+def acosh_float64(x):
+    """Inverse hyperbolic cosine; NaN below 1."""
+    return math.acosh(x)
+
+
+@formula
+def atanh_float64(x):
+    """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
+    return math.atanh(x)

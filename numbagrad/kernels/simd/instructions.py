@@ -124,7 +124,7 @@ def two_product(typing, x, y):
 
 @intrinsic
 def whole_rest(typing, x, y):
-    """x - n y for a whole n, from -y / 2 to y / 2: exact where both are float32 numbers, and x >= 0.
+    """x - n y for a whole n, from -y / 2 to y / 2: exact for float32 numbers of at least 0.
 
     In each step a multiple n of y 2^k goes, k as far from the one before as n may have places: by
     a fused instruction as many as a float64, else so many that n y is exact too.
