@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .vectors import (
@@ -21,11 +22,13 @@ from .vectors import (
     as_written,
     at,
     call_llvm,
+    counted,
     in_machine_code,
     spread,
 )
 
-__all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch", "wide_strip"]
+__all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch"]
+__all__ += ["times_vector", "wide_strip"]
 
 WIDE = 4 if VECTOR_BYTES == 64 else 2
 """Vectors of columns in the widest tile."""
@@ -170,6 +173,66 @@ def scratch(typing, nbytes):
         return builder.ptrtoint(room, WORD)
 
     return types.int64(nbytes), generate
+
+
+@in_machine_code
+def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_row):
+    """``out = start + x y`` for a vector y of k numbers side by side; ``start`` 0: ``out = x y``.
+
+    x is n by k, k at least 1; ``*_row``: bytes from one to the next. A row at a time would wait for
+    each sum before the next.
+    """
+    lanes, size = kind.count, VECTOR_BYTES // kind.count
+    done = builder.alloca(WORD)
+    builder.store(WORD(0), done)
+    whole = builder.udiv(k, WORD(lanes))
+    rest = Rows(builder, kind, 1, builder.urem(k, WORD(lanes)))
+    most = Rows(builder, kind, 1, None)
+    last = builder.mul(whole, WORD(VECTOR_BYTES))
+    for height in (8, 2, 1):
+        before = builder.load(done)
+        blocks = builder.udiv(builder.sub(n, before), WORD(height))
+        with counted(builder, blocks) as block:
+            first = builder.add(before, builder.mul(block, WORD(height)))
+            rows = [builder.add(first, WORD(i)) for i in range(height)]
+            places = [builder.add(x, builder.mul(row, x_row)) for row in rows]
+            (factor,) = rest.load(builder.add(y, last))
+            sums = [cgutils.alloca_once(builder, kind) for _ in rows]
+            for place, total in zip(places, sums, strict=True):
+                (value,) = rest.load(builder.add(place, last))
+                builder.store(builder.fmul(value, factor), total)
+            with counted(builder, whole) as step:
+                shift = builder.mul(step, WORD(VECTOR_BYTES))
+                (factor,) = most.load(builder.add(y, shift))
+                for place, total in zip(places, sums, strict=True):
+                    (value,) = most.load(builder.add(place, shift))
+                    args = [value, factor, builder.load(total)]
+                    builder.store(call_llvm(builder, "fma", kind, "", kind, args), total)
+            for row, total in zip(rows, sums, strict=True):
+                value = _lanes_sum(builder, builder.load(total))
+                old_at = builder.add(start, builder.mul(row, start_row))
+                to = at(builder, builder.add(out, builder.mul(row, out_row)), kind.element)
+                with builder.if_else(builder.icmp_signed("!=", start, WORD(0))) as (added, alone):
+                    with added:
+                        old = builder.load(at(builder, old_at, kind.element), align=size)
+                        builder.store(builder.fadd(old, value), to, align=size)
+                    with alone:
+                        builder.store(value, to, align=size)
+        builder.store(builder.add(before, builder.mul(blocks, WORD(height))), done)
+
+
+def _lanes_sum(builder: Any, value: Any) -> Any:
+    """The sum of the lanes of a vector, by halves."""
+    width = value.type.count
+    while width > 1:
+        width //= 2
+        numbers = ir.VectorType(ir.IntType(32), width)
+        low, high = (
+            builder.shuffle_vector(value, value, ir.Constant(numbers, list(range(k, k + width))))
+            for k in (0, width)
+        )
+        value = builder.fadd(low, high)
+    return builder.extract_element(value, ir.IntType(32)(0))
 
 
 wide_strip, middle_strip, narrow_strip = _strip(WIDE, full=FULL), _strip(2), _strip(1)

@@ -181,11 +181,16 @@ def pow(x: Any, exponent: Any) -> Tensor:
         raise DTypeError("pow: Integers to negative integer powers are not allowed; use .float().")
     if type(exponent) in (int, float):
         whole = integer and type(exponent) is int and x._dtype is not dtypes.bool_
-        if exponent == 2 and (whole or not integer):  # else the dtype is another
-            return f.Square.op(x)
-        if exponent == 0.5:
-            return f.Sqrt.op(x)
+        op = _POWERS.get(exponent)
+        if op is not None and (exponent < 2 or whole or not integer):  # else the dtype is another
+            return op(x)
     return f.Pow.op.binary(x, exponent)
+
+
+_POWERS = {
+    2: f.Square.op, 3: f.Cube.op, 0.5: f.Sqrt.op, -0.5: f.Rsqrt.op, -1: f.Reciprocal.op
+}  # fmt: skip
+"""Powers that cost less than ``Pow``."""
 
 
 def square(x: Any) -> Tensor:
@@ -420,9 +425,8 @@ def _raising(exponent: Any) -> tuple[Any, tuple]:
     """The op that ``pow`` with this exponent is, of floats."""
     if type(exponent) not in (int, float):
         return None, ()
-    if exponent in (0.5, 2):
-        return f.Square.op if exponent == 2 else f.Sqrt.op, ()
-    return f.Pow.op, (exponent,)
+    op = _POWERS.get(exponent)
+    return (op, ()) if op is not None else (f.Pow.op, (exponent,))
 
 
 INPLACE_OPS |= {

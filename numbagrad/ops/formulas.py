@@ -87,6 +87,13 @@ class Square(Elementwise):
         return x * x
 
 
+class Cube(Elementwise):
+    """x * x * x."""
+
+    def formula(x):
+        return x * x * x
+
+
 class Reciprocal(Elementwise):
     """1 / x."""
 

@@ -285,7 +285,7 @@ def mv(x: Tensor, y: Tensor) -> Tensor:
             f"mv: size mismatch, expected a matrix (n, k) and a vector (k), got "
             f"{list(x._array.shape)} and {list(y._array.shape)}."
         )
-    return _mm("mv", x, y.unsqueeze(1)).squeeze(1)
+    return matmul(x, y)
 
 
 def dot(x: Tensor, y: Tensor) -> Tensor:
@@ -301,6 +301,8 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
             f"dot: inconsistent tensor size, expected both vectors to have the same number of "
             f"elements, but got {n} and {m} elements respectively."
         )
+    if _plain_floats(x, y):
+        return _times_vector(x._array.reshape(1, n), y, ())
     return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
 
 
@@ -358,6 +360,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
                 f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
                 f"must equal the length of the vector."
             )
+        if left == 2 and _plain_floats(x, y):
+            return _times_vector(x._array, y, x._array.shape[:1])
         if left == 2 and _untaped(x, y):
             return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
         return matmul(x, y.unsqueeze(1)).squeeze(-1)
@@ -366,6 +370,22 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     if x._array.shape[-1] != y._array.shape[-2]:
         raise _cannot_multiply("matmul", x, y)
     return _broadcast_matmul(x, y)
+
+
+_OURS = (dtypes.float32, dtypes.float64)
+
+
+def _plain_floats(x: Tensor, y: Tensor) -> bool:
+    """Whether both are contiguous, of one dtype that our products take, and ``_untaped``."""
+    return x._dtype is y._dtype and x._dtype in _OURS and x._flat and _untaped(x, y)
+
+
+def _times_vector(x: Any, y: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """A matrix (n, k) times a vector (k), n numbers of this shape."""
+    n, k = x.shape
+    out = new_empty(shape, y._dtype, y._device)
+    machine.launch(kernels.mm, out._array.reshape(n, 1), x, y._array.reshape(k, 1), 0, 0, 0)
+    return out
 
 
 def _untaped(x: Tensor, y: Tensor) -> bool:

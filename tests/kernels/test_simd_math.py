@@ -185,8 +185,8 @@ def test_pairs(name, dtype):
 
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 1 << 63, (2, 40_000), np.uint64) * np.uint64(2)
-    special = np.array([*SPECIAL, 0.5, -0.5, 1.5, 7.0, -7.0], dtype)
     with np.errstate(all="ignore"):
+        special = np.array([*SPECIAL, 0.5, -0.5, 1.5, 7.0, -7.0], dtype)
         numbers = (bits >> np.uint64(32)).astype(np.uint32).view(np.float32)
         any_x, any_y = numbers if dtype == np.float32 else bits.view(np.float64)
         near = rng.uniform(-50, 50, (2, 20_000)).astype(dtype)

@@ -12,7 +12,7 @@ from ..copies import copy_lines, copy_panels, transpose
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
-from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, wide_strip
+from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, times_vector, wide_strip
 from ..vectors import VECTOR_BYTES
 
 __all__ = ["product"]
@@ -30,6 +30,9 @@ BLOCK = 1 << (18 if FULL else 19)
 ROOM_ROW = WIDE * VECTOR_BYTES
 ROOM = DEPTH * ROOM_ROW
 
+LONG = 16
+"""Numbers in a row from which its product with a vector is a sum of vectors."""
+
 PACKED = 64
 """Columns from which it pays to pack a transposed ``x``, where wide tiles take whole vectors."""
 
@@ -44,6 +47,10 @@ PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else 1
 def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
     if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
+        if m == 1 and k >= LONG and not transx and (transy or ldy == 1):
+            size = itemsize(like)
+            times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
+            return
         if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
             by_tiles(
                 like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
