@@ -9,7 +9,7 @@ from numba import int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from .decorators import formula, piece
-from .instructions import pick, polynomial
+from .instructions import SCALES, pick, polynomial, times_power
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
 _LOG2E32, _LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
@@ -86,11 +86,24 @@ def exp_parts_float64(y):
     return near_zero_float64(high - low), n
 
 
-# 2^n in two steps: n reaches -151, below the smallest normal exponent, and 129.
+# 2^n by an instruction, or in two steps: n reaches -151, below the smallest normal exponent, and
+# 129.
 
 
 @piece
-def scaled_float32(x, n):
+def _by_instruction_float32(x, n):
+    """x * 2^n."""
+    return times_power(x, int32(n - int32(_ROUND32_BITS)))
+
+
+@piece
+def _by_instruction_float64(x, n):
+    """x * 2^n."""
+    return times_power(x, n - _ROUND64_BITS)
+
+
+@piece
+def _in_steps_float32(x, n):
     """x * 2^n."""
     both = int32(n + int32(254 - _ROUND32_BITS))
     half = int32(both >> int32(1))
@@ -100,13 +113,17 @@ def scaled_float32(x, n):
 
 
 @piece
-def scaled_float64(x, n):
+def _in_steps_float64(x, n):
     """x * 2^n."""
     both = n + (2046 - _ROUND64_BITS)
     half = both >> 1
     rest = both - half
     x = x * bits_float64(half << 52)
     return x * bits_float64(rest << 52)
+
+
+scaled_float32 = _by_instruction_float32 if SCALES else _in_steps_float32
+scaled_float64 = _by_instruction_float64 if SCALES else _in_steps_float64
 
 
 @formula
