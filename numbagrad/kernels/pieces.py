@@ -101,16 +101,28 @@ def copying(module: Any) -> Any:
                 builder.store(value, at(builder, there, part), align=1)
     still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
     for width in (4, 8, 2, 1):
-        kind = ir.IntType(8 * width)
+        kind, lanes = ir.IntType(8 * width), _LANES // width
         with _case(builder, builder.icmp_signed("==", size, WORD(width))):
             with _case(builder, still):
-                lanes = _LANES // width
                 blocks = builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))
                 with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
                     value = spread(builder, builder.load(at(builder, here, kind)), lanes)
                     with counted(builder, blocks) as block:
                         place = builder.add(there, builder.mul(block, WORD(_LANES)))
                         builder.store(value, at(builder, place, value.type), align=width)
+            back = builder.icmp_signed("==", from_step, builder.neg(size))
+            back = builder.and_(back, builder.icmp_signed(">=", n, WORD(lanes)))
+            with _case(builder, builder.and_(dense, back)):
+                last = builder.sub(n, WORD(lanes))
+                blocks = builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))
+                with (
+                    _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
+                    counted(builder, blocks) as block,
+                ):
+                    first = builder.mul(block, WORD(lanes))  # the last may lie over another
+                    first = builder.select(builder.icmp_signed("<", first, last), first, last)
+                    first = builder.mul(first, size)
+                    _turned_back(builder, kind, lanes, there, here, first)
             with (
                 _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
                 _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
@@ -121,6 +133,16 @@ def copying(module: Any) -> Any:
 
 
 _LANES = VECTOR_BYTES or 16
+
+
+def _turned_back(builder, kind, lanes, to, from_, shift):
+    """Write a vector ``shift`` bytes after ``to``: what ends as many before ``from_``, reversed."""
+    vector = ir.VectorType(kind, lanes)
+    lowest = builder.sub(builder.sub(from_, shift), WORD((lanes - 1) * kind.width // 8))
+    value = builder.load(at(builder, lowest, vector), align=1)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(reversed(range(lanes))))
+    value = builder.shuffle_vector(value, value, order)
+    builder.store(value, at(builder, builder.add(to, shift), vector), align=1)
 
 
 @contextmanager
