@@ -75,11 +75,24 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         if key._dtype is dtypes.bool_ and 0 < key._array.ndim <= array.ndim:
             _check_mask(x, key, 0)
             return Take.apply(x, positions(key), 0, key._array.ndim, True, -1, "index")
-    view, groups = _parsed(x, key if kind is tuple else (key,))
+    if kind is tuple and _all_places(key, array.ndim):
+        view, groups = x, [Group(d, 1, k) for d, k in enumerate(key)]
+    else:
+        view, groups = _parsed(x, key if kind is tuple else (key,))
     if not groups:
         return view
     view, index, dim, span = _joined(view, groups)
     return Take.apply(view, index, dim, span, True, -1, "index")
+
+
+def _all_places(key: tuple, rank: int) -> bool:
+    """Whether a key is tensors of int64 side by side alone, as in ``q[rows, actions]``."""
+    return (
+        0 < len(key) <= rank
+        and all([type(k) is Tensor and k._dtype is dtypes.int64 and k._flat for k in key])
+        and all([k._array.ndim for k in key])
+        and not machine.recording
+    )
 
 
 def _beside(x: Tensor, k: Any) -> Any:
@@ -255,8 +268,10 @@ def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int
         (group,) = groups
         return view, group.index, group.dim, group.span
     shapes = [g.index._array.shape for g in groups]
+    shape = shapes[0]
     try:
-        shape = np.broadcast_shapes(*shapes)
+        if shapes.count(shape) != len(shapes):
+            shape = np.broadcast_shapes(*shapes)
     except ValueError:
         raise DimError(
             f"index: shape mismatch: indexing tensors could not be broadcast together with shapes "
@@ -272,11 +287,13 @@ def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int
     else:
         sizes = view._array.shape
     joined = new_empty(shape, dtypes.int64, groups[0].index._device)
+    out = joined._array.reshape(-1)
     for number, group in enumerate(groups):
-        index = contiguous(expand(group.index, shape))
+        index = group.index
+        if index._array.shape != shape:
+            index = contiguous(expand(index, shape))
         size = math.prod(sizes[group.dim : group.dim + group.span])
         flat = index._array.reshape(-1)
-        out = joined._array.reshape(-1)
         where = (flat, group.dim, size)
         launch_checked("index", kernels.combine, out, flat, size, number == 0, where=where)
     return view, joined, start, len(dims)
