@@ -100,17 +100,22 @@ def copying(module: Any) -> Any:
                 value = builder.load(at(builder, here, part), align=1)
                 builder.store(value, at(builder, there, part), align=1)
     still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
+    turned = builder.and_(dense, builder.icmp_signed("==", from_step, builder.neg(size)))
     for width in (4, 8, 2, 1):
         kind = ir.IntType(8 * width)
         with _case(builder, builder.icmp_signed("==", size, WORD(width))):
+            lanes = _LANES // width
             with _case(builder, still):
-                lanes = _LANES // width
                 blocks = builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))
                 with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
                     value = spread(builder, builder.load(at(builder, here, kind)), lanes)
                     with counted(builder, blocks) as block:
                         place = builder.add(there, builder.mul(block, WORD(_LANES)))
                         builder.store(value, at(builder, place, value.type), align=width)
+            long = builder.icmp_signed(">=", n, WORD(lanes))
+            with _case(builder, builder.and_(turned, long)):
+                with _rows(builder, rows, (to, to_row), (from_, from_row)) as pair:
+                    _copy_turned(builder, *pair, kind, lanes, n)
             with (
                 _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
                 _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
@@ -121,6 +126,21 @@ def copying(module: Any) -> Any:
 
 
 _LANES = VECTOR_BYTES or 16
+
+
+def _copy_turned(builder, to, from_, kind, lanes, n):
+    """Copy ``n`` numbers, at least ``lanes``, that lie one before the other from ``from_`` on."""
+    width, vector = kind.width // 8, ir.VectorType(kind, lanes)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes))[::-1])
+    last = builder.sub(n, WORD(lanes))
+    with counted(builder, builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))) as block:
+        begin = builder.mul(block, WORD(lanes))  # the last may lie over the one before it
+        begin = builder.select(builder.icmp_signed("<", begin, last), begin, last)
+        gone = builder.mul(begin, WORD(width))
+        lowest = builder.sub(from_, builder.add(gone, WORD((lanes - 1) * width)))
+        value = builder.load(at(builder, lowest, vector), align=width)
+        value = builder.shuffle_vector(value, value, order)
+        builder.store(value, at(builder, builder.add(to, gone), vector), align=width)
 
 
 @contextmanager

@@ -36,7 +36,7 @@ def tap_index(t, taps, k):
     below = int(math.floor(t))  # noqa: RUF046  compiled for a GPU it is a float
     if taps == 1:
         rest = t - below
-        return below + (rest > 0.5 or (rest == 0.5 and below & 1 == 1))
+        return below + (rest > 0.5 or (rest == 0.5 and (below & 1) == 1))
     return below + k + 1 - taps // 2
 
 
