@@ -114,8 +114,8 @@ def copying(module: Any) -> Any:
                         builder.store(value, at(builder, place, value.type), align=width)
             long = builder.icmp_signed(">=", n, WORD(lanes))
             with _case(builder, builder.and_(turned, long)):
-                with _rows(builder, rows, (to, to_row), (from_, from_row)) as pair:
-                    _copy_turned(builder, *pair, kind, lanes, n)
+                with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
+                    _copy_turned(builder, there, here, kind, lanes, n)
             with (
                 _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
                 _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
