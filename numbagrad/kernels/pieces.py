@@ -100,6 +100,7 @@ def copying(module: Any) -> Any:
                 value = builder.load(at(builder, here, part), align=1)
                 builder.store(value, at(builder, there, part), align=1)
     still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
+    turned = builder.and_(dense, builder.icmp_signed("==", from_step, builder.neg(size)))
     for width in (4, 8, 2, 1):
         kind, lanes = ir.IntType(8 * width), _LANES // width
         with _case(builder, builder.icmp_signed("==", size, WORD(width))):
@@ -110,19 +111,10 @@ def copying(module: Any) -> Any:
                     with counted(builder, blocks) as block:
                         place = builder.add(there, builder.mul(block, WORD(_LANES)))
                         builder.store(value, at(builder, place, value.type), align=width)
-            back = builder.icmp_signed("==", from_step, builder.neg(size))
-            back = builder.and_(back, builder.icmp_signed(">=", n, WORD(lanes)))
-            with _case(builder, builder.and_(dense, back)):
-                last = builder.sub(n, WORD(lanes))
-                blocks = builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))
-                with (
-                    _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
-                    counted(builder, blocks) as block,
-                ):
-                    first = builder.mul(block, WORD(lanes))  # the last may lie over another
-                    first = builder.select(builder.icmp_signed("<", first, last), first, last)
-                    first = builder.mul(first, size)
-                    _turned_back(builder, kind, lanes, there, here, first)
+            long = builder.icmp_signed(">=", n, WORD(lanes))
+            with _case(builder, builder.and_(turned, long)):
+                with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
+                    _copy_turned(builder, there, here, kind, lanes, n)
             with (
                 _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
                 _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
@@ -135,14 +127,19 @@ def copying(module: Any) -> Any:
 _LANES = VECTOR_BYTES or 16
 
 
-def _turned_back(builder, kind, lanes, to, from_, shift):
-    """Write a vector ``shift`` bytes after ``to``: what ends as many before ``from_``, reversed."""
-    vector = ir.VectorType(kind, lanes)
-    lowest = builder.sub(builder.sub(from_, shift), WORD((lanes - 1) * kind.width // 8))
-    value = builder.load(at(builder, lowest, vector), align=1)
-    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(reversed(range(lanes))))
-    value = builder.shuffle_vector(value, value, order)
-    builder.store(value, at(builder, builder.add(to, shift), vector), align=1)
+def _copy_turned(builder, to, from_, kind, lanes, n):
+    """Copy ``n`` numbers, at least ``lanes``, that lie one before the other from ``from_`` on."""
+    width, vector = kind.width // 8, ir.VectorType(kind, lanes)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(lanes))[::-1])
+    last = builder.sub(n, WORD(lanes))
+    with counted(builder, builder.udiv(builder.add(n, WORD(lanes - 1)), WORD(lanes))) as block:
+        begin = builder.mul(block, WORD(lanes))  # the last may lie over the one before it
+        begin = builder.select(builder.icmp_signed("<", begin, last), begin, last)
+        gone = builder.mul(begin, WORD(width))
+        lowest = builder.sub(from_, builder.add(gone, WORD((lanes - 1) * width)))
+        value = builder.load(at(builder, lowest, vector), align=width)
+        value = builder.shuffle_vector(value, value, order)
+        builder.store(value, at(builder, builder.add(to, gone), vector), align=width)
 
 
 @contextmanager

@@ -9,7 +9,15 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["BORDER", "LARGEST", "REFLECTION", "ZEROS", "tap_place", "tap_weight"]
+__all__ = [
+    "BORDER",
+    "LARGEST",
+    "REFLECTION",
+    "ZEROS",
+    "tap_index",
+    "tap_inside",
+    "tap_weight",
+]
 
 ZEROS, BORDER, REFLECTION = 0, 1, 2
 """What a place outside reads: nothing, the edge, what is inside mirrored."""
@@ -17,23 +25,29 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 LARGEST = 1e15
 """Places beyond it, and NaN, read nothing: they fit no int, or have no fraction left."""
 
+NOWHERE = -(1 << 62)
+"""The index of what reads nothing."""
 
-def tap_place(t, size, taps, k, padding, corners):
-    """The index of tap ``k`` of ``t``, or -1 if it reads nothing. Halves go to the even index.
 
-    corners: places outside are mirrored at the first and the last element, not at their edges.
-    """
+def tap_index(t, taps, k):
+    """The index of tap ``k`` of ``t`` on a line without end, or NOWHERE. Halves go to the even."""
     if not (t > -LARGEST and t < LARGEST):
-        return -1
+        return NOWHERE
     below = int(math.floor(t))  # noqa: RUF046  compiled for a GPU it is a float
     if taps == 1:
         rest = t - below
-        at = below + 1 if rest > 0.5 or (rest == 0.5 and below % 2 == 1) else below
-    else:
-        at = below + k + 1 - taps // 2
+        return below + (rest > 0.5 or (rest == 0.5 and (below & 1) == 1))
+    return below + k + 1 - taps // 2
+
+
+def tap_inside(at, size, padding, corners):
+    """Which of ``size`` elements an index of ``tap_index`` reads, or -1 for none.
+
+    corners: places outside are mirrored at the first and the last element, not at their edges.
+    """
     if at >= 0 and at < size:
         return at
-    if padding == ZEROS:
+    if padding == ZEROS or at == NOWHERE:
         return -1
     if padding == BORDER or size == 1:
         return 0 if at < 0 else size - 1

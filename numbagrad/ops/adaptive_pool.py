@@ -39,13 +39,20 @@ def _adaptive(
     return x, _windows(large, axes)
 
 
+def _adaptive_avg(rank: int, input: Any, output_size: Any) -> Tensor:
+    x, windows = _adaptive(f"adaptive_avg_pool{rank}d", rank, input, output_size, False)
+    if set(windows.small) == {1}:  # one window: a reduction has the faster kernel
+        return x.mean(tuple(range(-rank, 0)), keepdim=True)
+    return AvgPool.apply(x, windows)
+
+
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of output_size windows that cover the last dimension.
 
     >>> adaptive_avg_pool1d(tensor([[1.0, 3.0, 2.0]]), 2).tolist()
     [[2.0, 2.5]]
     """
-    return AvgPool.apply(*_adaptive("adaptive_avg_pool1d", 1, input, output_size, False))
+    return _adaptive_avg(1, input, output_size)
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
@@ -56,7 +63,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     >>> adaptive_avg_pool2d(tensor([[[1.0, 3.0], [2.0, 0.0]]]), 1).tolist()
     [[[1.5]]]
     """
-    return AvgPool.apply(*_adaptive("adaptive_avg_pool2d", 2, input, output_size, False))
+    return _adaptive_avg(2, input, output_size)
 
 
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
@@ -65,7 +72,7 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     >>> adaptive_avg_pool3d(tensor([[[[1.0, 3.0]], [[2.0, 0.0]]]]), (1, None, 2)).tolist()
     [[[[1.5, 1.5]]]]
     """
-    return AvgPool.apply(*_adaptive("adaptive_avg_pool3d", 3, input, output_size, False))
+    return _adaptive_avg(3, input, output_size)
 
 
 def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool) -> Any:

@@ -11,10 +11,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import DimError, ShapeError
+from .. import dtypes
+from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.cpu import cross as kernels
 from ..tensor import Tensor, wrap_any
-from .base import as_operand, broadcast_shape, normalize_dim
+from .base import (
+    Op,
+    as_operand,
+    broadcast_shape,
+    contiguous,
+    new_empty,
+    normalize_dim,
+    same_device,
+)
+from .elementwise import cast
 from .linalg import _operands, matmul
 from .part import diagonal
 
@@ -259,8 +270,35 @@ def trace(x: Tensor) -> Tensor:
     return diagonal(x).sum()
 
 
+class Cross(Op):
+    """The vector products of two tensors of one shape and dtype along ``dim``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, dim: int) -> Tensor:
+        ctx.save(x, y)
+        ctx.dim = dim
+        shape = x._array.shape
+        form = (math.prod(shape[:dim]), 3, math.prod(shape[dim + 1 :]))
+        out = new_empty(shape, x._dtype, x._device)
+        arrays = [a.reshape(form) for a in (out._array, contiguous(x)._array, contiguous(y)._array)]
+        machine.launch(kernels.cross, *arrays)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        (x, y), (for_x, for_y, *_) = ctx.saved_tensors, ctx.needs_input_grad
+        gx = Cross.apply(y, g, ctx.dim) if for_x else None
+        return gx, Cross.apply(g, x, ctx.dim) if for_y else None
+
+
 def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
-    """The vector product of the vectors of three along ``dim``, by default the first of size 3."""
+    """The vector product of the vectors of three along ``dim``, by default the first of size 3.
+
+    The other dimensions broadcast. Gradients: the products of the other vector and g.
+
+    >>> cross(tensor([1.0, 0.0, 0.0]), tensor([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
     as_operand("cross", x)
     shape = broadcast_shape("cross", x._array.shape, as_operand("cross", y, 1)._array.shape)
     if dim is None:
@@ -272,8 +310,14 @@ def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
             f"cross: inputs dimension {dim} must have length 3. Got shapes "
             f"{list(x._array.shape)} and {list(y._array.shape)}."
         )
-    x, y = x.expand(shape), y.expand(shape)
-    return (x * y.roll(-1, dim) - x.roll(-1, dim) * y).roll(-1, dim)
+    dtype = dtypes.promote_types(x._dtype, y._dtype)
+    if dtype is dtypes.bool_:
+        raise DTypeError("cross: not implemented for bools. Convert them with .int().")
+    if machine.recording:
+        same_device("cross", [x, y])
+    wide = dtypes.float32 if dtype in dtypes.HALVES else dtype
+    given = [cast(v if v._array.shape == shape else v.expand(shape), wide) for v in (x, y)]
+    return cast(Cross.apply(*given, dim), dtype)
 
 
 def cdist(

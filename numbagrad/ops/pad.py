@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
-from .base import Op, as_operand, copy_kernel, full
-from .join import cat
+from .base import Op, as_operand, copy_kernel, full, new_empty
+from .formulas import Add
 from .part import narrow
-from .shape import flip
 
 __all__ = ["pad"]
+
+_ALL = builtins.slice(None)
 
 
 class Pad(Op):
@@ -48,27 +53,121 @@ def _constant(x: Tensor, widths: list[tuple[int, int]], value: Any) -> Tensor:
     return Pad.apply(x, lows, highs, value) if any(lows + highs) else x.clone()
 
 
-def _reflect(x: Tensor, d: int, n: int, before: int, after: int) -> list[Tensor]:
-    """x without its edge, turned round, on both sides."""
-    return [flip(narrow(x, d, 1, before), d), x, flip(narrow(x, d, n - 1 - after, after), d)]
+Strips = list[tuple[builtins.slice, builtins.slice]]
 
 
-def _replicate(x: Tensor, d: int, n: int, before: int, after: int) -> list[Tensor]:
+def _backwards(first: int, last: int) -> builtins.slice:
+    """The places from ``first`` down to ``last``."""
+    return builtins.slice(first, last - 1 if last else None, -1)
+
+
+def _reflect(n: int, before: int, after: int) -> Strips:
+    """The input without its edge, turned round, on both sides."""
+    end = before + n
+    return [
+        (builtins.slice(0, before), _backwards(2 * before, before + 1)),
+        (builtins.slice(end, end + after), _backwards(end - 2, end - 1 - after)),
+    ]
+
+
+def _replicate(n: int, before: int, after: int) -> Strips:
     """The edges again and again."""
-    return [*[narrow(x, d, 0, 1)] * before, x, *[narrow(x, d, n - 1, 1)] * after]
+    first, last = (builtins.slice(i, i + 1) for i in (before, before + n - 1))
+    places = [*range(before), *range(before + n, before + n + after)]
+    return [(builtins.slice(i, i + 1), first if i < before else last) for i in places]
 
 
-def _circular(x: Tensor, d: int, n: int, before: int, after: int) -> list[Tensor]:
-    """The other end of x on each side."""
-    return [narrow(x, d, n - before, before), x, narrow(x, d, 0, after)]
+def _circular(n: int, before: int, after: int) -> Strips:
+    """The other end of the input on each side."""
+    end = before + n
+    return [
+        (builtins.slice(0, before), builtins.slice(n, end)),
+        (builtins.slice(end, end + after), builtins.slice(before, before + after)),
+    ]
 
 
-EDGES: dict[str, tuple[Callable[..., list[Tensor]], int]] = {
+EDGES: dict[str, tuple[Callable[[int, int, int], Strips], int]] = {
     "reflect": (_reflect, 1),
     "replicate": (_replicate, 0),
     "circular": (_circular, 0),
 }
-"""What stands at the edges, and how much smaller than the dimension the padding must be."""
+"""What stands at the edges of a dimension of n: which places of the result are which others; and
+how much smaller than the dimension the padding must be."""
+
+
+@dataclass(frozen=True)
+class Border:
+    """How a dimension of ``n`` is padded."""
+
+    n: int
+    before: int
+    after: int
+    mode: str
+
+    @functools.cached_property
+    def middle(self) -> builtins.slice:
+        """Where in the result the input is."""
+        return builtins.slice(self.before, self.before + self.n)
+
+    @functools.cached_property
+    def strips(self) -> Strips:
+        """What of the result is what other part of it, inside ``middle``; none is empty."""
+        found = EDGES[self.mode][0](self.n, self.before, self.after)
+        return [pair for pair in found if pair[0].stop > pair[0].start]
+
+    @functools.cached_property
+    def origins(self) -> Strips:
+        """``strips``, the others counted from the beginning of the input."""
+        return [(strip, self._moved(other)) for strip, other in self.strips]
+
+    def _moved(self, part: builtins.slice) -> builtins.slice:
+        stop = -1 if part.stop is None else part.stop
+        stop -= self.before
+        return builtins.slice(part.start - self.before, None if stop < 0 else stop, part.step)
+
+
+class PadEdges(Op):
+    """``x`` amid what its edges are."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, borders: tuple[Border, ...]) -> Tensor:
+        ctx.borders = borders
+        shape = [b.before + b.n + b.after for b in borders]
+        out = new_empty(shape, x._dtype, x._device)
+        array, middle = out._array, tuple([b.middle for b in borders])
+        machine.launch(copy_kernel, array[middle], x._array)
+        for d in reversed(range(len(borders))):  # what comes after d is padded already
+            for strip, other in borders[d].strips:
+                machine.launch(
+                    copy_kernel, array[(*middle[:d], strip)], array[(*middle[:d], other)]
+                )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return PadEdgesGrad.apply(g, ctx.borders)
+
+
+class PadEdgesGrad(Op):
+    """The middle of g, plus at its edges what they were copied to."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, borders: tuple[Border, ...]) -> Tensor:
+        ctx.borders = borders
+        gx = new_empty([b.n for b in borders], g._dtype, g._device)
+        every = [[(b.middle, _ALL), *b.origins] for b in borders]
+        for k, parts in enumerate(itertools.product(*every)):
+            source = g._array[tuple([part for part, _ in parts])]
+            target = gx._array[tuple([to for _, to in parts])]
+            if k:
+                machine.launch(Add.op.kernel, target, target, source)
+            else:
+                machine.launch(copy_kernel, target, source)
+        return gx
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return PadEdges.apply(h, ctx.borders)
 
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Tensor:
@@ -120,18 +219,37 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = 
 
 
 def _by_edges(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
-    pieces, smaller = EDGES[mode]
+    smaller = EDGES[mode][1]
     cuts = [(builtins.min(before, 0), builtins.min(after, 0)) for before, after in widths]
-    if mode == "circular":  # what is cut off does not come back at the other end
-        x = _constant(x, cuts, 0)
-    for d, (before, after) in enumerate(widths):
-        n = x._array.shape[d]
+    cut = any(before or after for before, after in cuts)
+    if mode == "circular" and cut:  # what is cut off does not come back at the other end
+        x, cut = _constant(x, cuts, 0), False
+    borders = []
+    for d, (n, (before, after)) in enumerate(zip(x._array.shape, widths, strict=True)):
         if mode != "replicate" and builtins.max(before, after, 0) > builtins.max(n - smaller, 0):
             raise ShapeError(
                 f"pad: Padding size should be less than the corresponding input dimension with "
                 f"mode {mode!r}, but got padding ({before}, {after}) at dimension {d} of size {n}."
             )
-        before, after = builtins.max(before, 0), builtins.max(after, 0)
-        if before or after:
-            x = cat(pieces(x, d, n, before, after), d)
-    return x if mode == "circular" else _constant(x, cuts, 0)
+        borders.append(Border(n, builtins.max(before, 0), builtins.max(after, 0), mode))
+    rounds = _rounds(borders)
+    for together in rounds:
+        x = PadEdges.apply(x, together)
+    return _constant(x, cuts, 0) if cut or not rounds else x
+
+
+def _rounds(borders: list[Border]) -> list[tuple[Border, ...]]:
+    """``borders``, together where a gradient has few parts then, else one dimension at a time."""
+    many = math.prod([1 + len(b.strips) for b in borders])
+    if many <= MOST_PARTS:
+        return [tuple(borders)] if many > 1 else []
+    rounds, whole = [], [Border(b.n, 0, 0, b.mode) for b in borders]
+    for d, border in enumerate(borders):
+        if border.strips:
+            rounds.append((*whole[:d], border, *whole[d + 1 :]))
+        whole[d] = Border(border.n + border.before + border.after, 0, 0, border.mode)
+    return rounds
+
+
+MOST_PARTS = 64
+"""Most parts of a gradient that are added one by one: with more, to write it twice is faster."""

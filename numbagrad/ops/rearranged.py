@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -233,8 +232,14 @@ def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tenso
         raise ShapeError(f"combinations: Expect a non-negative number, but got {r}.")
     if not r:
         return full((0,), 0, x._dtype, x._device)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    chosen = np.array(list(choose(range(shape[0]), r)), np.int64)
+    chosen = np.arange(shape[0])[:, None]
+    for _ in range(r - 1):  # each row goes on with every element after its last
+        first = chosen[:, -1] + (not with_replacement)
+        many = shape[0] - first
+        row = np.repeat(np.arange(len(chosen)), many)
+        begin = np.cumsum(many) - many
+        more = first[row] + np.arange(len(row)) - begin[row]
+        chosen = np.concatenate([chosen[row], more[:, None]], 1)
     index = wrap(chosen.reshape(-1), dtypes.int64).to(x._device)
     return reshape(index_select(x, 0, index), (-1 if chosen.size else 0, r))
 

@@ -178,7 +178,7 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         return x.clone()
     if k == 2:
         return flip(x, a, b)
-    return transpose(flip(x, b), a, b).clone() if k == 1 else flip(transpose(x, a, b), b)
+    return transpose(flip(x, b if k == 1 else a), a, b)
 
 
 class Roll(Op):

@@ -69,8 +69,8 @@ def _unrows(rows: Any, x: Tensor, form: tuple[int, int, int], shape: tuple[int, 
 
 def _ordered(
     x: Tensor, form: tuple[int, int, int], k: int, descending: bool, top: bool
-) -> tuple[Any, Any, Any]:
-    """The first k of each sorted row and their places, and the rows of x."""
+) -> tuple[Any, Any]:
+    """The first k of each sorted row, and their places."""
     rows = _rows(x, form)
     shape = (rows.shape[0], k)
     values = machine.empty(shape, rows.dtype, x._device)
@@ -79,7 +79,7 @@ def _ordered(
         machine.launch(kernels.topk, values, places, rows, not descending)
     else:
         machine.launch(kernels.sort, values, places, rows, descending)
-    return values, places, rows
+    return values, places
 
 
 class Sort(Op):
@@ -97,7 +97,7 @@ class Sort(Op):
             ctx.save(indices)
             return values, indices
         k = math.prod(shape) // (outer * inner)
-        values, places, _ = _ordered(x, form, k, descending, top)
+        values, places = _ordered(x, form, k, descending, top)
         indices = _unrows(places, x, form, shape)
         ctx.save(indices)
         return _unrows(values, x, form, shape), indices
@@ -175,9 +175,9 @@ def _kth(
     if 0 in shape:
         indices = new_empty(shape, dtypes.int64, x._device)
     else:
-        _, order, rows = _ordered(x, form, form[1], False, False)
-        at = machine.empty((order.shape[0], 1), order.dtype, x._device)
-        machine.launch(kernels.kth, at, order, rows, k, nan_wins and x._dtype.is_floating_point)
+        rows = _rows(x, form)
+        at = machine.empty((rows.shape[0], 1), np.dtype(np.int64), x._device)
+        machine.launch(kernels.kth, at, rows, k, nan_wins and x._dtype.is_floating_point)
         indices = reshaped(wrap(at, dtypes.int64), shape)
     return Sorted(Pick.apply(x, indices, form), indices)
 

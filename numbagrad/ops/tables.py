@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any
 
@@ -11,11 +13,11 @@ from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor
-from .base import Op, as_operand, full, new_empty
+from .base import Op, as_operand, contiguous, full, new_empty
 from .brackets import setitem
 from .create import arange
 from .elementwise import cast, where
-from .index import _INTS, TakeGrad, _read, index_add, index_tensor
+from .index import _INTS, TakeGrad, _read, index_add, index_tensor, launch_checked
 from .moments import norm
 from .scatter_reduce import index_reduce
 from .search import searchsorted
@@ -42,22 +44,21 @@ def embedding(
     >>> embedding(tensor([1, 0]), tensor([[1.0, 2.0], [3.0, 4.0]])).tolist()
     [[3.0, 4.0], [1.0, 2.0]]
     """
-    return _rows(
-        *("embedding", input, weight, padding_idx, max_norm, norm_type),
-        *(scale_grad_by_freq, sparse),
-    )
+    how = padding_idx, max_norm, norm_type, sparse
+    index, padding = _entries("embedding", input, weight, *how)
+    return Embedding.apply(weight, index, padding, scale_grad_by_freq, "embedding")
 
 
-def _rows(
+def _entries(
     name: str,
     input: Tensor,
     weight: Tensor,
     padding_idx: int | None,
     max_norm: float | None,
     norm_type: float,
-    by_frequency: bool,
     sparse: bool,
-) -> Tensor:
+) -> tuple[Tensor, int]:
+    """The index and what of it is padding, or -1; rows that are too long have been scaled."""
     if sparse:
         raise ValueError(f"{name}: gradients are dense here. Leave out sparse=True.")
     index = index_tensor(name, input, _INTS)
@@ -68,7 +69,7 @@ def _rows(
         if not isinstance(max_norm, Real):
             raise TypeError(f"{name}: max_norm must be a number or None, got {max_norm!r}.")
         _limit_rows_(name, weight, index, max_norm, norm_type)
-    return Embedding.apply(weight, index, padding, by_frequency, name)
+    return index, padding
 
 
 def _padding(name: str, padding_idx: int | None, rows: int) -> int:
@@ -91,11 +92,8 @@ class Embedding(Op):
         ctx.save(index)
         ctx.how = (weight._array.shape, 0, 1, padding, name)
         ctx.by_frequency = by_frequency
-        try:
+        with _out_of_range(name):
             return _read(name, weight, index, 0, 1, False, -1)
-        except DimError as error:
-            found = str(error).removeprefix(f"{name}: ")
-            raise DimError(f"{name}: index out of range in self: {found}") from None
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -106,6 +104,61 @@ class Embedding(Op):
             counts = index_add(nothing, 0, at, full(at._array.shape, 1, g._dtype, g._device))
             g = g / counts[index].unsqueeze(-1)
         return TakeGrad.apply(g, index, *ctx.how)
+
+
+@contextmanager
+def _out_of_range(name: str) -> Iterator[None]:
+    """Bad indices in the words of PyTorch."""
+    try:
+        yield
+    except DimError as error:
+        found = str(error).removeprefix(f"{name}: ")
+        raise DimError(f"{name}: index out of range in self: {found}") from None
+
+
+class Bag(Op):
+    """Sums of rows of a table over ``divisor``: of those at each row of index, but ``padding``."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, index: Tensor, padding: int, divisor: int) -> Tensor:
+        ctx.save(index)
+        (v, d), bags = weight._array.shape, index._array.shape[0]
+        ctx.v, ctx.padding, ctx.divisor = v, padding, divisor
+        out = new_empty((bags, d), weight._dtype, weight._device)
+        at, x = index._array, contiguous(weight)._array
+        with _out_of_range("embedding_bag"):
+            launch_checked(
+                *("embedding_bag", kernels.take_mean, out._array, x, at, divisor, padding),
+                where=(at, 0, v),
+            )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        g = g if ctx.divisor == 1 else g / ctx.divisor
+        return BagGrad.apply(g, *ctx.saved_tensors, ctx.v, ctx.padding)
+
+
+class BagGrad(Op):
+    """Zeros (v, d) with each row of ``g`` added where ``Bag`` read for it."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, index: Tensor, v: int, padding: int) -> Tensor:
+        ctx.save(index)
+        ctx.padding = padding
+        bags, d = g._array.shape
+        out, at = full((v, d), 0, g._dtype, g._device), index._array.reshape(-1)
+        rows = contiguous(g)._array.reshape(1, bags, d)
+        launch_checked(
+            *("embedding_bag", kernels.add_at, out._array.reshape(1, v, d), rows, at),
+            *(False, padding),
+            where=(at, 0, v),
+        )
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> Tensor:
+        return Bag.apply(h, *ctx.saved_tensors, ctx.padding, 1)
 
 
 def _limit_rows_(name: str, weight: Tensor, index: Tensor, longest: float, order: float) -> None:
@@ -152,6 +205,10 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return out
 
 
+_SUMMED = (dtypes.float32, dtypes.float64)
+"""Dtypes of tables whose bags are summed as they are read."""
+
+
 def embedding_bag(
     input: Tensor,
     weight: Tensor,
@@ -192,13 +249,19 @@ def embedding_bag(
             f"embedding_bag: offsets is for 1-D input, where it has to be a 1-D Tensor; got input "
             f"of {index._array.ndim} dimensions and offsets {offsets}."
         )
-    rows = _rows(
-        *("embedding_bag", index, weight, padding_idx, max_norm, norm_type),
-        *(scale_grad_by_freq, sparse),
-    )
+    how = padding_idx, max_norm, norm_type, sparse
+    index, padding = _entries("embedding_bag", index, weight, *how)
+    simple = per_sample_weights is None and not scale_grad_by_freq and weight._dtype in _SUMMED
+    if simple and offsets is None and mode != "max" and index._array.size:
+        divisor = index._array.shape[1] if mode == "mean" and padding < 0 else 1
+        total = Bag.apply(weight, index, padding, divisor)
+        if mode == "sum" or padding < 0:
+            return total
+        return _total(total, cast(index.ne(padding), weight._dtype).sum(1), mode)
+    rows = Embedding.apply(weight, index, padding, scale_grad_by_freq, "embedding_bag")
     counted = full(index._array.shape, 1, weight._dtype, weight._device)
     if padding_idx is not None:
-        counted = cast(index.ne(padding_idx % weight._array.shape[0]), weight._dtype)
+        counted = cast(index.ne(padding), weight._dtype)
         rows = rows * counted.unsqueeze(-1)
     if per_sample_weights is not None:
         if mode != "sum" or per_sample_weights._array.shape != index._array.shape:

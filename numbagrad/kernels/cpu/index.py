@@ -13,7 +13,7 @@ from numba import prange
 
 from ..copies import copy_rows_at
 from ..inner import pasted
-from ..intrinsics import address, pointer
+from ..intrinsics import address, load, load_apart, pointer, stack, store, store_apart
 from ..machine import kernel
 from ..vectors import VECTOR_BYTES
 
@@ -22,6 +22,9 @@ _WIDTH = 64
 
 # Entries of an index that one task checks and reads: they stay in the innermost cache.
 _BLOCK = 1024
+
+# Columns whose sums are made at once: they stay in the innermost cache.
+_SUMS = 256
 
 
 @pasted
@@ -87,8 +90,37 @@ def take(out, bad, x, index, wrap, skip):
 
 
 @kernel(grain=65536, outputs=2)
+def take_mean(out, bad, x, index, divisor, skip):
+    """out (j, k), x (m, k) C; index (j, r): out[i] is the sum of x at index[i], over ``divisor``.
+
+    skip: an index whose row does not count, or -1.
+    """
+    rows, k = out.shape
+    r = index.shape[1]
+    bad[0] = _first_bad(index.reshape(-1), x.shape[0], False)
+    if bad[0] >= 0:
+        return
+    scale = 1.0 / divisor
+    for row in prange(rows):
+        total = stack(_SUMS, 0.0)
+        for start in range(0, k, _SUMS):
+            width = min(_SUMS, k - start)
+            for c in range(width):
+                store(total, c, 0.0)
+            for b in range(r):
+                at = index[row, b]
+                if at != skip:
+                    base = at * k + start
+                    for c in range(width):
+                        value = load_apart(total, c, "0.0.2") + load_apart(x, base + c, "0.1.2")
+                        store_apart(total, c, value, "0.0.2")
+            for c in range(width):
+                store(out, row * k + start + c, load(total, c) * scale)
+
+
+@kernel(grain=65536, outputs=2)
 def add_at(out, bad, x, index, wrap, skip):
-    """out (n, m, k), x (n, j, k) C; index (j,): x[:, i] is added to out[:, index[i]].
+    """out (n, m, k), x (n, j, k) C; index (j r,): x[:, i] is added to out at r entries of index.
 
     out is read too. wrap, skip: as in ``take``.
     """
@@ -96,26 +128,30 @@ def add_at(out, bad, x, index, wrap, skip):
     bad[0] = _first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
+    rows = x.shape[1]
+    r = index.size // max(1, rows)
     if k == 1:
         for a in prange(n):
-            for b in range(index.size):
-                at = index[b]
-                at = at + m if at < 0 else at
-                if at != skip:
-                    out[a, np.uintp(at), 0] += x[a, b, 0]
+            for row in range(rows):
+                for b in range(row * r, (row + 1) * r):
+                    at = index[b]
+                    at = at + m if at < 0 else at
+                    if at != skip:
+                        out[a, np.uintp(at), 0] += x[a, row, 0]
         return
     blocks = (k + _WIDTH - 1) // _WIDTH
     for block in prange(n * blocks):
         a = block // blocks
         start = (block - a * blocks) * _WIDTH
         stop = min(start + _WIDTH, k)
-        for b in range(index.size):
-            at = index[b]
-            at = at + m if at < 0 else at
-            if at != skip:
-                for i in range(start, stop):
-                    c = np.uintp(i)  # a signed one might be negative, which costs the SIMD form
-                    out[a, at, c] += x[a, b, c]
+        for row in range(rows):
+            for b in range(row * r, (row + 1) * r):
+                at = index[b]
+                at = at + m if at < 0 else at
+                if at != skip:
+                    for i in range(start, stop):
+                        c = np.uintp(i)  # a signed one might be negative, which costs the SIMD form
+                        out[a, at, c] += x[a, row, c]
 
 
 @kernel(grain=65536, outputs=2, moves=True)

@@ -11,99 +11,164 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
-from ..inner import device
+from ..inner import device, inner, pasted
+from ..intrinsics import load, load_apart, stack, store, store_apart
 from ..machine import kernel
-from ..taps import tap_place, tap_weight
+from ..taps import ZEROS, tap_index, tap_inside, tap_weight
 
 __all__ = ["sample", "sample_input_grad", "sample_place_grad"]
 
-POINTS = 256
+POINTS = 64
+"""Places that are read together: what is known of their taps stays in the nearest cache."""
+
+TASK = 256
 """Places of one task, for which it reads all channels."""
 
-CHANNELS = 8
+CHANNELS = 16
 """Channels of one task that adds to an image; each task finds the weights anew."""
 
-MOST = 64
-"""Taps of a place: four along each of three dimensions."""
+LINE = 256
+"""Taps of so many places along one axis, at most four of each."""
 
-place_of, weight_of = device(tap_place), device(tap_weight)
+TAPS = 1024
+"""Taps of so many places: 16 of each, four along both dimensions of an image."""
+
+forced = inner(forceinline=True)
+index_of, inside_of, weight_of = forced(tap_index), device(tap_inside), forced(tap_weight)
 
 
 @device
-def window(offsets, weights, place, sizes, taps, padding, corners, orders):
-    """Where in its plane the place reads, and with what weights: how many there are of them.
+def along(places, at, base, rank, count, size, taps, padding, corners):
+    """places (taps, POINTS): where along an axis of ``size`` each place reads, -1 for nowhere.
 
-    place: its coordinates; sizes: (d, h, w).
+    at: all coordinates; base: where those of this axis begin.
+    """
+    ts = stack(POINTS, 0.0)
+    for p in range(count):
+        store(ts, p, np.float64(load(at, base + p * rank)))
+    for k in range(0, taps * POINTS, POINTS):
+        for p in range(count):
+            index = index_of(load_apart(ts, p, "0.0.2"), taps, k // POINTS)
+            store_apart(places, k + p, index, "0.1.2")
+        if padding == ZEROS:  # without a branch, half of which would be predicted wrongly
+            for p in range(k, k + count):
+                place = load(places, p)
+                store(places, p, place if (place >= 0) & (place < size) else -1)
+        else:
+            for p in range(k, k + count):
+                store(places, p, inside_of(load(places, p), size, padding, corners))
+
+
+@device
+def weigh(weights, at, base, rank, count, taps, order):
+    """weights (taps, POINTS): of the taps along an axis; see ``along``."""
+    ts = stack(POINTS, 0.0)
+    for p in range(count):
+        store(ts, p, np.float64(load(at, base + p * rank)))
+    for k in range(0, taps * POINTS, POINTS):
+        for p in range(count):
+            weight = weight_of(load_apart(ts, p, "0.0.2"), taps, k // POINTS, order)
+            store_apart(weights, k + p, weight, "0.1.2")
+
+
+@device
+def locate(offsets, at, first, count, rank, sizes, taps, padding, corners):
+    """offsets (taps**rank, POINTS): where in its plane each place reads, -1 for nowhere.
+
+    at: all coordinates; first: the first of the places. sizes: (d, h, w).
     """
     depth, height, width = sizes
-    flat = place.size == 2
-    count = 0
-    for i in range(1 if flat else taps):
-        z, dz = 0, 1.0
-        if not flat:
-            t = float(place[2])
-            z = place_of(t, depth, taps, i, padding, corners)
-            if z < 0:
-                continue
-            dz = weight_of(t, taps, i, orders[2])
-        for j in range(taps):
-            t = float(place[1])
-            y = place_of(t, height, taps, j, padding, corners)
-            if y < 0:
-                continue
-            dy = dz * weight_of(t, taps, j, orders[1])
-            for k in range(taps):
-                t = float(place[0])
-                x = place_of(t, width, taps, k, padding, corners)
-                if x >= 0:
-                    offsets[count] = (z * height + y) * width + x
-                    weights[count] = dy * weight_of(t, taps, k, orders[0])
-                    count += 1
-    return count
+    xs, ys, zs = stack(LINE, np.int64(0)), stack(LINE, np.int64(0)), stack(LINE, np.int64(0))
+    base, layers = first * rank, 1
+    along(xs, at, base, rank, count, width, taps, padding, corners)
+    along(ys, at, base + 1, rank, count, height, taps, padding, corners)
+    for p in range(count):
+        store(zs, p, 0)
+    if rank == 3:
+        layers = taps
+        along(zs, at, base + 2, rank, count, depth, taps, padding, corners)
+    tap = 0
+    for i in range(0, layers * POINTS, POINTS):
+        for j in range(0, taps * POINTS, POINTS):
+            for k in range(0, taps * POINTS, POINTS):
+                for p in range(count):
+                    x, y = load_apart(xs, k + p, "0.0.2"), load_apart(ys, j + p, "0.0.2")
+                    z = load_apart(zs, i + p, "0.0.2")
+                    offset = (z * height + y) * width + x
+                    store_apart(offsets, tap + p, -1 if (x | y | z) < 0 else offset, "0.1.2")
+                tap += POINTS
 
 
-@device(allocates=True)
-def sample_block(out, x, at, sizes, first, last, taps, padding, corners, orders):
-    """``sample`` of one image at the places from ``first`` to ``last``; x (c, d h w)."""
-    offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
-    for p in range(first, last):
-        count = window(offsets, weights, at[p], sizes, taps, padding, corners, orders)
-        for c in range(x.shape[0]):
-            total = 0.0
-            for i in range(count):
-                total += weights[i] * x[c, offsets[i]]
-            out[c, p] = total
+@device
+def balance(weights, at, first, count, rank, taps, kx, ky, kz):
+    """weights (taps**rank, POINTS): of what each place reads; see ``locate``."""
+    dx, dy, dz = stack(LINE, 0.0), stack(LINE, 0.0), stack(LINE, 0.0)
+    base, layers = first * rank, 1
+    weigh(dx, at, base, rank, count, taps, kx)
+    weigh(dy, at, base + 1, rank, count, taps, ky)
+    for p in range(count):
+        store(dz, p, 1.0)
+    if rank == 3:
+        layers = taps
+        weigh(dz, at, base + 2, rank, count, taps, kz)
+    tap = 0
+    for i in range(0, layers * POINTS, POINTS):
+        for j in range(0, taps * POINTS, POINTS):
+            for k in range(0, taps * POINTS, POINTS):
+                for p in range(count):
+                    weight = load_apart(dz, i + p, "0.0.2") * load_apart(dy, j + p, "0.0.2")
+                    weight *= load_apart(dx, k + p, "0.0.2")
+                    store_apart(weights, tap + p, weight, "0.1.2")
+                tap += POINTS
 
 
-@kernel(grain=8192, allocates=True)
+@pasted
+def read(x, plane, offset):
+    """The element of a plane, or 0 for an offset of -1. Without a branch, so that vectors do it."""
+    value = np.float64(load_apart(x, plane + max(offset, 0), "0.0.2"))
+    return value if offset >= 0 else 0.0
+
+
+@kernel(grain=8192)
 def sample(out, x, at, taps, padding, corners, kx, ky, kz):
     """``out[n, c, p]`` is the weighted sum of what place ``at[n, p]`` reads of ``x[n, c]``.
 
     out (n, c, p), x (n, c, d, h, w), at (n, p, r): C.
     """
     images, channels, points = out.shape
-    sizes = (x.shape[2], x.shape[3], x.shape[4])
-    planes = x.reshape((images, channels, x.shape[2] * x.shape[3] * x.shape[4]))
-    blocks = (points + POINTS - 1) // POINTS
+    rank, sizes = at.shape[2], (x.shape[2], x.shape[3], x.shape[4])
+    plane, blocks = sizes[0] * sizes[1] * sizes[2], (points + TASK - 1) // TASK
     for task in prange(images * blocks):
-        n, first = task // blocks, task % blocks * POINTS
-        last = min(first + POINTS, points)
-        how = first, last, taps, padding, corners, (kx, ky, kz)
-        sample_block(out[n], planes[n], at[n], sizes, *how)
+        offsets, weights = stack(TAPS, np.int64(0)), stack(TAPS, 0.0)
+        total = stack(POINTS, 0.0)
+        n, begin = task // blocks, task % blocks * TASK
+        for first in range(begin, min(begin + TASK, points), POINTS):
+            place, count = n * points + first, min(POINTS, points - first)
+            locate(offsets, at, place, count, rank, sizes, taps, padding, corners)
+            balance(weights, at, place, count, rank, taps, kx, ky, kz)
+            for line in range(n * channels, (n + 1) * channels):
+                for p in range(count):
+                    store(total, p, 0.0)
+                for tap in range(0, taps**rank * POINTS, POINTS):
+                    for p in range(count):
+                        value = read(x, line * plane, load_apart(offsets, tap + p, "0.0.2"))
+                        value *= load_apart(weights, tap + p, "0.0.2")
+                        store_apart(total, p, load_apart(total, p, "0.1.2") + value, "0.1.2")
+                for p in range(count):
+                    store(out, line * points + first + p, load(total, p))
 
 
-@device(allocates=True)
-def spread_block(gx, g, at, sizes, first, last, taps, padding, corners, orders):
-    """``sample_input_grad`` of the channels from ``first`` to ``last`` of one image."""
-    offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
-    for c in range(first, last):
-        for i in range(gx.shape[1]):
-            gx[c, i] = 0
-    for p in range(at.shape[0]):
-        count = window(offsets, weights, at[p], sizes, taps, padding, corners, orders)
-        for c in range(first, last):
-            for i in range(count):
-                gx[c, offsets[i]] += weights[i] * g[c, p]
+@device
+def spread(sums, rows, offsets, weights, taps, count, channels):
+    """sums (plane, channels): plus the rows (count, channels) of g at what their places read."""
+    for p in range(count):
+        for tap in range(p, taps * POINTS, POINTS):
+            base, weight = load(offsets, tap) * channels, load(weights, tap)
+            if base >= 0:
+                for c in range(channels):
+                    part = weight * load_apart(rows, p * channels + c, "0.0.2")
+                    total = load_apart(sums, base + c, "0.1.2") + part
+                    store_apart(sums, base + c, total, "0.1.2")
 
 
 @kernel(grain=8192, allocates=True)
@@ -112,47 +177,62 @@ def sample_input_grad(gx, g, at, taps, padding, corners, kx, ky, kz):
 
     gx (n, c, d, h, w), g (n, c, p), at (n, p, r): C.
     """
-    images, channels = g.shape[:2]
-    sizes = (gx.shape[2], gx.shape[3], gx.shape[4])
-    planes = gx.reshape((images, channels, gx.shape[2] * gx.shape[3] * gx.shape[4]))
-    blocks = (channels + CHANNELS - 1) // CHANNELS
+    images, channels, points = g.shape
+    rank, sizes = at.shape[2], (gx.shape[2], gx.shape[3], gx.shape[4])
+    plane, blocks = sizes[0] * sizes[1] * sizes[2], (channels + CHANNELS - 1) // CHANNELS
     for task in prange(images * blocks):
-        n, first = task // blocks, task % blocks * CHANNELS
-        last = min(first + CHANNELS, channels)
-        how = first, last, taps, padding, corners, (kx, ky, kz)
-        spread_block(planes[n], g[n], at[n], sizes, *how)
+        offsets, weights = stack(TAPS, np.int64(0)), stack(TAPS, 0.0)
+        rows = stack(TAPS, 0.0)
+        n, begin = task // blocks, task % blocks * CHANNELS
+        line, many = n * channels + begin, min(CHANNELS, channels - begin)
+        sums = np.zeros(plane * many, gx.dtype)  # the channels of an element side by side
+        for first in range(0, points, POINTS):
+            place, count = n * points + first, min(POINTS, points - first)
+            locate(offsets, at, place, count, rank, sizes, taps, padding, corners)
+            balance(weights, at, place, count, rank, taps, kx, ky, kz)
+            for c in range(many):
+                for p in range(count):
+                    store(rows, p * many + c, np.float64(load(g, (line + c) * points + first + p)))
+            spread(sums, rows, offsets, weights, taps**rank, count, many)
+        for first in range(0, plane, POINTS):
+            for c in range(many):
+                for i in range(first, min(first + POINTS, plane)):
+                    store(gx, (line + c) * plane + i, load(sums, i * many + c))
 
 
-@device(allocates=True)
-def slope_block(out, g, x, at, sizes, first, last, taps, padding, corners, orders):
-    """``sample_place_grad`` of one image at the places from ``first`` to ``last``."""
-    offsets, weights = np.empty(MOST, np.int64), np.empty(MOST, np.float64)
-    kx, ky, kz = orders
-    for p in range(first, last):
-        for axis in range(at.shape[1]):
-            raised = (kx + (axis == 0), ky + (axis == 1), kz + (axis == 2))
-            count = window(offsets, weights, at[p], sizes, taps, padding, corners, raised)
-            total = 0.0
-            for c in range(x.shape[0]):
-                slope = 0.0
-                for i in range(count):
-                    slope += weights[i] * x[c, offsets[i]]
-                total += slope * g[c, p]
-            out[p, axis] = total
-
-
-@kernel(grain=8192, allocates=True)
+@kernel(grain=8192)
 def sample_place_grad(out, g, x, at, taps, padding, corners, kx, ky, kz):
     """The gradient of ``sample`` with respect to at, a coordinate after the other.
 
     out (n, p, r), g (n, c, p), x (n, c, d, h, w), at (n, p, r): C.
     """
     images, channels, points = g.shape
-    sizes = (x.shape[2], x.shape[3], x.shape[4])
-    planes = x.reshape((images, channels, x.shape[2] * x.shape[3] * x.shape[4]))
-    blocks = (points + POINTS - 1) // POINTS
+    rank, sizes = at.shape[2], (x.shape[2], x.shape[3], x.shape[4])
+    plane, blocks = sizes[0] * sizes[1] * sizes[2], (points + TASK - 1) // TASK
     for task in prange(images * blocks):
-        n, first = task // blocks, task % blocks * POINTS
-        last = min(first + POINTS, points)
-        how = first, last, taps, padding, corners, (kx, ky, kz)
-        slope_block(out[n], g[n], planes[n], at[n], sizes, *how)
+        offsets, weights = stack(TAPS, np.int64(0)), stack(TAPS, 0.0)
+        products, total = stack(TAPS, 0.0), stack(POINTS, 0.0)
+        n, begin = task // blocks, task % blocks * TASK
+        for first in range(begin, min(begin + TASK, points), POINTS):
+            place, count = n * points + first, min(POINTS, points - first)
+            locate(offsets, at, place, count, rank, sizes, taps, padding, corners)
+            for tap in range(taps**rank * POINTS):
+                store(products, tap, 0.0)
+            for line in range(n * channels, (n + 1) * channels):
+                for tap in range(0, taps**rank * POINTS, POINTS):
+                    for p in range(count):
+                        value = read(x, line * plane, load_apart(offsets, tap + p, "0.0.2"))
+                        value *= np.float64(load_apart(g, line * points + first + p, "0.0.2"))
+                        value += load_apart(products, tap + p, "0.1.2")
+                        store_apart(products, tap + p, value, "0.1.2")
+            for axis in range(rank):
+                raised = (kx + (axis == 0), ky + (axis == 1), kz + (axis == 2))
+                balance(weights, at, place, count, rank, taps, raised[0], raised[1], raised[2])
+                for p in range(count):
+                    store(total, p, 0.0)
+                for tap in range(0, taps**rank * POINTS, POINTS):
+                    for p in range(count):
+                        part = load(weights, tap + p) * load(products, tap + p)
+                        store(total, p, load(total, p) + part)
+                for p in range(count):
+                    store(out, (place + p) * rank + axis, load(total, p))

@@ -2,7 +2,7 @@
 
 Values become unsigned keys of the same order (``kernels/order.py``), NaN the greatest as in
 PyTorch; a radix sort then moves (key, index) pairs once for each byte of the dtype, whatever the
-data. ``topk`` keeps the best k of a row in a heap.
+data. ``topk`` keeps the best k of a row in a heap, ``kth`` looks only at what can be the element.
 """
 
 from __future__ import annotations
@@ -192,19 +192,98 @@ def topk(values, indices, x, smallest):
             _top_rows(values, indices, x, part, parts, up)
 
 
-@kernel
-def kth(out, order, x, k, nan_wins):
-    """out (m, 1) C int64; order, x (m, n) C: order[:, k], of x sorted by order.
+@inlined
+def _digit_of(counts, k):
+    """In which of 256 groups element k of all is, its number there, and how many the group has."""
+    for digit in range(256):
+        many = counts[0, digit] + counts[1, digit] + counts[2, digit] + counts[3, digit]
+        if k < many:
+            return digit, k, many
+        k -= many
+    return 0, k, np.int64(0)
 
-    Where nan_wins, the first NaN of a row that has one instead.
+
+@inlined
+def _place_of(keys, count, k):
+    """Which of ``count`` keys is number k in their order; of equals the first comes first."""
+    for i in range(count):
+        key, place = keys[i], np.int32(0)
+        for j in range(count):
+            place += np.int32(keys[j] < key)
+        for j in range(i):
+            place += np.int32(keys[j] == key)
+        if place == k:
+            return i
+    return 0
+
+
+@device
+def _kth_of_row(x, base, n, k, places, counts, short):
+    """Where element k of the sorted row of n elements from ``base`` on is.
+
+    The keys are looked at byte by byte from the highest: what has another byte than the element
+    sought is left out. places (n + 1), counts (4, 256), short (SHORT): memory.
     """
+    left, all_left = n, True
+    for digit in range(x.itemsize - 1, -1, -1):
+        if left <= SHORT:
+            break
+        shift = np.uint64(8 * digit)
+        counts[:] = 0
+        for j in range(left):
+            i = j if all_left else places[j]
+            byte = (_key(x, base + i, False) >> shift) & np.uint64(255)
+            counts[j & 3, byte] += 1  # four tables, or equal bytes would wait for one another
+        group, k, many = _digit_of(counts, k)
+        if many == left:
+            continue
+        to = 0
+        for j in range(left):
+            i = j if all_left else places[j]
+            byte = (_key(x, base + i, False) >> shift) & np.uint64(255)
+            places[to] = i
+            to += np.int64(byte == np.uint64(group))
+        left, all_left = many, False
+    if left <= SHORT:
+        for j in range(left):
+            short[j] = _key(x, base + (j if all_left else places[j]), False)
+        k = _place_of(short, left, k)
+    return k if all_left else places[k]
+
+
+@inlined
+def _first_nan(x, base, n):
+    """Where the first NaN of a row is, or n."""
+    found = False
+    for i in range(n):
+        value = load(x, base + i)
+        found |= value != value
+    if found:
+        for i in range(n):
+            value = load(x, base + i)
+            if value != value:
+                return i
+    return n
+
+
+@inlined(allocates=True)
+def _kth_of_rows(out, x, k, nan_wins, part, parts):
     rows, n = x.shape
-    for row in range(rows):
-        at = k
-        if nan_wins:
-            for i in range(n):
-                value = x[row, order[row, i]]
-                if value != value:
-                    at = i
-                    break
-        out[row, 0] = order[row, at]
+    places = np.empty(n + 1, np.int64)
+    counts = np.empty((4, 256), np.int64)
+    short = np.empty(SHORT, np.uint64)
+    for row in range(rows * part // parts, rows * (part + 1) // parts):
+        at = _first_nan(x, row * n, n) if nan_wins else n
+        at = at if at < n else _kth_of_row(x, row * n, n, k, places, counts, short)
+        store(out, row, at)
+
+
+@kernel(grain=GRAIN, allocates=True)
+def kth(out, x, k, nan_wins):
+    """out (m, 1) C int64: where number k of each sorted row is, or nan_wins, its first NaN.
+
+    x (m, n) C, n > k; of equal elements the first comes first.
+    """
+    parts = _parts(x)
+    for part in prange(0, parts):
+        _kth_of_rows(out, x, k, nan_wins, part, parts)

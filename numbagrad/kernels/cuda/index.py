@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import cuda, int64
+from numba import cuda, float64, int64
 
 from . import reduce, scan
 from .runtime import device, elementwise
@@ -37,6 +37,7 @@ __all__ = [
     "scatter_add",
     "scatter_join",
     "take",
+    "take_mean",
     "unravel",
 ]
 
@@ -115,6 +116,32 @@ def take(out, bad, x, index, wrap, skip):
         start(_take, strided_grid(size), BLOCK, out, bad, x, index, size, j, m, k, skip)
 
 
+def _take_mean(out, bad, x, index, size, r, k, scale, skip):
+    """A thread for each of ``size`` elements."""
+    if bad[0] >= 0:
+        return
+    i = cuda.grid(1)
+    while i < size:
+        row, c = split(i, k)
+        total = float64(0)
+        for b in range(row * r, (row + 1) * r):
+            if index[b] != skip:
+                total += x[index[b] * k + c]
+        out[i] = as_type(out, total * scale)
+        i += cuda.gridsize(1)
+
+
+def take_mean(out, bad, x, index, divisor, skip):
+    """out (j, k), x (m, k) C; index (j, r): out[i] is the sum of x at index[i], over ``divisor``.
+
+    skip: an index whose row does not count, or -1.
+    """
+    _check(bad, index, x.shape[0], False)
+    if out.size:
+        shape = out.size, index.shape[1], out.shape[1], 1.0 / divisor, skip
+        start(_take_mean, strided_grid(out.size), BLOCK, out, bad, x, index, *shape)
+
+
 def _gather(out, bad, x, index, size, j, m, k):
     """A thread for each of ``size`` elements."""
     if bad[0] >= 0:
@@ -170,7 +197,7 @@ def _sorted_pairs(kernel: Any, bad: Any, index: Any, limit: int, *shape: int) ->
     return sort_pairs(keys, places, max(limit - 1, 1).bit_length())
 
 
-def _join_slices(out, bad, x, keys, places, size, n, j, m, k, skip, add):
+def _join_slices(out, bad, x, keys, places, size, n, j, r, m, k, skip, add):
     """A thread for each column of each entry; the first of those that meet does them all."""
     if bad[0] >= 0:
         return
@@ -183,7 +210,8 @@ def _join_slices(out, bad, x, keys, places, size, n, j, m, k, skip, add):
             to = (a * m + at) * k + c
             total = out[to] if add else as_type(out, 0)
             while entry < j and keys[entry] == at:
-                value = x[(a * j + places[entry]) * k + c]
+                row, _ = split(places[entry], r)
+                value = x[(a * (j // r) + row) * k + c]
                 total = as_type(out, total + value) if add else value
                 entry += 1
             out[to] = total
@@ -198,12 +226,12 @@ def _slices(out: Any, bad: Any, x: Any, index: Any, wrap: bool, skip: int, add: 
         return
     keys, places = _sorted_pairs(_slice_keys, bad, index, m, j, m)
     size = n * j * k
-    shape = size, n, j, m, k, skip, add
+    shape = size, n, j, j // x.shape[1], m, k, skip, add
     start(_join_slices, strided_grid(size), BLOCK, out, bad, x, keys, places, *shape)
 
 
 def add_at(out, bad, x, index, wrap, skip):
-    """out (n, m, k), x (n, j, k) C; index (j,): x[:, i] is added to out[:, index[i]].
+    """out (n, m, k), x (n, j, k) C; index (j r,): x[:, i] is added to out at r entries of index.
 
     out is read too. wrap, skip: as in ``take``.
     """

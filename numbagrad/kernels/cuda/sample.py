@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float64, int64
 
-from ..taps import tap_place, tap_weight
+from ..taps import tap_index, tap_inside, tap_weight
 from .runtime import device, elementwise
 from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
@@ -24,7 +24,13 @@ __all__ = ["sample", "sample_input_grad", "sample_place_grad"]
 
 _INT64, _FLOAT64 = np.dtype(np.int64), np.dtype(np.float64)
 
-_place_of, _weight_of = called(tap_place), called(tap_weight)
+_index_of, _inside_of, _weight_of = called(tap_index), called(tap_inside), called(tap_weight)
+
+
+@called
+def _place_of(t, size, taps, k, padding, corners):
+    """Where along an axis of ``size`` tap ``k`` of ``t`` reads, or -1."""
+    return _inside_of(_index_of(t, taps, k), size, padding, corners)
 
 
 @called

@@ -144,10 +144,13 @@ def _kth(out, order, x, rows, n, k, nan_wins):
         row += cuda.gridsize(1)
 
 
-def kth(out, order, x, k, nan_wins):
-    """out (m, 1) C int64; order, x (m, n) C: order[:, k], of x sorted by order.
+def kth(out, x, k, nan_wins):
+    """out (m, 1) C int64: where number k of each sorted row is, or nan_wins, its first NaN.
 
-    Where nan_wins, the first NaN of a row that has one instead.
+    x (m, n) C, n > k; of equal elements the first comes first.
     """
     rows, n = x.shape
+    values = device.empty(x.shape, x.dtype, x.device)
+    order = device.empty(x.shape, np.dtype(np.int64), x.device)
+    sort(values, order, x, False)
     start(_kth, strided_grid(rows), BLOCK, out, order, x, rows, n, int(k), int(nan_wins))
