@@ -1,4 +1,4 @@
-"""``Configured``: modules that are a function and a table of its options."""
+"""``Configured``: modules that are a function and a table of its options; losses among them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ...ops.reduction import older
 from ...tensor import Tensor
 from .module import Module
 
@@ -42,3 +43,23 @@ class Configured(Module):
                 self.register_buffer(name, value)
             else:
                 setattr(self, name, value)
+
+
+FLAGS: dict[str, Any] = {"size_average": None, "reduce": None}
+"""What said how losses become one before reduction did."""
+
+
+class Reducing(Configured):
+    """Configured with a reduction, or with a warning the flags that say it among the options."""
+
+    reduction: str
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        size_average, reduce = [self.__dict__.pop(name, None) for name in FLAGS]
+        if size_average is not None or reduce is not None:
+            self.reduction = older(size_average, reduce, 3)
+
+    def chosen(self) -> dict[str, Any]:
+        """What the function is given beside tensors."""
+        return {name: getattr(self, name) for name in self.options if name not in FLAGS}
