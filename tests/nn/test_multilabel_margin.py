@@ -29,7 +29,7 @@ def test_multilabel_margin_loss():
     x, y = ng.tensor(SCORES, dtype=ng.float64), ng.tensor(CLASSES)
     expected = np.array([by_hand(*row) for row in zip(SCORES, CLASSES, strict=True)])
     for function in (F.multilabel_margin_loss, ng.compile(F.multilabel_margin_loss)):
-        np.testing.assert_allclose(function(x, y, "none"), expected, rtol=1e-14)
+        np.testing.assert_allclose(function(x, y, reduction="none"), expected, rtol=1e-14)
         np.testing.assert_allclose(function(x, y), expected.mean(), rtol=1e-14)
         np.testing.assert_allclose(function(x, y, reduction="sum"), expected.sum(), rtol=1e-14)
     single = nn.MultiLabelMarginLoss("none")(x[0], y[0])
