@@ -149,6 +149,7 @@ _register_files()
 
 _LATER = {
     "backends": "backends",
+    "GradScaler": "amp",
     "compile": "compiled",
     "data": "data",
     "distributions": "distributions",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ...later import asked_for
 from . import stateless
 from .clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .length_direction import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
