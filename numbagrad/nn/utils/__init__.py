@@ -14,7 +14,7 @@ from .clip_grad import (
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
-    from . import fusion, parametrizations, parametrize, rnn
+    from . import fusion, parametrizations, parametrize, prune, rnn
     from .bare import skip_init
     from .fusion import (
         fuse_conv_bn_eval,
@@ -39,6 +39,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
@@ -59,6 +60,7 @@ __getattr__ = asked_for(
         "fusion": "fusion",
         "parametrizations": "parametrizations",
         "parametrize": "parametrize",
+        "prune": "prune",
         "remove_spectral_norm": "largest_singular",
         "remove_weight_norm": "length_direction",
         "rnn": "rnn",
