@@ -130,7 +130,19 @@ with _paused():
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
-    from . import backends, data, distributions, func, io, nn, optim, special, testing, utils
+    from . import (
+        backends,
+        compiler,
+        data,
+        distributions,
+        func,
+        io,
+        nn,
+        optim,
+        special,
+        testing,
+        utils,
+    )
     from .io import load, save
 
 float = float32
@@ -149,7 +161,9 @@ _register_files()
 
 _LATER = {
     "backends": "backends",
+    "GradScaler": "amp",
     "compile": "compiled",
+    "compiler": "compiler",
     "data": "data",
     "distributions": "distributions",
     "func": "func",

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .nn import functional
-from .ops.create import ones
+from .ops.create import arange, ones, zeros
+from .ops.elementwise import where
+from .ops.index import index_add
+from .ops.scatter_reduce import index_reduce
+from .ops.search import searchsorted
 from .tensor import Tensor
 
 __all__ = [
@@ -17,6 +21,7 @@ __all__ = [
     "alpha_dropout_",
     "constant_pad_nd",
     "dropout_",
+    "embedding_bag",
     "feature_alpha_dropout_",
     "feature_dropout",
     "feature_dropout_",
@@ -25,6 +30,7 @@ __all__ = [
 
 SAMPLED = ("bilinear", "nearest", "bicubic")
 OUTSIDE = ("zeros", "border", "reflection")
+BAGS = ("sum", "mean", "max")
 
 
 def dropout_(input: Tensor, p: float, train: bool) -> Tensor:
@@ -123,3 +129,45 @@ def grid_sampler(
             raise ValueError(f"grid_sampler: {what}_mode must be 0, 1 or 2, got {number!r}.")
     words = SAMPLED[interpolation_mode], OUTSIDE[padding_mode]
     return functional.grid_sample(input, grid, *words, align_corners)
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``nn.functional.embedding_bag`` of (n) indices, and what each number of it was made of.
+
+    mode: 0 sum, 1 mean, 2 max. padding_idx: -1 for none. The others are the bag of each index (n),
+    the number of indices in each bag (bags), and of the largest the indices that they are from
+    (bags, d), else once more the number. Raises ValueError for another mode.
+
+    >>> embedding_bag(ng.ones(3, 1), ng.tensor([0, 2, 1]), ng.tensor([0, 2]))[0].tolist()
+    [[2.0], [1.0]]
+    """
+    if mode not in (0, 1, 2):
+        raise ValueError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max), got {mode!r}.")
+    padding = None if padding_idx < 0 else padding_idx
+    found = functional.embedding_bag(
+        *(indices, weight, offsets, None, 2.0, scale_grad_by_freq, BAGS[mode], sparse),
+        *(per_sample_weights, include_last_offset, padding),
+    )
+    count, bags = indices.shape[0], found.shape[0]
+    place = arange(count, device=indices.device)
+    bag = searchsorted(offsets[:-1] if include_last_offset else offsets, place, right=True) - 1
+    counted = indices.ne(padding_idx)
+    sizes = index_add(zeros(bags, dtype=place.dtype, device=place.device), 0, bag, counted.long())
+    if mode != 2:
+        return found, bag, sizes, sizes
+    first = counted.unsqueeze(1) & weight.detach()[indices].eq(found.detach()[bag])
+    at = where(first, place.unsqueeze(1), count)
+    none = zeros(*found.shape, dtype=place.dtype, device=place.device) + count
+    at = index_reduce(none, 0, bag, at, "amin", include_self=True)
+    known = where(at.lt(count), indices[at.clamp(max=max(count - 1, 0))], 0) if count else at * 0
+    return found, bag, sizes, known

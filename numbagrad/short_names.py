@@ -51,8 +51,8 @@ REDUCTIONS = ("none", "mean", "sum")
 
 
 OWN = """
-    affine_grid_generator alpha_dropout_ constant_pad_nd dropout_ feature_alpha_dropout_
-    feature_dropout feature_dropout_ grid_sampler
+    affine_grid_generator alpha_dropout_ constant_pad_nd dropout_ embedding_bag
+    feature_alpha_dropout_ feature_dropout feature_dropout_ grid_sampler
 """.split()
 """Functions that are written out, in ``other_forms``."""
 

@@ -39,7 +39,7 @@ LAYERS = [
     {"func"},
     {"amp", "cuda", "linalg", "other_forms", "short_names", "special"},
     {"compiled"},
-    {"profiler"},
+    {"compiler", "profiler"},
     {"cli", "__main__"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}

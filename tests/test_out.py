@@ -66,7 +66,9 @@ rows("f(A, v, v)", "addr")
 rows("f(A, S, S)", "addbmm")
 rows("f(S, S, S)", "baddbmm")
 rows("f(A)", "cholesky cholesky_inverse inverse qr slogdet svd nuclear_norm tril triu")
-rows("f(B, A)", "cholesky_solve")
+rows("f(B, A)", "cholesky_solve triangular_solve")
+ROWS["lu_solve"] = "f(B, *lu)"
+ROWS["lu_unpack"] = "f(A, lu[1])"
 rows("f(A, 3)", "matrix_power mvlgamma")
 ROWS["mvlgamma"] = "f(x + 2, 2)"
 rows("f([x, y])", "cat concat concatenate column_stack dstack hstack row_stack stack vstack")
@@ -88,7 +90,7 @@ ROWS["nonzero_static"] = "f(x, size=7)"
 ROWS["slice_scatter"] = "f(x, y[:1], 0, 0, 1)"
 ROWS["histc"] = "f(x, 4)"
 ROWS["histogram"] = "f(x, 4)"
-ROWS["quantile"] = "f(x, 0.5, 1)"
+ROWS["quantile"] = ROWS["nanquantile"] = "f(x, 0.5, 1)"
 ROWS["renorm"] = "f(x, 2, 0, 0.5)"
 ROWS["polygamma"] = "f(1, x)"
 ROWS["threshold"] = "f(x, 0.5, 0.1)"

@@ -12,6 +12,7 @@ import functools
 import html
 import re
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -70,6 +71,10 @@ class Options:
         return "" if watcher is None else watcher.looked_for
 
 
+FUNCTIONS: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
+"""All that there are, for ``compiler.reset``."""
+
+
 class CompiledFunction:
     """What ``ng.compile`` returns: call it as the function it was made from."""
 
@@ -88,6 +93,7 @@ class CompiledFunction:
         self._slow_calls = 0
         self._classes: set[type] = set()  # of which it has been a method
         functools.update_wrapper(self, function, updated=())
+        FUNCTIONS.add(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the compiled function; record and compile it where this call needs that."""
@@ -365,7 +371,7 @@ def compile(
         )
     if not callable(function):
         raise TypeError(f"compile: expected a callable, got {type(function).__name__}.")
-    if disable:
+    if disable or getattr(function, "_never_compiled", False):
         return function
     made = CompiledFunction(function, options)
     as_module = getattr(type(function), "_as_compiled", None)

@@ -37,7 +37,8 @@ class DataLoader:
     with "spawn" the dataset is pickled and the script needs ``if __name__ == "__main__"``. Tensors
     come through shared memory. An error in a worker is raised here with the worker's traceback; a
     worker that dies raises WorkerError, a RuntimeError. For tensors in memory workers only add
-    work. pin_memory is accepted for PyTorch's sake.
+    work. pin_memory and pin_memory_device are accepted for PyTorch's sake, and in_order=False,
+    which allows another order and demands none.
 
     >>> import numbagrad as ng
     >>> from numbagrad.data import TensorDataset
@@ -64,6 +65,8 @@ class DataLoader:
         *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ):
         _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
         self.multiprocessing_context = _context(multiprocessing_context, num_workers)
@@ -104,6 +107,8 @@ class DataLoader:
         self.batch_sampler = batch_sampler
         self.num_workers = num_workers
         self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.in_order = in_order
         self.drop_last = drop_last
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn

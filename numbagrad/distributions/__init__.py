@@ -5,6 +5,7 @@
 
 from . import constraints, transforms
 from .categorical import Categorical, Multinomial, OneHotCategorical
+from .constraint_registry import biject_to, transform_to
 from .distribution import Distribution
 from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
 from .hazard import Exponential, Pareto, Weibull
@@ -20,29 +21,18 @@ from .relaxed import (
     RelaxedOneHotCategorical,
 )
 from .transformed import LogNormal, TransformedDistribution
-from .transforms import (
-    AffineTransform,
-    ComposeTransform,
-    ExpTransform,
-    SigmoidTransform,
-    TanhTransform,
-    Transform,
-    identity_transform,
-)
+from .transforms import *  # noqa: F403
 from .uniform import Uniform
 
 __all__ = [
-    "AffineTransform",
     "Bernoulli",
     "Beta",
     "Binomial",
     "Categorical",
     "Cauchy",
     "Chi2",
-    "ComposeTransform",
     "Dirichlet",
     "Distribution",
-    "ExpTransform",
     "Exponential",
     "Gamma",
     "Geometric",
@@ -62,16 +52,15 @@ __all__ = [
     "Poisson",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
-    "SigmoidTransform",
     "StudentT",
-    "TanhTransform",
-    "Transform",
     "TransformedDistribution",
     "Uniform",
     "Weibull",
+    "biject_to",
     "constraints",
-    "identity_transform",
     "kl_divergence",
     "register_kl",
+    "transform_to",
     "transforms",
+    *transforms.__all__,
 ]

@@ -6,12 +6,17 @@ A constraint has ``check(value)``, which is a tensor of bools over all dimension
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..ops.comparison import eq, isnan
-from ..ops.lapack import cholesky_ex
+from ..ops.base import full
+from ..ops.comparison import eq, isclose, isnan
+from ..ops.elementwise import sqrt
+from ..ops.join import cat as cat_
+from ..ops.join import stack as stack_
+from ..ops.lapack import cholesky_ex, eigvalsh
 from ..ops.reduce import all as all_
 from ..ops.reduce import sum as sum_
 from ..tensor import Tensor
@@ -19,6 +24,8 @@ from ..tensor import Tensor
 __all__ = [
     "Constraint",
     "boolean",
+    "cat",
+    "corr_cholesky",
     "dependent",
     "dependent_property",
     "greater_than",
@@ -27,17 +34,24 @@ __all__ = [
     "independent",
     "integer_interval",
     "interval",
+    "is_dependent",
     "less_than",
     "lower_cholesky",
+    "lower_triangular",
     "multinomial",
     "nonnegative",
     "nonnegative_integer",
     "one_hot",
     "positive",
     "positive_definite",
+    "positive_integer",
+    "positive_semidefinite",
     "real",
     "real_vector",
     "simplex",
+    "square",
+    "stack",
+    "symmetric",
     "unit_interval",
 ]
 
@@ -250,17 +264,124 @@ class IndependentConstraint(Constraint):
         return all_(found, tuple(range(-n, 0))) if n else found
 
 
+@dataclass(frozen=True, eq=False)
+class Square(Constraint):
+    """Matrices with as many rows as columns."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        shape = value._array.shape
+        return full(shape[:-2], float(shape[-2] == shape[-1]), dtypes.bool_, value._device)
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetric(Square):
+    """Square matrices that are their transposes, up to rounding."""
+
+    def check(self, value: Tensor) -> Tensor:
+        if value.shape[-2] != value.shape[-1]:
+            return super().check(value)
+        return all_(isclose(value, value.mT, atol=1e-6), (-2, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class PositiveSemidefinite(Symmetric):
+    """Symmetric matrices without negative eigenvalues."""
+
+    def check(self, value: Tensor) -> Tensor:
+        found = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return found
+        return found & all_(eigvalsh(value) >= 0, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class LowerTriangular(Constraint):
+    """Matrices with nothing but zeros above the diagonal."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        return all_(eq(value, value.tril()), (-2, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class CorrCholesky(LowerCholesky):
+    """Lower triangles with a positive diagonal whose rows have length 1."""
+
+    def check(self, value: Tensor) -> Tensor:
+        near = 10 * value.shape[-1] * dtypes.finfo(value.dtype).eps
+        lengths = sqrt(sum_(value * value, -1))
+        return super().check(value) & all_(abs(lengths - 1) <= near, -1)
+
+
+class Cat(Constraint):
+    """Pieces of ``lengths`` along ``dim``, each in its own set."""
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ):
+        self.__dict__.update(
+            cseq=list(cseq), dim=dim, lengths=[1] * len(cseq) if lengths is None else list(lengths)
+        )
+        self.__dict__["is_discrete"] = any([c.is_discrete for c in cseq])
+        self.__dict__["event_dim"] = max([c.event_dim for c in cseq])
+
+    cseq: list[Constraint]
+    dim: int
+    lengths: list[int]
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.split(self.lengths, self.dim)
+        return cat_([c.check(p) for c, p in zip(self.cseq, parts, strict=True)], self.dim)
+
+    def __repr__(self) -> str:
+        return f"Cat({self.cseq!r}, dim={self.dim}, lengths={self.lengths})"
+
+
+class Stack(Constraint):
+    """The tensors at each index of ``dim``, each in its own set."""
+
+    cseq: list[Constraint]
+    dim: int
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0):
+        self.__dict__.update(cseq=list(cseq), dim=dim)
+        self.__dict__["is_discrete"] = any([c.is_discrete for c in cseq])
+        most = max([c.event_dim for c in cseq])
+        self.__dict__["event_dim"] = most + (dim + most < 0)
+
+    def check(self, value: Tensor) -> Tensor:
+        parts = value.unbind(self.dim)
+        return stack_([c.check(p) for c, p in zip(self.cseq, parts, strict=True)], self.dim)
+
+    def __repr__(self) -> str:
+        return f"Stack({self.cseq!r}, dim={self.dim})"
+
+
+def is_dependent(constraint: Any) -> bool:
+    """Whether ``constraint`` depends on other parameters, and is not checked."""
+    return isinstance(constraint, Dependent)
+
+
 dependent = Dependent()
 boolean = Boolean()
 one_hot = OneHot()
 simplex = Simplex()
 real = Real()
 lower_cholesky = LowerCholesky()
+lower_triangular = LowerTriangular()
+corr_cholesky = CorrCholesky()
+square = Square()
+symmetric = Symmetric()
+positive_semidefinite = PositiveSemidefinite()
 positive_definite = PositiveDefinite()
 positive = GreaterThan(lower_bound=0.0)
 nonnegative = GreaterThanEq(lower_bound=0.0)
 unit_interval = Interval(lower_bound=0.0, upper_bound=1.0)
 nonnegative_integer = IntegerGreaterThan(lower_bound=0)
+positive_integer = IntegerGreaterThan(lower_bound=1)
 independent = IndependentConstraint
 real_vector = independent(real, 1)
 greater_than = GreaterThan
@@ -270,3 +391,5 @@ interval = Interval
 half_open_interval = HalfOpenInterval
 integer_interval = IntegerInterval
 multinomial = Multinomial
+cat = Cat
+stack = Stack

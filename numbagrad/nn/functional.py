@@ -40,17 +40,7 @@ from ..ops.grid import affine_grid, grid_sample
 from ..ops.inplace import in_place
 from ..ops.join import chunk
 from ..ops.linalg import linear, matmul
-from ..ops.loss import (
-    binary_cross_entropy,
-    binary_cross_entropy_with_logits,
-    cross_entropy,
-    huber_loss,
-    kl_div,
-    l1_loss,
-    mse_loss,
-    nll_loss,
-    smooth_l1_loss,
-)
+from ..ops.loss import cross_entropy, nll_loss
 from ..ops.loss_formulas import (
     gaussian_nll_loss,
     hinge_embedding_loss,
@@ -60,6 +50,15 @@ from ..ops.loss_formulas import (
     poisson_nll_loss,
     soft_margin_loss,
     triplet_margin_with_distance_loss,
+)
+from ..ops.loss_pairs import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    smooth_l1_loss,
 )
 from ..ops.multi_head import multi_head_attention_forward
 from ..ops.multilabel_margin import multilabel_margin_loss

@@ -5,8 +5,10 @@ Nothing here is recorded; numbers come from the global generator, or from ``gene
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,18 +22,29 @@ from ..tensor import Tensor, wrap_any
 
 __all__ = [
     "calculate_gain",
+    "constant",
     "constant_",
+    "dirac",
     "dirac_",
+    "eye",
     "eye_",
+    "kaiming_normal",
     "kaiming_normal_",
+    "kaiming_uniform",
     "kaiming_uniform_",
+    "normal",
     "normal_",
     "ones_",
+    "orthogonal",
     "orthogonal_",
+    "sparse",
     "sparse_",
     "trunc_normal_",
+    "uniform",
     "uniform_",
+    "xavier_normal",
     "xavier_normal_",
+    "xavier_uniform",
     "xavier_uniform_",
     "zeros_",
 ]
@@ -242,3 +255,34 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 def _write(tensor: Tensor, values: np.ndarray) -> Tensor:
     """Copy computed values into ``tensor``; these fills are far from any hot path."""
     return tensor.copy_(wrap_any(np.ascontiguousarray(values)))
+
+
+def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """``function`` by its name without the underscore, with a warning."""
+    name, old = function.__name__, function.__name__.rstrip("_")
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Tensor:
+        warnings.warn(
+            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{name}`.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return function(*args, **kwargs)
+
+    called.__name__ = called.__qualname__ = old
+    called.__doc__ = f"``{name}`` by its old name; warns."
+    return called
+
+
+constant = _older(constant_)
+dirac = _older(dirac_)
+eye = _older(eye_)
+kaiming_normal = _older(kaiming_normal_)
+kaiming_uniform = _older(kaiming_uniform_)
+normal = _older(normal_)
+orthogonal = _older(orthogonal_)
+sparse = _older(sparse_)
+uniform = _older(uniform_)
+xavier_normal = _older(xavier_normal_)
+xavier_uniform = _older(xavier_uniform_)

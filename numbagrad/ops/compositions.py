@@ -13,6 +13,7 @@ from .base import as_operand, full, normalize_dim
 from .comparison import eq, isnan
 from .elementwise import cast, clamp, lerp, pow, sub, trunc, where
 from .formulas import Logit
+from .gather import gather
 from .inplace import ViewRegion
 from .moments import norm
 from .overwrite import fill_
@@ -34,6 +35,7 @@ __all__ = [
     "isposinf",
     "logaddexp2",
     "logit",
+    "nanquantile",
     "positive",
     "quantile",
     "rad2deg",
@@ -226,33 +228,66 @@ def quantile(
     >>> quantile(tensor([1.0, 2.0, 4.0]), 0.75).item()
     3.0
     """
-    if not as_operand("quantile", x)._dtype.is_floating_point:
-        raise DTypeError("quantile: input tensor must be either float or double dtype.")
+    return _quantile("quantile", x, q, dim, keepdim, interpolation)
+
+
+def nanquantile(
+    x: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+) -> Tensor:
+    """``quantile`` of the elements that are not NaN; NaN where all are.
+
+    >>> nanquantile(tensor([1.0, float("nan"), 2.0]), 0.5).item()
+    1.5
+    """
+    return _quantile("nanquantile", x, q, dim, keepdim, interpolation)
+
+
+def _quantile(
+    name: str, x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
+) -> Tensor:
+    if not as_operand(name, x)._dtype.is_floating_point:
+        raise DTypeError(f"{name}: input tensor must be either float or double dtype.")
     if interpolation not in ("linear", "lower", "higher", "nearest", "midpoint"):
         raise ValueError(
-            f"quantile: interpolation must be one of linear, lower, higher, nearest or midpoint, "
+            f"{name}: interpolation must be one of linear, lower, higher, nearest or midpoint, "
             f"but got {interpolation}."
         )
     single = not isinstance(q, Tensor)
     wanted = full((1,), q, x._dtype, x._device) if single else q.reshape((-1,))
     if single and not 0 <= q <= 1:
-        raise ValueError(f"quantile: q must be in the range [0, 1], but got {q}.")
+        raise ValueError(f"{name}: q must be in the range [0, 1], but got {q}.")
     rank = x.dim()
-    where_to = normalize_dim("quantile", dim, rank) if dim is not None else 0
+    where_to = normalize_dim(name, dim, rank) if dim is not None else 0
     values = x.reshape((-1,)) if dim is None or not rank else x.movedim(where_to, -1)
     values = sort(values, -1).values
-    at = cast(wanted, x._dtype) * (values.shape[-1] - 1)
+    bad = isnan(values)  # they come last
+    at = cast(wanted, x._dtype)
+    if name == "nanquantile":
+        at = at * cast(clamp((~bad).sum(-1, True) - 1, 0), x._dtype)
+    else:
+        at = at * (values.shape[-1] - 1)
+
+    def taken(place: Tensor) -> Tensor:
+        index = cast(place, dtypes.int64)
+        return values[..., index] if index.dim() == 1 else gather(values, -1, index)
+
     low = at.floor()
     if interpolation == "nearest":
         low = at.round()
     if interpolation == "higher":
         low = at.ceil()
-    found = values[..., cast(low, dtypes.int64)]
+    found = taken(low)
     if interpolation in ("linear", "midpoint"):
-        above = values[..., cast(at.ceil(), dtypes.int64)]
+        above = taken(at.ceil())
         found = lerp(found, above, 0.5 if interpolation == "midpoint" else at - low)
-    bad = any_(isnan(values), -1, True)
-    found = where(bad, float("nan"), found).movedim(-1, 0)  # the quantiles come first
+    if name == "quantile":
+        found = where(any_(bad, -1, True), float("nan"), found)
+    found = found.movedim(-1, 0)  # the quantiles come first
     if keepdim:
         shape = list(x.shape) if dim is not None else [1] * rank
         if rank:
@@ -341,6 +376,7 @@ METHODS: dict[str, Any] = {
     "isposinf": isposinf,
     "logaddexp2": logaddexp2,
     "logit": logit,
+    "nanquantile": nanquantile,
     "positive": positive,
     "quantile": quantile,
     "rad2deg": rad2deg,

@@ -14,7 +14,7 @@ from .autocasting import raised
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast, clamp
 from .from_data import as_tensor
-from .loss import _reduced, _reduction
+from .reduction import reduced, reduction_of
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
 
@@ -169,7 +169,7 @@ def ctc_loss(
     as_operand("ctc_loss", targets, 1)
     if machine.autocasting:
         (log_probs,) = raised(log_probs)
-    _reduction("ctc_loss", reduction)
+    reduction = reduction_of("ctc_loss", reduction)
     x, shape = log_probs, list(log_probs._array.shape)
     if x._dtype not in (dtypes.float32, dtypes.float64):
         raise DTypeError(
@@ -203,7 +203,5 @@ def ctc_loss(
     if reduction == "mean":
         return (losses / clamp(sizes, 1)).mean()
     return (
-        losses.squeeze(0)
-        if reduction == "none" and len(shape) == 2
-        else _reduced(losses, reduction)
+        losses.squeeze(0) if reduction == "none" and len(shape) == 2 else reduced(losses, reduction)
     )

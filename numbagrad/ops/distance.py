@@ -15,8 +15,8 @@ from .base import as_operand, broadcast_shape
 from .elementwise import clamp, minimum, sqrt, where
 from .from_data import tensor
 from .index import index_select
-from .loss import _reduced, _reduction
 from .moments import norm
+from .reduction import reduced, reduction_of
 
 __all__ = ["cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
@@ -71,7 +71,13 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
 
 
 def cosine_embedding_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """``1 - cos`` of the angle where target is 1, ``max(0, cos - margin)`` where it is -1.
 
@@ -79,7 +85,7 @@ def cosine_embedding_loss(
     """
     if machine.autocasting:
         input1, input2 = raised(input1, input2)
-    _reduction("cosine_embedding_loss", reduction)
+    reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shapes = [tuple(t._array.shape) for t in (input1, input2, target)]
     if len(shapes[2]) > 1 or shapes[0] != shapes[1] or len(shapes[0]) != len(shapes[2]) + 1:
         raise ShapeError(
@@ -95,7 +101,7 @@ def cosine_embedding_loss(
     lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
     cosine = (input1 * input2).sum(-1) / sqrt(lengths)
     apart = where(target.eq(-1), clamp(cosine - margin, 0), cosine * 0)
-    return _reduced(where(target.eq(1), 1 - cosine, apart), reduction)
+    return reduced(where(target.eq(1), 1 - cosine, apart), reduction)
 
 
 def triplet_margin_loss(
@@ -106,13 +112,15 @@ def triplet_margin_loss(
     p: float = 2.0,
     eps: float = 1e-6,
     swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """``max(0, margin + |anchor - positive| - |anchor - negative|)`` (Balntas et al., 2016).
 
     (n, d) or (d) each. swap: the distance of positive and negative where it is the smaller one.
     """
-    _reduction("triplet_margin_loss", reduction)
+    reduction = reduction_of("triplet_margin_loss", reduction, size_average, reduce)
     if not margin > 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0, got {margin}.")
     name = "triplet_margin_loss"
@@ -121,4 +129,4 @@ def triplet_margin_loss(
     if swap:
         far = minimum(far, _distance(name, positive, negative, p, eps))
     gap = margin + near - far
-    return _reduced(clamp(gap, 0), reduction)
+    return reduced(clamp(gap, 0), reduction)

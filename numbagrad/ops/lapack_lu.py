@@ -22,7 +22,7 @@ from .part import narrow
 from .shape import tril, triu
 from .sort import argsort
 
-__all__ = ["lu", "lu_factor", "lu_factor_ex", "lu_solve"]
+__all__ = ["lu", "lu_factor", "lu_factor_ex", "lu_solve", "lu_unpack"]
 
 
 class LU(NamedTuple):
@@ -173,13 +173,58 @@ def lu(A: Tensor, *, pivot: bool = True) -> LU:
     [[4.0, 4.0], [0.0, 1.0]]
     """
     out, _, order, _ = _factored("lu", A, pivot)
+    return LU(_permutation(order, out), *_triangles(out))
+
+
+def _permutation(order: Tensor, like: Tensor) -> Tensor:
+    """The matrices that put rows in ``order`` (..., m) back, in the dtype of ``like``."""
+    place = arange(order._array.shape[-1], device=order._device).unsqueeze(-1)
+    return cast(eq(place, order.unsqueeze(-2)), like._dtype)
+
+
+def _triangles(out: Tensor) -> tuple[Tensor, Tensor]:
+    """The factors L and U that stand in one matrix."""
     m, n = out._array.shape[-2:]
     k = min(m, n)
     ones = eye(m, k, dtype=out._dtype, device=out._device)
-    lower = tril(narrow(out, -1, 0, k), -1) + ones
-    place = arange(m, device=out._device).unsqueeze(-1)
-    permutation = cast(eq(place, order.unsqueeze(-2)), out._dtype)
-    return LU(permutation, lower, triu(narrow(out, -2, 0, k)))
+    return tril(narrow(out, -1, 0, k), -1) + ones, triu(narrow(out, -2, 0, k))
+
+
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> LU:
+    """The factors of ``lu``, from those of ``lu_factor``.
+
+    LU_data (..., m, n), LU_pivots (..., min(m, n)) int32. What is not to be unpacked comes as an
+    empty tensor. Gradient through L and U.
+
+    >>> lu_unpack(*ng.linalg.lu_factor(tensor([[1.0, 2.0], [4.0, 4.0]]))).U.tolist()
+    [[4.0, 4.0], [0.0, 1.0]]
+    """
+    if as_operand("lu_unpack", LU_data)._array.ndim < 2:
+        raise ShapeError(
+            f"lu_unpack: Expected tensor with 2 or more dimensions. Got size: "
+            f"{list(LU_data.shape)} instead."
+        )
+    rows = as_operand("lu_unpack", LU_pivots, 1)._array.shape
+    *batch, m, n = LU_data._array.shape
+    if unpack_pivots and LU_pivots._dtype is not dtypes.int32:
+        raise DTypeError(
+            f"lu_unpack: LU_pivots is expected to be of int32, got {LU_pivots._dtype}. Pass the "
+            f"output of linalg.lu_factor."
+        )
+    if unpack_pivots and rows != (*batch, min(m, n)):
+        raise ShapeError(
+            f"lu_unpack: LU_pivots must be {[*batch, min(m, n)]} for LU_data "
+            f"{list(LU_data.shape)}, got {list(rows)}. Pass the output of linalg.lu_factor."
+        )
+    nothing = new_empty((0,), LU_data._dtype, LU_data._device)
+    lower, upper = _triangles(LU_data) if unpack_data else (nothing, nothing)
+    if not unpack_pivots:
+        return LU(nothing, lower, upper)
+    order = new_empty((*batch, m), dtypes.int64, LU_pivots._device)
+    machine.launch(kernels.order_of, order._array, LU_pivots._array)
+    return LU(_permutation(order, LU_data), lower, upper)
 
 
 def lu_solve(

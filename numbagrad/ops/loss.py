@@ -1,4 +1,4 @@
-"""Losses: cross entropy and likelihood of classes in one kernel each, the rest as formulas.
+"""Losses of classes: cross entropy and likelihood, in one kernel each.
 
 Each takes ``reduction``: "mean", "sum", or "none" for the losses one by one.
 """
@@ -6,45 +6,23 @@ Each takes ``reduction``: "mean", "sum", or "none" for the losses one by one.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..errors import DimError, DomainError, DTypeError, ShapeError
-from ..kernels import formula as scalar
+from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
-from ..kernels.cpu.finite import first_outside
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .autocasting import raised
-from .base import Op, as_operand, broadcast_shape, contiguous, new_empty
+from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast
 from .norm import log_softmax, softmax
-from .pointwise import Elementwise
+from .reduction import REDUCTIONS, reduced, reduction_of
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
-
-REDUCTIONS = {"none": kernels.NONE, "mean": kernels.MEAN, "sum": kernels.SUM}
-
-
-def _reduction(name: str, reduction: str) -> int:
-    if reduction not in REDUCTIONS:
-        raise ValueError(
-            f"{name}: {reduction} is not a valid value for reduction; use 'mean', 'sum' or 'none'."
-        )
-    return REDUCTIONS[reduction]
-
-
-def _reduced(losses: Tensor, reduction: str) -> Tensor:
-    if reduction == "mean":
-        return losses.mean()
-    return losses.sum() if reduction == "sum" else losses
-
-
-# -- classes ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -163,7 +141,6 @@ def _prepare(
 ) -> tuple[Tensor, Classes]:
     """``x`` with its classes as the last of two dims, and the checked Classes."""
     as_operand(name, target, 1)
-    number = _reduction(name, reduction)
     if target._dtype.category != 1:
         way_out = "Convert classes with .long()."
         if name == "cross_entropy":
@@ -203,15 +180,16 @@ def _prepare(
     if len(got) != 1:
         target = target.reshape((target._array.size,))
     weight = None if weight is None else contiguous(weight)
-    return x, Classes(target, weight, int(ignore), number)
+    return x, Classes(target, weight, int(ignore), REDUCTIONS[reduction])
 
 
 def nll_loss(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log likelihood: minus ``input`` at the class that ``target`` names.
@@ -224,6 +202,7 @@ def nll_loss(
     if machine.autocasting:
         input, weight = raised(input, weight)
     as_operand("nll_loss", input)
+    reduction = reduction_of("nll_loss", reduction, size_average, reduce)
     shape = target._array.shape if isinstance(target, Tensor) else ()
     x, classes = _prepare("nll_loss", input, target, weight, ignore_index, reduction)
     out = Nll.apply(x, classes)
@@ -234,8 +213,9 @@ def cross_entropy(
     input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
-    *,
+    size_average: bool | None = None,
     ignore_index: int = -100,
+    reduce: bool | None = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Tensor:
@@ -252,6 +232,7 @@ def cross_entropy(
         input, target, weight = raised(input, target, weight)
     as_operand("cross_entropy", input)
     as_operand("cross_entropy", target, 1)
+    reduction = reduction_of("cross_entropy", reduction, size_average, reduce)
     if not 0.0 <= label_smoothing <= 1.0:
         raise ValueError(
             f"cross_entropy: label_smoothing must be between 0.0 and 1.0, got {label_smoothing}."
@@ -275,7 +256,6 @@ def _soft_cross_entropy(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, smoothing: float
 ) -> Tensor:
     """Cross entropy with a distribution over the classes for each sample."""
-    _reduction("cross_entropy", reduction)
     shape = x._array.shape
     axis = 1 if len(shape) > 1 else 0
     if smoothing > 0.0:
@@ -286,203 +266,4 @@ def _soft_cross_entropy(
     losses = -products.sum(axis)
     if reduction == "mean":
         return losses.sum() / (math.prod(shape) // max(shape[axis], 1))
-    return _reduced(losses, reduction)
-
-
-# -- pairs of numbers ------------------------------------------------------------------------------
-
-
-class MseLoss(Elementwise):
-    """(x - y) ** 2."""
-
-    def formula(x, y):
-        return (x - y) * (x - y)
-
-    def grad_x(g, x, y):
-        return 2 * g * (x - y)
-
-    def grad_y(g, x, y):
-        return 2 * g * (y - x)
-
-
-class SmoothL1Loss(Elementwise):
-    """Half the square over beta where x and y are nearer than beta, else linear."""
-
-    def formula(x, y, beta):
-        d = abs(x - y)
-        return 0.5 * d * d / beta if d < beta else d - 0.5 * beta
-
-
-class HuberLoss(Elementwise):
-    """Half the square where x and y are nearer than delta, else linear with slope delta."""
-
-    def formula(x, y, delta):
-        d = abs(x - y)
-        return 0.5 * d * d if d < delta else delta * (d - 0.5 * delta)
-
-
-class BinaryCrossEntropy(Elementwise):
-    """-(y log(x) + (1 - y) log(1 - x)), the logarithms no less than -100."""
-
-    def formula(x, y):
-        return -(y * max(math.log(x), -100.0) + (1 - y) * max(math.log1p(-x), -100.0))
-
-    def grad_x(g, x, y):
-        return g * (x - y) / max(x * (1 - x), 1e-12)
-
-
-class BinaryCrossEntropyWithLogits(Elementwise):
-    """-(p y log(sigmoid(x)) + (1 - y) log(1 - sigmoid(x))), stable for every x."""
-
-    def formula(x, y, p):
-        rest = math.log1p(math.exp(-abs(x))) + max(-x, 0)
-        return (1 - y) * x + (1 + (p - 1) * y) * rest
-
-    def grad_x(g, x, y, p):
-        return g * ((1 - y) - (1 + (p - 1) * y) * scalar.sigmoid(-x))
-
-
-class KlDiv(Elementwise):
-    """y (log(y) - x), 0 where y is 0, NaN where it is negative."""
-
-    def formula(x, y):
-        return 0 * x if y == 0 else y * (math.log(y) - x)
-
-    def grad_x(g, y):
-        return -g * y
-
-
-def _warn_of_sizes(name: str, x: Any, y: Any) -> None:
-    """Warn where input and target broadcast: a column less a row is a matrix, rarely meant."""
-    if isinstance(x, Tensor) and isinstance(y, Tensor) and x._array.shape != y._array.shape:
-        warnings.warn(
-            f"{name}: Using a target size ({list(y._array.shape)}) that is different to the input "
-            f"size ({list(x._array.shape)}). They broadcast, which is likely to be wrong. Reshape "
-            f"one of them.",
-            stacklevel=3,
-        )
-
-
-def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The squares of ``input - target``; reduction "mean", "sum" or "none".
-
-    Sizes that differ broadcast, with a warning.
-    """
-    _warn_of_sizes("mse_loss", input, target)
-    _reduction("mse_loss", reduction)
-    return _reduced(MseLoss.op(input, target), reduction)
-
-
-def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """The absolute values of ``input - target``; its gradient is 0 where they are equal."""
-    if machine.autocasting:
-        input, target = raised(input, target)
-    _warn_of_sizes("l1_loss", input, target)
-    _reduction("l1_loss", reduction)
-    first, second = as_operand("l1_loss", input), as_operand("l1_loss", target, 1)
-    broadcast_shape("l1_loss", first._array.shape, second._array.shape)
-    return _reduced((input - target).abs(), reduction)
-
-
-def smooth_l1_loss(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0
-) -> Tensor:
-    """l1_loss, rounded off: half the square over beta where the two are nearer than beta."""
-    _reduction("smooth_l1_loss", reduction)
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}.")
-    if beta == 0:
-        return l1_loss(input, target, reduction=reduction)
-    _warn_of_sizes("smooth_l1_loss", input, target)
-    return _reduced(SmoothL1Loss.op(input, target, beta), reduction)
-
-
-def huber_loss(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0
-) -> Tensor:
-    """Half the square of the difference up to delta, then linear (Huber, 1964)."""
-    _reduction("huber_loss", reduction)
-    if delta <= 0:
-        raise ValueError(f"huber_loss: delta must be positive, got {delta}.")
-    _warn_of_sizes("huber_loss", input, target)
-    return _reduced(HuberLoss.op(input, target, delta), reduction)
-
-
-def binary_cross_entropy(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
-) -> Tensor:
-    """``-(y log(x) + (1 - y) log(1 - x))`` of probabilities, the logarithms no less than -100.
-
-    Raises ShapeError if the shapes differ, DomainError for an input outside of [0, 1]. Prefer
-    binary_cross_entropy_with_logits: it is exact where a probability rounds to 0 or 1.
-    """
-    _reduction("binary_cross_entropy", reduction)
-    _equal_shapes("binary_cross_entropy", input, target)
-    _check_chances("binary_cross_entropy", input)
-    losses = BinaryCrossEntropy.op(input, target)
-    return _reduced(losses if weight is None else losses * weight, reduction)
-
-
-def _check_chances(name: str, x: Tensor) -> None:
-    """Raise if an element is not in [0, 1], or NaN."""
-    x = contiguous(x.detach())
-    array = (cast(x, dtypes.float32) if x._dtype.itemsize == 2 else x)._array
-    bad = machine.empty((1,), dtypes.int64.numpy, x._device)
-    machine.launch(first_outside, bad, array.reshape((array.size,)), 0.0, 1.0)
-
-    def fail(position: int) -> None:
-        raise DomainError(
-            f"{name}: all elements of input should be between 0 and 1, element {position} (of "
-            f"{list(array.shape)}, row by row) is not. Pass sigmoid of the logits, or use "
-            f"{name}_with_logits."
-        )
-
-    machine.check(bad, fail)
-
-
-def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    *,
-    reduction: str = "mean",
-    pos_weight: Tensor | None = None,
-) -> Tensor:
-    """binary_cross_entropy of ``sigmoid(input)``, computed from the logits.
-
-    weight: of each loss; pos_weight: of the losses of positives; both broadcast.
-    Gradient: ``sigmoid(input) - target`` without weights. Raises ShapeError if the shapes differ.
-    """
-    name = "binary_cross_entropy_with_logits"
-    _reduction(name, reduction)
-    _equal_shapes(name, input, target)
-    positive = 1.0 if pos_weight is None else pos_weight
-    losses = BinaryCrossEntropyWithLogits.op(input, target, positive)
-    return _reduced(losses if weight is None else losses * weight, reduction)
-
-
-def _equal_shapes(name: str, x: Any, y: Any) -> None:
-    shapes = as_operand(name, x)._array.shape, as_operand(name, y, 1)._array.shape
-    if shapes[0] != shapes[1]:
-        raise ShapeError(
-            f"{name}: Target size ({list(shapes[1])}) must be the same as input size "
-            f"({list(shapes[0])}). Reshape one of them."
-        )
-
-
-def kl_div(
-    input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False
-) -> Tensor:
-    """``y (log(y) - x)``: the divergence of probabilities y from log-probabilities x.
-
-    log_target: the target holds logarithms too. reduction "batchmean" divides the sum by the size
-    of the first dimension, which makes it the mathematical divergence; "mean" does not.
-    """
-    if machine.autocasting:
-        input, target = raised(input, target)
-    if reduction != "batchmean":
-        _reduction("kl_div", reduction)
-    losses = target.exp() * (target - input) if log_target else KlDiv.op(input, target)
-    if reduction == "batchmean":
-        return losses.sum() / (input._array.shape[0] if input._array.ndim else 1)
-    return _reduced(losses, reduction)
+    return reduced(losses, reduction)

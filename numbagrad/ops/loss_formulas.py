@@ -1,6 +1,7 @@
 """Losses made of formulas: margins, rankings, counts and normal distributions.
 
-Exported by ``nn.functional``. What they are made of fuses in a compiled function.
+Exported by ``nn.functional``. What they are made of fuses in a compiled function. size_average and
+reduce: see ``reduction``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .create import arange
 from .distance import pairwise_distance
 from .elementwise import clamp, exp, log, minimum, where
 from .gather import gathered
-from .loss import _reduced, _reduction
+from .reduction import reduced, reduction_of
 
 __all__ = [
     "gaussian_nll_loss",
@@ -42,14 +43,20 @@ def _operands(name: str, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def margin_ranking_loss(
-    input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = "mean"
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """``max(0, -target (input1 - input2) + margin)``: target is 1 where input1 is to be larger, -1
     where input2 is.
 
     Three tensors with the same number of dimensions, which broadcast.
     """
-    _reduction("margin_ranking_loss", reduction)
+    reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     input1, input2, target = _operands("margin_ranking_loss", input1, input2, target)
     if not input1.dim() == input2.dim() == target.dim():
         shapes = ", ".join(str(list(t.shape)) for t in (input1, input2, target))
@@ -57,27 +64,38 @@ def margin_ranking_loss(
             f"margin_ranking_loss: all tensors should have the same number of dimensions, got "
             f"{shapes}."
         )
-    return _reduced(clamp(-target * (input1 - input2) + margin, 0), reduction)
+    return reduced(clamp(-target * (input1 - input2) + margin, 0), reduction)
 
 
 def hinge_embedding_loss(
-    input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """``input`` where target is 1, ``max(0, margin - input)`` where it is -1.
 
     The tensors broadcast. input: distances, as a rule.
     """
-    _reduction("hinge_embedding_loss", reduction)
+    reduction = reduction_of("hinge_embedding_loss", reduction, size_average, reduce)
     input, target = _operands("hinge_embedding_loss", input, target)
     apart = where(target.ne(1), clamp(margin - input, 0), input * 0)
-    return _reduced(apart + where(target.ne(-1), input, input * 0), reduction)
+    return reduced(apart + where(target.ne(-1), input, input * 0), reduction)
 
 
-def soft_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """``log(1 + exp(-target input))``, target 1 or -1; the tensors broadcast."""
-    _reduction("soft_margin_loss", reduction)
+    reduction = reduction_of("soft_margin_loss", reduction, size_average, reduce)
     input, target = _operands("soft_margin_loss", input, target)
-    return _reduced(softplus(-target * input), reduction)
+    return reduced(softplus(-target * input), reduction)
 
 
 def poisson_nll_loss(
@@ -85,7 +103,9 @@ def poisson_nll_loss(
     target: Tensor,
     log_input: bool = True,
     full: bool = False,
+    size_average: bool | None = None,
     eps: float = 1e-8,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log-likelihood of counts: ``exp(input) - target input``.
@@ -93,14 +113,14 @@ def poisson_nll_loss(
     log_input: without it input is the rate itself, ``input - target log(input + eps)``. full: with
     Stirling's approximation of ``log(target!)`` where target is over 1.
     """
-    _reduction("poisson_nll_loss", reduction)
+    reduction = reduction_of("poisson_nll_loss", reduction, size_average, reduce)
     input, target = _operands("poisson_nll_loss", input, target)
     loss = exp(input) - target * input if log_input else input - target * log(input + eps)
     if full:
         large = where(target.gt(1), target, target * 0 + 2)
         rest = large * log(large) - large + 0.5 * log(2 * math.pi * large)
         loss = loss + where(target.gt(1), rest, rest * 0)
-    return _reduced(loss, reduction)
+    return reduced(loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -117,7 +137,7 @@ def gaussian_nll_loss(
     least ``eps`` is used, the gradient goes on as if it were not. full: with ``log(2 pi) / 2``.
     Raises ValueError for a negative variance, which compiled functions do not look for.
     """
-    _reduction("gaussian_nll_loss", reduction)
+    reduction = reduction_of("gaussian_nll_loss", reduction)
     given = var if isinstance(var, Tensor) else input.detach() * 0 + float(var)
     input, target = _operands("gaussian_nll_loss", input, target)
     (given,) = _operands("gaussian_nll_loss", given)
@@ -137,7 +157,7 @@ def gaussian_nll_loss(
         raise ValueError("gaussian_nll_loss: var has negative entries.")
     given = given + (clamp(held, eps) - held)
     loss = 0.5 * (log(given) + (input - target) ** 2 / given)
-    return _reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
 def multi_margin_loss(
@@ -146,6 +166,8 @@ def multi_margin_loss(
     p: int = 1,
     margin: float = 1.0,
     weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
     """``sum_j max(0, margin - input[target] + input[j])^p / classes`` over the other classes.
@@ -153,7 +175,7 @@ def multi_margin_loss(
     input (n, classes) with target (n), or (classes) with a target without dimensions; p: 1 or 2;
     weight (classes): of the true class.
     """
-    _reduction("multi_margin_loss", reduction)
+    reduction = reduction_of("multi_margin_loss", reduction, size_average, reduce)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: only p == 1 and p == 2 are supported, got {p}.")
     as_operand("multi_margin_loss", target, 1)
@@ -176,22 +198,27 @@ def multi_margin_loss(
     if weight is not None:
         gap = gap * weight[target].unsqueeze(-1)
     others = where(arange(classes, device=input.device).ne(true), gap, 0.0)
-    return _reduced(others.sum(-1) / classes, reduction)
+    return reduced(others.sum(-1) / classes, reduction)
 
 
 def multilabel_soft_margin_loss(
-    input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
 ) -> Tensor:
     """Cross entropy of ``sigmoid(input)`` and target, the mean over the last dimension.
 
     input, target (..., classes) of one shape; weight: of each class, broadcasts.
     """
-    _reduction("multilabel_soft_margin_loss", reduction)
+    reduction = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
     input, target = _operands("multilabel_soft_margin_loss", input, target)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    return _reduced(loss.mean(-1), reduction)
+    return reduced(loss.mean(-1), reduction)
 
 
 def triplet_margin_with_distance_loss(
@@ -210,11 +237,11 @@ def triplet_margin_with_distance_loss(
     swap: the distance of positive and negative where it is the smaller one.
     """
     name = "triplet_margin_with_distance_loss"
-    _reduction(name, reduction)
+    reduction = reduction_of(name, reduction)
     if not margin > 0:
         raise ValueError(f"{name}: margin must be greater than 0, got {margin}.")
     distance: Any = pairwise_distance if distance_function is None else distance_function
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
-    return _reduced(clamp(margin + near - far, 0), reduction)
+    return reduced(clamp(margin + near - far, 0), reduction)

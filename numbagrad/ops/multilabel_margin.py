@@ -12,12 +12,18 @@ from .axes import DTYPE_WORDS
 from .base import as_operand, zeros_like
 from .elementwise import cast, where
 from .gather import _scattered, gathered
-from .loss import _reduced, _reduction
+from .reduction import reduced, reduction_of
 
 __all__ = ["multilabel_margin_loss"]
 
 
-def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """``sum_jk max(0, 1 - input[j] + input[k]) / classes`` over all true j and all other k.
 
     input (n, classes) or (classes), floating; target: int64, of that shape, the true classes of
@@ -28,7 +34,7 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     0.1666666716337204
     """
     name = "multilabel_margin_loss"
-    _reduction(name, reduction)
+    reduction = reduction_of(name, reduction, size_average, reduce)
     shape = as_operand(name, input)._array.shape
     sizes = as_operand(name, target, 1)._array.shape
     if len(shape) > 2 or 0 in shape[-1:]:
@@ -62,4 +68,4 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = "mean
     gap = relu(1 - gathered(name, x, 1, at).unsqueeze(2) + x.unsqueeze(1))
     compared = counts.unsqueeze(2).logical_and(is_true.logical_not().unsqueeze(1))
     losses = where(compared, gap, 0.0).sum((1, 2)) / classes
-    return _reduced(losses if len(shape) == 2 else losses.reshape(()), reduction)
+    return reduced(losses if len(shape) == 2 else losses.reshape(()), reduction)

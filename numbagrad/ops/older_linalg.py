@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from ..tensor import Tensor
-from . import lapack
+from . import lapack, lapack_lu
 from .base import as_operand, full, normalize_dims, same_device
 from .create import eye
 from .lapack import matrix_exp as _matrix_exp
+from .lapack_lu import lu_unpack
 from .linalg import matmul
 
 __all__ = [
@@ -17,12 +18,22 @@ __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
     "frobenius_norm",
+    "lu_solve",
+    "lu_unpack",
     "matrix_exp",
     "nuclear_norm",
     "pinverse",
     "qr",
     "svd",
+    "triangular_solve",
 ]
+
+
+class TriangularSolution(NamedTuple):
+    """What a triangle is solved to, and a copy of the matrix that it stands in."""
+
+    solution: Tensor
+    cloned_coefficient: Tensor
 
 
 class OlderSVD(NamedTuple):
@@ -126,6 +137,42 @@ def cholesky_inverse(x: Tensor, upper: bool = False) -> Tensor:
     return matmul(inverse, inverse.mT) if upper else matmul(inverse.mT, inverse)
 
 
+def lu_solve(x: Tensor, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+    """The solution of ``A @ out == x``, ``ng.linalg.lu_solve``: x (..., n, m).
+
+    >>> lu_solve(tensor([[4.0]]), *ng.linalg.lu_factor(tensor([[2.0]]))).tolist()
+    [[2.0]]
+    """
+    return lapack_lu.lu_solve(LU_data, LU_pivots, x)
+
+
+def triangular_solve(
+    x: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> TriangularSolution:
+    """The solution of ``A @ out == x`` for a triangle A, as ``ng.linalg.solve_triangular``.
+
+    x (..., n, m), A (..., n, n), of which the other triangle is not read. transpose: of A turned.
+
+    >>> triangular_solve(tensor([[4.0]]), tensor([[2.0]])).solution.tolist()
+    [[2.0]]
+    """
+    for value, what in ((x, "b"), (A, "A")):
+        rank = as_operand("triangular_solve", value)._array.ndim
+        if rank < 2:
+            raise ShapeError(
+                f"triangular_solve: Expected {what} to have at least 2 dimensions, but it has "
+                f"{rank} dimensions instead. Use unsqueeze(-1) for a vector."
+            )
+    solved = lapack.solve_triangular(
+        A.mT if transpose else A, x, upper=upper != transpose, unitriangular=unitriangular
+    )
+    return TriangularSolution(solved, A.clone())
+
+
 def frobenius_norm(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The root of the sum of squares over one or two dimensions.
 
@@ -154,5 +201,6 @@ def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return lapack.matrix_norm(x, "nuc", dims, keepdim)
 
 
-_METHODS = "cholesky cholesky_inverse cholesky_solve matrix_exp pinverse qr svd".split()
+_METHODS = """cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp pinverse qr svd
+    triangular_solve""".split()
 METHODS: dict[str, Any] = {name: globals()[name] for name in _METHODS}

@@ -43,14 +43,15 @@ FUNCTIONS = """
     histogram hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner
     inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace
     log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not
-    logical_or logical_xor logit logspace logsumexp lt masked_select matmul matrix_power max
-    maximum mean median min minimum mm mode msort mul multinomial multiply mv mvlgamma nan_to_num
-    nanmean nanmedian nansum ne neg negative nextafter nonzero nonzero_static norm
-    normal not_equal nuclear_norm ones outer polygamma pow prod qr quantile rad2deg rand randint
-    randn randperm range reciprocal remainder renorm round row_stack rsqrt scatter scatter_add
-    scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh slice_scatter slogdet
-    softmax sort sqrt square stack std sub subtract sum svd take take_along_dim tan tanh threshold
-    topk tril triu true_divide trunc var vdot vstack where xlogy zeros
+    logical_or logical_xor logit logspace logsumexp lt lu_solve lu_unpack masked_select matmul
+    matrix_power max maximum mean median min minimum mm mode msort mul multinomial multiply mv
+    mvlgamma nan_to_num nanmean nanmedian nanquantile nansum ne neg negative nextafter nonzero
+    nonzero_static norm normal not_equal nuclear_norm ones outer polygamma pow prod qr quantile
+    rad2deg rand randint randn randperm range reciprocal remainder renorm round row_stack rsqrt
+    scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh
+    slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum svd take
+    take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var vdot
+    vstack where xlogy zeros
 """.split()
 """Functions of the package itself that take ``out``: those of PyTorch's that do."""
 

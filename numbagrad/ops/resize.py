@@ -17,6 +17,7 @@ from .base import as_operand
 from .elementwise import lerp
 from .from_data import tensor
 from .index import index_select
+from .linalg import matmul
 
 __all__ = [
     "interpolate",
@@ -90,6 +91,33 @@ def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tens
     return lerp(low, high, wrap(weight.reshape(sizes), x._dtype).to(x._device))
 
 
+def _weighed(x: Tensor, dim: int, size: int, scale: float, corners: bool, cubic: bool) -> Tensor:
+    """Each place takes from all elements around it, over a width that grows with the scale.
+
+    A triangle or a cubic (Keys, 1981, with a = -1/2), cut at the borders and scaled to sum to 1.
+    """
+    n = x._array.shape[dim]
+    if corners:
+        scale = (n - 1) / (size - 1) if size > 1 else 0.0
+    width = max(scale, 1.0)
+    reach = (2.0 if cubic else 1.0) * width
+    centres = scale * (np.arange(size)[:, None] + 0.5)
+    places = np.arange(n)
+    first = np.maximum((centres - reach + 0.5).astype(np.int64), 0)
+    last = np.minimum((centres + reach + 0.5).astype(np.int64), n)
+    away = np.abs(places - centres + 0.5) / width
+    if cubic:
+        near = (1.5 * away - 2.5) * away * away + 1
+        far = ((-0.5 * away + 2.5) * away - 4) * away + 2
+        weight = np.where(away < 1, near, np.where(away < 2, far, 0.0))
+    else:
+        weight = np.maximum(1 - away, 0.0)
+    weight = np.where((places >= first) & (places < last), weight, 0.0)
+    weight = encoded(weight / weight.sum(1, keepdims=True), x._dtype.numpy)
+    turned = x.transpose(dim, -1)
+    return matmul(turned, wrap(weight, x._dtype).to(x._device).t()).transpose(dim, -1)
+
+
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -97,6 +125,7 @@ def interpolate(
     mode: str = "nearest",
     align_corners: bool | None = None,
     recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Tensor:
     """``input`` (n, c, ...) with other sizes of the spatial dimensions, of which there are 1 to 3.
 
@@ -105,7 +134,9 @@ def interpolate(
     "linear", "bilinear" or "bicubic", "trilinear".
     align_corners: whether the corner elements of input and result lie on one another, or their
     outer edges. recompute_scale_factor: use the ratio of the sizes, not scale_factor, to find
-    places. Differentiable to any order. Raises ShapeError, or ValueError for another mode.
+    places. antialias: where an image becomes smaller, each place takes from all the elements that
+    it stands for, for "bilinear" and "bicubic". Differentiable to any order. Raises ShapeError, or
+    ValueError for another mode.
 
     >>> interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
     [[[1.0, 1.0, 2.0, 2.0]]]
@@ -131,6 +162,11 @@ def interpolate(
             "interpolate: align_corners option can only be set with the interpolating modes: "
             "linear | bilinear | bicubic | trilinear"
         )
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError(
+            f"interpolate: Anti-alias option is restricted to bilinear and bicubic modes and "
+            f"requires a 4-D tensor as input, got mode {mode!r} and {len(shape)}-D input."
+        )
     if (size is None) == (scale_factor is None):
         raise ValueError("interpolate: exactly one of size or scale_factor should be defined")
     if scale_factor is not None:
@@ -152,7 +188,9 @@ def interpolate(
     for k, (n, target) in enumerate(zip(shape[2:], sizes, strict=True)):
         given = factors and not recompute_scale_factor
         scale = 1 / factors[k] if given else n / target
-        if mode in SMOOTH:
+        if antialias:
+            out = _weighed(out, k + 2, target, scale, bool(align_corners), mode == "bicubic")
+        elif mode in SMOOTH:
             between = _cubic if mode == "bicubic" else _linear
             out = between(out, k + 2, target, scale, bool(align_corners))
         else:

@@ -2,6 +2,19 @@
 
 from .events import Event
 from .profile import profile
-from .report import Average, Report
+from .region import record_function
+from .report import Average, Averages, Report
+from .schedule import ProfilerAction, ProfilerActivity, schedule, tensorboard_trace_handler
 
-__all__ = ["Average", "Event", "Report", "profile"]
+__all__ = [
+    "Average",
+    "Averages",
+    "Event",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "Report",
+    "profile",
+    "record_function",
+    "schedule",
+    "tensorboard_trace_handler",
+]

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..tables import aligned, count_text, html_table, plural, shortened, size_text, time_text
 from ..tape import show_location
@@ -16,13 +16,16 @@ from .events import Event
 if TYPE_CHECKING:
     from ..compiled.rates import Rates
 
-__all__ = ["Average", "Report"]
+__all__ = ["Average", "Averages", "Report"]
 
 LONGEST = 48
 """Columns of a name."""
 
 INSIDE = ("kernel", "product", "loop")
 """Kinds of events that hold no others."""
+
+REGION = "region"
+"""Kind of an event that the program itself has named, around others."""
 
 ONCE = {"compile": "compilation", "load": "cache load"}
 """Kinds of events that a second run has no more, and what they are called."""
@@ -61,6 +64,19 @@ class Average:
         return (self.flops or 0) / self.seconds if self.seconds else 0.0
 
 
+class Averages(list[Average]):
+    """What ``key_averages()`` gives: rows that ``table()`` prints, as PyTorch's programs do."""
+
+    def __init__(self, report: Report, group_by: str):
+        super().__init__(report.averages(group_by, limits=False))
+        self._report, self._group_by = report, group_by
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **options: Any) -> str:
+        """``Report.table`` of the first rows. They are sorted by time, whatever PyTorch's word for
+        a column, ``sort_by``, says; further options of PyTorch's change nothing."""
+        return self._report.table(self._group_by, None if row_limit < 0 else row_limit)
+
+
 def least_seconds(event: Event, rates: Rates) -> float:
     """What an event needs at the rates of this machine: of memory, of cache where it fits there."""
     from ..compiled.rates import cache_bytes
@@ -93,7 +109,7 @@ class Report:
             rates = measured()
         found: dict[tuple[str, str], Average] = {}
         for e in self.events:
-            if e.kind not in (*INSIDE, *ONCE):
+            if e.kind not in (*INSIDE, *ONCE, REGION):
                 continue
             name = e.name.rpartition(".")[2] if group_by == "kernel" else e.name
             if group_by == "line" and e.where is not None:
@@ -101,6 +117,21 @@ class Report:
             average = found.setdefault((name, e.kind), Average(name, e.kind))
             average.add(e, rates if e.kind in INSIDE else None)
         return sorted(found.values(), key=lambda a: -a.seconds)
+
+    def key_averages(
+        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0
+    ) -> Averages:
+        """``averages`` by its name in PyTorch.
+
+        group_by_stack_n: tells lines of the program apart unless it is 0. Raises ValueError for
+        group_by_input_shape: shapes are not written down.
+        """
+        if group_by_input_shape:
+            raise ValueError(
+                "key_averages: shapes are not written down. Leave out group_by_input_shape, or "
+                "group by lines with group_by_stack_n=1."
+            )
+        return Averages(self, "line" if group_by_stack_n else "op")
 
     def summary(self) -> list[str]:
         """Sentences before the table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -148,6 +149,40 @@ def _cholesky_solved(y: Any, x: Any, upper: bool = False) -> Any:
     return np.linalg.solve(x @ x.T, y)
 
 
+def _unpacked(x: Any, pivots: Any, data: bool = True, orders: bool = True) -> Any:
+    """P, L and U; what is left out is empty."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    nothing = np.empty(0, x.dtype)
+    lower = np.tril(x[..., :k], -1) + np.eye(m, k, dtype=x.dtype) if data else nothing
+    upper = np.triu(x[..., :k, :]) if data else nothing
+    if not orders:
+        return nothing, lower, upper
+    found = np.zeros((*x.shape[:-2], m, m), x.dtype)
+    for at in np.ndindex(x.shape[:-2]):
+        rows = list(range(m))
+        for i, j in enumerate(pivots[at]):
+            rows[i], rows[j - 1] = rows[j - 1], rows[i]
+        found[(*at, rows, range(m))] = 1
+    return found, lower, upper
+
+
+def _triangular(
+    y: Any, x: Any, upper: bool = True, turned: bool = False, ones: bool = False
+) -> Any:
+    x = np.triu(x) if upper else np.tril(x)
+    if ones:
+        x = np.where(np.eye(x.shape[-1], dtype=bool), 1, x)
+    return np.linalg.solve(x.swapaxes(-1, -2) if turned else x, y)
+
+
+def _quietly(name: str, *args: Any) -> Any:
+    """A function that PyTorch warns of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return getattr(op_table.LIBRARY, name)(*args)
+
+
 def _squared_parts(name: str, *how: Any) -> Any:
     """Factors that are determined up to signs, which squares take away."""
 
@@ -227,6 +262,63 @@ CASES = [
             wrong(_of(2, 2), _pivots * 0, _of(2, 1), raises=RuntimeError, words="equal to 1"),
             wrong(_of(2, 2), _pivots + 9, _of(2, 1), raises=RuntimeError, words="lu_solve"),
             wrong(_of(2, 2), _pivots[:1], _of(2, 1), raises=RuntimeError, words="pivots per batch"),
+        ),
+    ),
+    Case(
+        "linalg.lu_solve-short",
+        lambda draw: [sample(y, lu, pivots) for lu, pivots, y in [_solutions(draw)[0].args]],
+        lambda y, lu, pivots: _from_factors(lu, pivots, y),
+        function="lu_solve",
+        **_rough,
+        errors=(wrong(_of(2, 1), _of(2, 2), _of(2), raises=RuntimeError, words="int"),),
+    ),
+    Case(
+        "linalg.lu_unpack",
+        lambda draw: [
+            sample(draw(3, 2), np.array([2, 3], "int32")),
+            sample(draw(2, 3), np.array([2, 2], "int32")),
+        ],
+        lambda x, pivots: _unpacked(x, pivots)[1:],
+        call=lambda x, pivots: op_table.LIBRARY.lu_unpack(x, pivots)[1:],
+        rtol64=1e-9,
+        rtol32=2e-3,
+        repeats=False,
+    ),
+    Case(
+        "linalg.lu_unpack-order",
+        lambda draw: [
+            sample(_square(draw), np.array([2, 3, 3], "int32")),
+            sample(draw(4, 2), np.array([3, 4], "int32")),
+            sample(draw(2, 2, 3), np.array([[1, 2], [2, 2]], "int32")),
+            sample(draw(2, 2), np.array([1, 2], "int32"), False),
+            sample(draw(2, 2), np.array([1, 2], "int32"), True, False),
+        ],
+        _unpacked,
+        function="lu_unpack",
+        orders=0,
+        result=(same, same, same),
+        **_alone,
+        errors=(
+            wrong(_of(2), _pivots, raises=RuntimeError, words="2 or more dimensions"),
+            wrong(_of(2, 2), _of(2), raises=RuntimeError, words="int32"),
+        ),
+    ),
+    Case(
+        "linalg.triangular_solve",
+        lambda draw: [
+            sample(draw(3, 2), _triangle(draw), False),
+            sample(draw(3, 2), _triangle(draw), False, True),
+            sample(draw(2, 3, 1), _triangle(draw).T.copy()),
+            sample(draw(3, 2), np.stack([_triangle(draw)] * 2), False, False, True),
+        ],
+        _triangular,
+        function="triangular_solve",
+        call=lambda *args: _quietly("triangular_solve", *args).solution,
+        method=NO_METHOD,
+        **_rough,
+        errors=(
+            wrong(_of(3), _of(3, 3), raises=RuntimeError, words="at least 2 dimensions"),
+            wrong(_of(4, 1), _of(3, 3), raises=RuntimeError, words="ncompatible"),
         ),
     ),
     Case(

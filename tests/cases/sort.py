@@ -37,6 +37,12 @@ def _samples(draw: Draw) -> list[Sample]:
     ]
 
 
+def _some_nan(draw: Draw) -> np.ndarray:
+    values = draw.distinct(2, 5)
+    values[0, 1] = values[1, 3] = values[1, 4] = np.nan
+    return values
+
+
 def argsort(x: Any, dim: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """Positions in order; equal elements keep theirs."""
     if x.ndim == 0:
@@ -199,6 +205,25 @@ CASES = [
             sample(d.distinct(2, 5), 0.3, interpolation="midpoint"),
         ],
         lambda x, q, dim=None, keepdim=False, interpolation="linear": np.quantile(
+            x, q, dim, keepdims=keepdim, method=interpolation
+        ),
+        rtol64=1e-9,
+        errors=(
+            wrong(_ones, 1.5, raises=(RuntimeError, ValueError), words="in the range"),
+            wrong(_ones, 0.5, 2, raises=IndexError, words="Dimension out of range"),
+        ),
+    ),
+    Case(
+        "nanquantile",
+        lambda d: [
+            sample(d.distinct(7), 0.3),
+            sample(d.distinct(2, 5), Fixed(np.array([0.25, 1.0], d.dtype)), 0, True),
+            sample(_some_nan(d), 0.6, 1, kind="special"),
+            sample(_some_nan(d), np.array([0.25, 1.0], d.dtype), 1, True, kind="special"),
+            sample(_some_nan(d), 0.3, dim=-1, interpolation="nearest", kind="special"),
+            sample(_some_nan(d), 0.3, interpolation="midpoint", kind="special"),
+        ],
+        lambda x, q, dim=None, keepdim=False, interpolation="linear": np.nanquantile(
             x, q, dim, keepdims=keepdim, method=interpolation
         ),
         rtol64=1e-9,

@@ -29,20 +29,20 @@ def test_multilabel_margin_loss():
     x, y = ng.tensor(SCORES, dtype=ng.float64), ng.tensor(CLASSES)
     expected = np.array([by_hand(*row) for row in zip(SCORES, CLASSES, strict=True)])
     for function in (F.multilabel_margin_loss, ng.compile(F.multilabel_margin_loss)):
-        np.testing.assert_allclose(function(x, y, "none"), expected, rtol=1e-14)
+        np.testing.assert_allclose(function(x, y, reduction="none"), expected, rtol=1e-14)
         np.testing.assert_allclose(function(x, y), expected.mean(), rtol=1e-14)
         np.testing.assert_allclose(function(x, y, reduction="sum"), expected.sum(), rtol=1e-14)
     single = nn.MultiLabelMarginLoss("none")(x[0], y[0])
     assert single.shape == () and single.item() == pytest.approx(expected[0])
     assert F.multilabel_margin_loss(ng.tensor(1.0), ng.tensor(0)).item() == 0
-    assert F.multilabel_margin_loss(x[:0], y[:0], "none").shape == (0,)
-    assert F.multilabel_margin_loss(x[:0], y[:0], "sum").item() == 0
+    assert F.multilabel_margin_loss(x[:0], y[:0], reduction="none").shape == (0,)
+    assert F.multilabel_margin_loss(x[:0], y[:0], reduction="sum").item() == 0
     assert repr(nn.MultiLabelMarginLoss()) == "MultiLabelMarginLoss()"
 
 
 def test_multilabel_margin_loss_has_gradients_of_any_order():
     x, y = ng.tensor(SCORES, dtype=ng.float64, requires_grad=True), ng.tensor(CLASSES)
-    assert ng.autograd.gradcheck(lambda x: F.multilabel_margin_loss(x, y, "none"), x)
+    assert ng.autograd.gradcheck(lambda x: F.multilabel_margin_loss(x, y, reduction="none"), x)
     assert ng.autograd.gradgradcheck(lambda x: F.multilabel_margin_loss(x, y) ** 2, x)
     edge = ng.tensor([[1.0, 0.0, 2.0, 2.0]], requires_grad=True)  # class 1 is exactly 1 below
     F.multilabel_margin_loss(edge, ng.tensor([[0, -1, -1, -1]])).backward()
@@ -80,7 +80,7 @@ def test_multilabel_margin_loss_says_what_is_wrong():
     with pytest.raises(TypeError, match="not implemented for 'Long'"):
         F.multilabel_margin_loss(y, y)
     with pytest.raises(ValueError, match="max is not a valid value for reduction"):
-        F.multilabel_margin_loss(x, y, "max")
+        F.multilabel_margin_loss(x, y, reduction="max")
     with pytest.raises(IndexError, match="multilabel_margin_loss: index number 0 is out of"):
         ng.compile(F.multilabel_margin_loss)(x, y + 1)
 

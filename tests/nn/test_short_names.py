@@ -73,6 +73,12 @@ LINES = """
     L.affine_grid_generator(a[:, 0, :, :3], [2, 1, 2, 3], False)
     L.grid_sampler(a, a[:, :2, :, :2], 0, 2, True)
     L.grid_sampler(a, a[:, :2, :, :2], 2, 1, False)
+    L.embedding_bag(x, i, i[1:])[0]
+    L.embedding_bag(a.reshape(12, 4), j, o, False, 1)
+    L.embedding_bag(a.reshape(12, 4), j, o, False, 1, False, None, True, 3)
+    L.embedding_bag(a.reshape(12, 4), j, o, False, 2)
+    L.embedding_bag(a.reshape(12, 4), j, o, False, 2, False, None, False, 3)
+    L.embedding_bag(a.reshape(12, 4), j, o, per_sample_weights=a.reshape(-1)[:5])[0]
 """.strip().split("\n")
 
 
@@ -94,6 +100,8 @@ def test_a_line_gives_what_pytorch_gives(line):
             "p": a.reshape(1, 4, 4, 3),
             "l": lib.tensor(NUMBERS[:12].copy()).reshape(4, 1, 3).log_softmax(-1),
             "i": lib.tensor([1, 0]),
+            "j": lib.tensor([7, 3, 0, 3, 11]),
+            "o": lib.tensor([0, 2, 2]),
             "s": lib.tensor([1, -1]),
         }
         out = eval(line, names)

@@ -123,8 +123,9 @@ def order_of(order: Array, pivots: Array) -> None:
     n = order.shape[-1]
     if pivots.size and not 1 <= pivots.min() <= pivots.max() <= n:
         raise ShapeError(
-            f"linalg.lu_solve: Pivots given to lu_solve must all be greater or equal to 1 and at "
-            f"most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of lu_factor."
+            f"linalg.lu_solve, lu_unpack: Pivots given to lu_solve must all be greater or equal "
+            f"to 1 and at most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of "
+            f"lu_factor."
         )
     order[...] = np.arange(n)
     for place in np.ndindex(order.shape[:-1]):

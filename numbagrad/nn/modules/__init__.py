@@ -17,6 +17,7 @@ from . import (
     loss,
     normalization,
     padding,
+    parallel,
     pooling,
     rnn,
     sparse,
@@ -39,6 +40,7 @@ from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
+from .parallel import *  # noqa: F403
 from .pooling import *  # noqa: F403
 from .rnn import *  # noqa: F403
 from .sparse import *  # noqa: F403
@@ -62,6 +64,7 @@ __all__ = [
     *loss.__all__,
     *normalization.__all__,
     *padding.__all__,
+    *parallel.__all__,
     *pooling.__all__,
     *rnn.__all__,
     *sparse.__all__,

@@ -190,6 +190,7 @@ class Hardtanh(Activation):
 
     function = staticmethod(F.hardtanh)
     options = {"min_val": -1.0, "max_val": 1.0, "inplace": False}
+    renamed = {"min_value": "min_val", "max_value": "max_val"}
 
 
 class Hardsigmoid(Activation):

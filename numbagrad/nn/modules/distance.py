@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from .. import functional as F
-from .configured import Configured
+from .configured import FLAGS, Reducing
 
 __all__ = [
     "CosineEmbeddingLoss",
@@ -16,12 +16,12 @@ __all__ = [
 ]
 
 
-class _Compared(Configured):
+class _Compared(Reducing):
     """A function of some tensors and the options."""
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        """The function of ``inputs``."""
-        return type(self).function(*inputs, **{n: getattr(self, n) for n in self.options})
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
+        """The function of the tensors."""
+        return type(self).function(*inputs, **named, **self.chosen())
 
 
 class CosineSimilarity(_Compared):
@@ -42,14 +42,21 @@ class CosineEmbeddingLoss(_Compared):
     """Of input1, input2 and target: 1 - cos where that is 1, max(0, cos - margin) where -1."""
 
     function = staticmethod(F.cosine_embedding_loss)
-    options = {"margin": 0.0, "reduction": "mean"}
+    options = {"margin": 0.0, **FLAGS, "reduction": "mean"}
 
 
 class TripletMarginLoss(_Compared):
     """Of anchor, positive, negative: how much the first two are not nearer by margin."""
 
     function = staticmethod(F.triplet_margin_loss)
-    options = {"margin": 1.0, "p": 2.0, "eps": 1e-6, "swap": False, "reduction": "mean"}
+    options = {
+        "margin": 1.0,
+        "p": 2.0,
+        "eps": 1e-6,
+        "swap": False,
+        **FLAGS,
+        "reduction": "mean",
+    }
 
 
 class TripletMarginWithDistanceLoss(_Compared):
@@ -63,4 +70,4 @@ class MarginRankingLoss(_Compared):
     """Of input1, input2 and target: how much the one that target names is not larger by margin."""
 
     function = staticmethod(F.margin_ranking_loss)
-    options = {"margin": 0.0, "reduction": "mean"}
+    options = {"margin": 0.0, **FLAGS, "reduction": "mean"}

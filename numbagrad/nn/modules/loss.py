@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
-from .configured import Configured
+from .configured import FLAGS, Reducing
 
 __all__ = [
     "BCELoss",
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 
-class Loss(Configured):
+class Loss(Reducing):
     """A loss of input and target.
 
     reduction: "mean", "sum" or "none". weight and pos_weight, where a loss has them, are buffers.
     """
 
-    options = {"reduction": "mean"}
+    options = {**FLAGS, "reduction": "mean"}
     tensor_options = ("weight", "pos_weight")
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of ``input`` against ``target``."""
-        return type(self).function(input, target, **{n: getattr(self, n) for n in self.options})
+        return type(self).function(input, target, **self.chosen())
 
 
 class MSELoss(Loss):
@@ -59,7 +59,7 @@ class SmoothL1Loss(Loss):
     """Squared within beta of zero, absolute beyond (Girshick, 2015)."""
 
     function = staticmethod(F.smooth_l1_loss)
-    options = {"reduction": "mean", "beta": 1.0}
+    options = {**FLAGS, "reduction": "mean", "beta": 1.0}
 
 
 class HuberLoss(Loss):
@@ -73,42 +73,55 @@ class CrossEntropyLoss(Loss):
     """Negative log-likelihood of softmax: input (n, classes, ...), target indices or chances."""
 
     function = staticmethod(F.cross_entropy)
-    options = {"weight": None, "ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+    options = {
+        "weight": None,
+        "size_average": None,
+        "ignore_index": -100,
+        "reduce": None,
+        "reduction": "mean",
+        "label_smoothing": 0.0,
+    }
 
 
 class NLLLoss(Loss):
     """Negative log-likelihood: input log-chances (n, classes, ...), target indices."""
 
     function = staticmethod(F.nll_loss)
-    options = {"weight": None, "ignore_index": -100, "reduction": "mean"}
+    options = {
+        "weight": None,
+        "size_average": None,
+        "ignore_index": -100,
+        "reduce": None,
+        "reduction": "mean",
+    }
 
 
 class BCELoss(Loss):
     """Cross entropy of chances in [0, 1] against targets in [0, 1]."""
 
     function = staticmethod(F.binary_cross_entropy)
-    options = {"weight": None, "reduction": "mean"}
+    options = {"weight": None, **FLAGS, "reduction": "mean"}
 
 
 class BCEWithLogitsLoss(Loss):
     """Cross entropy of sigmoid(input) against targets in [0, 1]."""
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
-    options = {"weight": None, "reduction": "mean", "pos_weight": None}
+    options = {"weight": None, **FLAGS, "reduction": "mean", "pos_weight": None}
 
 
 class KLDivLoss(Loss):
     """Kullback-Leibler divergence: input log-chances, target chances (or logs: log_target)."""
 
     function = staticmethod(F.kl_div)
-    options = {"reduction": "mean", "log_target": False}
+    options = {**FLAGS, "reduction": "mean", "log_target": False}
 
 
 class HingeEmbeddingLoss(Loss):
     """The input where target is 1, max(0, margin - input) where it is -1."""
 
     function = staticmethod(F.hinge_embedding_loss)
-    options = {"margin": 1.0, "reduction": "mean"}
+    options = {"margin": 1.0, **FLAGS, "reduction": "mean"}
 
 
 class SoftMarginLoss(Loss):
@@ -121,7 +134,7 @@ class MultiMarginLoss(Loss):
     """How much the score of the true class is not larger than the others by margin, to the p."""
 
     function = staticmethod(F.multi_margin_loss)
-    options = {"p": 1, "margin": 1.0, "weight": None, "reduction": "mean"}
+    options = {"p": 1, "margin": 1.0, "weight": None, **FLAGS, "reduction": "mean"}
 
 
 class MultiLabelMarginLoss(Loss):
@@ -134,14 +147,21 @@ class MultiLabelSoftMarginLoss(Loss):
     """Cross entropy of sigmoid(input) and target, the mean over classes."""
 
     function = staticmethod(F.multilabel_soft_margin_loss)
-    options = {"weight": None, "reduction": "mean"}
+    options = {"weight": None, **FLAGS, "reduction": "mean"}
 
 
 class PoissonNLLLoss(Loss):
     """Negative log-likelihood of counts: input log-rates (or rates: log_input=False)."""
 
     function = staticmethod(F.poisson_nll_loss)
-    options = {"log_input": True, "full": False, "eps": 1e-8, "reduction": "mean"}
+    options = {
+        "log_input": True,
+        "full": False,
+        "size_average": None,
+        "eps": 1e-8,
+        "reduce": None,
+        "reduction": "mean",
+    }
 
 
 class GaussianNLLLoss(Loss):
@@ -152,8 +172,7 @@ class GaussianNLLLoss(Loss):
 
     def forward(self, input: Tensor, target: Tensor, var: Tensor | float) -> Tensor:  # type: ignore[override]
         """The loss of ``input`` against ``target``."""
-        options = {n: getattr(self, n) for n in self.options}
-        return F.gaussian_nll_loss(input, target, var, **options)
+        return F.gaussian_nll_loss(input, target, var, **self.chosen())
 
 
 class CTCLoss(Loss):
@@ -166,5 +185,4 @@ class CTCLoss(Loss):
         self, log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any
     ) -> Tensor:
         """The loss of ``log_probs`` against ``targets``: see ``functional.ctc_loss``."""
-        options = {n: getattr(self, n) for n in self.options}
-        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, **options)
+        return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, **self.chosen())

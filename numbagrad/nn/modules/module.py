@@ -13,6 +13,7 @@ from typing import Any
 
 from ...kernels import machine
 from ...kernels.machine import changed
+from ...later import asked_for
 from ...tape import RemovableHandle
 from ...tensor import Tensor
 from ..parameter import Buffer, Parameter
@@ -21,6 +22,9 @@ from .recast import Recast
 from .state import Stateful
 
 __all__ = ["Module"]
+
+_compiler = asked_for("numbagrad", {"compile": "compiled"})
+"""Finds ``ng.compile``, which stands above this part of the package."""
 
 
 class _WithKwargs:
@@ -86,6 +90,12 @@ class Module(Recast, Stateful):
         hooks = self._hooks
         if hooks is None:
             return self.forward(*args, **kwargs)
+        for compiled in hooks["compiled"].values():
+            return compiled(*args, **kwargs)
+        return self._called_with_hooks(*args, **kwargs)
+
+    def _called_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        hooks: Any = self._hooks
         for hook in list(hooks["forward_pre"].values()):
             if type(hook) is _WithKwargs:
                 args, kwargs = hook.before(self, args, kwargs)
@@ -105,6 +115,22 @@ class Module(Recast, Stateful):
             if changed is not None:
                 output = changed
         return output
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Run calls of this module, hooks included, compiled from now on.
+
+        Takes what ``ng.compile`` takes; that gives another module, this changes the module itself,
+        whose names in ``state_dict()`` stay. A second call takes the place of the first;
+        ``compile(disable=True)`` ends it.
+
+        >>> layer = ng.nn.Linear(2, 2)
+        >>> x = ng.ones(1, 2)
+        >>> layer.compile()
+        >>> layer(x).allclose(layer.forward(x))
+        True
+        """
+        compiled = _compiler("compile")(self._called_with_hooks, *args, **kwargs)
+        self._call_hooks("compiled")[0] = compiled
 
     def _as_compiled(self, run: Callable) -> Module:
         """What ``ng.compile`` returns for this module: one that calls ``run``."""
@@ -382,11 +408,14 @@ class Module(Recast, Stateful):
 
     # -- hooks -----------------------------------------------------------------------------------
 
-    def _add_hook(self, kind: str, hook: Any, first: bool) -> RemovableHandle:
+    def _call_hooks(self, kind: str) -> dict[int, Any]:
         if self._hooks is None:
-            kinds = ("forward_pre", "forward", "backward_pre", "backward")
+            kinds = ("compiled", "forward_pre", "forward", "backward_pre", "backward")
             self._hooks = {each: {} for each in kinds}
-        return RemovableHandle(self._hooks[kind], hook, first)
+        return self._hooks[kind]
+
+    def _add_hook(self, kind: str, hook: Any, first: bool) -> RemovableHandle:
+        return RemovableHandle(self._call_hooks(kind), hook, first)
 
     def register_forward_pre_hook(
         self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False

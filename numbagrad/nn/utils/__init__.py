@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ...later import asked_for
 from . import stateless
 from .clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -13,7 +14,7 @@ from .clip_grad import (
 from .convert_parameters import parameters_to_vector, vector_to_parameters
 
 if TYPE_CHECKING:
-    from . import fusion, parametrizations, parametrize, rnn
+    from . import fusion, parametrizations, parametrize, prune, rnn
     from .bare import skip_init
     from .fusion import (
         fuse_conv_bn_eval,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from .length_direction import remove_weight_norm, weight_norm
 
 __all__ = [
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
@@ -37,6 +39,7 @@ __all__ = [
     "parameters_to_vector",
     "parametrizations",
     "parametrize",
+    "prune",
     "remove_spectral_norm",
     "remove_weight_norm",
     "rnn",
@@ -57,6 +60,7 @@ __getattr__ = asked_for(
         "fusion": "fusion",
         "parametrizations": "parametrizations",
         "parametrize": "parametrize",
+        "prune": "prune",
         "remove_spectral_norm": "largest_singular",
         "remove_weight_norm": "length_direction",
         "rnn": "rnn",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -18,7 +19,13 @@ from ...ops.join import cat
 from ...ops.lapack import vector_norm
 from ...tensor import Tensor
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
+__all__ = [
+    "clip_grad_norm",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "get_total_norm",
+]
 
 
 def clip_grad_norm_(
@@ -77,10 +84,31 @@ def clip_grads_with_norm_(
     _change(grads, kernels.clip_norm, [norm._array], lambda: (largest,))
 
 
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """``clip_grad_norm_`` by its old name; warns."""
+    warnings.warn(
+        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
 def get_total_norm(
-    tensors: Iterable[Tensor], norm_type: float = 2.0, error_if_nonfinite: bool = False
+    tensors: Iterable[Tensor],
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """The norm of all ``tensors`` as of one long vector; see ``clip_grad_norm_``.
+
+    foreach is accepted for PyTorch's sake.
 
     >>> import numbagrad as ng
     >>> get_total_norm([ng.tensor([3.0]), ng.tensor([4.0])])

@@ -1,4 +1,4 @@
-"""Parametrizations to use: ``weight_norm spectral_norm``."""
+"""Parametrizations to use: ``weight_norm spectral_norm``, and ``orthogonal``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from ...tensor import Tensor
 from .. import functional
 from ..modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..modules.module import Module
+from .orthonormal import orthogonal
 from .parametrize import register_parametrization
 
-__all__ = ["norm_except_dim", "spectral_norm", "weight_norm"]
+__all__ = ["norm_except_dim", "orthogonal", "spectral_norm", "weight_norm"]
 
 
 def norm_except_dim(v: Tensor, dim: int) -> Tensor:

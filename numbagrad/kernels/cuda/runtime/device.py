@@ -217,16 +217,27 @@ class _DefaultStream(Stream):
         return "<ng.cuda.Stream default>"
 
 
-def current_stream() -> Stream:
+def check_named(given: Any) -> None:
+    """Raise DeviceError unless ``given`` (0, "cuda", a device) names the GPU there is."""
+    named = devices.Device("cuda", given) if isinstance(given, int) else given
+    if devices.to_device(named).type != "cuda":
+        raise DeviceError(f"cuda: expected a GPU, such as 0 or 'cuda', but got {given!r}.")
+
+
+def current_stream(device: Any = None) -> Stream:
     """The stream that this thread launches on."""
+    if device is not None:
+        check_named(device)
     if _here.stream is None:
         _here.stream = _DefaultStream()
         driver().enter()  # the context is current in a thread from its first use on
     return _here.stream
 
 
-def default_stream() -> Stream:
+def default_stream(device: Any = None) -> Stream:
     """The stream that a thread launches on unless told otherwise."""
+    if device is not None:
+        check_named(device)
     return _DefaultStream()
 
 
@@ -236,10 +247,10 @@ def current_queue() -> Any:
 
 
 @contextmanager
-def stream(chosen: Stream) -> Iterator[None]:
-    """Launch on ``chosen`` inside the ``with`` block."""
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Launch on ``stream`` inside the ``with`` block; None changes nothing."""
     held = current_stream()
-    _here.stream = chosen
+    _here.stream = held if stream is None else stream
     try:
         yield
     finally:
@@ -266,8 +277,10 @@ def _refuse_capture(what: str) -> None:
         raise DeviceError(f"{what}: the host and the device cannot meet while a graph is captured.")
 
 
-def synchronize() -> None:
+def synchronize(device: Any = None) -> None:
     """Wait for all work; raises what kernels have found wrong meanwhile."""
+    if device is not None:
+        check_named(device)
     _refuse_capture("synchronize")
     driver().synchronize()
     _raise_flags()
@@ -400,34 +413,46 @@ def lent(array: Any) -> Any:
     return np.ndarray(array.shape, array.dtype, whole, start, array.strides)
 
 
-def memory_allocated() -> int:
+def memory_allocated(device: Any = None) -> int:
     """Bytes of device memory in use by tensors."""
+    if device is not None:
+        check_named(device)
     return 0 if _cache is None else _cache.allocated
 
 
-def max_memory_allocated() -> int:
+def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that were in use by tensors at one time."""
+    if device is not None:
+        check_named(device)
     return 0 if _cache is None else _cache.peak_allocated
 
 
-def reset_peak_memory_stats() -> None:
+def reset_peak_memory_stats(device: Any = None) -> None:
     """Count the most bytes anew from what is in use now."""
+    if device is not None:
+        check_named(device)
     if _cache is not None:
         _cache.peak_allocated, _cache.peak_reserved = _cache.allocated, _cache.reserved
 
 
-def memory_reserved() -> int:
+def memory_reserved(device: Any = None) -> int:
     """Bytes of device memory that numbagrad holds, in use or kept for reuse."""
+    if device is not None:
+        check_named(device)
     return 0 if _cache is None else _cache.reserved
 
 
-def max_memory_reserved() -> int:
+def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that numbagrad held at one time."""
+    if device is not None:
+        check_named(device)
     return 0 if _cache is None else _cache.peak_reserved
 
 
-def memory_summary() -> str:
-    """A table of the memory in use, kept and free."""
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """A table of the memory in use, kept and free; it is short in any case."""
+    if device is not None:
+        check_named(device)
     driver()
     return _cache.summary()
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .... import devices
-from ....devices import Device
-from ....errors import DeviceError
 from . import device
 
 __all__ = [
@@ -36,9 +33,7 @@ class DeviceProperties:
 def _driver(given: Any) -> Any:
     """The driver, if ``given`` (None, 0, "cuda", a device) names the GPU there is."""
     if given is not None:
-        named = Device("cuda", given) if isinstance(given, int) else given
-        if devices.to_device(named).type != "cuda":
-            raise DeviceError(f"cuda: expected a GPU, such as 0 or 'cuda', but got {given!r}.")
+        device.check_named(given)
     return device.driver()
 
 

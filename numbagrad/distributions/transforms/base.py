@@ -2,34 +2,23 @@
 
 ``transform(x)``, ``transform.inv(y)`` and ``log_abs_det_jacobian(x, y)`` are all that
 ``TransformedDistribution`` needs. One of your own is a subclass with ``domain``, ``codomain``,
-``_call``, ``_inverse`` and ``log_abs_det_jacobian``.
+``_call``, ``_inverse`` and ``log_abs_det_jacobian``. Those of numbers are in ``number.py``, of
+vectors and matrices in ``vector.py``, made of others in ``joined.py``.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtypes
-from ..ops.activation import softplus
-from ..ops.base import broadcast_shape, full
-from ..ops.elementwise import abs, clamp, exp, log, log1p, sigmoid, sign, tanh
-from ..ops.special import atanh
-from ..ops.view import expand
-from ..tensor import Tensor
-from . import constraints
-from .independent import sum_rightmost
+from ...ops.base import full
+from ...tensor import Tensor
+from .. import constraints
+from ..independent import sum_rightmost
 
-__all__ = [
-    "AffineTransform",
-    "ComposeTransform",
-    "ExpTransform",
-    "SigmoidTransform",
-    "TanhTransform",
-    "Transform",
-    "identity_transform",
-]
+__all__ = ["ComposeTransform", "InverseTransform", "Transform", "identity_transform"]
 
 
 class Transform:
@@ -80,6 +69,14 @@ class Transform:
     def inv(self) -> Transform:
         """The inverse, as a transform."""
         return InverseTransform(self)
+
+    def with_cache(self, cache_size: int = 1) -> Any:
+        """The same function with another ``cache_size``."""
+        if cache_size == self._cache_size:
+            return self
+        out = copy.copy(self)
+        Transform.__init__(out, cache_size)
+        return out
 
     def forward_shape(self, shape: Any) -> tuple[int, ...]:
         """The shape of the result for one of ``shape``."""
@@ -162,6 +159,7 @@ class InverseTransform(Transform):
 class ComposeTransform(Transform):
     """Several transforms, one after the other.
 
+    >>> from numbagrad.distributions import AffineTransform, ExpTransform
     >>> ComposeTransform([AffineTransform(1.0, 2.0), ExpTransform()])(tensor(-0.5)).item()
     1.0
     """
@@ -248,127 +246,3 @@ def _widened(constraint: Any, parts: list[Transform], before: str, after: str) -
 
 
 identity_transform = ComposeTransform([])
-
-
-class AffineTransform(Transform):
-    """``loc + scale * x``; event_dim: how many dimensions an event of x has.
-
-    >>> AffineTransform(1.0, 2.0).inv(tensor(5.0)).item()
-    2.0
-    """
-
-    bijective = True
-
-    def __init__(self, loc: Any, scale: Any, event_dim: int = 0, cache_size: int = 0):
-        super().__init__(cache_size)
-        self.loc, self.scale, self.event_dim = loc, scale, event_dim
-        real = constraints.real
-        self.domain = constraints.independent(real, event_dim) if event_dim else real
-        self.codomain = self.domain
-
-    @property
-    def sign(self) -> Any:
-        """That of the scale."""
-        if isinstance(self.scale, Tensor):
-            return sign(self.scale)
-        return 1 if self.scale > 0 else -1 if self.scale < 0 else 0
-
-    def _call(self, x: Tensor) -> Tensor:
-        return self.loc + self.scale * x
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return (y - self.loc) / self.scale
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        if isinstance(self.scale, Tensor):
-            found = expand(log(abs(self.scale)), x.shape)
-        else:
-            found = full(x._array.shape, math.log(math.fabs(self.scale)), x._dtype, x._device)
-        return sum_rightmost(found, self.event_dim)
-
-    def forward_shape(self, shape: Any) -> tuple[int, ...]:
-        own = [tuple(p.shape) for p in (self.loc, self.scale) if isinstance(p, Tensor)]
-        return broadcast_shape("AffineTransform", tuple(shape), *own)
-
-    def inverse_shape(self, shape: Any) -> tuple[int, ...]:
-        return self.forward_shape(shape)
-
-    def _same(self, other: Any) -> bool:
-        pairs = (self.loc, other.loc), (self.scale, other.scale)
-        for mine, theirs in pairs:
-            if mine is theirs:
-                continue
-            equal = mine == theirs
-            if not (equal.all().item() if isinstance(equal, Tensor) else equal):
-                return False
-        return self.event_dim == other.event_dim
-
-
-class Plain(Transform):
-    """A transform of single numbers without parameters."""
-
-    bijective = True
-    domain = constraints.real
-
-    def _same(self, other: Any) -> bool:
-        return True
-
-
-class ExpTransform(Plain):
-    """``exp(x)``.
-
-    >>> ExpTransform()(tensor(0.0)).item()
-    1.0
-    """
-
-    codomain = constraints.positive
-
-    def _call(self, x: Tensor) -> Tensor:
-        return exp(x)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return log(y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return x
-
-
-class SigmoidTransform(Plain):
-    """``1 / (1 + exp(-x))``, kept inside of (0, 1).
-
-    >>> SigmoidTransform()(tensor(0.0)).item()
-    0.5
-    """
-
-    codomain = constraints.unit_interval
-
-    def _call(self, x: Tensor) -> Tensor:
-        limits = dtypes.finfo(x.dtype)
-        return clamp(sigmoid(x), limits.tiny, 1 - limits.eps)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        limits = dtypes.finfo(y.dtype)
-        y = clamp(y, limits.tiny, 1 - limits.eps)
-        return log(y) - log1p(-y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return -softplus(-x) - softplus(x)
-
-
-class TanhTransform(Plain):
-    """``tanh(x)``; cache_size=1 keeps x, which far from 0 no inverse finds again.
-
-    >>> TanhTransform()(tensor(0.0)).item()
-    0.0
-    """
-
-    codomain = constraints.interval(-1.0, 1.0)
-
-    def _call(self, x: Tensor) -> Tensor:
-        return tanh(x)
-
-    def _inverse(self, y: Tensor) -> Tensor:
-        return atanh(y)
-
-    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
-        return 2.0 * (math.log(2.0) - x - softplus(-2.0 * x))
