@@ -28,6 +28,7 @@ from .base import (
 from .elementwise import cast
 from .linalg import _operands, matmul
 from .part import diagonal
+from .pointwise import Elementwise
 
 __all__ = ["cdist", "cross", "einsum", "kron", "tensordot", "trace"]
 
@@ -351,12 +352,28 @@ def cdist(
     return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
 
 
+class Apart(Elementwise):
+    """sqrt(x + y - 2 z), 0 where rounding makes a square negative; gradient 0 where that is 0."""
+
+    result = "float"
+
+    def formula(x, y, z):
+        return math.sqrt(max(x + y - 2 * z, 0))
+
+    def grad_x(g, out):
+        return 0.5 * g / out if out > 0 else 0
+
+    def grad_y(g, out):
+        return 0.5 * g / out if out > 0 else 0
+
+    def grad_z(g, out):
+        return -g / out if out > 0 else 0
+
+
 def _by_product(x: Tensor, y: Tensor) -> Tensor:
-    """Euclidean distances of rows; rounding may give a square below 0, which counts as 0."""
-    lengths = (x * x).sum(-1, keepdim=True) + (y * y).sum(-1).unsqueeze(-2)
-    squares = lengths - 2.0 * matmul(x, y.transpose(-2, -1))
-    same = squares <= 0.0
-    return squares.masked_fill(same, 1.0).sqrt().masked_fill(same, 0.0)
+    """Euclidean distances of rows, from their lengths and products."""
+    x_square, y_square = (x * x).sum(-1, keepdim=True), (y * y).sum(-1).unsqueeze(-2)
+    return Apart.op(x_square, y_square, matmul(x, y.transpose(-2, -1)))
 
 
 COMPUTE_MODES = {
