@@ -101,6 +101,11 @@ def copying(module: Any) -> Any:
                 builder.store(value, at(builder, there, part), align=1)
     still = builder.and_(dense, builder.icmp_signed("==", from_step, WORD(0)))
     turned = builder.and_(dense, builder.icmp_signed("==", from_step, builder.neg(size)))
+    # What lies apart goes by the longer of the two dimensions.
+    within = builder.icmp_signed(">=", n, rows)
+    pairs = list(zip((n, to_step, from_step), (rows, to_row, from_row), strict=True))
+    inner = [builder.select(within, x, y) for x, y in pairs]
+    outer = [builder.select(within, y, x) for x, y in pairs]
     for width in (4, 8, 2, 1):
         kind, lanes = ir.IntType(8 * width), _LANES // width
         with _case(builder, builder.icmp_signed("==", size, WORD(width))):
@@ -116,8 +121,8 @@ def copying(module: Any) -> Any:
                 with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
                     _copy_turned(builder, there, here, kind, lanes, n)
             with (
-                _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here),
-                _rows(builder, n, (there, to_step), (here, from_step)) as (there, here),
+                _rows(builder, outer[0], (to, outer[1]), (from_, outer[2])) as (there, here),
+                _rows(builder, inner[0], (there, inner[1]), (here, inner[2])) as (there, here),
             ):
                 builder.store(builder.load(at(builder, here, kind)), at(builder, there, kind))
     builder.ret_void()

@@ -9,7 +9,6 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import formula as scalar
 from ..tensor import Tensor
 from .base import as_operand, same_device
-from .elementwise import where
 from .pointwise import Elementwise
 
 __all__ = [
@@ -50,6 +49,13 @@ class LeakyRelu(Elementwise):
 
     def formula(x, negative_slope=0.01):
         return x if x > 0 else negative_slope * x
+
+
+class Prelu(Elementwise):
+    """x where positive, weight * x elsewhere."""
+
+    def formula(x, weight):
+        return x if x > 0 else weight * x
 
 
 class Elu(Elementwise):
@@ -311,7 +317,7 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
                 f"input {list(shape)}. Pass one slope, or as many as dimension 1 has entries."
             )
         weight = weight.view(-1, *[1] * (len(shape) - 2))
-    return where(x > 0, x, weight * x)
+    return Prelu.op(x, weight)
 
 
 METHODS = {"hardshrink": hardshrink, "prelu": prelu, "relu": relu}

@@ -19,7 +19,7 @@ from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
-from .elementwise import rsqrt
+from .elementwise import addcmul, rsqrt
 from .norm import LayerNorm
 
 __all__: list[str] = []  # in nn.functional alone
@@ -181,9 +181,11 @@ def _several(name: str, x: Tensor, count: int) -> None:
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    if weight is not None:
-        x = x * along_channels(weight, x)
-    return x if bias is None else x + along_channels(bias, x)
+    if weight is None or bias is None:
+        if weight is not None:
+            x = x * along_channels(weight, x)
+        return x if bias is None else x + along_channels(bias, x)
+    return addcmul(along_channels(bias, x), x, along_channels(weight, x))
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -230,9 +232,7 @@ def batch_norm(
     if weight is not None:
         scale = scale * weight
     shift = -running_mean * scale
-    if bias is not None:
-        shift = shift + bias
-    return input * along_channels(scale, input) + along_channels(shift, input)
+    return _affine(input, scale, shift if bias is None else shift + bias)
 
 
 def instance_norm(
