@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ops.activation import (
+    Gated,
     gelu,
     hardshrink,
     logsigmoid,
@@ -366,7 +367,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
             f"glu: Halving dimension must be even, but dimension {dim} is size {input.size(dim)}."
         )
     value, gate = chunk(input, 2, dim)
-    return value * sigmoid(gate)
+    return Gated.function(value, gate)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

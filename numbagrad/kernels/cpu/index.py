@@ -70,10 +70,10 @@ def take(out, bad, x, index, wrap, skip):
         stop = min(start + rows, j)
         if k == 1:
             for i in range(start, stop):
-                b = np.uintp(i)
-                at = index[b]
+                at = load_apart(index, i, "0.0.2")
                 at = at + m if at < 0 else at
-                out[a, b, 0] = zero if at == skip else x[a, np.uintp(at), 0]
+                value = load_apart(x, a * m + at, "0.0.2")
+                store_apart(out, a * j + i, zero if at == skip else value, "0.1.2")
         elif VECTOR_BYTES:  # a constant
             to = address(out) + (a * j + start) * nbytes
             copy_rows_at(
@@ -350,21 +350,32 @@ def count_nonzero(out, x):
 @kernel
 def nonzero(out, x):
     """out (j,) int64: the positions of the flat x that are not 0; there are j."""
-    at = 0
+    at, j = 0, out.size
     for i in range(x.size):
-        if x[i]:
-            out[at] = i
-            at += 1
+        if at == j:
+            return
+        out[np.uintp(at)] = i  # written again until one counts: half of branches would be wrong
+        at += 1 if x[i] else 0
 
 
 @kernel
 def unravel(out, flat, shape):
     """out (j, r), flat (j,), shape (r,) int64: positions as coordinates in shape."""
+    last = shape.size - 1
+    start, stop = 0, -1
     for i in range(flat.size):
-        rest = flat[i]
-        for d in range(shape.size - 1, -1, -1):
+        at = flat[i]
+        if start <= at < stop:  # in the row of the one before: a division takes 5 ns
+            for d in range(last):
+                out[i, d] = out[i - 1, d]
+            out[i, last] = at - start
+            continue
+        rest = at
+        for d in range(last, -1, -1):
             out[i, d] = rest % shape[d]
             rest //= shape[d]
+        start = at - out[i, last]
+        stop = start + shape[last]
 
 
 @kernel(outputs=2)

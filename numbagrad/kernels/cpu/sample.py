@@ -14,7 +14,7 @@ from numba import prange
 from ..inner import device, inner, pasted
 from ..intrinsics import load, load_apart, stack, store, store_apart
 from ..machine import kernel
-from ..taps import ZEROS, tap_index, tap_inside, tap_weight
+from ..taps import LARGEST, ZEROS, tap_index, tap_inside, tap_weight
 
 __all__ = ["sample", "sample_input_grad", "sample_place_grad"]
 
@@ -64,7 +64,8 @@ def weigh(weights, at, base, rank, count, taps, order):
     """weights (taps, POINTS): of the taps along an axis; see ``along``."""
     ts = stack(POINTS, 0.0)
     for p in range(count):
-        store(ts, p, np.float64(load(at, base + p * rank)))
+        t = np.float64(load(at, base + p * rank))
+        store(ts, p, t if t > -LARGEST and t < LARGEST else 0.0)  # NaN times nothing is NaN
     for k in range(0, taps * POINTS, POINTS):
         for p in range(count):
             weight = weight_of(load_apart(ts, p, "0.0.2"), taps, k // POINTS, order)

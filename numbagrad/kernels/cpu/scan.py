@@ -22,6 +22,9 @@ GRAIN = 1 << 15
 LANES = 512
 """Most columns of a task: 4 KB of accumulators."""
 
+ABREAST = 8
+"""Rows of a recurrence that go on together."""
+
 inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
 
@@ -81,6 +84,24 @@ def cumprod(out, x):
         _scan(out, x, task, 1, _times, False)
 
 
+@inlined
+def _recur(out, a, b, driven, start, reverse, begin, apart, step, n, width):
+    """``recurrence`` of ``width`` sequences from element ``begin`` on, ``apart`` from one another;
+    step: from one element of a sequence to the next."""
+    lanes = stack(LANES, 0.0)
+    for lane in range(width):
+        lanes[lane] = np.float64(start)
+    for j in range(n):
+        row = begin + (n - 1 - j if reverse else j) * step
+        for lane in range(width):
+            at, acc = row + lane * apart, lanes[lane]
+            store(out, at, acc)
+            acc *= load(a, at)
+            if driven:
+                acc += load(b, at)
+            lanes[lane] = acc
+
+
 @kernel(grain=GRAIN)
 def recurrence(out, a, b, driven, start, reverse):
     """out, a, b (outer, n, inner) C: out[0] = start, out[j] = a[j-1] out[j-1] + b[j-1].
@@ -88,15 +109,21 @@ def recurrence(out, a, b, driven, start, reverse):
     b is read only if ``driven``. From the end if ``reverse``.
     """
     outer, n, inner = a.shape
-    for o in prange(0, outer):
-        for i in range(inner):
-            acc = np.float64(start)
-            for j in range(n):
-                at = (o * n + (n - 1 - j if reverse else j)) * inner + i
-                store(out, at, acc)
-                acc *= load(a, at)
-                if driven:
-                    acc += load(b, at)
+    tiles = _tiles(a)
+    tasks = (outer + ABREAST - 1) // ABREAST if inner == 1 else outer * tiles
+    for task in prange(0, tasks):
+        if inner == 1:  # each product waits for the one before it: of several rows none does
+            first, last = task * ABREAST, min(outer, (task + 1) * ABREAST)
+            while first + ABREAST <= last:
+                _recur(out, a, b, driven, start, reverse, first * n, n, 1, n, ABREAST)
+                first += ABREAST
+            for o in range(first, last):
+                _recur(out, a, b, driven, start, reverse, o * n, n, 1, n, 1)
+        else:
+            o, tile = task // tiles, task % tiles
+            left, right = inner * tile // tiles, inner * (tile + 1) // tiles
+            begin = o * n * inner + left
+            _recur(out, a, b, driven, start, reverse, begin, 1, inner, n, right - left)
 
 
 @kernel(grain=GRAIN)
@@ -123,13 +150,15 @@ def logcumsumexp(out, x):
 def _extreme(values, indices, x, o, key):
     _, n, inner = x.shape
     for i in range(inner):
-        best, place = key(load(x, o * n * inner + i)), 0
+        most, place = load(x, o * n * inner + i), 0
+        best = key(most)
         for j in range(n):
             at = (o * n + j) * inner + i
-            this = key(load(x, at))
+            value = load(x, at)
+            this = key(value)
             if this >= best:
-                best, place = this, j
-            store(values, at, load(x, (o * n + place) * inner + i))
+                best, most, place = this, value, j
+            store(values, at, most)
             store(indices, at, place)
 
 
