@@ -17,7 +17,7 @@ from .distribution import Distribution, broadcast_all
 __all__ = ["VonMises"]
 
 ROUNDS = 20
-"""Trials of each draw, always as many, for compiled functions cannot ask whether one more is needed.
+"""Trials of each draw, always as many, for compiled functions cannot ask whether that is enough.
 Each succeeds with a chance of more than 0.65: one in 1e9 draws is the last proposal as it is."""
 
 
