@@ -37,8 +37,8 @@ _MEMORY = {"BOOL": np.dtype(bool), "BF16": bfloat16.numpy} | {
 """The NumPy dtypes of what safetensors calls F32, I64, U8."""
 
 
-def save(obj: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
-    """Write ``obj`` to ``path``: a tensor, or dicts, lists and tuples of tensors, numbers, strings.
+def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Write ``obj`` to ``f``: a tensor, or dicts, lists and tuples of tensors, numbers, strings.
 
     The file appears whole or not at all; into one that is open, ``io.BytesIO()`` say, all is
     written at once. A tensor that occurs twice, and tensors on the same memory with the same
@@ -47,10 +47,10 @@ def save(obj: Any, path: str | os.PathLike[str] | IO[bytes]) -> None:
     """
     writer = _Writer()
     structure = json.dumps({"version": 1, "object": writer.encode(obj, (), 0)})
-    if hasattr(path, "write"):
-        path.write(to_bytes(writer.arrays, {_STRUCTURE: structure}))
+    if hasattr(f, "write"):
+        f.write(to_bytes(writer.arrays, {_STRUCTURE: structure}))
         return
-    path = Path(path)
+    path = Path(f)
     name = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     open(name, "xb").close()  # a missing folder, say, is the system's own error
     mode = name.stat().st_mode

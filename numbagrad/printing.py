@@ -43,8 +43,8 @@ def set_printoptions(
     threshold: float | None = None,
     edgeitems: int | None = None,
     linewidth: int | None = None,
-    sci_mode: bool | None = None,
     profile: str | None = None,
+    sci_mode: bool | None = None,
 ) -> None:
     """Choose how tensors print from now on; what is left out keeps its value.
 

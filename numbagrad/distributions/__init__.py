@@ -7,22 +7,25 @@ from . import constraints, transforms
 from .categorical import Categorical, Multinomial, OneHotCategorical
 from .constraint_registry import biject_to, transform_to
 from .distribution import Distribution
-from .gamma import Beta, Chi2, Dirichlet, Gamma, StudentT
-from .hazard import Exponential, Pareto, Weibull
+from .gamma import Beta, Chi2, Dirichlet, FisherSnedecor, Gamma, StudentT
+from .hazard import Exponential, GeneralizedPareto, Kumaraswamy, Pareto, Weibull
 from .independent import Independent
 from .kl_pairs import kl_divergence, register_kl
+from .lkj import LKJCholesky
 from .location_scale import Cauchy, Gumbel, HalfCauchy, HalfNormal, Laplace, Normal
+from .low_rank import LowRankMultivariateNormal
 from .mixture import MixtureSameFamily
 from .multivariate_normal import MultivariateNormal
-from .probability import Bernoulli, Binomial, Geometric, Poisson
+from .probability import Bernoulli, Binomial, Geometric, NegativeBinomial, Poisson
 from .relaxed import (
     OneHotCategoricalStraightThrough,
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
 )
-from .transformed import LogNormal, TransformedDistribution
+from .transformed import InverseGamma, LogisticNormal, LogNormal, TransformedDistribution
 from .transforms import *  # noqa: F403
 from .uniform import Uniform
+from .von_mises import VonMises
 
 __all__ = [
     "Bernoulli",
@@ -34,17 +37,25 @@ __all__ = [
     "Dirichlet",
     "Distribution",
     "Exponential",
+    "FisherSnedecor",
     "Gamma",
+    "GeneralizedPareto",
     "Geometric",
     "Gumbel",
     "HalfCauchy",
     "HalfNormal",
     "Independent",
+    "InverseGamma",
+    "Kumaraswamy",
+    "LKJCholesky",
     "Laplace",
     "LogNormal",
+    "LogisticNormal",
+    "LowRankMultivariateNormal",
     "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
     "OneHotCategoricalStraightThrough",
@@ -55,6 +66,7 @@ __all__ = [
     "StudentT",
     "TransformedDistribution",
     "Uniform",
+    "VonMises",
     "Weibull",
     "biject_to",
     "constraints",

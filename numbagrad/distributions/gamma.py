@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..ops.comparison import eq
-from ..ops.elementwise import clamp, log, log1p, rsqrt, sigmoid, square, where
+from ..ops.elementwise import clamp, exp, log, log1p, rsqrt, sigmoid, square, where
 from ..ops.gamma import digamma, lgamma
 from ..ops.incomplete_gamma import igamma
 from ..ops.norm import softmax
@@ -24,7 +24,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all
 
-__all__ = ["Beta", "Chi2", "Dirichlet", "Gamma", "StudentT", "log_beta"]
+__all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT", "log_beta"]
 
 
 def log_beta(a: Tensor, b: Tensor) -> Tensor:
@@ -264,3 +264,49 @@ class StudentT(Distribution):
 
 def _half(like: Tensor) -> Tensor:
     return 0.0 * like.detach() + 0.5
+
+
+class FisherSnedecor(Distribution):
+    """The quotient of two Chi2 numbers of ``df1`` and ``df2``, each over its number.
+
+    >>> FisherSnedecor(2.0, 4.0).mean.item()
+    2.0
+    """
+
+    arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None):
+        self.df1, self.df2 = broadcast_all(df1, df2)
+        super().__init__(self.df1.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        b = self.df2
+        return where(b > 2, b / where(b > 2, b - 2, 1.0), float("nan"))
+
+    @property
+    def mode(self) -> Tensor:
+        a, b = self.df1, self.df2
+        return where(a > 2, (a - 2) / a * b / (b + 2), float("nan"))
+
+    @property
+    def variance(self) -> Tensor:
+        a, given = self.df1, self.df2
+        b = where(given > 4, given, 5.0)
+        found = 2 * square(b) * (a + b - 2) / (a * square(b - 2) * (b - 4))
+        return where(given > 4, found, float("nan"))
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        above, below = (
+            standard_gamma(self._expanded(0.5 * df, sample_shape), logarithm=True)
+            for df in (self.df1, self.df2)
+        )
+        found = exp(above - below) * (self.df2 / self.df1)
+        return clamp(found, dtypes.finfo(found.dtype).tiny)
+
+    def _log_prob(self, value: Tensor) -> Tensor:
+        a, b, ratio = 0.5 * self.df1, 0.5 * self.df2, self.df1 / self.df2
+        power = a * log(ratio) + xlogy(a - 1, value) - (a + b) * log1p(ratio * value)
+        return power - log_beta(a, b)

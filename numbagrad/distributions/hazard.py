@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ops.elementwise import exp, expm1, log, log1p, pow, square, where
-from ..ops.gamma import lgamma
+from ..ops.elementwise import abs, exp, expm1, log, log1p, pow, square, where
+from ..ops.gamma import digamma, lgamma
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all
 from .draws import exponential_like
 from .location_scale import EULER
 
-__all__ = ["Exponential", "Hazard", "Pareto", "Weibull"]
+__all__ = ["Exponential", "GeneralizedPareto", "Hazard", "Kumaraswamy", "Pareto", "Weibull"]
 
 
 class Hazard(Distribution):
@@ -181,3 +181,121 @@ class Pareto(Hazard):
 
     def entropy(self) -> Tensor:
         return log(self.scale / self.alpha) + 1 + 1 / self.alpha
+
+
+class GeneralizedPareto(Hazard):
+    """How far numbers are above ``loc``, once they are: ``scale * (exp(c h) - 1) / c`` for an
+    exponential number h, c the concentration; for 0 ``scale * h`` (Pickands, 1975).
+
+    >>> GeneralizedPareto(0.0, 1.0, 0.5).mean.item()
+    2.0
+    """
+
+    arg_constraints = {
+        "loc": constraints.real,
+        "scale": constraints.positive,
+        "concentration": constraints.real,
+    }
+
+    def __init__(self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None):
+        self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
+        super().__init__(self.loc.shape, validate_args=validate_args)
+
+    @constraints.dependent_property
+    def support(self) -> Any:
+        """From ``loc`` on, up to an end where the concentration is negative."""
+        c = self.concentration
+        end = self.loc - self.scale / where(c < 0, c, -1.0)
+        return constraints.interval(self.loc, where(c < 0, end, float("inf")))
+
+    @property
+    def mean(self) -> Tensor:
+        c = self.concentration
+        found = self.loc + self.scale / (1 - where(c < 1, c, 0.5))
+        return where(c < 1, found, float("nan"))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def variance(self) -> Tensor:
+        given = self.concentration
+        c = where(given < 0.5, given, 0.25)
+        found = square(self.scale) / (square(1 - c) * (1 - 2 * c))
+        return where(given < 0.5, found, float("nan"))
+
+    def _safe(self) -> tuple[Tensor, Tensor]:
+        """Where the concentration is 0, and the concentration, 1 there."""
+        none = abs(self.concentration) < 1e-8
+        return none, where(none, 1.0, self.concentration)
+
+    def _hazard(self, value: Tensor) -> Tensor:
+        none, c = self._safe()
+        z = (value - self.loc) / self.scale
+        return where(none, z, log1p(where(none, 0.0, c * z)) / c)
+
+    def _log_rate(self, value: Tensor) -> Tensor:
+        z = (value - self.loc) / self.scale
+        return -log1p(self.concentration * z) - log(self.scale)
+
+    def _at_hazard(self, hazard: Tensor) -> Tensor:
+        none, c = self._safe()
+        return self.loc + self.scale * where(none, hazard, expm1(c * hazard) / c)
+
+    def entropy(self) -> Tensor:
+        return log(self.scale) + self.concentration + 1
+
+
+class Kumaraswamy(Hazard):
+    """Shares, much as of ``Beta``: at most x with the chance ``1 - (1 - x ** a) ** b``, a and b the
+    concentrations 1 and 0 (Kumaraswamy, 1980).
+
+    >>> Kumaraswamy(1.0, 1.0).mean.item()
+    0.5
+    """
+
+    arg_constraints = {
+        "concentration1": constraints.positive,
+        "concentration0": constraints.positive,
+    }
+    support = constraints.unit_interval
+
+    def __init__(self, concentration1: Any, concentration0: Any, validate_args: bool | None = None):
+        self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
+        super().__init__(self.concentration1.shape, validate_args=validate_args)
+
+    def _moment(self, n: int) -> Tensor:
+        a, b = 1 + n / self.concentration1, self.concentration0
+        return b * exp(lgamma(a) + lgamma(b) - lgamma(a + b))
+
+    @property
+    def mean(self) -> Tensor:
+        return self._moment(1)
+
+    @property
+    def mode(self) -> Tensor:
+        """Inside of (0, 1) where both concentrations are above 1, else NaN. PyTorch's is NaN."""
+        a, b = self.concentration1, self.concentration0
+        inside = (a > 1) & (b > 1)
+        part = where(inside, a - 1, 1.0) / where(inside, a * b - 1, 1.0)
+        return where(inside, pow(part, 1 / a), float("nan"))
+
+    @property
+    def variance(self) -> Tensor:
+        return self._moment(2) - square(self._moment(1))
+
+    def _hazard(self, value: Tensor) -> Tensor:
+        return -self.concentration0 * log1p(-pow(value, self.concentration1))
+
+    def _log_rate(self, value: Tensor) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        return log(a * b) + (a - 1) * log(value) - log1p(-pow(value, a))
+
+    def _at_hazard(self, hazard: Tensor) -> Tensor:
+        return pow(-expm1(-hazard / self.concentration0), 1 / self.concentration1)
+
+    def entropy(self) -> Tensor:
+        a, b = self.concentration1, self.concentration0
+        harmonic = digamma(b + 1) + EULER
+        return (1 - 1 / b) + (1 - 1 / a) * harmonic - log(a) - log(b)

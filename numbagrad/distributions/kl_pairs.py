@@ -25,6 +25,7 @@ from .gamma import Beta, Dirichlet, Gamma, log_beta
 from .hazard import Exponential, Pareto
 from .kl import kl_divergence, register_kl
 from .location_scale import EULER, Cauchy, Gumbel, HalfCauchy, HalfNormal, Laplace, Normal
+from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
 from .probability import Bernoulli, Binomial, ByProbability, Geometric, Poisson
 from .uniform import Uniform
@@ -48,7 +49,10 @@ def _half_normal(p: HalfNormal, q: HalfNormal) -> Tensor:
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
-def _multivariate_normal(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
+@register_kl(MultivariateNormal, LowRankMultivariateNormal)
+@register_kl(LowRankMultivariateNormal, MultivariateNormal)
+@register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
+def _multivariate_normal(p: Any, q: Any) -> Tensor:
     if p.event_shape != q.event_shape:
         raise ValueError(
             "KL-divergence between two Multivariate Normals with different event shapes cannot be "

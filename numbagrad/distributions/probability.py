@@ -1,6 +1,6 @@
 """Distributions of counts that have one probability, given as ``probs`` or as ``logits``.
 
-``Bernoulli``, ``Binomial`` and ``Geometric``; ``Poisson`` stands with them.
+``Bernoulli``, ``Binomial``, ``NegativeBinomial``, ``Geometric``; ``Poisson`` stands with them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..ops.elementwise import clamp, exp, floor, log, log1p, sigmoid, where
 from ..ops.gamma import lgamma
 from ..ops.random import bernoulli
 from ..ops.reduce import sum
-from ..ops.sampling import draw_binomial, draw_poisson
+from ..ops.sampling import draw_binomial, draw_poisson, standard_gamma
 from ..ops.special import xlogy
 from ..ops.view import expand as expanded
 from ..tape import show_location, user_location
@@ -26,7 +26,15 @@ from . import constraints
 from .distribution import Distribution, broadcast_all, computed
 from .draws import exponential_like
 
-__all__ = ["Bernoulli", "Binomial", "Geometric", "Poisson", "clamp_probs", "one_of"]
+__all__ = [
+    "Bernoulli",
+    "Binomial",
+    "Geometric",
+    "NegativeBinomial",
+    "Poisson",
+    "clamp_probs",
+    "one_of",
+]
 
 
 def one_of(name: str, **given: Any) -> str:
@@ -285,3 +293,57 @@ class Poisson(Distribution):
 
     def _log_prob(self, value: Tensor) -> Tensor:
         return xlogy(value, self.rate) - self.rate - lgamma(value + 1)
+
+
+class NegativeBinomial(ByProbability):
+    """How many draws succeed before ``total_count`` fail, each with the probability ``probs``.
+
+    total_count may be no whole number: the counts are Poisson of a gamma rate.
+
+    >>> NegativeBinomial(3, 0.5).mean.item()
+    3.0
+    """
+
+    arg_constraints = {
+        "total_count": constraints.nonnegative,
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
+    support = constraints.nonnegative_integer
+    total_count: Tensor
+
+    def __init__(
+        self,
+        total_count: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
+    ):
+        self._take(probs=probs, logits=logits, total_count=total_count)
+        self.total_count = self.total_count.to(self.param.dtype)
+        Distribution.__init__(self, self.param.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total_count * exp(self.logits)
+
+    @property
+    def mode(self) -> Tensor:
+        return clamp(floor((self.total_count - 1) * exp(self.logits)), 0.0)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.mean / sigmoid(-self.logits)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        n, logits = (
+            self._expanded(x.detach(), sample_shape) for x in (self.total_count, self.logits)
+        )
+        return draw_poisson(standard_gamma(n).detach() * exp(logits))
+
+    def _log_prob(self, value: Tensor) -> Tensor:
+        n, logits = self.total_count, self.logits
+        none = eq(n + value, 0)
+        ways = lgamma(where(none, 1.0, n + value)) - lgamma(1 + value)
+        ways = ways - lgamma(where(none, 1.0, n))
+        return ways - n * softplus(logits) - value * softplus(-logits)

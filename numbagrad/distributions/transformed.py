@@ -1,6 +1,6 @@
 """``TransformedDistribution``: draws of a distribution, turned by transforms into others.
 
-``LogNormal`` is such a one.
+``LogNormal``, ``InverseGamma`` and ``LogisticNormal`` are such.
 """
 
 from __future__ import annotations
@@ -8,15 +8,23 @@ from __future__ import annotations
 from typing import Any
 
 from ..autograd import no_grad
-from ..ops.elementwise import exp, expm1, square
+from ..ops.elementwise import exp, expm1, log, square, where
+from ..ops.gamma import digamma, lgamma
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
+from .gamma import Gamma
 from .independent import Independent, sum_rightmost
 from .location_scale import Normal
-from .transforms import ComposeTransform, ExpTransform, Transform
+from .transforms import (
+    ComposeTransform,
+    ExpTransform,
+    PowerTransform,
+    StickBreakingTransform,
+    Transform,
+)
 
-__all__ = ["LogNormal", "TransformedDistribution"]
+__all__ = ["InverseGamma", "LogNormal", "LogisticNormal", "TransformedDistribution"]
 
 
 class TransformedDistribution(Distribution):
@@ -169,3 +177,76 @@ class LogNormal(TransformedDistribution):
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() + self.loc
+
+
+class InverseGamma(TransformedDistribution):
+    """Numbers whose inverse is gamma of ``concentration`` and ``rate``.
+
+    >>> InverseGamma(3.0, 4.0).mean.item()
+    2.0
+    """
+
+    arg_constraints = {"concentration": constraints.positive, "rate": constraints.positive}
+    support = constraints.positive
+    base_dist: Gamma
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None):
+        base = Gamma(concentration, rate, validate_args=validate_args)
+        super().__init__(base, PowerTransform(-1.0), validate_args)
+
+    @property
+    def concentration(self) -> Tensor:
+        """That of the inverses."""
+        return self.base_dist.concentration
+
+    @property
+    def rate(self) -> Tensor:
+        """That of the inverses."""
+        return self.base_dist.rate
+
+    @property
+    def mean(self) -> Tensor:
+        a = self.concentration
+        return where(a > 1, self.rate / where(a > 1, a - 1, 1.0), float("inf"))
+
+    @property
+    def mode(self) -> Tensor:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Tensor:
+        a = self.concentration
+        below = square(where(a > 2, a - 1, 1.0)) * where(a > 2, a - 2, 1.0)
+        return where(a > 2, square(self.rate) / below, float("inf"))
+
+    def entropy(self) -> Tensor:
+        a = self.concentration
+        return a + log(self.rate) + lgamma(a) - (1 + a) * digamma(a)
+
+
+class LogisticNormal(TransformedDistribution):
+    """n + 1 shares made by ``StickBreakingTransform`` of n normal numbers.
+
+    >>> LogisticNormal(zeros(3), ones(3)).event_shape
+    ng.Size([4])
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
+    support = constraints.simplex
+    base_dist: Independent
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None):
+        base = Normal(loc, scale, validate_args=validate_args)
+        if not base.batch_shape:
+            base = base.expand((1,))
+        super().__init__(base, StickBreakingTransform(), validate_args)
+
+    @property
+    def loc(self) -> Tensor:
+        """The means of the numbers."""
+        return self.base_dist.base_dist.loc  # type: ignore[attr-defined]
+
+    @property
+    def scale(self) -> Tensor:
+        """The standard deviations of the numbers."""
+        return self.base_dist.base_dist.scale  # type: ignore[attr-defined]

@@ -37,6 +37,12 @@ from ..ops.create import ones
 from ..ops.ctc import ctc_loss
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, triplet_margin_loss
 from ..ops.elementwise import sigmoid, tanh, where
+from ..ops.fractional_pool import (
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
+)
 from ..ops.grid import affine_grid, grid_sample
 from ..ops.inplace import in_place
 from ..ops.join import chunk
@@ -142,6 +148,10 @@ __all__ = [
     "embedding_bag",
     "feature_alpha_dropout",
     "fold",
+    "fractional_max_pool2d",
+    "fractional_max_pool2d_with_indices",
+    "fractional_max_pool3d",
+    "fractional_max_pool3d_with_indices",
     "gaussian_nll_loss",
     "gelu",
     "glu",

@@ -12,7 +12,7 @@ from numbagrad.autograd import gradcheck, gradgradcheck
 
 from .rows import ROWS, Row
 
-GAMMAS = ("Gamma", "Chi2", "Beta", "Dirichlet", "StudentT")
+GAMMAS = ("Gamma", "Chi2", "Beta", "Dirichlet", "StudentT", "FisherSnedecor", "InverseGamma")
 FREE = [row for row in ROWS if not {"covariance_matrix", "precision_matrix"} & {*row.parameters}]
 rows = pytest.mark.parametrize("row", FREE, ids=lambda row: row.id)
 

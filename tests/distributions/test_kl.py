@@ -36,6 +36,10 @@ PARAMETERS = {
     "Categorical": WEIGHTS, "OneHotCategorical": WEIGHTS,
     "MultivariateNormal": [{"loc": LOC, "scale_tril": TRIL},
                            {"loc": [[1.0, 2.0], [0.0, 0.0]], "scale_tril": TRIL[::-1]}],
+    "LowRankMultivariateNormal": [
+        {"loc": LOC, "cov_factor": [[[1.0], [0.5]]] * 2, "cov_diag": [[0.5, 1.0], [2.0, 0.3]]},
+        {"loc": LOC[::-1], "cov_factor": [[[0.2], [-1.0]]] * 2, "cov_diag": [[1.0, 1.0]] * 2},
+    ],
 }  # fmt: skip
 PAIRS = sorted((p.__name__, q.__name__) for p, q in _pairs if p.__name__ in PARAMETERS)
 

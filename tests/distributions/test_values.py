@@ -36,7 +36,7 @@ def test_as_scipy(row: Row) -> None:
     if row.has("entropy"):
         close(ours.entropy(), theirs.entropy(), 1e-6)  # SciPy sums or integrates some
         close(ours.perplexity(), np.exp(theirs.entropy()), 1e-6)
-    if row.name not in ("Cauchy", "HalfCauchy"):
+    if row.name not in ("Cauchy", "HalfCauchy", "VonMises"):
         close(ours.mean, theirs.mean())
         close(ours.variance, theirs.var())
         close(ours.stddev, theirs.std())
@@ -83,6 +83,11 @@ def compared(distribution, library, row: Row, name: str):
     return found() if callable(found) else found
 
 
+IN_PYTORCH_WRONG = [
+    ("Kumaraswamy", "mode"),  # NaN
+    ("GeneralizedPareto", "log_prob"),  # refuses float64
+    ("GeneralizedPareto", "cdf"),
+]
 NAMES = "log_prob cdf icdf entropy perplexity mean variance stddev mode enumerate_support".split()
 
 
@@ -96,14 +101,18 @@ def test_as_pytorch(row: Row) -> None:
     assert bool(ours.has_rsample) is bool(theirs.has_rsample)
     assert bool(ours.has_enumerate_support) is bool(theirs.has_enumerate_support)
     for name in NAMES:
+        if (row.name, name) in IN_PYTORCH_WRONG:
+            continue
         try:
             expected = compared(theirs, torch, row, name)
         except NotImplementedError:
             with pytest.raises(NotImplementedError):
                 compared(ours, ng, row, name)
             continue
-        # PyTorch's entropy of a multinomial goes by way of float32.
+        # PyTorch's entropy of a multinomial goes by way of float32, its Bessel functions by a
+        # polynomial.
         loose = row.name == "Multinomial" and name in ("entropy", "perplexity")
+        loose = loose or row.name == "VonMises"
         close(compared(ours, ng, row, name), expected.numpy(), 1e-6 if loose else 1e-9)
 
 

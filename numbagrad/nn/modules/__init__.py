@@ -11,6 +11,7 @@ from . import (
     distance,
     dropout,
     fold,
+    fractional,
     image,
     lazy,
     linear,
@@ -33,6 +34,7 @@ from .conv import *  # noqa: F403
 from .distance import *  # noqa: F403
 from .dropout import *  # noqa: F403
 from .fold import *  # noqa: F403
+from .fractional import *  # noqa: F403
 from .image import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
@@ -58,6 +60,7 @@ __all__ = [
     *distance.__all__,
     *dropout.__all__,
     *fold.__all__,
+    *fractional.__all__,
     *image.__all__,
     *lazy.__all__,
     *linear.__all__,

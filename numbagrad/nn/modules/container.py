@@ -259,9 +259,15 @@ class _Dict(Module):
 class ModuleDict(_Dict):
     """A dict of modules whose parameters are found; it has no forward of its own."""
 
+    def __init__(self, modules: Any = None):
+        super().__init__(modules)
+
 
 class ParameterDict(_Dict):
     """A dict of parameters that the module lists as its own; tensors become Parameters."""
+
+    def __init__(self, parameters: Any = None):
+        super().__init__(parameters)
 
     _table = "_parameters"
 

@@ -26,6 +26,8 @@ class _Table(Module):
         norm_type: float,
         scale_grad_by_freq: bool,
         sparse: bool,
+        weight: Any,
+        frozen: Any,
         device: Any,
         dtype: Any,
     ):
@@ -46,8 +48,17 @@ class _Table(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
-        self.reset_parameters()
+        if weight is None:
+            self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            self.weight.requires_grad_(not frozen)
+            self.reset_parameters()
+            return
+        if tuple(weight.shape) != (num_embeddings, embedding_dim):
+            raise ValueError(
+                f"{name}: Shape of weight does not match num_embeddings and embedding_dim: "
+                f"{list(weight.shape)}, not {[num_embeddings, embedding_dim]}."
+            )
+        self.weight = Parameter(weight, requires_grad=not frozen)
 
     def reset_parameters(self) -> None:
         """Draw the table anew."""
@@ -88,7 +99,8 @@ class Embedding(_Table):
     weight starts standard normal. padding_idx: a row that starts at zero and gets no gradient.
     max_norm: rows that are looked up are scaled down to it first, in the weight, where their
     ``norm_type``-norm is larger. scale_grad_by_freq: a row's gradient is divided by how often it
-    was looked up. Raises ValueError for ``sparse``: gradients are dense.
+    was looked up. _weight: the table, instead of a drawn one; _freeze: it gets no gradient. Raises
+    ValueError for ``sparse``: gradients are dense.
     """
 
     def __init__(
@@ -100,12 +112,14 @@ class Embedding(_Table):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: Any = None,
         dtype: Any = None,
     ):
         super().__init__(
             *(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type),
-            *(scale_grad_by_freq, sparse, device, dtype),
+            *(scale_grad_by_freq, sparse, _weight, _freeze, device, dtype),
         )
 
     def forward(self, input: Tensor) -> Tensor:
@@ -137,6 +151,7 @@ class EmbeddingBag(_Table):
         scale_grad_by_freq: bool = False,
         mode: str = "mean",
         sparse: bool = False,
+        _weight: Tensor | None = None,
         include_last_offset: bool = False,
         padding_idx: int | None = None,
         device: Any = None,
@@ -144,7 +159,7 @@ class EmbeddingBag(_Table):
     ):
         super().__init__(
             *(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type),
-            *(scale_grad_by_freq, sparse, device, dtype),
+            *(scale_grad_by_freq, sparse, _weight, False, device, dtype),
         )
         self.mode = mode
         self.include_last_offset = include_last_offset
