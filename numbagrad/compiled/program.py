@@ -107,7 +107,7 @@ class View:
     @property
     def distinct(self) -> bool:
         """Whether no two indices are one element (as after broadcasting)."""
-        steps = sorted((s, n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
+        steps = sorted((abs(s), n) for n, s in zip(self.shape, self.strides, strict=True) if n > 1)
         reach = 0
         for s, n in steps:
             if s <= reach:

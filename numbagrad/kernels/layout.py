@@ -77,12 +77,6 @@ def layout(
     dims = _merged(shape, strides)
     numbers = [slot in floats for slot in slots]
     tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
-    if dims[-1][0] < 8 and (not rows or _strided(dims, sizes, modes)):
-        # A long inner loop is worth a strided one.
-        longest = max(range(len(dims)), key=lambda d: dims[d][0])
-        if dims[longest][0] > 8 * dims[-1][0]:
-            dims.append(dims.pop(longest))
-            tile, modes, rows, period = _modes(dims, sizes, outputs, numbers)
     unit = rows * dims[-1][0] or UNIT
     if tile == TILE and not rows and EACH in modes[outputs:] and dims[-1][0] > WIDTH:
         blocks = _in_blocks(dims, sizes, outputs)
@@ -104,15 +98,6 @@ def layout(
         if modes[k] in (EACH, ONCE, TURNED):
             room += 8 * (tile + AFTER)
     return (*words, 0)  # where there are no outer dimensions, a step is read and not used
-
-
-def _strided(dims: Sequence[Sequence[int]], sizes: Sequence[int], modes: Sequence[int]) -> bool:
-    """Whether something is gathered whose numbers lie apart within a row."""
-    steps = dims[-1][1:]
-    return any(
-        mode == EACH and step not in (0, size)
-        for mode, step, size in zip(modes, steps, sizes, strict=True)
-    )
 
 
 def _modes(

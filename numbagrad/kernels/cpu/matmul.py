@@ -9,7 +9,7 @@ from numba import prange
 
 from ..blas import blas_alone, blas_restore
 from ..inner import device
-from ..intrinsics import address, itemsize, pointer
+from ..intrinsics import address, itemsize
 from ..machine import kernel
 from ..product import gemm, gemm_kernel, product_kernel
 
@@ -184,21 +184,16 @@ def bmm(out, x, y, transx, transy):
         out[:] = 0
         return
     work = n * m * k
-    x_row, x_col = x.strides[2 if transx else 1], x.strides[1 if transx else 2]
-    y_row, y_col = y.strides[2 if transy else 1], y.strides[1 if transy else 2]
     if work <= TINY:
         for b in prange(batch):
-            left, right = address(x) + b * x.strides[0], address(y) + b * y.strides[0]
-            to = address(out) + b * out.strides[0]
             for i in range(n):
-                row = pointer(to + i * out.strides[1], out)
                 for j in range(m):
-                    total = pointer(left, out)[0] * pointer(right + j * y_col, out)[0]
+                    total = x[b, 0, i] if transx else x[b, i, 0]
+                    total *= y[b, j, 0] if transy else y[b, 0, j]
                     for h in range(1, k):
-                        factor = pointer(left + h * x_col, out)[0]
-                        total += factor * pointer(right + h * y_row + j * y_col, out)[0]
-                    row[j] = total
-                left += x_row
+                        left = x[b, h, i] if transx else x[b, i, h]
+                        total += left * (y[b, j, h] if transy else y[b, h, j])
+                    out[b, i, j] = total
         return
     x, y = all_readable(x), all_readable(y)
     ldx, x_turned = leading(x[0].T if transx else x[0])
