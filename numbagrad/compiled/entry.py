@@ -20,7 +20,7 @@ from ..kernels import blocks, machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from . import outside
+from . import outside, rebound
 from .bind import Bound, Code, Workspace
 from .call_text import compile_call, effects_text, enter, result_text, shape_of
 from .counts import Move, native_counts
@@ -98,8 +98,8 @@ def make_entry(
     """Compile ``recording``; ``leaves`` are the arguments it was made with.
 
     places: Python values that it may depend on. looked_for: "nan" or "inf" to stop at the first
-    bad value, "time" to tell the profiler what took how long. tied: let gradients that are read be
-    these tensors, not those there at a call.
+    bad value, "time" to tell the profiler what took how long. tied: let gradients that are read, and
+    arrays that are rebound, be these, not those there at a call.
     """
     gpu = gpu_of(recording)
     timed = looked_for == "time" and gpu is None
@@ -111,8 +111,11 @@ def make_entry(
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
     given: dict[Memory, tuple[Tensor, Tensor]] = {}
+    passed: dict[Memory, Tensor] = {}
+    rebound.note(recording)
     if not tied:
         given = _given_grads(recording, shared.gradients)
+        passed = rebound.passed(recording)
     inputs = [i.ref.memory for i in recording.inputs]
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)
@@ -123,6 +126,10 @@ def make_entry(
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))
             w.passed.append(f"{w.name('t', t)}._grad._array")
+    for memory, t in passed.items():
+        if memory in buffers:
+            arguments.append(Argument(buffers[memory], t._array.shape))
+            w.passed.append(f"{w.name('t', t)}._array")
     lasting = _lasting(recording, buffers, shared.gradients) if gpu is None else {}
     for memory in fresh:
         b = buffers[memory]
@@ -157,7 +164,7 @@ def make_entry(
         slot.used_by(made, b, number if again else -1)
         number += again
     w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
-    state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
+    state_guards(w, recording, places, {id(g) for _, g in recording.read_before}, passed)
     gradient_guards(w, recording, given, shared.gradients)
     enter(w, template)
     if timed:

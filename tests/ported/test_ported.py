@@ -46,7 +46,6 @@ RECORDINGS = {
     "trainer": [3, 1],  # without and with gradients to add to, and a smaller last batch
     "averaged": [2],  # a layer thaws
     "own_adam": [2],  # its state is loaded
-    "queue_contrast": [3],  # p.data = y is other memory each time; p.data.copy_(y) is not
 }
 """How often the steps of a program are recorded, where that is not once each."""
 
