@@ -1,4 +1,4 @@
-"""Tensors whose ``.data`` compiled functions set: the array is passed at each call, as arguments are.
+"""Tensors whose ``.data`` compiled functions set: the array is passed at each call.
 
 A recording finds state where it was; this state is elsewhere after each call. Once a compiled
 function has set the ``.data`` of a tensor, recordings that rely on where it was are never used

@@ -1,0 +1,306 @@
+"""What a compiled function sets anew in each call: ``self.h = h.detach()``, say.
+
+A first recording finds what was set (``Found``), and puts it back. The second takes what stands in
+these slots for further arguments, and what it leaves there for further results; a call reads the
+slots, runs the recording, and writes them. Where tensors end up who holds which is therefore as of
+arguments and results. Start reading at ``recorded``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import RecordingError
+from ..kernels import machine
+from ..tensor import Tensor
+from ..tree import LEAF, flatten, rebuild
+from . import outside
+from .places import ABSENT, Place, containers
+from .slots import Slot, may_change, remember
+from .trace import Found, Recording, record
+
+MISS = object()
+"""What a call returns when the entry is not for these arguments."""
+
+_MOST = 4
+"""Recordings until no new slot is found."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording with what it was made of.
+
+    leaves: of the arguments, then of the slots; those numbered in ``bound`` are taken as they are.
+    places: Python values that it depends on. tied: whether calls pass none but the arguments.
+    carried: None where there are no slots.
+    """
+
+    recording: Recording
+    leaves: list[Any]
+    bound: frozenset[int]
+    places: list[Place]
+    tied: bool
+    carried: Carried | None
+
+    def with_places(self, places: list[Place]) -> Recorded:
+        """The same with these places, less those that are slots."""
+        return replace(self, places=places if self.carried is None else self.carried.places(places))
+
+
+def recorded(
+    function: Callable[..., Any],
+    leaves: list[Any],
+    spec: Any,
+    places: list[Place],
+    objects: list[Any],
+    slots: list[Slot],
+    tied: bool = False,
+) -> Recorded:
+    """Record ``function``, taking ``slots``, and those that turn up, for arguments.
+
+    tied: take all tensors among the arguments as they are.
+    """
+    bound: frozenset[int] = frozenset()
+    for _ in range(_MOST):
+        carried = Carried(slots, len(leaves))
+        every = [*leaves, *carried.leaves]
+        if tied:
+            bound = frozenset([k for k, leaf in enumerate(every) if isinstance(leaf, Tensor)])
+        try:
+            found = _recorded(function, every, spec, bound, places, objects, carried, tied)
+        except Found as more:
+            slots, bound = [*carried.slots, *more.slots], frozenset()
+            continue
+        recording = found.recording
+        # Gradients of arguments are added to, or read. What the function also knows by itself is
+        # then the argument, not a stand-in for it.
+        state = {k for k in recording.looked_at if every[k]._grad is not None}
+        state |= {k for k in needing(every) if id(every[k]) in recording.closed_over}
+        if state <= bound:
+            carried.settle(recording)
+            return found
+        bound |= state
+    raise RecordingError(
+        f"compile: the compiled function sets other attributes each time that it is run, such as "
+        f"{slots[-1].name!r}, which a compiled call would not do. Return what they are to hold."
+    )
+
+
+def _recorded(
+    function: Callable[..., Any],
+    every: list[Any],
+    spec: Any,
+    bound: frozenset[int],
+    places: list[Place],
+    objects: list[Any],
+    carried: Carried,
+    tied: bool,
+) -> Recorded:
+    if not carried.slots:
+        recording = record(function, every, spec, bound, places, objects)
+        return Recorded(recording, every, bound, places, tied, None)
+    known = carried.places(places)
+    run, form = carried.wrapped(function), carried.spec(spec)
+    recording = record(run, every, form, bound, known, objects, carried.locations)
+    return Recorded(recording, every, bound, known, tied, carried)
+
+
+def needing(leaves: list[Any]) -> set[int]:
+    """The places of the tensors among these that need a gradient."""
+    return {k for k, t in enumerate(leaves) if isinstance(t, Tensor) and t._edge is not None}
+
+
+class Carried:
+    """Slots, what stands there while recording, and how a call puts it back.
+
+    first: the number of the first leaf.
+    """
+
+    def __init__(self, slots: list[Slot], first: int):
+        self.first = first
+        self.slots = _apart(slots)
+        self.values = [slot.read() for slot in self.slots]
+        self.leaves: list[Any] = []
+        self.ends: list[int] = []
+        self.specs = []
+        for value in self.values:
+            self.specs.append(flatten(value, self.leaves))
+            self.ends.append(len(self.leaves))
+        self.written: list[tuple[Slot, bool]] = []  # and whether inside of the list there
+        self.given_back: list[int] = []  # leaves to which a gradient goes
+
+    @property
+    def locations(self) -> frozenset[tuple[int, Any]]:
+        """The slots by what tells them from others."""
+        return frozenset([(id(held), slot.key) for slot in self.slots for held in slot.holders])
+
+    def places(self, places: list[Place]) -> list[Place]:
+        """``places`` without the slots."""
+        kept = [p for p in places if not any([slot.stands_in(p) for slot in self.slots])]
+        taken = self.locations
+        return [replace(p, content=containers(p.value, taken)) if p.content else p for p in kept]
+
+    def spec(self, spec: Any) -> Any:
+        """The description of the arguments, and the leaves of the slots, for ``wrapped``."""
+        args, kwargs = spec[1]
+        carried = "tuple", (LEAF,) * len(self.leaves)
+        return "tuple", (("tuple", (args, kwargs, carried)), ("dict", ()))
+
+    def wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function`` of what is to stand in the slots too, with what it has put there."""
+
+        def run(args: tuple, kwargs: dict[str, Any], leaves: tuple) -> Any:
+            parts = [leaves[i:j] for i, j in zip([0, *self.ends], self.ends, strict=False)]
+            pairs = zip(self.specs, parts, strict=True)
+            given = [rebuild(spec, list(part)) for spec, part in pairs]
+            for slot in self.slots:
+                if slot.module is not None:
+                    vars(slot.module)  # the recording notes what it holds when it is looked at
+            try:
+                for slot, value in zip(self.slots, given, strict=True):
+                    slot.write(value)
+                returned = function(*args, **kwargs)
+                left = [slot.read() for slot in self.slots]
+            finally:
+                for slot, value in zip(self.slots, self.values, strict=True):
+                    slot.write(value)
+            self.written = []
+            found = []
+            for slot, spec, part, value, new in zip(
+                self.slots, self.specs, parts, given, left, strict=True
+            ):
+                if _is_untouched(new if new is value else value, spec, part):
+                    if new is value:
+                        continue
+                elif new is not value or not _is_open(new):
+                    _refuse(slot)
+                if not may_change(rebuild(spec, list(part)), new) or not _are_plain(new):
+                    _refuse(slot)
+                self.written.append((slot, new is value))
+                found.append(new)
+            return returned, tuple(found)
+
+        return run
+
+    def _check_graphs(self, leaves: list[Any]) -> None:
+        for k in self.given_back:
+            edge = leaves[k - self.first]._edge
+            if edge is outside.sealed():
+                edge._run([])
+
+    def settle(self, recording: Recording) -> None:
+        """Let other recordings know the slots. Raises if backward leads to a graph used up."""
+        self.given_back = [k for k in recording.input_grads if k >= self.first]
+        self._check_graphs(self.leaves)
+        remember(self.slots)
+        for slot in self.slots:
+            if slot.module is not None and slot.key not in slot.module._carried:
+                vars(slot.module)["_carried"] = slot.module._carried | {slot.key}
+                if slot.watched:
+                    machine.changed()
+
+    def call(
+        self, run: Callable[[tuple], Any], needed: set[int], closed_over: frozenset[int]
+    ) -> Callable[[tuple], Any]:
+        """What a call does: ``run`` is the call of the recording.
+
+        needed: leaves that need a gradient and must not be one of the tensors ``closed_over``, of
+        which the recording uses the gradient by itself.
+        """
+        reads = [(slot.read, spec) for slot, spec in zip(self.slots, self.specs, strict=True)]
+        writes = [refilled(slot) if inside else slot.write for slot, inside in self.written]
+        count = self.first + len(self.leaves)
+        ours = [k for k in needed if k >= self.first] if closed_over else []
+
+        def call(given: tuple) -> Any:
+            leaves = [*given]
+            for read, spec in reads:
+                value = read()
+                if spec is LEAF:
+                    leaves.append(value)
+                elif flatten(value, leaves) != spec:
+                    return MISS
+            if len(leaves) != count or (ours and any([id(leaves[k]) in closed_over for k in ours])):
+                return MISS
+            if self.given_back:
+                self._check_graphs(leaves[self.first :])
+            found = run(tuple(leaves))
+            if found is MISS:
+                return MISS
+            result, left = found
+            for write, value in zip(writes, left, strict=True):
+                write(value)
+            return result
+
+        return call
+
+
+def _apart(slots: list[Slot]) -> list[Slot]:
+    """The slots, each once, without those inside of others."""
+    found = {slot.location: slot.now() for slot in slots}
+    for slot in list(found.values()):
+        if type(slot.holders[0]) is list and slot.read() is ABSENT:
+            del found[slot.location]
+    inside: dict[int, Slot] = {}
+    for slot in found.values():
+        for container, _ in containers(slot.read()):
+            other = inside.setdefault(id(container), slot)
+            if other is not slot:
+                raise RecordingError(
+                    f"compile: the compiled function changes {other.name!r} and {slot.name!r}, "
+                    f"which hold one {type(container).__name__}. Let each have its own."
+                )
+    return [slot for slot in found.values() if id(slot.holders[0]) not in inside]
+
+
+def _is_untouched(value: Any, spec: Any, leaves: tuple) -> bool:
+    """Whether a value that was put into a slot is made of the same parts still."""
+    now: list[Any] = []
+    form = flatten(value, now)
+    return bool(form == spec and all([x is y for x, y in zip(now, leaves, strict=True)]))
+
+
+def _is_open(value: Any) -> bool:
+    """Whether a value is a list or dict, and so is all in it that holds something."""
+    if isinstance(value, (list, dict)):
+        return all(map(_is_open, value.values() if isinstance(value, dict) else value))
+    return flatten(value, []) is LEAF
+
+
+def _are_plain(value: Any) -> bool:
+    """Whether the tensors in a value that were made meanwhile are of no class of their own."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    made = [t for t in leaves if isinstance(t, Tensor) and id(t) not in _known()]
+    return all([type(t) is Tensor for t in made])
+
+
+def _known() -> Any:
+    recorder = machine.recorder.current
+    return recorder.others | recorder.arguments.keys()
+
+
+def _refuse(slot: Slot) -> None:
+    raise RecordingError(
+        f"compile: the compiled function changes {slot.name!r} in a way that a compiled call would "
+        f"not repeat. Set it to tensors, as many in each call as before, or return them."
+    )
+
+
+def refilled(slot: Slot) -> Callable[[Any], None]:
+    """``slot.write`` for a list or dict that stays the one that it is."""
+
+    def write(value: Any) -> None:
+        _refill(slot.read(), value)
+
+    return write
+
+
+def _refill(held: Any, value: Any) -> None:
+    for key, new in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(new, (list, dict)):
+            _refill(held[key], new)
+        else:
+            held[key] = new
