@@ -14,6 +14,8 @@ from typing import Any
 
 from ..errors import RecordingError
 from ..kernels import machine
+from ..kernels.traced_float import TracedFloat
+from ..tables import shortened
 from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
 from . import outside
@@ -123,11 +125,12 @@ class Carried:
         self.slots = _apart(slots)
         self.values = [slot.read() for slot in self.slots]
         self.leaves: list[Any] = []
-        self.ends: list[int] = []
-        self.specs = []
+        self.specs, self.parts = [], []
         for value in self.values:
+            begin = len(self.leaves)
             self.specs.append(flatten(value, self.leaves))
-            self.ends.append(len(self.leaves))
+            self.parts.append(slice(begin, len(self.leaves)))
+        self.then = list(map(_shown, self.values))
         self.written: list[tuple[Slot, bool]] = []  # and whether inside of the list there
         self.given_back: list[int] = []  # leaves to which a gradient goes
 
@@ -152,43 +155,52 @@ class Carried:
         """``function`` of what is to stand in the slots too, with what it has put there."""
 
         def run(args: tuple, kwargs: dict[str, Any], leaves: tuple) -> Any:
-            parts = [leaves[i:j] for i, j in zip([0, *self.ends], self.ends, strict=False)]
-            pairs = zip(self.specs, parts, strict=True)
-            given = [rebuild(spec, list(part)) for spec, part in pairs]
+            given = [
+                [self._plain(k, each) for k, each in enumerate(leaves)][part] for part in self.parts
+            ]
+            values = [rebuild(s, list(p)) for s, p in zip(self.specs, given, strict=True)]
             for slot in self.slots:
                 if slot.module is not None:
                     vars(slot.module)  # the recording notes what it holds when it is looked at
             try:
-                for slot, value in zip(self.slots, given, strict=True):
-                    slot.write(value)
+                self._write(values)
                 returned = function(*args, **kwargs)
                 left = [slot.read() for slot in self.slots]
             finally:
-                for slot, value in zip(self.slots, self.values, strict=True):
-                    slot.write(value)
-            self.written = []
-            found = []
-            for slot, spec, part, value, new in zip(
-                self.slots, self.specs, parts, given, left, strict=True
-            ):
-                if _is_untouched(new if new is value else value, spec, part):
-                    if new is value:
-                        continue
-                elif new is not value or not _is_open(new):
-                    _refuse(slot)
-                if not may_change(rebuild(spec, list(part)), new) or not _are_plain(new):
-                    _refuse(slot)
-                self.written.append((slot, new is value))
-                found.append(new)
-            return returned, tuple(found)
+                self._write(self.values)
+            return returned, self._set(values, left, given)
 
         return run
 
-    def _check_graphs(self, leaves: list[Any]) -> None:
-        for k in self.given_back:
-            edge = leaves[k - self.first]._edge
-            if edge is outside.sealed():
-                edge._run([])
+    def _plain(self, k: int, leaf: Any) -> Any:
+        """Leaf ``k``; the value of a float, which calls compare."""
+        if type(leaf) is not TracedFloat:
+            return leaf
+        machine.recorder.current.pinned.add(self.first + k)
+        return self.leaves[k]
+
+    def _write(self, values: list[Any]) -> None:
+        for slot, value in zip(self.slots, values, strict=True):
+            slot.write(value)
+
+    def _set(self, values: list[Any], left: list[Any], given: list[list[Any]]) -> tuple[Any, ...]:
+        """What was set of what is ``left`` where ``values`` of the leaves ``given`` stood."""
+        self.written = []
+        found = []
+        for k, (slot, value, new) in enumerate(zip(self.slots, values, left, strict=True)):
+            untouched = _is_made_of(value, self.specs[k], given[k])
+            if untouched and new is value:
+                continue
+            changed_inside = not untouched and (new is not value or not _is_open(new))
+            if changed_inside or not may_change(self.values[k], new) or not _is_plain(new):
+                raise RecordingError(
+                    f"compile: the compiled function changes {slot.name!r} in a way that a "
+                    f"compiled call would not repeat. Set it to tensors, as many in each call as "
+                    f"before, or return them."
+                )
+            self.written.append((slot, new is value))
+            found.append(new)
+        return tuple(found)
 
     def settle(self, recording: Recording) -> None:
         """Let other recordings know the slots. Raises if backward leads to a graph used up."""
@@ -201,6 +213,12 @@ class Carried:
                 if slot.watched:
                     machine.changed()
 
+    def _check_graphs(self, leaves: list[Any]) -> None:
+        for k in self.given_back:
+            edge = leaves[k - self.first]._edge
+            if edge is outside.sealed():
+                edge._run([])
+
     def call(
         self, run: Callable[[tuple], Any], needed: set[int], closed_over: frozenset[int]
     ) -> Callable[[tuple], Any]:
@@ -210,9 +228,9 @@ class Carried:
         which the recording uses the gradient by itself.
         """
         reads = [(slot.read, spec) for slot, spec in zip(self.slots, self.specs, strict=True)]
-        writes = [refilled(slot) if inside else slot.write for slot, inside in self.written]
-        count = self.first + len(self.leaves)
-        ours = [k for k in needed if k >= self.first] if closed_over else []
+        writes = [_filling(slot) if inside else slot.write for slot, inside in self.written]
+        count, ours = self.first + len(self.leaves), [k for k in needed if k >= self.first]
+        self.values, self.leaves = [], []  # they are not needed any more
 
         def call(given: tuple) -> Any:
             leaves = [*given]
@@ -222,7 +240,7 @@ class Carried:
                     leaves.append(value)
                 elif flatten(value, leaves) != spec:
                     return MISS
-            if len(leaves) != count or (ours and any([id(leaves[k]) in closed_over for k in ours])):
+            if len(leaves) != count or any([id(leaves[k]) in closed_over for k in ours]):
                 return MISS
             if self.given_back:
                 self._check_graphs(leaves[self.first :])
@@ -236,6 +254,27 @@ class Carried:
 
         return call
 
+    def reason(self) -> str:
+        """Which slot holds what the recording is not for, in words, or nothing."""
+        for slot, then in zip(self.slots, self.then, strict=True):
+            now = _shown(slot.read())
+            if now != then:
+                return f"{slot.name!r}, which the function sets: {now}, was {then}"
+        return ""
+
+
+def _shown(value: Any) -> str:
+    """What calls compare of a value, for people."""
+    if isinstance(value, Tensor):
+        grad = ", which requires grad" if value._edge is not None else ""
+        layout = "" if value._array.flags.c_contiguous else f" by {list(value.stride())}"
+        return f"{type(value).__name__} {list(value.shape)}{layout} of {value.dtype}{grad}"
+    leaves: list[Any] = []
+    spec = flatten(value, leaves)
+    if spec == LEAF:
+        return shortened(repr(value), 40)
+    return f"{type(value).__name__} of {', '.join(map(_shown, leaves))}"
+
 
 def _apart(slots: list[Slot]) -> list[Slot]:
     """The slots, each once, without those inside of others."""
@@ -243,7 +282,7 @@ def _apart(slots: list[Slot]) -> list[Slot]:
     for slot in list(found.values()):
         if type(slot.holders[0]) is list and slot.read() is ABSENT:
             del found[slot.location]
-    inside: dict[int, Slot] = {}
+    inside: dict[int, Slot] = {}  # by the id of a list or dict: the slot that holds it
     for slot in found.values():
         for container, _ in containers(slot.read()):
             other = inside.setdefault(id(container), slot)
@@ -255,7 +294,7 @@ def _apart(slots: list[Slot]) -> list[Slot]:
     return [slot for slot in found.values() if id(slot.holders[0]) not in inside]
 
 
-def _is_untouched(value: Any, spec: Any, leaves: tuple) -> bool:
+def _is_made_of(value: Any, spec: Any, leaves: list[Any]) -> bool:
     """Whether a value that was put into a slot is made of the same parts still."""
     now: list[Any] = []
     form = flatten(value, now)
@@ -269,33 +308,19 @@ def _is_open(value: Any) -> bool:
     return flatten(value, []) is LEAF
 
 
-def _are_plain(value: Any) -> bool:
+def _is_plain(value: Any) -> bool:
     """Whether the tensors in a value that were made meanwhile are of no class of their own."""
     leaves: list[Any] = []
     flatten(value, leaves)
-    made = [t for t in leaves if isinstance(t, Tensor) and id(t) not in _known()]
+    recorder = machine.recorder.current
+    known = recorder.others | recorder.arguments.keys()
+    made = [t for t in leaves if isinstance(t, Tensor) and id(t) not in known]
     return all([type(t) is Tensor for t in made])
 
 
-def _known() -> Any:
-    recorder = machine.recorder.current
-    return recorder.others | recorder.arguments.keys()
-
-
-def _refuse(slot: Slot) -> None:
-    raise RecordingError(
-        f"compile: the compiled function changes {slot.name!r} in a way that a compiled call would "
-        f"not repeat. Set it to tensors, as many in each call as before, or return them."
-    )
-
-
-def refilled(slot: Slot) -> Callable[[Any], None]:
+def _filling(slot: Slot) -> Callable[[Any], None]:
     """``slot.write`` for a list or dict that stays the one that it is."""
-
-    def write(value: Any) -> None:
-        _refill(slot.read(), value)
-
-    return write
+    return lambda value: _refill(slot.read(), value)
 
 
 def _refill(held: Any, value: Any) -> None:

@@ -65,9 +65,9 @@ class Held:
     """What lists, dicts and objects hold before a recording."""
 
     def __init__(self) -> None:
-        self.modules: dict[int, Any] = {}  # those that were looked at, but for new ones
+        self.seen: dict[int, Any] = {}  # modules that were looked at
+        self.modules: list[Any] = []  # those of them that were there before
         self._copies: dict[int, _Copy] = {}
-        self._new: list[Any] = []  # modules that were made meanwhile
 
     def note_all(self, places: list[Place], objects: Iterable[Any]) -> None:
         """Note what is in the containers of ``places`` and in ``objects``."""
@@ -81,10 +81,10 @@ class Held:
 
     def note_module(self, module: Any, own: dict[str, Any]) -> None:
         """Note the attributes of a module that is looked at, before they are changed."""
-        self.modules[id(module)] = module
+        self.seen[id(module)] = module
         if "_parameters" not in own:  # it is being made
-            self._new.append(module)
             return
+        self.modules.append(module)
         self._note(own, dict(own), module)
         for table in _TABLES:
             self._note(own[table], dict(own[table]))
@@ -109,7 +109,8 @@ class Held:
         """Tell compiled functions if a module has kept another attribute: modules leave that to
         the recording."""
         copies = [c for c in self._copies.values() if c.module is not None]
-        if any([next(_changed(c), None) is not None for c in copies]):
+        changes = [(type(old), type(new)) for c in copies for _, old, new in _changed(c)]
+        if any([kinds != (bool, bool) for kinds in changes]):  # modes are announced at once
             machine.changed()
 
     def changes(self, places: list[Place], objects: Iterable[Any]) -> Iterator[Change]:

@@ -35,7 +35,6 @@ ABSENT = _Absent()
 """Stands where an object has no attribute of its own, only its class."""
 
 
-
 class _Carried:
     def __repr__(self) -> str:
         return "another in each call"

@@ -97,18 +97,20 @@ def slot_of(change: Change) -> Slot | None:
 
 
 def may_change(old: Any, new: Any) -> bool:
-    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value."""
+    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN."""
     then: list[Any] = []
     now: list[Any] = []
     spec, form = flatten(old, then), flatten(new, now)
     tensors = [isinstance(leaf, Tensor) for leaf in now]
     plain = all(map(_is_known, now))
     if spec == LEAF and not isinstance(old, Tensor):
-        return any(tensors) and plain and (old is ABSENT or type(old) in _PLAIN)
+        return any(tensors) and plain and (old is ABSENT or (type(old) in _PLAIN and old == old))
     if spec != form or not any(tensors) or not plain:
         return False
     pairs = zip(then, now, tensors, strict=True)
-    return all([isinstance(x, Tensor) if tensor else same(y, x) for x, y, tensor in pairs])
+    return all(
+        [isinstance(x, Tensor) if tensor else same(y, x) and x == x for x, y, tensor in pairs]
+    )
 
 
 def _is_known(leaf: Any) -> bool:

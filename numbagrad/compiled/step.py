@@ -199,7 +199,9 @@ class CompiledFunction:
         """Why a recording is made; warns where recordings are made and forgotten in turn."""
         before, self._key_before = self._key_before, key
         if entries:
-            found = changed_guard(entries[0].guarded, leaves)
+            carried = entries[0].carried
+            found = carried.reason() if carried is not None else ""
+            found = found or changed_guard(entries[0].guarded, leaves)
         else:
             found = FIRST if before is None else changed_key(key, before)
         self._other_values += OTHER_VALUE in found

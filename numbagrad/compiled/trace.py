@@ -169,7 +169,7 @@ def _record(
                         for b in before:
                             b.restore(recorder)
                         renew_dicts(before, recorder)
-                slots = known_slots(places, held.modules.values())
+                slots = known_slots(places, held.modules)
                 slots += [s for c in held.changes(places, objects) if (s := slot_of(c)) is not None]
                 if any([slot.location not in carried for slot in slots]):
                     raise Found(slots)

@@ -79,7 +79,7 @@ def _noting(each: Any, name: str) -> Any:
     recorder = machine.recorder.current
     if recorder is not None:
         own = object.__getattribute__(each, "__dict__")
-        if id(each) not in recorder.held.modules and hasattr(type(each), "register_forward_hook"):
+        if id(each) not in recorder.held.seen and hasattr(type(each), "register_forward_hook"):
             recorder.held.note_module(each, own)
         own["_watched"] = True
     return object.__getattribute__(each, name)
