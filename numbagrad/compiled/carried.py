@@ -8,6 +8,7 @@ arguments and results. Start reading at ``recorded``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,9 @@ from ..tables import shortened
 from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
 from . import outside
+from .guards import Writer
 from .places import ABSENT, Place, containers
+from .reasons import changed_guard
 from .slots import Slot, may_change, remember
 from .trace import Found, Recording, record
 
@@ -215,7 +218,7 @@ class Carried:
 
     def _check_graphs(self, leaves: list[Any]) -> None:
         for k in self.given_back:
-            edge = leaves[k - self.first]._edge
+            edge = getattr(leaves[k - self.first], "_edge", None)
             if edge is outside.sealed():
                 edge._run([])
 
@@ -227,40 +230,48 @@ class Carried:
         needed: leaves that need a gradient and must not be one of the tensors ``closed_over``, of
         which the recording uses the gradient by itself.
         """
-        reads = [(slot.read, spec) for slot, spec in zip(self.slots, self.specs, strict=True)]
-        writes = [_filling(slot) if inside else slot.write for slot, inside in self.written]
-        count, ours = self.first + len(self.leaves), [k for k in needed if k >= self.first]
+        names: dict[str, Any] = {
+            "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten, "closed_over": closed_over,
+            "check": self._check_graphs,
+        }  # fmt: skip
+        lines = ["def call(given):", "    leaves = [*given]"]
+        for k, (slot, spec) in enumerate(zip(self.slots, self.specs, strict=True)):
+            names |= {f"slot{k}": slot, f"spec{k}": spec}
+            lines += _indented(_reading(names, k, slot, spec))
+        ours = [k for k in needed if k >= self.first] if closed_over else []
+        if ours or self.given_back:
+            lines.append(f"    if len(leaves) != {self.first + len(self.leaves)}:")
+            lines.append("        return MISS")
+        for k in ours:
+            lines += [f"    if id(leaves[{k}]) in closed_over:", "        return MISS"]
+        if self.given_back:
+            lines.append(f"    check(leaves[{self.first}:])")
+        lines += ["    found = run(tuple(leaves))", "    if found is MISS:", "        return MISS"]
+        lines.append("    result, left = found")
+        for k, (slot, inside) in enumerate(self.written):
+            lines += _indented(_writing(names, k, slot, inside))
+        exec("\n".join([*lines, "    return result"]), names)
         self.values, self.leaves = [], []  # they are not needed any more
+        return names["call"]
 
-        def call(given: tuple) -> Any:
-            leaves = [*given]
-            for read, spec in reads:
-                value = read()
-                if spec is LEAF:
-                    leaves.append(value)
-                elif flatten(value, leaves) != spec:
-                    return MISS
-            if len(leaves) != count or any([id(leaves[k]) in closed_over for k in ours]):
-                return MISS
-            if self.given_back:
-                self._check_graphs(leaves[self.first :])
-            found = run(tuple(leaves))
-            if found is MISS:
-                return MISS
-            result, left = found
-            for write, value in zip(writes, left, strict=True):
-                write(value)
-            return result
-
-        return call
-
-    def reason(self) -> str:
-        """Which slot holds what the recording is not for, in words, or nothing."""
+    def reason(self, guarded: Writer, leaves: list[Any]) -> str:
+        """Why the recording is not for the arguments ``leaves`` and what is in the slots."""
+        every = [*leaves]
+        owners: list[Slot] = []
         for slot, then in zip(self.slots, self.then, strict=True):
-            now = _shown(slot.read())
-            if now != then:
-                return f"{slot.name!r}, which the function sets: {now}, was {then}"
-        return ""
+            value = slot.read()
+            if _shown(value) != then:
+                return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
+            flatten(value, every)
+            owners += [slot] * (len(every) - self.first - len(owners))
+        found = changed_guard(guarded, every)
+        number = re.match(r"argument (\d+) ", found)
+        if number is None or int(number[1]) < self.first:
+            return found
+        name = owners[int(number[1]) - self.first].name
+        return (
+            f"{name!r}, which the function sets, shares memory with what it writes or closes over"
+        )
 
 
 def _shown(value: Any) -> str:
@@ -318,9 +329,38 @@ def _is_plain(value: Any) -> bool:
     return all([type(t) is Tensor for t in made])
 
 
-def _filling(slot: Slot) -> Callable[[Any], None]:
-    """``slot.write`` for a list or dict that stays the one that it is."""
-    return lambda value: _refill(slot.read(), value)
+def _indented(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
+    """Lines that append the leaves of a slot, as text because a call must cost little."""
+    held = slot.holders[0]
+    read = f"value = slot{k}.read()"
+    if type(held) is dict:
+        names |= {f"held{k}": held, f"key{k}": slot.key}
+        read = f"value = held{k}.get(key{k}, ABSENT)"
+    if spec is LEAF:
+        return [read, "leaves.append(value)"]  # that it is one, the recording looks at
+    if spec == ("tuple", (LEAF,) * len(spec[1])):
+        test = f"value.__class__ is not tuple or len(value) != {len(spec[1])}"
+        return [read, f"if {test}:", "    return MISS", "leaves += value"]
+    return [read, f"if flatten(value, leaves) != spec{k}:", "    return MISS"]
+
+
+def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[str]:
+    """Lines that put the result ``left[k]`` into a slot."""
+    if inside:
+        names |= {"refill": _refill, f"set{k}": slot}
+        return [f"refill(set{k}.read(), left[{k}])"]
+    if not all([type(held) is dict for held in slot.holders]):
+        names[f"set{k}"] = slot
+        return [f"set{k}.write(left[{k}])"]
+    lines = []
+    for j, held in enumerate(slot.holders):
+        names |= {f"into{k}_{j}": held, f"at{k}": slot.key}
+        lines.append(f"into{k}_{j}[at{k}] = left[{k}]")
+    return lines
 
 
 def _refill(held: Any, value: Any) -> None:

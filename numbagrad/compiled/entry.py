@@ -34,6 +34,7 @@ from .guards import Writer, argument_guards, gradient_guards, state_guards
 from .lower import gpu_of, lower
 from .passes import GPU_PASSES, PASSES, optimise
 from .program import Buffer, Program
+from .reasons import changed_guard
 from .template import Argument, Template
 from .trace import Recording, name_tensors
 from .traced import Memory, Ref
@@ -57,6 +58,12 @@ class Entry:
     def looks_closely(self) -> bool:
         """Whether an argument might be a tensor whose gradient the function knows by itself."""
         return bool(self.needing and self.closed_over)
+
+    def reason(self, leaves: list[Any]) -> str:
+        """Why the recording is not for these arguments, in words."""
+        if self.carried is not None:
+            return self.carried.reason(self.guarded, leaves)
+        return changed_guard(self.guarded, leaves)
 
     def is_told_apart(self, leaves: list[Any]) -> bool:
         """Whether one of these arguments is such a tensor: the recording took it for another."""

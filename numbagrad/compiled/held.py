@@ -139,7 +139,7 @@ def _named(each: _Copy, key: Any, places: list[Place]) -> str:
     """What people call an entry: the attribute, or the name of the list or dict."""
     for place in places:
         if any([c is each.container for c, _ in place.content]):
-            return f"{place.name}[{key!r}]"
+            return f"{place.name}[{key!r}]" if isinstance(key, (int, str)) else place.name
     return str(key)
 
 

@@ -29,7 +29,7 @@ from .explain import Explanation, explanation
 from .finder import places_of
 from .places import content_of
 from .program import Program
-from .reasons import FIRST, OTHER_VALUE, changed_guard, changed_key
+from .reasons import FIRST, OTHER_VALUE, changed_key
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 
@@ -199,9 +199,7 @@ class CompiledFunction:
         """Why a recording is made; warns where recordings are made and forgotten in turn."""
         before, self._key_before = self._key_before, key
         if entries:
-            carried = entries[0].carried
-            found = carried.reason() if carried is not None else ""
-            found = found or changed_guard(entries[0].guarded, leaves)
+            found = entries[0].reason(leaves)
         else:
             found = FIRST if before is None else changed_key(key, before)
         self._other_values += OTHER_VALUE in found
