@@ -231,8 +231,8 @@ class Carried:
         which the recording uses the gradient by itself.
         """
         names: dict[str, Any] = {
-            "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten, "closed_over": closed_over,
-            "check": self._check_graphs,
+            "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten,
+            "closed_over": closed_over, "check": self._check_graphs,
         }  # fmt: skip
         lines = ["def call(given):", "    leaves = [*given]"]
         for k, (slot, spec) in enumerate(zip(self.slots, self.specs, strict=True)):

@@ -9,7 +9,7 @@ import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -120,7 +120,7 @@ def record(
     spec: Any,
     bound: frozenset[int],
     places: list[Place],
-    objects: list[Any],
+    objects: Sequence[Any] = (),
     carried: Locations = frozenset(),
 ) -> Recording:
     """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are).
@@ -145,7 +145,7 @@ def _record(
     spec: Any,
     bound: frozenset[int],
     places: list[Place],
-    objects: list[Any],
+    objects: Sequence[Any],
     carried: Locations,
 ) -> Recording:
     recorder = Recorder()
