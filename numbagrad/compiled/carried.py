@@ -8,6 +8,7 @@ arguments and results. Start reading at ``recorded``.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -254,21 +255,29 @@ class Carried:
         self.values, self.leaves = [], []  # they are not needed any more
         return names["call"]
 
+    def name_inputs(self, recording: Recording) -> None:
+        """Let errors call what was in the slots by their names."""
+        for each in recording.inputs:
+            if each.leaf >= self.first:
+                each.ref.memory.name = self._owner(each.leaf).name
+
+    def _owner(self, leaf: int) -> Slot:
+        ends = [part.stop for part in self.parts]
+        return self.slots[bisect.bisect(ends, leaf - self.first)]
+
     def reason(self, guarded: Writer, leaves: list[Any]) -> str:
         """Why the recording is not for the arguments ``leaves`` and what is in the slots."""
         every = [*leaves]
-        owners: list[Slot] = []
         for slot, then in zip(self.slots, self.then, strict=True):
             value = slot.read()
             if _shown(value) != then:
                 return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
             flatten(value, every)
-            owners += [slot] * (len(every) - self.first - len(owners))
         found = changed_guard(guarded, every)
         number = re.match(r"argument (\d+) ", found)
         if number is None or int(number[1]) < self.first:
             return found
-        name = owners[int(number[1]) - self.first].name
+        name = self._owner(int(number[1])).name
         return (
             f"{name!r}, which the function sets, shares memory with what it writes or closes over"
         )

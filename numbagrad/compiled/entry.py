@@ -112,6 +112,8 @@ def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "")
     if not found.tied:
         given = _given_grads(recording, shared.gradients)
         passed = rebound.passed(recording)
+    if found.carried is not None:
+        found.carried.name_inputs(recording)
     inputs = [i.ref.memory for i in recording.inputs]
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)

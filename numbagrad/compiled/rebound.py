@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..tensor import Tensor
 from . import outside
 from .before import Before
-from .trace import Recording
+from .trace import Recording, name_tensors
 from .traced import Memory, Ref
 
 __all__ = ["note", "passed"]
@@ -41,8 +41,9 @@ def passed(recording: Recording) -> dict[Memory, Tensor]:
         found[memory] = b.tensor
     for memory in shared:
         del found[memory]
-    for memory in found:
-        memory.kind = "input"
+    labels = name_tensors(list(found.values()))
+    for memory, t in found.items():
+        memory.kind, memory.name = "input", labels[id(t)] or "a tensor whose data is set"
     return found
 
 

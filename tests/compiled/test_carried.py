@@ -16,7 +16,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
-from numbagrad.errors import GraphFreedError, RecordingError
+from numbagrad.errors import GraphFreedError, NonFiniteError, RecordingError
 
 from .following import assert_same, snapshot
 
@@ -534,6 +534,30 @@ def test_a_call_that_raises_leaves_the_state():
         step(batch(), ng.tensor([k]))
         assert keeper.h is not held
     assert step.cache_info().recordings == 1
+
+
+def test_a_bad_value_is_found_where_it_stands():
+    keeper, weight = SimpleNamespace(h=(ng.ones(2), ng.ones(3))), ng.ones(3)
+
+    @ng.compile(check_finite=True)
+    def step(x):
+        h, c = keeper.h
+        keeper.h = h, c + x * weight
+        weight.data = weight.data * 2.0
+
+    step(ng.ones(3))
+    held = keeper.h
+    keeper.h[1][1] = float("nan")
+    with pytest.raises(NonFiniteError, match=r"met nan at index \[1\] of h "):
+        step(ng.ones(3))
+    assert keeper.h[0] is held[0] and keeper.h[1] is held[1]
+    keeper.h = ng.ones(2), ng.ones(3)
+    weight.data = ng.tensor([1.0, 1.0, float("inf")])
+    with pytest.raises(
+        NonFiniteError, match=r"met inf at index \[2\] of a tensor whose data is set"
+    ):
+        step(ng.ones(3))
+    assert keeper.h[1].tolist() == [1.0] * 3 and step.cache_info().recordings == 1
 
 
 # -- copies, and what is left behind ---------------------------------------------------------------
