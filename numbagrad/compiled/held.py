@@ -41,8 +41,10 @@ class _Copy:
         for key, value in then.items():
             if type(value) is bool and type(now.get(key)) is bool and self.module is not None:
                 setattr(self.module, key, value)  # as train() and eval(), to be announced
-        if list(now) != list(then):
-            now.clear()
+        for key in now.keys() - then.keys():
+            del now[key]
+        if list(now) != [key for key in then if key in now]:
+            now.clear()  # to have the order that it had
         for key, value in then.items():
             if now.get(key, ABSENT) is not value:
                 now[key] = value

@@ -148,7 +148,7 @@ class Module(Recast, Stateful):
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
             if self._watched:
                 machine.add_to_epoch(hash((id(self), name)) * (value - held))
-        elif held is not value:
+        elif held is not value and self._watched:
             self._announce(name)
         object.__setattr__(self, name, value)
 
@@ -160,16 +160,17 @@ class Module(Recast, Stateful):
 
     def _put(self, table: str, name: str, value: Any) -> None:
         new = self.__dict__.get(name, self) is not value or name not in self.__dict__[table]
-        if new and table == "_buffers":
-            self._announce(name)  # not for ``self.count += 1``, which assigns the same tensor
-        elif new and self._watched:
-            changed()
+        if new and self._watched:  # not for ``self.count += 1``, which assigns the same tensor
+            if table == "_buffers":
+                self._announce(name)
+            else:
+                changed()
         self.__dict__[table][name] = value
         self.__dict__[name] = value
 
     def _announce(self, name: str) -> None:
         """Tell compiled functions that an attribute is another; a recording looks for itself."""
-        if self._watched and name not in self._carried and not machine.is_compiling():
+        if name not in self._carried and not machine.is_compiling():
             changed()
 
     def _claim(self, name: str, table: str) -> None:
