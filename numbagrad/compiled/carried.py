@@ -24,13 +24,13 @@ from . import outside
 from .guards import Writer
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
-from .slots import Slot, may_change, remember
+from .slots import Slot, may_change, remember, same_form
 from .trace import Found, Recording, record
 
 MISS = object()
 """What a call returns when the entry is not for these arguments."""
 
-_MOST = 4
+_MOST = 5
 """Recordings until no new slot is found."""
 
 
@@ -89,8 +89,9 @@ def recorded(
             return found
         bound |= state
     raise RecordingError(
-        f"compile: the compiled function sets other attributes each time that it is run, such as "
-        f"{slots[-1].name!r}, which a compiled call would not do. Return what they are to hold."
+        f"compile: the compiled function does something else each time that it is run, such as to "
+        f"set {', '.join([slot.name for slot in slots[-1:]])}, which a compiled call would not do. "
+        f"Return what it sets."
     )
 
 
@@ -233,7 +234,7 @@ class Carried:
         """
         names: dict[str, Any] = {
             "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten,
-            "closed_over": closed_over, "check": self._check_graphs,
+            "same_form": same_form, "closed_over": closed_over, "check": self._check_graphs,
         }  # fmt: skip
         lines = ["def call(given):", "    leaves = [*given]"]
         for k, (slot, spec) in enumerate(zip(self.slots, self.specs, strict=True)):
@@ -318,7 +319,7 @@ def _is_made_of(value: Any, spec: Any, leaves: list[Any]) -> bool:
     """Whether a value that was put into a slot is made of the same parts still."""
     now: list[Any] = []
     form = flatten(value, now)
-    return bool(form == spec and all([x is y for x, y in zip(now, leaves, strict=True)]))
+    return bool(same_form(form, spec) and all([x is y for x, y in zip(now, leaves, strict=True)]))
 
 
 def _is_open(value: Any) -> bool:
@@ -354,7 +355,7 @@ def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
     if spec == ("tuple", (LEAF,) * len(spec[1])):
         test = f"value.__class__ is not tuple or len(value) != {len(spec[1])}"
         return [read, f"if {test}:", "    return MISS", "leaves += value"]
-    return [read, f"if flatten(value, leaves) != spec{k}:", "    return MISS"]
+    return [read, f"if not same_form(flatten(value, leaves), spec{k}):", "    return MISS"]
 
 
 def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[str]:

@@ -50,7 +50,7 @@ Locations = Set[tuple[int, Any]]
 """What is carried from call to call: ids of what holds it, and keys."""
 
 CONTAINERS = (list, dict, deque, defaultdict, OrderedDict, set, bytearray)
-_PLAIN = frozenset(
+PLAIN = frozenset(
     (int, bool, str, bytes, float, complex, type(None), range, slice, frozenset, Fraction, Decimal)
 )
 """Types whose values are the same where they are equal."""
@@ -126,7 +126,7 @@ def same(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(same, x, y))
-    return (type(x) in _PLAIN or isinstance(x, np.generic)) and bool(x == y)
+    return (type(x) in PLAIN or isinstance(x, np.generic)) and bool(x == y)
 
 
 def _same_function(x: types.FunctionType, y: types.FunctionType) -> bool:

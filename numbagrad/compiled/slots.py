@@ -16,9 +16,9 @@ from typing import Any
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
-from .places import _PLAIN, ABSENT, Place, same
+from .places import ABSENT, PLAIN, Place, same
 
-__all__ = ["Slot", "known_slots", "may_change", "remember", "slot_of"]
+__all__ = ["Slot", "known_slots", "may_change", "remember", "same_form", "slot_of"]
 
 _HOLDERS = (dict, OrderedDict, defaultdict, list, CellType)
 
@@ -69,7 +69,7 @@ class Slot:
         """Whether ``place`` is this one."""
         if type(place.holder) is CellType:
             return place.holder is self.holders[0]
-        return place.name == self.key and any([place.holder is held for held in self.holders])
+        return any([place.holder is held for held in self.holders]) and place.name == self.key
 
 
 def of_module(module: Any, name: str, watched: bool = False) -> Slot:
@@ -104,8 +104,8 @@ def may_change(old: Any, new: Any) -> bool:
     tensors = [isinstance(leaf, Tensor) for leaf in now]
     plain = all(map(_is_known, now))
     if spec == LEAF and not isinstance(old, Tensor):
-        return any(tensors) and plain and (old is ABSENT or (type(old) in _PLAIN and old == old))
-    if spec != form or not any(tensors) or not plain:
+        return any(tensors) and plain and (old is ABSENT or (type(old) in PLAIN and old == old))
+    if not same_form(spec, form) or not any(tensors) or not plain:
         return False
     pairs = zip(then, now, tensors, strict=True)
     return all(
@@ -113,8 +113,14 @@ def may_change(old: Any, new: Any) -> bool:
     )
 
 
+def same_form(x: Any, y: Any) -> bool:
+    """Whether two descriptions by ``flatten`` are equal; tensors among their keys are compared by
+    which they are."""
+    return hash(x) == hash(y) and bool(x == y)
+
+
 def _is_known(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) or type(leaf) in _PLAIN
+    return isinstance(leaf, Tensor) or type(leaf) in PLAIN
 
 
 _slots: weakref.WeakValueDictionary[tuple[int, Any], Slot] = weakref.WeakValueDictionary()
@@ -134,7 +140,7 @@ def known_slots(places: list[Place], modules: Iterable[Any]) -> list[Slot]:
             key = None if type(p.holder) is CellType else p.name
             located = [(id(p.holder), key)]
             located += [(id(c), k) for c, copy in p.content for k in _keys(copy)]
-            found += [_slots[each] for each in located if each in _slots]
+            found += [slot for each in located if (slot := _slots.get(each)) is not None]
     return [slot for slot in found if slot.module is None or _is_free(slot)]
 
 
