@@ -48,6 +48,7 @@ class Tensor(Shaped, Readable):
     _kept: SavedOutput | None = None  # what the node that made this keeps of it
     _retain: bool = False
     _watched: bool = False  # whether compiled steps rely on its array and edge: see ``_moved``
+    _rebound: bool = False  # whether a compiled step sets its ``data``
     _device = devices.cpu
     __array_priority__ = 1000
 

@@ -123,7 +123,7 @@ def effects_text(
                 w.names["alone"] = outside.alone
                 made = f"wrap(o_{buffers[ref.memory].name}, {w.name('dtype', alias._dtype)})"
                 source = made if _is_whole(recording, ref) else f"alone({made}, {layout})"
-        w.after += [f"{name}._share({source})", f"{name}._moved()"]
+        w.after.append(f"{name}._share({source})")
     slots = {id(slot.grad[0]): slot for slot, made in lasting.values() if not made}
     for t, by, _ in recording.effects.bumps:
         if id(t) in slots and id(t) not in owner:

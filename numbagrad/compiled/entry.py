@@ -20,9 +20,10 @@ from ..kernels import blocks, machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from . import outside
+from . import outside, rebound
 from .bind import Bound, Code, Workspace
 from .call_text import compile_call, effects_text, enter, result_text, shape_of
+from .carried import MISS, Carried, Recorded, needing
 from .counts import Move, native_counts
 from .emit_cpu import emit
 from .explain import Unfused, unfused
@@ -32,14 +33,11 @@ from .gradients import GRADIENTS, Gradients, Slot
 from .guards import Writer, argument_guards, gradient_guards, state_guards
 from .lower import gpu_of, lower
 from .passes import GPU_PASSES, PASSES, optimise
-from .places import Place
 from .program import Buffer, Program
+from .reasons import changed_guard
 from .template import Argument, Template
 from .trace import Recording, name_tensors
 from .traced import Memory, Ref
-
-MISS = object()
-"""What a call returns when the entry is not for these arguments."""
 
 
 @dataclass
@@ -54,11 +52,18 @@ class Entry:
     needing: set[int]  # arguments that need a gradient, not bound
     closed_over: frozenset[int]  # ids of tensors of which it uses the gradient
     guarded: Writer  # what its call compares
+    carried: Carried | None  # what it reads and sets in each call beside its arguments
 
     @property
     def looks_closely(self) -> bool:
         """Whether an argument might be a tensor whose gradient the function knows by itself."""
         return bool(self.needing and self.closed_over)
+
+    def reason(self, leaves: list[Any]) -> str:
+        """Why the recording is not for these arguments, in words."""
+        if self.carried is not None:
+            return self.carried.reason(self.guarded, leaves)
+        return changed_guard(self.guarded, leaves)
 
     def is_told_apart(self, leaves: list[Any]) -> bool:
         """Whether one of these arguments is such a tensor: the recording took it for another."""
@@ -85,22 +90,13 @@ class Shared:
         return self.codes.setdefault(template.shape, Code(self.fastmath))
 
 
-def make_entry(
-    name: str,
-    recording: Recording,
-    leaves: list[Any],
-    bound: frozenset[int],
-    shared: Shared,
-    places: list[Place],
-    looked_for: str = "",
-    tied: bool = False,
-) -> Entry:
-    """Compile ``recording``; ``leaves`` are the arguments it was made with.
+def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "") -> Entry:
+    """Compile a recording.
 
-    places: Python values that it may depend on. looked_for: "nan" or "inf" to stop at the first
-    bad value, "time" to tell the profiler what took how long. tied: let gradients that are read be
-    these tensors, not those there at a call.
+    looked_for: "nan" or "inf" to stop at the first bad value, "time" to tell the profiler what took
+    how long.
     """
+    recording, leaves, bound = found.recording, found.leaves, found.bound
     gpu = gpu_of(recording)
     timed = looked_for == "time" and gpu is None
     passes = None if gpu is None else GPU_PASSES
@@ -111,8 +107,13 @@ def make_entry(
     fresh = _fresh(recording, plan)
     names = _names(recording, leaves)
     given: dict[Memory, tuple[Tensor, Tensor]] = {}
-    if not tied:
+    passed: dict[Memory, Tensor] = {}
+    rebound.note(recording)
+    if not found.tied:
         given = _given_grads(recording, shared.gradients)
+        passed = rebound.passed(recording)
+    if found.carried is not None:
+        found.carried.name_inputs(recording)
     inputs = [i.ref.memory for i in recording.inputs]
     lowered = lower(name, recording.events[: recording.split], fresh, names, inputs)
     program = optimise(lowered, passes)
@@ -123,6 +124,10 @@ def make_entry(
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))
             w.passed.append(f"{w.name('t', t)}._grad._array")
+    for memory, t in passed.items():
+        if memory in buffers:
+            arguments.append(Argument(buffers[memory], t._array.shape))
+            w.passed.append(f"{w.name('t', t)}._array")
     lasting = _lasting(recording, buffers, shared.gradients) if gpu is None else {}
     for memory in fresh:
         b = buffers[memory]
@@ -157,7 +162,7 @@ def make_entry(
         slot.used_by(made, b, number if again else -1)
         number += again
     w.names["slots"] = [slot for slot, _ in lasting.values()]  # kept as long as this entry
-    state_guards(w, recording, places, {id(g) for _, g in recording.read_before})
+    state_guards(w, recording, found.places, {id(g) for _, g in recording.read_before}, passed)
     gradient_guards(w, recording, given, shared.gradients)
     enter(w, template)
     if timed:
@@ -180,12 +185,11 @@ def make_entry(
     before = unfused(recording.events[: recording.split], lowered)
     call = compile_call(w, len(leaves), renewals)
     closed_over = recording.closed_over
-    return Entry(call, program, made, before, plan, needing(leaves) - bound, closed_over, w)
-
-
-def needing(leaves: list[Any]) -> set[int]:
-    """The places of the tensors among these that need a gradient."""
-    return {k for k, t in enumerate(leaves) if isinstance(t, Tensor) and t._edge is not None}
+    needed, carried = needing(leaves) - bound, found.carried
+    if carried is not None:
+        call = carried.call(call, needed, closed_over)
+        needed = {k for k in needed if k < carried.first}
+    return Entry(call, program, made, before, plan, needed, closed_over, w, carried)
 
 
 def empty_on(device: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -34,8 +34,9 @@ _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __set
 
 def places_of(
     function: Callable[..., Any], arguments: list[Any], without: Iterable[Any] = ()
-) -> list[Place]:
-    """The places that ``function``, and the functions and methods it names, may look at.
+) -> tuple[list[Place], list[Any]]:
+    """The places that ``function``, and the functions and methods it names, may look at; and the
+    objects, modules and classes of the user that it may reach.
 
     without: functions that calls run themselves, and which therefore may do what they like.
     """
@@ -45,7 +46,7 @@ def places_of(
     for argument in arguments:
         finder.value(argument)
     finder.follow_names()
-    return list(finder.places())
+    return list(finder.places()), list(finder.objects.values())
 
 
 def _names_of(code: types.CodeType) -> set[str]:

@@ -192,6 +192,8 @@ def _name(buffer: Buffer) -> str:
     position = getattr(memory, "position", -1)
     if buffer.kind == "input" and getattr(memory, "kind", "") == "made":
         return "a value saved by the forward pass"
+    if buffer.kind == "input" and memory is not None and memory.name:
+        return memory.name
     if buffer.kind == "input":
         return f"argument {position}" if position >= 0 else "the gradient it was given"
     return "a constant" if buffer.kind == "constant" else buffer.name

@@ -22,6 +22,7 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.options import Options
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .before import Before
 from .gradients import Gradients
 from .places import ABSENT, Place, alike, content_of, same
 from .template import Argument
@@ -153,8 +154,17 @@ def argument_guards(
     return arguments
 
 
-def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set[int]) -> None:
-    """Guards for what the recording has found in tensors and Python."""
+def state_guards(
+    w: Writer,
+    recording: Recording,
+    places: list[Place],
+    skip: set[int],
+    passed: dict[Memory, Tensor],
+) -> None:
+    """Guards for what the recording has found in tensors and Python.
+
+    skip: ids of tensors that others look after. passed: tensors whose array is passed.
+    """
     w.guards.append(f"grad_mode.enabled is not {grad_mode.enabled}")
     cast = grad_mode.autocast
     if cast is None:
@@ -177,10 +187,13 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
     for b in {id(b.tensor): b for b in (*met, *recording.asked)}.values():
         if id(b.tensor) in skip:
             continue
+        memory = recording.recorder.known_memory(b.array)
+        if memory in passed and passed[memory] is not b.tensor:
+            continue  # it was not looked at
         b.tensor._watched = True
         t = w.name("t", b.tensor)
         if id(b.tensor) in arrays:
-            w.told.append(f"{t}._array is not {w.name('array', b.array)}")
+            _array_guards(w, t, b, memory, memory in passed)
         if b.edge is None:
             w.told.append(f"{t}._edge is not None")
         elif b.tensor.is_leaf or id(b.tensor) in edges:
@@ -210,6 +223,25 @@ def state_guards(w: Writer, recording: Recording, places: list[Place], skip: set
             w.guards.append(guard)
             w.why[guard] = (p.called, now, p.shown)
             w.names.update(same=same, alike=alike, ABSENT=ABSENT)
+
+
+def _array_guards(w: Writer, t: str, b: Before, memory: Memory | None, passed: bool) -> None:
+    """Guards for the array of tensor ``t``, on ``memory`` if its elements are used.
+
+    Calls are not told where a compiled function sets its ``.data``. passed: native code looks at
+    its layout.
+    """
+    if not b.tensor._rebound:
+        w.told.append(f"({t}._rebound or {t}._array is not {w.name('array', b.array)})")
+        return
+    if memory is not None and not passed:
+        w.guards.append(f"{t}._array is not {w.name('array', b.array)}")
+        return
+    w.guards.append(f"{t}._dtype is not {w.name('dtype', b.dtype)}")
+    w.guards.append(f"{t}._array.__class__ is not {_class_of(b.array)}")
+    if memory is None:
+        w.guards.append(f"{t}._array.shape != {b.array.shape}")
+        w.guards.append(f"{t}._array.strides != {b.array.strides}")
 
 
 def _decided_guards(w: Writer, recording: Recording) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -34,11 +34,23 @@ class _Absent:
 ABSENT = _Absent()
 """Stands where an object has no attribute of its own, only its class."""
 
+
+class _Carried:
+    def __repr__(self) -> str:
+        return "another in each call"
+
+
+CARRIED = _Carried()
+"""Stands where a call reads what is there and passes it on: see ``carried.py``."""
+
 Content = tuple[tuple[Any, Any], ...]
 """Lists and dicts, each with a copy of what was in it."""
 
+Locations = Set[tuple[int, Any]]
+"""What is carried from call to call: ids of what holds it, and keys."""
+
 CONTAINERS = (list, dict, deque, defaultdict, OrderedDict, set, bytearray)
-_PLAIN = frozenset(
+PLAIN = frozenset(
     (int, bool, str, bytes, float, complex, type(None), range, slice, frozenset, Fraction, Decimal)
 )
 """Types whose values are the same where they are equal."""
@@ -105,8 +117,8 @@ class Place:
 
 
 def same(x: Any, y: Any) -> bool:
-    """Whether two Python values mean the same recording."""
-    if x is y:
+    """Whether two Python values mean the same recording; y: of the recording."""
+    if x is y or y is CARRIED:
         return True
     if type(x) is types.FunctionType and type(y) is types.FunctionType:
         return _same_function(x, y)
@@ -114,7 +126,7 @@ def same(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, tuple):
         return len(x) == len(y) and all(map(same, x, y))
-    return (type(x) in _PLAIN or isinstance(x, np.generic)) and bool(x == y)
+    return (type(x) in PLAIN or isinstance(x, np.generic)) and bool(x == y)
 
 
 def _same_function(x: types.FunctionType, y: types.FunctionType) -> bool:
@@ -155,8 +167,11 @@ def _all_same(values: Iterable[Any], then: Iterable[Any]) -> bool:
     return all(map(operator.is_, values, then)) or all(map(same, values, then))
 
 
-def containers(value: Any) -> Content:
-    """The lists and dicts in ``value``, itself first, each with a copy; none if they are long."""
+def containers(value: Any, carried: Locations = frozenset()) -> Content:
+    """The lists and dicts in ``value``, itself first, each with a copy; none if they are long.
+
+    carried: what may be another in each call, by container and key: it is not followed.
+    """
     found: dict[int, tuple[Any, Any]] = {}
     waiting, count = [value], 0
     while waiting:
@@ -166,10 +181,22 @@ def containers(value: Any) -> Content:
         count += 1 + len(each)
         if count > MOST:
             return ()
+        copy = each
         if type(each) is not tuple:
-            found[id(each)] = each, each.copy()
-        waiting.extend(each.values() if isinstance(each, dict) else each)
+            copy = each.copy()
+            found[id(each)] = each, copy
+            if carried:
+                _leave_out(each, copy, carried)
+        waiting.extend(copy.values() if isinstance(copy, dict) else copy)
     return tuple(found.values())
+
+
+def _leave_out(container: Any, copy: Any, carried: Locations) -> None:
+    """Let ``copy`` have CARRIED where ``container`` has what is carried."""
+    if isinstance(container, (dict, list)):
+        for key in list(container) if isinstance(container, dict) else range(len(container)):
+            if (id(container), key) in carried:
+                copy[key] = CARRIED
 
 
 def check_unchanged(places: list[Place]) -> None:

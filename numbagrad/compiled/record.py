@@ -33,6 +33,7 @@ from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .before import Before, note_covering
+from .held import Held
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
 from .watch import watching
 
@@ -83,6 +84,7 @@ class Recorder:
         self.others: frozenset[int] = frozenset()  # ids of tensors that lived before
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
+        self.held = Held()  # what objects held before
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     @property

@@ -24,13 +24,13 @@ from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
 from ..tree import LEAF, blanks, flatten
-from .entry import MISS, Entry, Shared, make_entry, needing
+from .carried import MISS, recorded
+from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
 from .finder import places_of
 from .places import content_of
 from .program import Program
-from .reasons import FIRST, OTHER_VALUE, changed_guard, changed_key
-from .trace import record
+from .reasons import FIRST, OTHER_VALUE, changed_key
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 
@@ -125,8 +125,7 @@ class CompiledFunction:
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)
-                bound = frozenset(_tensors(leaves))
-                entry = self._new_entry(key, entries, leaves, spec, bound, tied=True)
+                entry = self._new_entry(key, entries, leaves, spec, tied=True)
                 found = entry.call(given)
             assert found is not MISS, "a fresh entry refuses its own arguments"
             self._promote(entries, entry, spec)
@@ -178,28 +177,23 @@ class CompiledFunction:
         entries: list[Entry],
         leaves: list[Any],
         spec: Any,
-        bound: frozenset[int] = frozenset(),
         tied: bool = False,
     ) -> Entry:
         self._recordings += 1
         self._reasons.append(self._reason(key, entries, leaves))
         # Objects that are made anew for each call, for what their classes and methods name.
         looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
-        places = places_of(self._function, looked_into)
-        recording = record(self._function, leaves, spec, bound, places)
-        state = {k for k in recording.looked_at if leaves[k]._grad is not None}
-        # What the function also knows by itself is then the argument, not a stand-in for it.
-        state |= {k for k in needing(leaves) - bound if id(leaves[k]) in recording.closed_over}
-        if state:  # gradients of arguments are added to, or read
-            bound |= state
-            recording = record(self._function, leaves, spec, bound, places)
-        kernels = recording.recorder.python_kernels
+        places, objects = places_of(self._function, looked_into)
+        slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
+        found = recorded(self._function, leaves, spec, places, objects, slots, tied)
+        kernels = found.recording.recorder.python_kernels
         if kernels:
-            places = places_of(self._function, looked_into, kernels)
+            places, _ = places_of(self._function, looked_into, kernels)
+            found = found.with_places(places)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
-        entry = make_entry(name, recording, leaves, bound, self._shared, places, looked_for, tied)
+        entry = make_entry(name, found, self._shared, looked_for)
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)
@@ -211,7 +205,7 @@ class CompiledFunction:
         """Why a recording is made; warns where recordings are made and forgotten in turn."""
         before, self._key_before = self._key_before, key
         if entries:
-            found = changed_guard(entries[0].guarded, leaves)
+            found = entries[0].reason(leaves)
         else:
             found = FIRST if before is None else changed_key(key, before)
         self._other_values += OTHER_VALUE in found

@@ -9,7 +9,7 @@ import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,9 +34,10 @@ from .before import (
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
 from .heap import Nursery, all_tensors
-from .places import Place, check_unchanged, put_back
+from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .settle import COPY, Settler, shared, stays
+from .slots import Slot, known_slots, slot_of
 from .traced import Launch, Memory, Ref, refs_of, root_of, traced
 
 
@@ -106,25 +107,36 @@ class Recording:
     sources: list[frozenset[int]] = field(default_factory=list)  # the results they come from
 
 
+class Found(Exception):
+    """A recording has met slots that it must take for arguments; nothing has changed."""
+
+    def __init__(self, slots: list[Slot]):
+        self.slots = slots
+
+
 def record(
     function: Callable[..., Any],
     leaves: list[Any],
     spec: Any,
     bound: frozenset[int],
     places: list[Place],
+    objects: Sequence[Any] = (),
+    carried: Locations = frozenset(),
 ) -> Recording:
     """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are).
 
-    places: Python values that must stay what they are. Raises RecordingError if something that the
-    function does cannot be repeated by a compiled call; then nothing has changed.
+    places: Python values that must stay what they are. objects: what it may reach. carried: slots
+    that it puts back itself. Raises RecordingError if something that the function does cannot be
+    repeated by a compiled call, and Found if it sets others; then nothing has changed.
     """
+    given = function, leaves, spec, bound, places, objects, carried
     try:
-        return _record(function, leaves, spec, bound, places)
+        return _record(*given)
     except DrawError:
         if threading.active_count() == 1:
             raise
     # Another thread may have drawn meanwhile: it would hardly do so in both recordings.
-    return _record(function, leaves, spec, bound, places)
+    return _record(*given)
 
 
 def _record(
@@ -133,6 +145,8 @@ def _record(
     spec: Any,
     bound: frozenset[int],
     places: list[Place],
+    objects: Sequence[Any],
+    carried: Locations,
 ) -> Recording:
     recorder = Recorder()
     with recording_alone:
@@ -142,6 +156,8 @@ def _record(
         for b in before:
             note_covering(recorder.covering, b.array)
         generators = generators_of((*leaves, *[place.value for place in places]))
+        held = recorder.held
+        held.note_all(places, objects)
         start = next_sequence()
         try:
             with Nursery() as made:
@@ -153,18 +169,24 @@ def _record(
                         for b in before:
                             b.restore(recorder)
                         renew_dicts(before, recorder)
+                slots = known_slots(places, held.modules)
+                slots += [s for c in held.changes(places, objects) if (s := slot_of(c)) is not None]
+                if any([slot.location not in carried for slot in slots]):
+                    raise Found(slots)
                 known = {id(b.tensor) for b in before}
                 effects = (*found.effects.grads, *found.effects.arrays)
                 _look_for_leaks(made, known | {id(t) for _, t in effects}, places)
                 check_unchanged(places)
                 check_undrawn(generators)
         except BaseException:
-            put_back(places)
-            for held in generators:
-                held.put_back()
             for undo in reversed(recorder.adopted):
                 undo()
+            held.put_back()
+            put_back(places)
+            for each in generators:
+                each.put_back()
             raise
+        held.announce()
     return found
 
 

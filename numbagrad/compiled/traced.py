@@ -21,7 +21,8 @@ class Memory:
 
     kind: "input" (an argument's), "state" (lives before and after the call), "constant" (made from
     Python values while recording) or "made" (by ``empty``). start: its address while recording;
-    size: in elements. array: the whole of it, for state and constants. device: None on the host.
+    size: in elements. array: the whole of it, for state and constants. name: what people
+    call an input that is no argument of theirs. device: None on the host.
     """
 
     kind: str

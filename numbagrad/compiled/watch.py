@@ -76,8 +76,12 @@ class _WatchedEdge:
 def _noting(each: Any, name: str) -> Any:
     """Takes the place of ``__getattribute__`` of modules and optimisers meanwhile: their changes
     matter to a recording that has looked at them, and to no other."""
-    if machine.recorder.current is not None:
-        object.__getattribute__(each, "__dict__")["_watched"] = True
+    recorder = machine.recorder.current
+    if recorder is not None:
+        own = object.__getattribute__(each, "__dict__")
+        if id(each) not in recorder.held.seen and hasattr(type(each), "register_forward_hook"):
+            recorder.held.note_module(each, own)
+        own["_watched"] = True
     return object.__getattribute__(each, name)
 
 

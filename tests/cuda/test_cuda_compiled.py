@@ -281,6 +281,27 @@ def test_a_step_without_arguments_and_moved_state():
     assert counter.tolist() == [1.0] * 3 and count.cache_info().recordings == 2
 
 
+def test_state_that_is_set_anew():
+    layer, mean = nn.RNNCell(3, 4).cuda(), ng.ones(4, device="cuda")
+    state, seen = {"h": ng.zeros(2, 4, device="cuda")}, []
+
+    def step(x):
+        state["h"] = layer(x, state["h"]).detach()
+        mean.data = 0.5 * mean.data + state["h"].mean(0)
+        return mean * 2
+
+    for function in (step, ng.compile(step)):
+        state["h"] = ng.zeros(2, 4, device="cuda")
+        mean.data = ng.ones(4, device="cuda")
+        seen.append([function(ng.ones(2, 3, device="cuda") * k) for k in range(4)])
+        seen[-1] += state["h"], mean
+        close(seen[-1][-1] * 2, seen[-1][-3])
+        mean = ng.ones(4, device="cuda")
+    for expected, got in zip(*seen, strict=True):
+        close(got, expected)
+    assert function.cache_info().recordings == 1
+
+
 def test_another_stream():
     step = ng.compile(lambda x: (x * 2).exp().sum(0).sum())
     x = data(9, 4)

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.peer
 
 PROGRAMS = [
     *(language.nano_gpt, language.word2vec, translation.seq2seq, translation.translator),
+    translation.stateful_language,
     *(images.vit, images.resnet, images.unet, images.style_transfer),
     *(generative.vae, generative.gan, generative.wgan_gp, generative.ddpm),
     *(densities.real_nvp, densities.mixture_density),
@@ -45,8 +46,8 @@ RECORDINGS = {
     "matrix_factorisation": [2],  # a smaller last batch
     "trainer": [3, 1],  # without and with gradients to add to, and a smaller last batch
     "averaged": [2],  # a layer thaws
+    "stateful_language": [2, 1],  # without and with a state
     "own_adam": [2],  # its state is loaded
-    "queue_contrast": [3],  # p.data = y is other memory each time; p.data.copy_(y) is not
 }
 """How often the steps of a program are recorded, where that is not once each."""
 

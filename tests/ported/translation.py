@@ -1,4 +1,4 @@
-"""Sequences to sequences: attention over a GRU, nn.Transformer."""
+"""Sequences to sequences: attention over a GRU, nn.Transformer, a language model with a state."""
 
 from __future__ import annotations
 
@@ -172,3 +172,66 @@ def translator(torch, nn, F, run):
         run.note(loss=step(src, tgt))
         scheduler.step()
     run.note(lr=scheduler.get_last_lr()[0])
+
+
+def stateful_language(torch, nn, F, run):
+    """Truncated backpropagation with the state kept in the module; statistics and average weights
+    that are set anew in each step."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding, self.cell = nn.Embedding(12, 6), nn.LSTMCell(6, 8)
+            self.head = nn.Linear(8, 12)
+            self.register_buffer("scale", torch.ones(8))
+            self.hidden = None
+
+        def reset(self):
+            self.hidden = None
+
+        def forward(self, words):
+            if self.hidden is None:
+                self.hidden = tuple(torch.zeros(words.shape[1], 8) for _ in range(2))
+            hidden, outputs = self.hidden, []
+            for word in words:
+                hidden = self.cell(self.embedding(word), hidden)
+                outputs.append(hidden[0])
+            self.hidden = tuple(h.detach() for h in hidden)
+            states = torch.stack(outputs)
+            if self.training:
+                with torch.no_grad():
+                    self.scale = 0.9 * self.scale + 0.1 * states.abs().amax((0, 1))
+            return self.head(states / self.scale)
+
+    model, average = run.start(Model()), nn.Linear(8, 12)
+    average.load_state_dict(model.head.state_dict())
+    run.models.append(average)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    counts = {"steps": torch.tensor(0)}
+
+    @run.step
+    def step(words, targets):
+        loss = F.cross_entropy(model(words).flatten(0, 1), targets.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        counts["steps"] = counts["steps"] + 1
+        for p, mean in zip(model.head.parameters(), average.parameters(), strict=True):
+            mean.data = 0.9 * mean.data + 0.1 * p.data
+        return loss
+
+    @run.step
+    @torch.no_grad()
+    def judge(words):
+        return model(words).logsumexp(-1).mean()
+
+    text = run.randint(0, 12, (25, 3))
+    for _ in range(2):
+        model.train()
+        model.reset()
+        for begin in range(0, 20, 4):
+            part = text[begin : begin + 5]
+            run.note(loss=step(part[:-1], part[1:]), hidden=model.hidden[1], scale=model.scale)
+        model.eval()
+        run.note(judged=judge(text[:4]), steps=counts["steps"])

@@ -74,6 +74,8 @@ class Module(Recast, Stateful):
     _hooks: dict[str, dict[int, Any]] | None = None
     # Whether a compiled function has looked at it: see ``machine.announcing``.
     _watched = False
+    # Attributes that compiled functions look at in each call, as one of them sets them.
+    _carried: frozenset[str] = frozenset()
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -173,7 +175,7 @@ class Module(Recast, Stateful):
             if self._watched:
                 machine.add_to_epoch(hash((id(self), name)) * (value - held))
         elif held is not value and self._watched:
-            changed()
+            self._announce(name)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -184,10 +186,18 @@ class Module(Recast, Stateful):
 
     def _put(self, table: str, name: str, value: Any) -> None:
         new = self.__dict__.get(name, self) is not value or name not in self.__dict__[table]
-        if new and self._watched:
-            changed()  # not for ``self.count += 1``, which assigns the same tensor
+        if new and self._watched:  # not for ``self.count += 1``, which assigns the same tensor
+            if table == "_buffers":
+                self._announce(name)
+            else:
+                changed()
         self.__dict__[table][name] = value
         self.__dict__[name] = value
+
+    def _announce(self, name: str) -> None:
+        """Tell compiled functions that an attribute is another; a recording looks for itself."""
+        if name not in self._carried and not machine.is_compiling():
+            changed()
 
     def _claim(self, name: str, table: str) -> None:
         """Forget what stands as ``name`` in the tables other than ``table``."""

@@ -1,0 +1,155 @@
+"""Where tensors stand that a compiled function sets anew in each call, and which values may.
+
+A slot is an attribute of a module or an object, an entry of a dict or a list, a global, or a
+variable of an enclosing function. Start reading at ``Slot``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import CellType
+from typing import Any
+
+from ..tensor import Tensor
+from ..tree import LEAF, flatten
+from .held import Change
+from .places import ABSENT, PLAIN, Place, same
+
+__all__ = ["Slot", "known_slots", "may_change", "remember", "same_form", "slot_of"]
+
+_HOLDERS = (dict, OrderedDict, defaultdict, list, CellType)
+
+
+@dataclass(frozen=True, eq=False)
+class Slot:
+    """A place: ``holders``, of which the first is read and all are written, and the key in them.
+
+    module: whose attribute it is, so that the module need not announce it. watched: whether other
+    recordings may rely on it, that do not know it as a slot.
+    """
+
+    holders: tuple[Any, ...]
+    key: Any
+    name: str
+    module: Any = None
+    watched: bool = False
+
+    @property
+    def location(self) -> tuple[int, Any]:
+        """What tells it from others."""
+        return id(self.holders[0]), self.key
+
+    def read(self) -> Any:
+        """What stands there, or ABSENT."""
+        held = self.holders[0]
+        if type(held) is CellType:
+            return held.cell_contents
+        if type(held) is list:
+            return held[self.key] if self.key < len(held) else ABSENT
+        return held.get(self.key, ABSENT)
+
+    def write(self, value: Any) -> None:
+        """Put ``value`` there, without a word."""
+        for held in self.holders:
+            if type(held) is CellType:
+                held.cell_contents = value
+            elif value is not ABSENT:
+                held[self.key] = value
+            elif type(held) is not list:
+                held.pop(self.key, None)
+
+    def now(self) -> Slot:
+        """The slot as its module registers it now."""
+        return self if self.module is None else of_module(self.module, self.key, self.watched)
+
+    def stands_in(self, place: Place) -> bool:
+        """Whether ``place`` is this one."""
+        if type(place.holder) is CellType:
+            return place.holder is self.holders[0]
+        return any([place.holder is held for held in self.holders]) and place.name == self.key
+
+
+def of_module(module: Any, name: str, watched: bool = False) -> Slot:
+    """An attribute of a module, as which a buffer may be registered."""
+    own = vars(module)
+    tables = [own["_buffers"]] if name in own["_buffers"] else []
+    return Slot((own, *tables), name, name, module, watched)
+
+
+def slot_of(change: Change) -> Slot | None:
+    """The slot of what was set, if calls can set it: tensors in place of what tells no difference
+    between one call and the next."""
+    if change.module is not None:
+        own = vars(change.module)
+        registered = change.key in own["_parameters"] or change.key in own["_modules"]
+        if registered or (change.key in own["_buffers"] and change.old is ABSENT):
+            return None
+        slot = of_module(change.module, change.key, change.watched)
+    elif type(change.container) in _HOLDERS:
+        key = None if type(change.container) is CellType else change.key
+        slot = Slot((change.container,), key, change.name)
+    else:
+        return None
+    return slot if may_change(change.old, change.new) else None
+
+
+def may_change(old: Any, new: Any) -> bool:
+    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN."""
+    then: list[Any] = []
+    now: list[Any] = []
+    spec, form = flatten(old, then), flatten(new, now)
+    tensors = [isinstance(leaf, Tensor) for leaf in now]
+    plain = all(map(_is_known, now))
+    if spec == LEAF and not isinstance(old, Tensor):
+        return any(tensors) and plain and (old is ABSENT or (type(old) in PLAIN and old == old))
+    if not same_form(spec, form) or not any(tensors) or not plain:
+        return False
+    pairs = zip(then, now, tensors, strict=True)
+    return all(
+        [isinstance(x, Tensor) if tensor else same(y, x) and x == x for x, y, tensor in pairs]
+    )
+
+
+def same_form(x: Any, y: Any) -> bool:
+    """Whether two descriptions by ``flatten`` are equal; tensors among their keys are compared by
+    which they are."""
+    return hash(x) == hash(y) and bool(x == y)
+
+
+def _is_known(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) or type(leaf) in PLAIN
+
+
+_slots: weakref.WeakValueDictionary[tuple[int, Any], Slot] = weakref.WeakValueDictionary()
+
+
+def remember(slots: Iterable[Slot]) -> None:
+    """Let later recordings of all functions know these slots, as long as somebody holds them."""
+    for slot in slots:
+        _slots[slot.location] = slot
+
+
+def known_slots(places: list[Place], modules: Iterable[Any]) -> list[Slot]:
+    """Slots of other recordings in what this one may look at: it must not rely on them."""
+    found = [of_module(m, name) for m in modules for name in sorted(m._carried)]
+    if _slots:
+        for p in places:
+            key = None if type(p.holder) is CellType else p.name
+            located = [(id(p.holder), key)]
+            located += [(id(c), k) for c, copy in p.content for k in _keys(copy)]
+            found += [slot for each in located if (slot := _slots.get(each)) is not None]
+    return [slot for slot in found if slot.module is None or _is_free(slot)]
+
+
+def _is_free(slot: Slot) -> bool:
+    own = vars(slot.module)
+    return slot.key not in own["_parameters"] and slot.key not in own["_modules"]
+
+
+def _keys(copy: Any) -> Iterable[Any]:
+    if isinstance(copy, dict):
+        return copy
+    return range(len(copy)) if isinstance(copy, list) else ()
