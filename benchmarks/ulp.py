@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numba
 import numpy as np
-from scipy.special import erf
+from scipy.special import erf, erfc
 
 from numbagrad.kernels.intrinsics import bits_float64, float64_bits
 from numbagrad.kernels.simd_math import FUNCTIONS, OF_TWO
@@ -233,7 +233,7 @@ _REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     },
     "sigmoid": _sigmoid,
     "erf": _erf,
-    "erfc": lambda x: 1 - _erf(x),
+    "erfc": lambda x: erfc(x.astype(np.float64)),
     "pow": np.power,
     **{
         name: getattr(np, f"arc{name[1:]}")

@@ -108,7 +108,7 @@ def test_errors_are_counted_in_units_of_the_exact_result():
 def test_functions_are_within_two_units_of_a_share_of_float32(name):
     """All of them are looked at by ``python -m benchmarks.ulp``."""
     worst = ulp.check(name, "float32", share=99_991)
-    assert worst.inputs >= (4096 if name == "pow" else -(-(1 << 32) // 99_991))
+    assert worst.inputs >= (4096 if name in ulp.OF_TWO else -(-(1 << 32) // 99_991))
     assert worst.wrong == 0
     assert worst.units <= 2
 

@@ -203,6 +203,8 @@ NO_ROWS |= {"is_complex", "is_meta", "is_quantized", "is_sparse"}  # the same
 NO_ROWS |= {"bfloat16", "half"}  # test_half.py
 NO_ROWS |= {"binomial", "poisson"}  # ops/test_counts.py
 NO_ROWS |= {"draw_binomial", "draw_poisson", "standard_gamma"}  # kernels/test_draw_kernels.py
+NO_ROWS |= {f"fractional_max_pool{n}d" for n in (2, 3)}  # nn/test_fractional_pool.py
+NO_ROWS |= {f"fractional_max_pool{n}d_with_indices" for n in (2, 3)}  # the same
 NO_ROWS |= {"resize_", "resize_as_"}  # ops/test_resizing.py
 NO_ROWS |= {"upsample", "upsample_bilinear", "upsample_nearest"}  # nn/test_multilabel_margin.py
 
