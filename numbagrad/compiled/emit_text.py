@@ -80,7 +80,8 @@ class Text:
         self.places: dict[Any, int] = {}
         self.names: dict[Buffer, str] = {}
         self.taken: set[str] = set()
-        self.pointers: dict[Buffer, str] = {}  # of the function that is being written
+        # Of the function that is being written: by buffer, and by place in ``work`` and type.
+        self.pointers: dict[Any, str] = {}
         self.declared: list[str] = []
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
@@ -154,13 +155,23 @@ class Text:
         return f"{base} + {self.offset(offset * buffer.dtype.itemsize)}" if offset else base
 
     def pointer(self, buffer: Buffer) -> str:
-        """The local name of the pointer to ``buffer``."""
+        """The local name of the pointer to ``buffer``.
+
+        Buffers on one place have one name, that of the first: where LLVM saw two pointers it would
+        ask for each loop whether they overlap, and go number by number where they do.
+        """
         name = self.pointers.get(buffer)
         if name is not None:
             return name
-        name = self.pointers[buffer] = self.local(buffer)
         t = self.type(buffer.dtype)
         if buffer.kind == "work":
+            name = self.pointers.get((self.offsets[buffer], t))
+            if name is not None:
+                self.pointers[buffer] = name
+                return name
+        name = self.pointers[buffer] = self.local(buffer)
+        if buffer.kind == "work":
+            self.pointers[self.offsets[buffer], t] = name
             byte = self.spot(self.offsets[buffer])
             self.declared.append(f"{name} = pointer(work + {byte}, {t})")
         else:

@@ -201,6 +201,27 @@ def test_loops_with_threads_give_the_same(monkeypatch):
     assert "prange" in compiled.source
 
 
+def test_buffers_on_one_place_have_one_pointer(monkeypatch):
+    """Of two LLVM asks whether they overlap, and goes number by number where they do."""
+    if ng.get_num_threads() < 2:
+        pytest.skip("one thread")
+    monkeypatch.setattr(emit_cpu, "WORTH_THREADS", 1)
+    first, second = ng.nn.Linear(4, 16), ng.nn.Linear(16, 4)
+
+    def step(x):
+        loss = (second(F.gelu(first(x))) ** 2).sum()
+        return ng.autograd.grad(loss, [*first.parameters(), *second.parameters()])
+
+    x = ng.randn(32, 4)
+    compiled = ng.compile(step)
+    for mine, plain in zip(compiled(x), step(x), strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-4, atol=1e-5)
+    assert "prange" in compiled.source
+    for function in re.split(r"^def ", compiled.source, flags=re.MULTILINE):
+        places = re.findall(r"= pointer\(work \+ (\d+, \w+)\)", function)
+        assert len(places) == len(set(places))
+
+
 def test_a_profile_tells_of_each_time(all_long):
     def layers(x):
         for _ in range(4):
