@@ -105,7 +105,9 @@ class Emitter(Text):
     def part(self, loop: Loop) -> None:
         """A function of its own, compiled with threads and called by its address."""
         outer = self.set_aside()
+        self.one_name = True
         self.lines = LoopText(self, loop, True).lines()
+        self.one_name = False
         self.shared_part(outer)
 
     def finish(self) -> Template:

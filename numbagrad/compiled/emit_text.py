@@ -82,6 +82,7 @@ class Text:
         self.taken: set[str] = set()
         # Of the function that is being written: by buffer, and by place in ``work`` and type.
         self.pointers: dict[Any, str] = {}
+        self.one_name = False
         self.declared: list[str] = []
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
@@ -157,14 +158,14 @@ class Text:
     def pointer(self, buffer: Buffer) -> str:
         """The local name of the pointer to ``buffer``.
 
-        Buffers on one place have one name, that of the first: where LLVM saw two pointers it would
-        ask for each loop whether they overlap, and go number by number where they do.
+        In a loop with threads, which gets its pointers one by one, those of buffers on one place
+        are one: of two LLVM would ask whether they overlap, and go number by number where they do.
         """
         name = self.pointers.get(buffer)
         if name is not None:
             return name
         t = self.type(buffer.dtype)
-        if buffer.kind == "work":
+        if buffer.kind == "work" and self.one_name:
             name = self.pointers.get((self.offsets[buffer], t))
             if name is not None:
                 self.pointers[buffer] = name
