@@ -207,6 +207,7 @@ def lu_unpack(
             f"{list(LU_data.shape)} instead."
         )
     rows = as_operand("lu_unpack", LU_pivots, 1)._array.shape
+    same_device("lu_unpack", (LU_data, LU_pivots))
     *batch, m, n = LU_data._array.shape
     if unpack_pivots and LU_pivots._dtype is not dtypes.int32:
         raise DTypeError(

@@ -25,7 +25,10 @@ __all__ = ["HELPERS", "LIBRARY", "DeviceWriter", "copy", "emit", "fill", "run"]
 
 _BOOL = np.dtype(np.bool_)
 LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
-_OF_MATH = frozenset("exp expm1 log log10 log1p tanh erf sin cos".split())
+_OF_MATH = frozenset(
+    "exp expm1 log log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
+    "erf erfc hypot".split()
+)
 
 
 class DeviceWriter(Writer):
@@ -39,7 +42,11 @@ class DeviceWriter(Writer):
         if op in LIBRARY and not self.integer:
             return f"{op}_{self.t}({self.number(node.args[0])})"
         if op in _OF_MATH:
-            return f"math.{op}({self.number(node.args[0])})"
+            return f"math.{op}({', '.join(map(self.number, node.args))})"
+        if op == "mod":
+            return f"{self.number(node.args[0])} % {self.number(node.args[1])}"
+        if op == "floordiv":
+            return f"{self._helper(op)}({', '.join(map(self.number, node.args))})"
         text = super()._text(node)
         assert not self.simd, f"{op} has no form on a GPU"
         return text
