@@ -64,6 +64,7 @@ with _paused():
     from .ops.compositions import *  # noqa: F403
     from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403
+    from .ops.distance import cdist
     from .ops.einsum import *  # noqa: F403
     from .ops.elementwise import *  # noqa: F403
     from .ops.extreme import *  # noqa: F403
@@ -102,6 +103,7 @@ with _paused():
     from .ops.tensor_types import *  # noqa: F403
     from .ops.transpose import *  # noqa: F403
     from .ops.typical import *  # noqa: F403
+    from .ops.vector_products import *  # noqa: F403
     from .ops.view import *  # noqa: F403
     from .ops.whole_numbers import *  # noqa: F403
     from .ops.windows import *  # noqa: F403

@@ -23,7 +23,7 @@ def test_fills_by_their_older_names(name):
         ng.manual_seed(0)
         x = ng.empty(*shape)
         if not name.endswith("_") and not found:
-            with pytest.warns(FutureWarning, match=rf"`nn.init.{name}` is now deprecated") as told:
+            with pytest.warns(FutureWarning, match=rf"nn.init.{name} is deprecated") as told:
                 assert function(x, *args) is x
             assert told[0].filename == __file__
         else:
@@ -33,7 +33,7 @@ def test_fills_by_their_older_names(name):
 
 
 def test_hardtanh_by_its_older_keywords():
-    with pytest.warns(FutureWarning, match="`max_value` is deprecated and renamed to `max_val`"):
+    with pytest.warns(FutureWarning, match="max_value is deprecated: it is called max_val"):
         layer = nn.Hardtanh(0.0, 2.0, False, None, 3.0)
     assert repr(layer) == "Hardtanh(min_val=0.0, max_val=3.0)"
     assert layer(ng.tensor([-1.0, 5.0])).tolist() == [0.0, 3.0]
@@ -42,7 +42,7 @@ def test_hardtanh_by_its_older_keywords():
 def test_clip_grad_norm_by_its_older_name():
     x = ng.tensor([3.0, 4.0], requires_grad=True)
     x.grad = ng.tensor([3.0, 4.0])
-    with pytest.warns(FutureWarning, match="in favor of `nn.utils.clip_grad_norm_`"):
+    with pytest.warns(FutureWarning, match="call clip_grad_norm_"):
         assert nn.utils.clip_grad_norm(x, 1.0).item() == 5.0
     assert x.grad.norm().item() == pytest.approx(1.0)
 

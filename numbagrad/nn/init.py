@@ -264,7 +264,7 @@ def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Tensor:
         warnings.warn(
-            f"`nn.init.{old}` is now deprecated in favor of `nn.init.{name}`.",
+            f"nn.init.{old} is deprecated: call nn.init.{name}, which is the same function.",
             FutureWarning,
             stacklevel=2,
         )

@@ -23,7 +23,6 @@ UNUSUAL = {
     "addcmul": {"x": "input", "y": "tensor1", "z": "tensor2"},
     "bmm": {"x": "input", "y": "mat2"},
     "bucketize": {"values": "input", "edges": "boundaries"},
-    "cdist": {"x": "x1", "y": "x2"},
     "dot": {"x": "input", "y": "tensor"},
     "lerp": {"x": "input", "y": "end"},
     "mm": {"x": "input", "y": "mat2"},

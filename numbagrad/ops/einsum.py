@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
@@ -28,9 +27,8 @@ from .base import (
 from .elementwise import cast
 from .linalg import _operands, matmul
 from .part import diagonal
-from .pointwise import Elementwise
 
-__all__ = ["cdist", "cross", "einsum", "kron", "tensordot", "trace"]
+__all__ = ["cross", "einsum", "kron", "tensordot", "trace"]
 
 
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -320,68 +318,5 @@ def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
     given = [cast(v if v._array.shape == shape else v.expand(shape), wide) for v in (x, y)]
     return cast(Cross.apply(*given, dim), dtype)
 
-
-def cdist(
-    x: Tensor,
-    y: Tensor,
-    p: float = 2.0,
-    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
-) -> Tensor:
-    """The p-norm of the difference of each row of ``x`` (..., n, k) and each of ``y`` (..., m, k).
-
-    compute_mode: for p 2, whether the squares are ``|x|^2 + |y|^2 - 2 x y``, a product of matrices,
-    which is fast and needs no memory for the differences but loses digits where rows are near each
-    other: never, always, or where there are more than 25 rows, which is also None's. The gradient
-    is 0 where rows are equal.
-    """
-    if compute_mode not in COMPUTE_MODES:
-        raise ValueError(
-            f"cdist: {compute_mode} is not a valid value for compute_mode; use one of "
-            f"{', '.join(map(repr, COMPUTE_MODES))}."
-        )
-    _operands("cdist", x, y)
-    sizes: Sequence[tuple[int, ...]] = x._array.shape, y._array.shape
-    if min(len(sizes[0]), len(sizes[1])) < 2 or sizes[0][-1] != sizes[1][-1]:
-        raise ShapeError(
-            f"cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
-            f"Got {list(sizes[0])} and {list(sizes[1])}."
-        )
-    rows = max(sizes[0][-2], sizes[1][-2])
-    if p == 2.0 and rows > COMPUTE_MODES[compute_mode] and x._dtype.is_floating_point:
-        return _by_product(x, y)
-    return (x.unsqueeze(-2) - y.unsqueeze(-3)).norm(p, -1)
-
-
-class Apart(Elementwise):
-    """sqrt(x + y - 2 z), 0 where rounding makes a square negative; gradient 0 where that is 0."""
-
-    result = "float"
-
-    def formula(x, y, z):
-        return math.sqrt(max(x + y - 2 * z, 0))
-
-    def grad_x(g, out):
-        return 0.5 * g / out if out > 0 else 0
-
-    def grad_y(g, out):
-        return 0.5 * g / out if out > 0 else 0
-
-    def grad_z(g, out):
-        return -g / out if out > 0 else 0
-
-
-def _by_product(x: Tensor, y: Tensor) -> Tensor:
-    """Euclidean distances of rows, from their lengths and products."""
-    x_square, y_square = (x * x).sum(-1, keepdim=True), (y * y).sum(-1).unsqueeze(-2)
-    return Apart.op(x_square, y_square, matmul(x, y.transpose(-2, -1)))
-
-
-COMPUTE_MODES = {
-    "use_mm_for_euclid_dist_if_necessary": 25,
-    "use_mm_for_euclid_dist": -1,
-    "donot_use_mm_for_euclid_dist": math.inf,
-    None: 25,
-}
-"""What ``cdist`` accepts: from more rows than this on a product of matrices is taken."""
 
 METHODS = {"cross": cross, "kron": kron, "trace": trace}

@@ -17,7 +17,7 @@ from ..kernels.cpu import bias as bias_kernels
 from ..kernels.cpu import matmul as kernels
 from ..tape import grad_mode, next_sequence
 from ..tensor import Tensor, wrap
-from .autocasting import lowered, widest
+from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, broadcast_shape, contiguous, new_empty, same_device
 
@@ -25,13 +25,9 @@ __all__ = [
     "addmm",
     "baddbmm",
     "bmm",
-    "dot",
-    "inner",
     "linear",
     "matmul",
     "mm",
-    "mv",
-    "outer",
 ]
 
 _new = object.__new__
@@ -275,63 +271,6 @@ def _bmm(x: Tensor, y: Tensor) -> Tensor:
     return Bmm.apply(x, y) if x._dtype.is_floating_point else IntegerMm.apply(x, y)
 
 
-def mv(x: Tensor, y: Tensor) -> Tensor:
-    """The product of a matrix (n, k) and a vector (k)."""
-    if machine.autocasting:
-        x, y = lowered(x, y)
-    _operands("mv", x, y)
-    if x._array.ndim != 2 or y._array.ndim != 1 or x._array.shape[1] != y._array.shape[0]:
-        raise ShapeError(
-            f"mv: size mismatch, expected a matrix (n, k) and a vector (k), got "
-            f"{list(x._array.shape)} and {list(y._array.shape)}."
-        )
-    return matmul(x, y)
-
-
-def dot(x: Tensor, y: Tensor) -> Tensor:
-    """The sum of the products of the elements of two vectors."""
-    if machine.autocasting:
-        x, y = widest(x, y)
-    _operands("dot", x, y)
-    (n, m), ranks = (x._array.size, y._array.size), (x._array.ndim, y._array.ndim)
-    if ranks != (1, 1):
-        raise ShapeError(f"dot: 1D tensors expected, but got {ranks[0]}D and {ranks[1]}D tensors.")
-    if n != m:
-        raise ShapeError(
-            f"dot: inconsistent tensor size, expected both vectors to have the same number of "
-            f"elements, but got {n} and {m} elements respectively."
-        )
-    if _plain_floats(x, y):
-        return _times_vector(x._array.reshape(1, n), y, ())
-    return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
-
-
-def outer(x: Tensor, y: Tensor) -> Tensor:
-    """The matrix of the products of the elements of two vectors."""
-    as_operand("outer", x)
-    as_operand("outer", y, 1)
-    _ranked("outer", 1, "must be a 1-D vector", x, y)
-    return x.unsqueeze(1) * y
-
-
-def inner(x: Tensor, y: Tensor) -> Tensor:
-    """Sums of products along the last dimensions of both; with a number, a multiple."""
-    as_operand("inner", x)
-    as_operand("inner", y, 1)
-    if x._array.ndim == 0 or y._array.ndim == 0:
-        return x * y
-    _operands("inner", x, y)
-    shapes = x._array.shape, y._array.shape
-    k = shapes[0][-1]
-    if k != shapes[1][-1]:
-        raise ShapeError(
-            f"inner: the last dimension must match on both input tensors but got shapes "
-            f"{list(shapes[0])} and {list(shapes[1])}."
-        )
-    flat = x.reshape((math.prod(shapes[0][:-1]), k)), y.reshape((math.prod(shapes[1][:-1]), k))
-    return _mm("inner", flat[0], flat[1].t()).reshape((*shapes[0][:-1], *shapes[1][:-1]))
-
-
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     """The product by NumPy's rules: ``x @ y``.
 
@@ -360,8 +299,8 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
                 f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
                 f"must equal the length of the vector."
             )
-        if left == 2 and _plain_floats(x, y):
-            return _times_vector(x._array, y, x._array.shape[:1])
+        if left == 2 and plain_floats(x, y):
+            return times_vector(x._array, y, x._array.shape[:1])
         if left == 2 and _untaped(x, y):
             return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
         return matmul(x, y.unsqueeze(1)).squeeze(-1)
@@ -375,12 +314,12 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
 _OURS = (dtypes.float32, dtypes.float64)
 
 
-def _plain_floats(x: Tensor, y: Tensor) -> bool:
+def plain_floats(x: Tensor, y: Tensor) -> bool:
     """Whether both are contiguous, of one dtype that our products take, and ``_untaped``."""
     return x._dtype is y._dtype and x._dtype in _OURS and x._flat and _untaped(x, y)
 
 
-def _times_vector(x: Any, y: Tensor, shape: tuple[int, ...]) -> Tensor:
+def times_vector(x: Any, y: Tensor, shape: tuple[int, ...]) -> Tensor:
     """A matrix (n, k) times a vector (k), n numbers of this shape."""
     n, k = x.shape
     out = new_empty(shape, y._dtype, y._device)

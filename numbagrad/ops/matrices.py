@@ -14,8 +14,9 @@ from . import lapack
 from .base import as_operand
 from .chains import matrix_power, multi_dot
 from .elementwise import where
-from .linalg import _scaled_sum, bmm, dot, mv, outer
+from .linalg import _scaled_sum, bmm
 from .reduce import sum as sum_
+from .vector_products import dot, mv, outer
 
 __all__ = [
     "addbmm",

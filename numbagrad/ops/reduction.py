@@ -33,8 +33,7 @@ def older(size_average: bool | None, reduce: bool | None, stacklevel: int) -> st
     else:
         reduction = "mean" if size_average is None or size_average else "sum"
     warnings.warn(
-        f"size_average and reduce args will be deprecated, please use reduction='{reduction}' "
-        f"instead.",
+        f"size_average and reduce are deprecated: say reduction='{reduction}', which is the same.",
         stacklevel=stacklevel,
     )
     return reduction

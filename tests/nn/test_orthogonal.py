@@ -96,13 +96,13 @@ def test_a_compiled_step_stays_orthonormal():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda m: orthogonal(m, "scale"), ValueError, "no parameter or buffer with name 'scale'"),
-        (lambda m: orthogonal(m, "bias"), ValueError, "Expected a matrix"),
-        (lambda m: orthogonal(m, "weight", "qr"), ValueError, "has to be one of"),
+        (lambda m: orthogonal(m, "scale"), ValueError, "no parameter or buffer 'scale'"),
+        (lambda m: orthogonal(m, "bias"), ValueError, "must be a matrix"),
+        (lambda m: orthogonal(m, "weight", "qr"), ValueError, "must be one of"),
         (
             lambda m: orthogonal(m, "weight", "cayley", use_trivialization=False),
             NotImplementedError,
-            "not possible to assign",
+            "only the map 'householder'",
         ),
     ],
 )

@@ -142,18 +142,18 @@ def test_a_method_of_ones_own():
     ("call", "error", "words"),
     [
         (lambda m: prune.l1_unstructured(m, "weight", 1.5), ValueError, r"range \[0, 1\]"),
-        (lambda m: prune.l1_unstructured(m, "weight", -1), ValueError, "non-negative integer"),
+        (lambda m: prune.l1_unstructured(m, "weight", -1), ValueError, "an int from 0 on"),
         (lambda m: prune.l1_unstructured(m, "weight", "all"), TypeError, "Invalid type"),
-        (lambda m: prune.l1_unstructured(m, "weight", 99), ValueError, "should be smaller"),
+        (lambda m: prune.l1_unstructured(m, "weight", 99), ValueError, "more than the"),
         (lambda m: prune.l1_unstructured(m, "wait", 1), AttributeError, "no parameter 'wait'"),
-        (lambda m: prune.ln_structured(m, "bias", 1, 2, 0), ValueError, "multidimensional"),
+        (lambda m: prune.ln_structured(m, "bias", 1, 2, 0), ValueError, "two and more dimensions"),
         (lambda m: prune.ln_structured(m, "weight", 1, 2, 4), IndexError, "Invalid index 4"),
         (lambda m: prune.custom_from_mask(m, "weight", ng.ones(2)), ValueError, "shape"),
-        (lambda m: prune.remove(m, "weight"), ValueError, "has to be pruned before"),
+        (lambda m: prune.remove(m, "weight"), ValueError, "is not pruned"),
         (
             lambda m: prune.global_unstructured([(m, "weight")], prune.RandomStructured, amount=1),
             TypeError,
-            'Only "unstructured"',
+            "must be of type 'unstructured'",
         ),
     ],
 )

@@ -45,7 +45,7 @@ class Configured(Module):
             value = bound.arguments.pop(old)
             if value is not None:
                 warnings.warn(
-                    f"keyword argument `{old}` is deprecated and renamed to `{new}`",
+                    f"{type(self).__name__}: {old} is deprecated: it is called {new}.",
                     FutureWarning,
                     stacklevel=2,
                 )

@@ -93,7 +93,7 @@ def clip_grad_norm(
 ) -> Tensor:
     """``clip_grad_norm_`` by its old name; warns."""
     warnings.warn(
-        "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
+        "nn.utils.clip_grad_norm is deprecated: call clip_grad_norm_, which is the same function.",
         FutureWarning,
         stacklevel=2,
     )

@@ -120,8 +120,8 @@ class Orthogonal(Module):
         """What is to be learned, so that the matrix is ``Q``, or the nearest by its QR factors."""
         if Q.shape != self.shape:
             raise ValueError(
-                f"orthogonal: Expected a matrix or batch of matrices of shape {self.shape}. Got a "
-                f"tensor of shape {Q.shape}."
+                f"orthogonal: the weight is of shape {list(self.shape)}, but what was assigned is "
+                f"{list(Q.shape)}."
             )
         with no_grad():
             wide = Q.shape[-2] < Q.shape[-1]
@@ -139,8 +139,8 @@ class Orthogonal(Module):
     def _without_base(self, given: Tensor, wide: bool) -> Tensor:
         if self.orthogonal_map != "householder":
             raise NotImplementedError(
-                "orthogonal: It is not possible to assign to the matrix exponential or the Cayley "
-                "parametrizations when use_trivialization=False."
+                f"orthogonal: with use_trivialization=False only the map 'householder' can be "
+                f"assigned to, this one is {self.orthogonal_map!r}."
             )
         found = _reflectors(given)
         return found.mT if wide else found
@@ -167,20 +167,20 @@ def orthogonal(
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
         raise ValueError(
-            f"orthogonal: Module '{module}' has no parameter or buffer with name '{name}'."
+            f"orthogonal: {type(module).__name__} has no parameter or buffer {name!r}."
         )
     if weight.dim() < 2:
         raise ValueError(
-            f"orthogonal: Expected a matrix or batch of matrices. Got a tensor of {weight.dim()} "
-            f"dimensions."
+            f"orthogonal: {name} must be a matrix or a batch of matrices, but has shape "
+            f"{list(weight.shape)}."
         )
     if orthogonal_map is None:
         square = weight.shape[-2] == weight.shape[-1]
         orthogonal_map = "matrix_exp" if square else "householder"
     if orthogonal_map not in MAPS:
         raise ValueError(
-            f'orthogonal: orthogonal_map has to be one of "matrix_exp", "cayley", "householder". '
-            f"Got: {orthogonal_map}."
+            f"orthogonal: orthogonal_map must be one of {', '.join(map(repr, MAPS))}, got "
+            f"{orthogonal_map!r}."
         )
     made = Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization)
     return register_parametrization(module, name, made, unsafe=True)

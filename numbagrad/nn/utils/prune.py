@@ -89,8 +89,8 @@ class BasePruningMethod(ABC):
         scores = tensor if importance_scores is None else importance_scores
         if scores.shape != tensor.shape:
             raise ValueError(
-                f"prune: importance_scores should have the same shape as parameter {name}, got "
-                f"{list(scores.shape)} and {list(tensor.shape)}."
+                f"prune: importance_scores must have the shape of {name}, {list(tensor.shape)}, "
+                f"got {list(scores.shape)}."
             )
         chosen: BasePruningMethod = method
         mask = ones_like(tensor)
@@ -117,8 +117,8 @@ class BasePruningMethod(ABC):
         scores = t if importance_scores is None else importance_scores
         if scores.shape != t.shape:
             raise ValueError(
-                f"prune: importance_scores should have the same shape as tensor t, got "
-                f"{list(scores.shape)} and {list(t.shape)}."
+                f"prune: importance_scores must have the shape of t, {list(t.shape)}, got "
+                f"{list(scores.shape)}."
             )
         given = ones_like(t) if default_mask is None else default_mask
         return t * self.compute_mask(scores, default_mask=given)
@@ -172,8 +172,8 @@ class PruningContainer(BasePruningMethod):
             raise TypeError(f"prune: {type(method)} is not a BasePruningMethod subclass.")
         if self._tensor_name != method._tensor_name:
             raise ValueError(
-                f"prune: Can only add pruning methods acting on the parameter named "
-                f"'{self._tensor_name}' to PruningContainer {self}. Found '{method._tensor_name}'."
+                f"prune: the methods of a container are for one tensor, {self._tensor_name!r}, but "
+                f"this one is for {method._tensor_name!r}. Make a container of its own."
             )
         self._pruning_methods += (method,)
 
@@ -215,8 +215,8 @@ def _channels(t: Tensor, dim: int) -> int:
     """``dim`` counted from 0; raises for what has no such channels."""
     if t.dim() <= 1:
         raise ValueError(
-            f"prune: Structured pruning can only be applied to multidimensional tensors. Found "
-            f"tensor of shape {list(t.shape)} with {t.dim()} dims."
+            f"prune: structured pruning is for tensors of two and more dimensions, but got shape "
+            f"{list(t.shape)}. Prune its numbers, l1_unstructured."
         )
     if not -t.dim() <= dim < t.dim():
         raise IndexError(f"prune: Invalid index {dim} for tensor of size {list(t.shape)}.")
@@ -229,8 +229,7 @@ def _checked(amount: Any) -> Any:
         raise TypeError(f"prune: Invalid type for amount: {amount}. Must be int or float.")
     if float(amount) < 0 or not (isinstance(amount, Integral) or float(amount) <= 1.0):
         raise ValueError(
-            f"prune: amount={amount} should either be a float in the range [0, 1] or a "
-            f"non-negative integer."
+            f"prune: amount must be an int from 0 on or a float in the range [0, 1], got {amount}."
         )
     return amount
 
@@ -239,10 +238,7 @@ def _count(amount: Any, size: int) -> int:
     """How many of ``size`` things ``amount`` is."""
     count = int(amount) if isinstance(amount, Integral) else round(amount * size)
     if count > size:
-        raise ValueError(
-            f"prune: amount={count} should be smaller than the number of parameters to prune="
-            f"{size}."
-        )
+        raise ValueError(f"prune: amount={count} is more than the {size} there are to prune.")
     return count
 
 
@@ -443,8 +439,8 @@ def global_unstructured(
     method = pruning_method(**kwargs)
     if method.PRUNING_TYPE != "unstructured":
         raise TypeError(
-            f'Only "unstructured" PRUNING_TYPE supported for the `pruning_method`. Found method '
-            f"{pruning_method} of type {method.PRUNING_TYPE}."
+            f"global_unstructured: pruning_method must be of type 'unstructured', but "
+            f"{pruning_method.__name__} is of type {method.PRUNING_TYPE!r}."
         )
     method._tensor_name = "all"
     with no_grad():
@@ -462,7 +458,7 @@ def remove(module: Any, name: str) -> Any:
     method = _method_of(module, name)
     if method is None:
         raise ValueError(
-            f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed."
+            f"prune.remove: {name!r} of {type(module).__name__} is not pruned: nothing to remove."
         )
     method.remove(module)
     return module

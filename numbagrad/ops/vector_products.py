@@ -1,0 +1,74 @@
+"""Products in which a vector takes part, by names of their own; ``matmul`` is in ``linalg.py``."""
+
+from __future__ import annotations
+
+import math
+
+from ..errors import ShapeError
+from ..kernels import machine
+from ..tensor import Tensor
+from .autocasting import lowered, widest
+from .base import as_operand
+from .linalg import _mm, _operands, _ranked, matmul, plain_floats, times_vector
+
+__all__ = ["dot", "inner", "mv", "outer"]
+
+
+def mv(x: Tensor, y: Tensor) -> Tensor:
+    """The product of a matrix (n, k) and a vector (k)."""
+    if machine.autocasting:
+        x, y = lowered(x, y)
+    _operands("mv", x, y)
+    if x._array.ndim != 2 or y._array.ndim != 1 or x._array.shape[1] != y._array.shape[0]:
+        raise ShapeError(
+            f"mv: size mismatch, expected a matrix (n, k) and a vector (k), got "
+            f"{list(x._array.shape)} and {list(y._array.shape)}."
+        )
+    return matmul(x, y)
+
+
+def dot(x: Tensor, y: Tensor) -> Tensor:
+    """The sum of the products of the elements of two vectors."""
+    if machine.autocasting:
+        x, y = widest(x, y)
+    _operands("dot", x, y)
+    (n, m), ranks = (x._array.size, y._array.size), (x._array.ndim, y._array.ndim)
+    if ranks != (1, 1):
+        raise ShapeError(f"dot: 1D tensors expected, but got {ranks[0]}D and {ranks[1]}D tensors.")
+    if n != m:
+        raise ShapeError(
+            f"dot: inconsistent tensor size, expected both vectors to have the same number of "
+            f"elements, but got {n} and {m} elements respectively."
+        )
+    if plain_floats(x, y):
+        return times_vector(x._array.reshape(1, n), y, ())
+    return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
+
+
+def outer(x: Tensor, y: Tensor) -> Tensor:
+    """The matrix of the products of the elements of two vectors."""
+    as_operand("outer", x)
+    as_operand("outer", y, 1)
+    _ranked("outer", 1, "must be a 1-D vector", x, y)
+    return x.unsqueeze(1) * y
+
+
+def inner(x: Tensor, y: Tensor) -> Tensor:
+    """Sums of products along the last dimensions of both; with a number, a multiple."""
+    as_operand("inner", x)
+    as_operand("inner", y, 1)
+    if x._array.ndim == 0 or y._array.ndim == 0:
+        return x * y
+    _operands("inner", x, y)
+    shapes = x._array.shape, y._array.shape
+    k = shapes[0][-1]
+    if k != shapes[1][-1]:
+        raise ShapeError(
+            f"inner: the last dimension must match on both input tensors but got shapes "
+            f"{list(shapes[0])} and {list(shapes[1])}."
+        )
+    flat = x.reshape((math.prod(shapes[0][:-1]), k)), y.reshape((math.prod(shapes[1][:-1]), k))
+    return _mm("inner", flat[0], flat[1].t()).reshape((*shapes[0][:-1], *shapes[1][:-1]))
+
+
+METHODS = {name: globals()[name] for name in __all__}
