@@ -100,15 +100,19 @@ def records(rows: Iterable[Row]) -> dict[str, list[dict[str, Any]]]:
 
 
 def lines(found: Records) -> list[Line]:
-    """The workloads of ``SUITES``, in order."""
-    by_key: dict[tuple[str, int], Line] = {}
+    """The workloads of ``SUITES``, in order. Of suites that share a name the later says which."""
+    by_key: dict[tuple[str, str, int], Line] = {}
+    first: dict[str, str] = {}  # the suite of each name
     for suite in SUITES:
         for row in found.get(suite, []):
             name, _, peer = row["name"].partition(" / ")
             if row["ratio"] is None or peer in NO_PEERS or row["unit"] != "s":
                 continue
             workload = base(row["name"])
-            line = by_key.setdefault((workload, row["threads"]), Line(workload, row["threads"]))
+            shared = first.setdefault(workload, suite) != suite
+            shown = f"{workload} ({suite})" if shared else workload
+            key = suite, workload, row["threads"]
+            line = by_key.setdefault(key, Line(shown, row["threads"]))
             asked = row["asked"] if row["asked_of_ratio"] else None
             side = Side(row["ours"], peer or "torch", row["peer"], asked)
             if is_compiled(suite, name):

@@ -228,6 +228,15 @@ def test_one_table_has_ours_the_best_peer_and_what_was_asked():
     assert "1 thread(s): copy of 4 MB 31.2 GB/s" in text
 
 
+def test_suites_that_share_a_name_keep_their_rows():
+    kept = {
+        "reductions": [row("reductions", "sum, eager / torch", 1.5, 1.3)],
+        "layers": [row("layers", "sum", 0.2, None)],
+    }
+    found = [(line.name, line.eager.ratio) for line in overview.lines(kept)]
+    assert found == [("sum", 1.5), ("sum (layers)", 0.2)]
+
+
 def test_rows_make_the_same_table_as_what_is_kept(tmp_path):
     rows = race.rows("formula", "f", 1, {COMPILED: timing(1.0), "torch": timing(2.0)}, {})
     (tmp_path / "formula.json").write_text(json.dumps({"rows": overview.records(rows)["formula"]}))
