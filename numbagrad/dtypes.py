@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,12 @@ def set_default_dtype(dtype: DType) -> None:
     if dtype not in FLOATING:
         raise DTypeError(f"set_default_dtype: expected ng.float32 or ng.float64, got {dtype}.")
     _default = dtype
+    for tell in when_default_changes:
+        tell()
+
+
+when_default_changes: list[Callable[[], None]] = []
+"""What has to know of another default dtype."""
 
 
 def of_number(value: Any) -> DType:

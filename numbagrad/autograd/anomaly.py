@@ -33,7 +33,7 @@ class Watcher:
     only_nan: whether inf is fine.
     """
 
-    compiles = False
+    compiles, records = False, True
 
     def __init__(self, only_nan: bool):
         self.only_nan = only_nan

@@ -61,7 +61,7 @@ def _is_half_of_the_host(arg: Any) -> bool:
 class Recorder:
     """Stands behind the verbs while a function is recorded."""
 
-    compiles = True
+    compiles = records = True
 
     def __init__(self) -> None:
         self.events: list[Launch | Check] = []

@@ -445,6 +445,17 @@ class ElementwiseKernel:
         else:
             entry(plan, args)
 
+    def planned(self, args: tuple[Any, ...]) -> tuple[int, np.ndarray | None] | None:
+        """The address of the second way in for ``args``, and their plan where they lie apart; None
+        where there is nothing to do."""
+        found = self._find(args)
+        if found is None:
+            return None
+        if found[1] is not None:
+            return 0, found[1]
+        dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
+        return self._entries[dtypes][1], None
+
     def _find(self, args: tuple[Any, ...]) -> tuple[Any, Any, int] | None:
         """What runs ``args``, its plan, and for how many threads it was chosen: 0 for any number.
         None where there is nothing to do."""

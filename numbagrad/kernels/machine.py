@@ -138,7 +138,7 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 
 def is_recording() -> bool:
     """Whether a step is being recorded in this thread."""
-    return recording and recorder.current is not None
+    return recording and recorder.current is not None and recorder.current.records
 
 
 def is_compiling() -> bool:

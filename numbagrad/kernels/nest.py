@@ -57,7 +57,7 @@ from .pieces import CALLED, OperandsType, copying
 from .table import TableType
 from .vectors import VECTOR_BYTES, WORD, at, counted
 
-__all__ = ["interpreted", "nest"]
+__all__ = ["interpreted", "nest", "walk_address", "walk_at"]
 
 _WORDS = WORD.as_pointer()
 _WALK = ir.FunctionType(ir.VoidType(), [WORD] * 4)
@@ -92,7 +92,7 @@ def _walk(typing, plan, places, first, last):
 
 
 @intrinsic
-def _walk_at(typing, address, plan, places, first, last):
+def walk_at(typing, address, plan, places, first, last):
     """``_walk``, which stands at an address."""
 
     def generate(context, builder, signature, args):
@@ -398,7 +398,7 @@ def _nest_in_parts(walk, plan, operands, parts):
     units = (total + unit - 1) // unit
     for part in prange(0, parts):
         first, last = units * part // parts * unit, units * (part + 1) // parts * unit
-        _walk_at(walk, words, places, first, lesser(last, total))
+        walk_at(walk, words, places, first, lesser(last, total))
 
 
 @functools.cache
@@ -420,8 +420,14 @@ def nest(parallel: bool) -> Callable[..., None]:
     body: Any = _nest_in_parts
     signature = types.int64, types.Array(types.int64, 1, "C"), OperandsType(), types.int64
     entry = store.entry_of_compiled(store.jit(body, parallel=True), signature)
-    walk = result.library.get_pointer_to_function(f"walk.{result.fndesc.llvm_func_name}")
-    return functools.partial(entry, walk)
+    return functools.partial(entry, walk_address())
+
+
+@functools.cache
+def walk_address() -> int:
+    """The address of ``_walk``, for ``walk_at``."""
+    result = _compiled()
+    return int(result.library.get_pointer_to_function(f"walk.{result.fndesc.llvm_func_name}"))
 
 
 def interpreted(function: Callable[..., Any], outputs: int) -> Callable[..., None]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import ir
 from numba.core import config, errors
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import AnnotateTypes, NativeLowering
 
-__all__ = ["InnerCompiler", "KernelCompiler"]
+__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OwnCompiler", "way_by_words"]
 
 
 class _NoEngine:
@@ -37,6 +38,52 @@ class KernelLibrary(JITCodeLibrary):
         passes, builder = self._codegen._module_pass_manager()
         with self._recorded_timings.record("Module passes", builder):
             passes.run(self._final_module, builder)
+
+
+def way_by_words(name: str) -> str:
+    """The name of the way into a kernel of ours that takes its arguments from memory.
+
+    It is ``int32 words.NAME(int64 *words)``: of each argument the words that Numba passes it as, an
+    array's null, null, size, bytes of an element, address, sizes and strides. It gives the kernel's
+    status, 0 where all went well.
+    """
+    return f"words.{name}"
+
+
+class _Entered(JITCodeLibrary):
+    """LLVM's code of a kernel of ours, which replays enter by words."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Add the kernel's module with the way by words; others as they are."""
+        for function in list(ir_module.functions):
+            status = function.function_type.return_type == ir.IntType(32)
+            if status and function.name.startswith("_ZN") and function.blocks:
+                _add_way_by_words(ir_module, function)
+        super().add_ir_module(ir_module)
+
+
+class OwnLibrary(_Entered, KernelLibrary):
+    """That of a kernel that allocates nothing."""
+
+
+def _add_way_by_words(module: Any, kernel: Any) -> None:
+    word = ir.IntType(64)
+    kind = ir.FunctionType(ir.IntType(32), [word.as_pointer()])
+    function = ir.Function(module, kind, way_by_words(kernel.name))
+    inside = ir.IRBuilder(function.append_basic_block("entry"))
+    result, trouble, *rest = [a.type for a in kernel.args]
+    values = [inside.alloca(result.pointee), inside.alloca(trouble.pointee)]
+    for k, type_ in enumerate(rest):
+        place = inside.gep(function.args[0], [word(k)])
+        if isinstance(type_, ir.PointerType):
+            values.append(inside.inttoptr(inside.load(place), type_))
+        elif isinstance(type_, ir.IntType) and type_.width < 64:
+            values.append(inside.trunc(inside.load(place), type_))
+        else:
+            values.append(inside.load(inside.bitcast(place, type_.as_pointer())))
+    call = inside.call(kernel, values)
+    call.attributes.add("noinline")
+    inside.ret(call)
 
 
 class InnerLibrary(KernelLibrary):
@@ -65,7 +112,7 @@ class InnerLibrary(KernelLibrary):
 class _Lowering(NativeLowering):
     """Numba's lowering, into a library of ours."""
 
-    library: type[KernelLibrary]
+    library: type[JITCodeLibrary]
 
     def run_pass(self, state: Any) -> bool:
         """Lower one function."""
@@ -83,6 +130,22 @@ class KernelLowering(_Lowering):
 
     _name = "numbagrad_kernel_lowering"
     library = KernelLibrary
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class OwnLowering(_Lowering):
+    """Lowering into an ``OwnLibrary``."""
+
+    _name = "numbagrad_own_lowering"
+    library = OwnLibrary
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class EnteredLowering(_Lowering):
+    """Lowering into an ``_Entered`` library."""
+
+    _name = "numbagrad_entered_lowering"
+    library = _Entered
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
@@ -116,6 +179,18 @@ class KernelCompiler(Compiler):
                 if step is NativeLowering:
                     pipeline.passes[place] = self.lowering, why
         return pipelines
+
+
+class OwnCompiler(KernelCompiler):
+    """For the kernels that come with numbagrad."""
+
+    lowering = OwnLowering
+
+
+class AllocatingCompiler(KernelCompiler):
+    """For those that make arrays."""
+
+    lowering = EnteredLowering
 
 
 class InnerCompiler(KernelCompiler):

@@ -203,12 +203,17 @@ class ProductKernel(StridedGemmKernel):
         super().__init__(function, outputs, grain, **options)
         self._squared_grain = grain * grain
 
-    def __call__(self, *args: Any) -> None:
-        """Run on host arrays; with threads from ``grain`` multiplications on."""
+    def is_small(self, args: tuple[Any, ...]) -> bool:
+        """Whether ``args`` have fewer multiplications than ``grain``."""
         out, x, y = args[:3]
         work = x.size * y.size
         # n k . k m is never less than n m k; with n m it makes the square of n m k.
-        if work < self.grain or work * out.size < self._squared_grain or threads() == 1:
+        return bool(work < self.grain or work * out.size < self._squared_grain)
+
+    def __call__(self, *args: Any) -> None:
+        """Run on host arrays; with threads from ``grain`` multiplications on."""
+        out = args[0]
+        if self.is_small(args) or threads() == 1:
             entry = self._serial_entries.get(out.itemsize)
             entry = entry or self._entry(self._serial_entries, args)
         else:

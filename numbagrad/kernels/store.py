@@ -38,7 +38,7 @@ from numba.core.compiler import Compiler
 from numba.core.runtime import rtsys
 
 from ..collector import seldom
-from .numba_compiler import KernelCompiler
+from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
@@ -239,7 +239,10 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         fastmath.add("reassoc")
     # Nothing enters a kernel as a C function: 15 ms less for each signature.
     options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **options}
-    compiler = Compiler if allocates else KernelCompiler
+    if ours(function):
+        compiler = AllocatingCompiler if allocates else OwnCompiler
+    else:
+        compiler = Compiler if allocates else KernelCompiler
     shared = options.get("parallel") and _outlines(function)
     if shared:
         del options["parallel"]

@@ -10,6 +10,7 @@ from ..kernels import formula as scalar
 from ..tensor import Tensor
 from .base import as_operand, same_device
 from .pointwise import Elementwise
+from .remembered import remembered
 
 __all__ = [
     "celu",
@@ -266,6 +267,7 @@ hardswish = Hardswish.function
 mish = Mish.function
 
 
+@remembered
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x; approximate="tanh" is the faster form."""
     if approximate not in ("none", "tanh"):
@@ -298,6 +300,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tens
     return Hardtanh.op(input, min_val, max_val)
 
 
+@remembered
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """``input`` moved by ``lambd`` towards 0, and 0 within ``lambd`` of it.
 
@@ -311,6 +314,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     return Softshrink.op(input, lambd)
 
 
+@remembered
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """``x`` where positive, else times ``weight``: one slope, or one per channel (dim 1).
 

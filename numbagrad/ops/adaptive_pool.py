@@ -12,6 +12,7 @@ from ..errors import ShapeError
 from ..tensor import Tensor
 from .conv import per_dimension
 from .pool import AvgPool, MaxPool, Pooled, Windows, _input, _windows
+from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -46,6 +47,7 @@ def _adaptive_avg(rank: int, input: Any, output_size: Any) -> Tensor:
     return AvgPool.apply(x, windows)
 
 
+@remembered
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     """The means of output_size windows that cover the last dimension.
 
@@ -55,6 +57,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(1, input, output_size)
 
 
+@remembered
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """The means of windows that cover an image: output_size of them, an int or two, None: as many.
 
@@ -81,6 +84,7 @@ def _adaptive_max(rank: int, input: Any, output_size: Any, return_indices: bool)
     return Pooled(values, indices) if return_indices else values
 
 
+@remembered
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest of output_size windows that cover the last dimension.
 
@@ -90,6 +94,7 @@ def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max(1, input, output_size, return_indices)
 
 
+@remembered
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest of windows that cover an image; windows as for ``adaptive_avg_pool2d``.
 

@@ -26,6 +26,7 @@ from .create import ones
 from .elementwise import exp, where
 from .linalg import matmul
 from .random import Dropout, _state
+from .remembered import remembered
 from .shape import tril
 
 __all__: list[str] = []
@@ -270,6 +271,7 @@ def _mask_of_rank_4(mask: Tensor, lead: Sizes, rows: int, columns: int) -> Tenso
     return _of_rank_4(mask, lead)
 
 
+@remembered
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

@@ -150,7 +150,8 @@ def short_copy(x: Tensor, dtype: DType) -> Tensor | None:
 
 def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.cpu) -> Tensor:
     """A tensor filled with ``value``."""
-    if not value and device is devices.cpu and not machine.is_recording():
+    alone = not machine.recording or machine.recorder.current is None
+    if alone and not value and device is devices.cpu:
         return wrap(blocks.zeros(tuple(shape), dtype.numpy), dtype)
     out = new_empty(shape, dtype, device)
     if not machine.recording and type(value) in NUMBERS:

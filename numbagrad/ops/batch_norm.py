@@ -21,6 +21,7 @@ from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
 from .elementwise import addcmul, rsqrt
 from .norm import LayerNorm
+from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -272,6 +273,7 @@ def instance_norm(
     return _affine(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)
 
 
+@remembered
 def group_norm(
     input: Tensor,
     num_groups: int,

@@ -29,6 +29,7 @@ from .index import Put, Take, _write, launch_checked, scalar_tensor
 from .inplace import assign, check_distinct
 from .masks import positions
 from .part import Select, Slice
+from .remembered import remembered
 from .transfer import transfer
 from .transpose import permute
 from .view import expand, reshape, seen
@@ -67,6 +68,18 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             return seen(Slice, x, array[key], (array.shape, key))
     except (IndexError, TypeError) as error:
         raise _explained(x, (key,), error) from None
+    if kind is Tensor:
+        return _picked(x, key)
+    if kind is tuple:
+        for part in key:
+            if type(part) is Tensor:
+                return _picked(x, key)
+    return _looked_up(x, key)
+
+
+def _looked_up(x: Tensor, key: Any) -> Tensor:
+    """``x[key]`` for any key."""
+    kind, array = type(key), x._array
     if kind is Tensor and array.ndim:
         if machine.recording:
             key = _beside(x, key)
@@ -83,6 +96,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return view
     view, index, dim, span = _joined(view, groups)
     return Take.apply(view, index, dim, span, True, -1, "index")
+
+
+_picked = remembered(_looked_up, spread=1)
 
 
 def _all_places(key: tuple, rank: int) -> bool:
@@ -308,6 +324,19 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     In place, by the tape's rules. Gradient: to ``value``, and to the elements of ``x`` that stay.
     Where indices repeat the last entry stands, and only it gets a gradient.
     """
+    _written(x, key, value)
+
+
+def _assigned(x: Tensor, key: Any, value: Any) -> Tensor:
+    """``x`` after ``setitem``."""
+    _assign(x, key, value)
+    return x
+
+
+_written = remembered(_assigned, writes=True, spread=1)
+
+
+def _assign(x: Tensor, key: Any, value: Any) -> None:
     if grad_mode.enabled:
         check_in_place(x, "setitem")
     recorded = grad_mode.enabled and (

@@ -9,6 +9,7 @@ from ..tensor import Tensor
 from .base import as_operand
 from .linalg import linear
 from .recurrent_steps import gru_step, lstm_step, rnn_step
+from .remembered import remembered
 
 __all__ = ["gru_cell", "lstm_cell", "rnn_relu_cell", "rnn_tanh_cell"]
 
@@ -41,6 +42,7 @@ def _maps(
     return linear(x, w_ih, b_ih), linear(hx, w_hh, b_hh)
 
 
+@remembered
 def lstm_cell(
     x: Tensor,
     hx: Sequence[Tensor],
@@ -68,6 +70,7 @@ def lstm_cell(
     return lstm_step(*maps, hx[1])
 
 
+@remembered
 def gru_cell(
     x: Tensor,
     hx: Tensor,
@@ -88,6 +91,7 @@ def gru_cell(
     return gru_step(*_maps("gru_cell", 3, x, hx, w_ih, w_hh, b_ih, b_hh), hx)
 
 
+@remembered
 def rnn_tanh_cell(
     x: Tensor,
     hx: Tensor,
@@ -107,6 +111,7 @@ def rnn_tanh_cell(
     return rnn_step(*_maps("rnn_tanh_cell", 1, x, hx, w_ih, w_hh, b_ih, b_hh), False)
 
 
+@remembered
 def rnn_relu_cell(
     x: Tensor,
     hx: Tensor,

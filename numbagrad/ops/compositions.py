@@ -18,6 +18,7 @@ from .inplace import ViewRegion
 from .moments import norm
 from .overwrite import fill_
 from .reduce import any as any_
+from .remembered import remembered
 from .sort import sort
 from .special import logaddexp
 
@@ -81,6 +82,7 @@ def rad2deg(x: Tensor) -> Tensor:
     return as_operand("rad2deg", x) * (180.0 / math.pi)
 
 
+@remembered
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
     """log(x / (1 - x)), the inverse of sigmoid; with eps, of x limited to [eps, 1 - eps].
 
@@ -134,6 +136,7 @@ def rsub(x: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return sub(other, as_operand("rsub", x), alpha=alpha)
 
 
+@remembered
 def renorm(x: Tensor, p: Any, dim: int, maxnorm: Any) -> Tensor:
     """``x`` with those slices of ``dim`` shortened to ``maxnorm`` whose p-norm is greater.
 

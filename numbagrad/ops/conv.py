@@ -17,6 +17,7 @@ from ..tensor import Tensor
 from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
+from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has these in nn.functional alone, but for aliases
 
@@ -334,6 +335,7 @@ def _conv_transpose(
 # -- functions -------------------------------------------------------------------------------------
 
 
+@remembered
 def conv1d(
     input: Tensor,
     weight: Tensor,
@@ -351,6 +353,7 @@ def conv1d(
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
 
+@remembered
 def conv2d(
     input: Tensor,
     weight: Tensor,
@@ -375,6 +378,7 @@ def conv2d(
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
 
+@remembered
 def conv3d(
     input: Tensor,
     weight: Tensor,
@@ -392,6 +396,7 @@ def conv3d(
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
+@remembered
 def conv_transpose1d(
     input: Tensor,
     weight: Tensor,
@@ -411,6 +416,7 @@ def conv_transpose1d(
     return _conv_transpose(1, *arguments)
 
 
+@remembered
 def conv_transpose2d(
     input: Tensor,
     weight: Tensor,
@@ -435,6 +441,7 @@ def conv_transpose2d(
     return _conv_transpose(2, *arguments)
 
 
+@remembered
 def conv_transpose3d(
     input: Tensor,
     weight: Tensor,

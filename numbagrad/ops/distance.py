@@ -21,10 +21,12 @@ from .linalg import _operands, matmul
 from .moments import norm
 from .pointwise import Elementwise
 from .reduction import reduced, reduction_of
+from .remembered import remembered
 
 __all__ = ["cdist", "cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
 
+@remembered
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
@@ -74,6 +76,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return norm(differences, p if shape[1] else 2.0, -1)  # of nothing all norms are 0
 
 
+@remembered
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -108,6 +111,7 @@ def cosine_embedding_loss(
     return reduced(where(target.eq(1), 1 - cosine, apart), reduction)
 
 
+@remembered
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -136,6 +140,7 @@ def triplet_margin_loss(
     return reduced(clamp(gap, 0), reduction)
 
 
+@remembered
 def cdist(
     x1: Tensor,
     x2: Tensor,

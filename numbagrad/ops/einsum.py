@@ -27,10 +27,12 @@ from .base import (
 from .elementwise import cast
 from .linalg import _operands, matmul
 from .part import diagonal
+from .remembered import remembered
 
 __all__ = ["cross", "einsum", "kron", "tensordot", "trace"]
 
 
+@remembered
 def einsum(equation: str, *operands: Any) -> Tensor:
     """The sum of products that ``equation`` names: ``einsum("ij,jk->ik", x, y)`` is ``x @ y``.
 
@@ -206,6 +208,7 @@ def _of_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return x if x._array.shape == shape else x.reshape(shape)
 
 
+@remembered
 def tensordot(x: Tensor, y: Tensor, dims: Any = 2) -> Tensor:
     """The sum of products over ``dims``: how many, or which ones of ``x`` and which of ``y``.
 
@@ -248,6 +251,7 @@ def tensordot(x: Tensor, y: Tensor, dims: Any = 2) -> Tensor:
     return matmul(left, right).reshape(shape)
 
 
+@remembered
 def kron(x: Tensor, y: Tensor) -> Tensor:
     """The Kronecker product: a block ``x[i, j] * y`` for each element of ``x``."""
     as_operand("kron", x)
@@ -260,6 +264,7 @@ def kron(x: Tensor, y: Tensor) -> Tensor:
     return (x.reshape(spread[0]) * y.reshape(spread[1])).reshape(shape)
 
 
+@remembered
 def trace(x: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if as_operand("trace", x)._array.ndim != 2:
@@ -290,6 +295,7 @@ class Cross(Op):
         return gx, Cross.apply(g, x, ctx.dim) if for_y else None
 
 
+@remembered
 def cross(x: Tensor, y: Tensor, dim: int | None = None) -> Tensor:
     """The vector product of the vectors of three along ``dim``, by default the first of size 3.
 

@@ -18,6 +18,7 @@ from . import formulas as f
 from .autocasting import raised
 from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
 from .pointwise import elementwise
+from .remembered import remembered
 from .short_way import make_binary
 from .transfer import transfer
 
@@ -59,6 +60,7 @@ class Cast(Op):
         return cast(g, ctx.dtype)
 
 
+@remembered
 def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; the gradient passes through.
 
@@ -218,6 +220,7 @@ def round(x: Tensor, *, decimals: int = 0) -> Tensor:
     return f.Round.op.unary(x * scale) / scale
 
 
+@remembered
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """x limited to [min, max]; either may be None, a number or a tensor."""
     if min is None and max is None:
@@ -226,6 +229,7 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return op(x, *bounds)
 
 
+@remembered
 def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
     """x where condition holds, else y; with the condition alone, the indices where it holds."""
     if x is None and y is None:
@@ -252,6 +256,7 @@ class _Select:
     op = _SelectOp("where", f.Where.__dict__["formula"], {}, "same", f.Where.__doc__)
 
 
+@remembered
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """x with value where mask holds. Raises DTypeError unless mask is bool."""
     if not isinstance(mask, Tensor) or mask._dtype is not dtypes.bool_:
@@ -283,6 +288,7 @@ class _Fill:
     op = _MaskedFillOp("masked_fill", f.MaskedFill.__dict__["formula"], {}, "same", "")
 
 
+@remembered
 def nan_to_num(x: Tensor, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Tensor:
     """x with NaN, inf and -inf replaced; by default with 0 and the largest finite numbers."""
     if not x._dtype.is_floating_point:

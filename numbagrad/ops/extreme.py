@@ -21,6 +21,7 @@ from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import maximum, minimum
 from .pointwise import Elementwise
 from .reduce import Sum
+from .remembered import remembered
 
 __all__ = ["amax", "amin", "aminmax", "argmax", "argmin", "max", "min"]
 
@@ -141,6 +142,7 @@ def _check(name: str, x: Tensor, where: Axes, every: bool, error: type[Exception
                 )
 
 
+@remembered
 def amax(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """The largest element, over all or ``dim`` (an int or a tuple); NaN if there is one.
 
@@ -156,6 +158,7 @@ def amax(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Ten
     return _over(Amax, x, where, kernels.amax)
 
 
+@remembered
 def amin(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """The smallest element; see ``amax``.
 
@@ -169,6 +172,7 @@ def amin(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Ten
     return _over(Amin, x, where, kernels.amin)
 
 
+@remembered
 def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
     """``(amin, amax)`` over all or one dim.
 
@@ -178,6 +182,7 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinM
     return MinMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
 
 
+@remembered
 def max(
     x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, **names: Any
 ) -> Any:
@@ -194,6 +199,7 @@ def max(
     return _extreme("max", x, dim, keepdim, other)
 
 
+@remembered
 def min(
     x: Tensor, dim: Any = None, keepdim: bool = False, *, other: Tensor | None = None, **names: Any
 ) -> Any:
@@ -236,6 +242,7 @@ def _index(name: str, x: Tensor, dim: int | None, keepdim: bool, kernel: Any) ->
     return find(x, where, kernel)[1]
 
 
+@remembered
 def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Index of the largest element along ``dim``, or in the flattened tensor; int64.
 
@@ -249,6 +256,7 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False, **names: An
     return _index("argmax", x, dim, keepdim, kernels.argmax)
 
 
+@remembered
 def argmin(x: Tensor, dim: int | None = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Index of the smallest element along ``dim``, or in the flattened tensor; see ``argmax``.
 

@@ -34,6 +34,7 @@ from .index import (
     to_write,
 )
 from .part import narrow
+from .remembered import remembered
 from .view import expand, reshape
 
 
@@ -183,6 +184,7 @@ def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor
     return dim, index
 
 
+@remembered
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``out[i][j] = x[index[i][j]][j]`` for ``dim`` 0, and so on: one element for each index.
 
@@ -211,6 +213,7 @@ def _vector(index: Tensor) -> Tensor:
     return wrap(index._array.reshape(-1), dtypes.int64)
 
 
+@remembered
 def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """``gather`` whose other dimensions broadcast; over the flattened ``x`` for dim None.
 
@@ -241,6 +244,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     return gathered("take_along_dim", x, dim, expand(index, tuple(common)))
 
 
+@remembered
 def take(x: Tensor, index: Tensor) -> Tensor:
     """The elements of the flattened ``x`` at ``index``, in the shape of ``index``."""
     index = index_tensor("take", index, _INTS)
@@ -283,6 +287,7 @@ def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bo
     return out if x._array.ndim else reshape(out, ())
 
 
+@remembered
 def scatter(
     x: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: Any = None
 ) -> Tensor:
@@ -296,6 +301,7 @@ def scatter(
     return _scattered("scatter", x, dim, index, src, reduce == "add")
 
 
+@remembered
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """``x`` with ``out[index[i][j]][j] += src[i][j]`` for ``dim`` 0; repeats add up in order."""
     if machine.autocasting:

@@ -20,6 +20,7 @@ from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, meets, new_empty, normalize_dim
 from .comparison import eq
 from .elementwise import cast, clone, mul
+from .remembered import remembered
 from .view import expand, reshape
 
 _INT64 = np.dtype(np.int64)
@@ -251,6 +252,7 @@ def _flat_index(name: str, index: Any) -> Tensor:
     return index if index._array.ndim else wrap(index._array.reshape(1), dtypes.int64)
 
 
+@remembered
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of ``x`` at ``index``, a vector, along ``dim``.
 
@@ -292,6 +294,7 @@ def _slices(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Te
     return source
 
 
+@remembered
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """``x`` with ``alpha * source`` added at the slices ``index`` of ``dim``; repeats add up."""
     dim = normalize_dim("index_add", dim, x._array.ndim)
@@ -301,6 +304,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     return Put.apply(x, source, index, dim, 1, True, "index_add")
 
 
+@remembered
 def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """``x`` with the slices ``index`` of ``dim`` replaced by those of ``source``."""
     dim = normalize_dim("index_copy", dim, x._array.ndim)
@@ -309,6 +313,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return Put.apply(x, source, index, dim, 1, False, "index_copy")
 
 
+@remembered
 def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """``x`` with the slices ``index`` of ``dim`` filled with a number or a 0-d tensor."""
     dim = normalize_dim("index_fill", dim, x._array.ndim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import itertools
 import math
 import operator
@@ -28,6 +29,7 @@ from .base import (
 )
 from .elementwise import cast
 from .part import narrow
+from .remembered import remembered
 from .view import reshape, unsqueeze
 
 _new = object.__new__
@@ -119,6 +121,7 @@ def _tensors_of(name: str, tensors: Any) -> Sequence[Tensor]:
     return tensors
 
 
+@functools.partial(remembered, spread=0)
 def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` joined along ``dim``; their other sizes are equal.
 
@@ -168,6 +171,7 @@ class Stack(Op):
         return (None, *unbind(g, ctx.dim))
 
 
+@functools.partial(remembered, spread=0)
 def stack(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` of one shape joined along a new dimension ``dim``.
 

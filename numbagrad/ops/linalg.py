@@ -20,6 +20,7 @@ from ..tensor import Tensor, wrap
 from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, broadcast_shape, contiguous, new_empty, same_device
+from .remembered import remembered
 
 __all__ = [
     "addmm",
@@ -229,6 +230,7 @@ def _cannot_multiply(name: str, x: Tensor, y: Tensor) -> ShapeError:
 # -- functions -------------------------------------------------------------------------------------
 
 
+@remembered
 def mm(x: Tensor, y: Tensor) -> Tensor:
     """The product of two matrices, (n, k) and (k, m), of one dtype.
 
@@ -252,6 +254,7 @@ def _mm(name: str, x: Tensor, y: Tensor) -> Tensor:
     return IntegerMm.apply(x.unsqueeze(0), y.unsqueeze(0)).squeeze(0)
 
 
+@remembered
 def bmm(x: Tensor, y: Tensor) -> Tensor:
     """The products of two stacks of matrices, (b, n, k) and (b, k, m), of one dtype."""
     if machine.autocasting:
@@ -271,6 +274,7 @@ def _bmm(x: Tensor, y: Tensor) -> Tensor:
     return Bmm.apply(x, y) if x._dtype.is_floating_point else IntegerMm.apply(x, y)
 
 
+@remembered
 def matmul(x: Tensor, y: Tensor) -> Tensor:
     """The product by NumPy's rules: ``x @ y``.
 
@@ -360,6 +364,7 @@ def _flatten_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     return x if len(shape) == 3 and len(batch) == 1 else x.reshape((count, *shape[-2:]))
 
 
+@remembered
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``.
 
@@ -427,6 +432,7 @@ def _scaled_sum(name: str, x: Tensor, product: Tensor, beta: Any, alpha: Any) ->
     return product + (x if beta == 1 else x * beta)
 
 
+@remembered
 def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha mat1 @ mat2``; x broadcasts to the product."""
     if machine.autocasting:
@@ -436,6 +442,7 @@ def addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 
     return _scaled_sum("addmm", x, _mm("addmm", mat1, mat2), beta, alpha)
 
 
+@remembered
 def baddbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha bmm(batch1, batch2)``; x broadcasts to the product."""
     if machine.autocasting:

@@ -21,6 +21,7 @@ from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast
 from .norm import log_softmax, softmax
 from .reduction import REDUCTIONS, reduced, reduction_of
+from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
 
@@ -183,6 +184,7 @@ def _prepare(
     return x, Classes(target, weight, int(ignore), REDUCTIONS[reduction])
 
 
+@remembered
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -209,6 +211,7 @@ def nll_loss(
     return out.reshape(shape) if reduction == "none" and len(shape) != 1 else out
 
 
+@remembered
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -21,6 +21,7 @@ from .distance import pairwise_distance
 from .elementwise import clamp, exp, log, minimum, where
 from .gather import gathered
 from .reduction import reduced, reduction_of
+from .remembered import remembered
 
 __all__ = [
     "gaussian_nll_loss",
@@ -42,6 +43,7 @@ def _operands(name: str, *tensors: Tensor) -> tuple[Tensor, ...]:
     return raised(*tensors) if machine.autocasting else tensors
 
 
+@remembered
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -67,6 +69,7 @@ def margin_ranking_loss(
     return reduced(clamp(-target * (input1 - input2) + margin, 0), reduction)
 
 
+@remembered
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -85,6 +88,7 @@ def hinge_embedding_loss(
     return reduced(apart + where(target.ne(-1), input, input * 0), reduction)
 
 
+@remembered
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -98,6 +102,7 @@ def soft_margin_loss(
     return reduced(softplus(-target * input), reduction)
 
 
+@remembered
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -160,6 +165,7 @@ def gaussian_nll_loss(
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
+@remembered
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -201,6 +207,7 @@ def multi_margin_loss(
     return reduced(others.sum(-1) / classes, reduction)
 
 
+@remembered
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

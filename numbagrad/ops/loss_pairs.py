@@ -21,6 +21,7 @@ from .base import as_operand, broadcast_shape, contiguous
 from .elementwise import cast
 from .pointwise import Elementwise
 from .reduction import reduced, reduction_of
+from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
 
@@ -107,6 +108,7 @@ def _weighed(name: str, losses: Tensor, input: Tensor, weight: Tensor, reduction
     return losses.sum() / weight.sum() if reduction == "mean" else reduced(losses, reduction)
 
 
+@remembered
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -128,6 +130,7 @@ def mse_loss(
     return _weighed("mse_loss", losses, input, weight, reduction)
 
 
+@remembered
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -152,6 +155,7 @@ def l1_loss(
     return _weighed("l1_loss", losses, input, weight, reduction)
 
 
+@remembered
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -170,6 +174,7 @@ def smooth_l1_loss(
     return reduced(SmoothL1Loss.op(input, target, beta), reduction)
 
 
+@remembered
 def huber_loss(
     input: Tensor,
     target: Tensor,
@@ -192,6 +197,7 @@ def huber_loss(
     return reduced(each, reduction)
 
 
+@remembered
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -229,6 +235,7 @@ def _check_chances(name: str, x: Tensor) -> None:
     machine.check(bad, fail)
 
 
+@remembered
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -260,6 +267,7 @@ def _equal_shapes(name: str, x: Any, y: Any) -> None:
         )
 
 
+@remembered
 def kl_div(
     input: Tensor,
     target: Tensor,

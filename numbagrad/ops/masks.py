@@ -18,6 +18,7 @@ from .elementwise import clone, masked_fill, where
 from .gather import scatter_add
 from .index import Take
 from .part import narrow
+from .remembered import remembered
 from .scan import cumsum
 from .view import expand, reshape
 
@@ -117,6 +118,7 @@ class MaskedScatter(Op):
         return gx, None, reshape(narrow(found, 0, 0, size), ctx.shape)
 
 
+@remembered
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """``x`` with the elements of ``source`` in turn where ``mask`` holds."""
     if as_operand("masked_scatter", mask, 1)._dtype is not dtypes.bool_:

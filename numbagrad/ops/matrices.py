@@ -16,6 +16,7 @@ from .chains import matrix_power, multi_dot
 from .elementwise import where
 from .linalg import _scaled_sum, bmm
 from .reduce import sum as sum_
+from .remembered import remembered
 from .vector_products import dot, mv, outer
 
 __all__ = [
@@ -90,6 +91,7 @@ def chain_matmul(*matrices: Tensor) -> Tensor:
     return given[0] if len(given) == 1 else multi_dot(given)
 
 
+@remembered
 def vdot(x: Tensor, other: Tensor) -> Tensor:
     """The sum of the products of the elements of two vectors, as ``dot``.
 
@@ -108,6 +110,7 @@ def ger(x: Tensor, vec2: Tensor) -> Tensor:
     return outer(x, vec2)
 
 
+@remembered
 def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha mat @ vec``; x broadcasts to the product.
 
@@ -117,6 +120,7 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1)
     return _scaled_sum("addmv", as_operand("addmv", x), mv(mat, vec), beta, alpha)
 
 
+@remembered
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha outer(vec1, vec2)``; x broadcasts to the product.
 
@@ -126,6 +130,7 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
     return _scaled_sum("addr", as_operand("addr", x), outer(vec1, vec2), beta, alpha)
 
 
+@remembered
 def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha`` times the sum of the products of two batches of matrices.
 

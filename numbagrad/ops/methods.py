@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 from ..tensor import Tensor
 from .argument_names import LINALG, rename
 from .inplace import in_place, view_in_place
+from .pointwise import PointwiseOp
+from .remembered import remembered
 
 FAMILIES = (
     "elementwise comparison special gamma activation transfer create from_data overwrite "
@@ -35,7 +38,7 @@ def install() -> list[ModuleType]:
             setattr(Tensor, name, function)
         short = getattr(module, "INPLACE_OPS", {})
         for name, function in getattr(module, "INPLACE", {}).items():
-            setattr(Tensor, name, in_place(name, function, short.get(name)))
+            setattr(Tensor, name, _remembered_in_place(name, function, short.get(name)))
         for name, function in getattr(module, "INPLACE_VIEWS", {}).items():
             setattr(Tensor, name, view_in_place(name, function))
         for name, function in getattr(module, "OPERATORS", {}).items():
@@ -53,6 +56,16 @@ def install() -> list[ModuleType]:
     lapack = importlib.import_module(f"{__package__}.lapack")
     rename((getattr(lapack, name) for name in lapack.__all__), LINALG)
     return modules
+
+
+def _remembered_in_place(name: str, function: Any, op: Any) -> Any:
+    """The in-place form, which remembers what it launched unless it is a formula of one operand or
+    two: such a one is as quick by itself, and takes other numbers each time."""
+    made = in_place(name, function, op)
+    op = op or getattr(function, "op", None)
+    if isinstance(op, PointwiseOp) and len(op.inputs) <= 2:
+        return made
+    return remembered(made, writes=True, spread=1 if name == "index_put_" else -1)
 
 
 def _operator(name: str, function: object) -> object:

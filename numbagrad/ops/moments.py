@@ -20,6 +20,7 @@ from .comparison import eq
 from .elementwise import abs, cast, masked_fill, sign, sqrt
 from .extreme import ties
 from .reduce import Mean, Sum, mean
+from .remembered import remembered
 
 __all__ = ["norm", "std", "std_mean", "var", "var_mean"]
 
@@ -106,6 +107,7 @@ def _arguments(
     return axes(name, x, dim, keepdim), correction
 
 
+@remembered
 def var(
     x: Tensor,
     dim: Any = None,
@@ -129,6 +131,7 @@ def var(
     return Var.apply(x, where, correction)
 
 
+@remembered
 def std(
     x: Tensor,
     dim: Any = None,
@@ -149,6 +152,7 @@ def std(
     return Std.apply(x, where, correction)
 
 
+@remembered
 def var_mean(
     x: Tensor,
     dim: Any = None,
@@ -166,6 +170,7 @@ def var_mean(
     return out, mean(x, None if isinstance(dim, bool) else dim, keepdim)
 
 
+@remembered
 def std_mean(
     x: Tensor,
     dim: Any = None,
@@ -225,6 +230,7 @@ class Norm(Op):
         return sign(x) * size ** (p - 1.0) * spread(scale, where)
 
 
+@remembered
 def norm(
     x: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:

@@ -17,6 +17,7 @@ from .autocasting import raised
 from .axes import DTYPE_WORDS, form_along
 from .base import Op, as_operand, contiguous, new_empty, normalize_dims
 from .elementwise import cast, exp, rsqrt
+from .remembered import remembered
 
 __all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
 
@@ -206,6 +207,7 @@ def _floating(name: str, x: Any, dtype: Any = None) -> Tensor:
     return x
 
 
+@remembered
 def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     """Exponentials of ``x`` scaled to sum to one along ``dim``.
 
@@ -222,6 +224,7 @@ def softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     return Softmax.apply(x, form_along("softmax", x._array.shape, dim))
 
 
+@remembered
 def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     """The logarithm of softmax along ``dim``, exact where softmax underflows.
 
@@ -236,6 +239,7 @@ def log_softmax(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     return LogSoftmax.apply(x, form_along("log_softmax", x._array.shape, dim))
 
 
+@remembered
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials over ``dim``, an int or several.
 
@@ -281,6 +285,7 @@ def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
     return math.prod(shape)
 
 
+@remembered
 def layer_norm(
     x: Tensor,
     normalized_shape: int | Sequence[int],
@@ -303,6 +308,7 @@ def layer_norm(
     return LayerNorm.apply(x, weight, bias, m, float(eps))
 
 
+@remembered
 def rms_norm(
     x: Tensor,
     normalized_shape: int | Sequence[int],
@@ -322,11 +328,13 @@ def rms_norm(
     return out if weight is None else out * weight
 
 
+@remembered
 def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     """The softmax of ``-x``."""
     return softmax(-x, dim, dtype)
 
 
+@remembered
 def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
     """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller."""
     if machine.autocasting:

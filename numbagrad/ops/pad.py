@@ -16,6 +16,7 @@ from ..tensor import Tensor
 from .base import Op, as_operand, copy_kernel, full, new_empty
 from .formulas import Add
 from .part import narrow
+from .remembered import remembered
 
 __all__ = ["pad"]
 
@@ -170,6 +171,7 @@ class PadEdgesGrad(Op):
         return PadEdges.apply(h, ctx.borders)
 
 
+@remembered
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Tensor:
     """``input`` with more elements at the edges of its last dimensions.
 

@@ -14,6 +14,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, copy_kernel, full, new_empty, normalize_dim
 from .elementwise import clone
+from .remembered import remembered
 from .view import View, reshape, seen
 
 _ALL = builtins.slice(None)
@@ -147,6 +148,7 @@ def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor
 _diagonal = diagonal
 
 
+@remembered
 def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """Matrices that have the last dimension of ``x`` on a diagonal, and zeros."""
     old = x._array.shape
@@ -162,6 +164,7 @@ def diag_embed(x: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Te
     return DiagonalEmbed.apply(x, tuple(shape), offset, dim1, dim2)
 
 
+@remembered
 def diag(x: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with the vector ``x`` on its diagonal, or the diagonal of the matrix ``x``."""
     rank = x._array.ndim

@@ -21,6 +21,7 @@ from ..tensor import Tensor
 from .axes import DTYPE_WORDS, Pick
 from .base import Op, as_operand, contiguous, new_empty
 from .conv import per_dimension
+from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -323,6 +324,7 @@ def _avg_pool(
 # -- functions -------------------------------------------------------------------------------------
 
 
+@remembered
 def max_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -341,6 +343,7 @@ def max_pool1d(
     return _max_pool(1, input, *moves, ceil_mode, return_indices)
 
 
+@remembered
 def max_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -366,6 +369,7 @@ def max_pool2d(
     return _max_pool(2, input, *moves, ceil_mode, return_indices)
 
 
+@remembered
 def max_pool3d(
     input: Tensor,
     kernel_size: Any,
@@ -384,6 +388,7 @@ def max_pool3d(
     return _max_pool(3, input, *moves, ceil_mode, return_indices)
 
 
+@remembered
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -400,6 +405,7 @@ def avg_pool1d(
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
+@remembered
 def avg_pool2d(
     input: Tensor,
     kernel_size: Any,
@@ -421,6 +427,7 @@ def avg_pool2d(
     return _avg_pool(2, input, kernel_size, stride, padding, *modes)
 
 
+@remembered
 def avg_pool3d(
     input: Tensor,
     kernel_size: Any,

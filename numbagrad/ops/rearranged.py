@@ -17,6 +17,7 @@ from .index import index_select
 from .join import split, stack, tensor_split
 from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
+from .remembered import remembered
 from .shape import meshgrid
 from .transpose import transpose
 from .view import reshape
@@ -120,6 +121,7 @@ def _replaced(name: str, out: Tensor, part: Tensor, src: Tensor) -> Tensor:
     return out
 
 
+@remembered
 def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of ``x`` whose entry ``index`` of ``dim`` is ``src``.
 
@@ -130,6 +132,7 @@ def select_scatter(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     return _replaced("select_scatter", out, select(out, dim, index), src)
 
 
+@remembered
 def slice_scatter(
     x: Tensor,
     src: Tensor,
@@ -151,6 +154,7 @@ def slice_scatter(
     return _replaced("slice_scatter", out, part, src)
 
 
+@remembered
 def diagonal_scatter(
     x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
@@ -163,6 +167,7 @@ def diagonal_scatter(
     return _replaced("diagonal_scatter", out, diagonal(out, offset, dim1, dim2), src)
 
 
+@remembered
 def diagflat(x: Tensor, offset: int = 0) -> Tensor:
     """The matrix with all elements of ``x`` on a diagonal, and zeros.
 

@@ -16,6 +16,7 @@ from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import SHORT, Op, as_operand, contiguous
 from .comparison import isnan, logical_not
 from .elementwise import cast, masked_fill
+from .remembered import remembered
 from .scan import Recurrence
 
 __all__ = ["all", "any", "count_nonzero", "mean", "nanmean", "nansum", "prod", "sum"]
@@ -89,6 +90,7 @@ class Prod(Op):
         return spread(g, ctx.axes) * before * after
 
 
+@remembered
 def sum(
     x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
 ) -> Tensor:
@@ -114,6 +116,7 @@ def sum(
     return total(x, where) if x._edge is None else Sum.apply(x, where)
 
 
+@remembered
 def mean(
     x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
 ) -> Tensor:
@@ -139,6 +142,7 @@ def mean(
     return average(x, where) if x._edge is None else Mean.apply(x, where)
 
 
+@remembered
 def prod(
     x: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: Any = None, **names: Any
 ) -> Tensor:
@@ -163,6 +167,7 @@ def prod(
     return Prod.apply(x, where, out)
 
 
+@remembered
 def any(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Whether any element is not zero; a bool (for uint8, as in PyTorch, uint8).
 
@@ -175,6 +180,7 @@ def any(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tens
     return _as_truth(x, fold(x, where, dtypes.bool_, (kernels.any,)))
 
 
+@remembered
 def all(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Tensor:
     """Whether no element is zero; a bool (for uint8, as in PyTorch, uint8).
 
@@ -191,6 +197,7 @@ def _as_truth(x: Tensor, out: Tensor) -> Tensor:
     return cast(out, dtypes.uint8) if x._dtype is dtypes.uint8 else out
 
 
+@remembered
 def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero, as int64.
 
@@ -201,6 +208,7 @@ def count_nonzero(x: Tensor, dim: Any = None) -> Tensor:
     return fold(x, where, dtypes.int64, (kernels.count_nonzero,), ADD)
 
 
+@remembered
 def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum, counting NaN as zero.
 
@@ -212,6 +220,7 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
     return sum(x, dim, keepdim, dtype=dtype)
 
 
+@remembered
 def nanmean(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """The mean of the elements that are not NaN.
 

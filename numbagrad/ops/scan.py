@@ -18,6 +18,7 @@ from .comparison import logical_xor
 from .elementwise import cast, exp, where
 from .join import cat
 from .part import narrow
+from .remembered import remembered
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp"]
 
@@ -181,6 +182,7 @@ def _accumulating(x: Tensor, dtype: Any) -> tuple[Tensor, DType]:
     return x, x._dtype if x._dtype.is_floating_point else dtypes.int64
 
 
+@remembered
 def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sums along ``dim``; ints and bools give int64.
 
@@ -196,6 +198,7 @@ def cumsum(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return CumSum.apply(x, form, False, dtype)
 
 
+@remembered
 def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running products along ``dim``; ints and bools give int64.
 
@@ -211,6 +214,7 @@ def cumprod(x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     return CumProd.apply(x, form, dtype)
 
 
+@remembered
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """Logarithms of running sums of exponentials along ``dim``, without overflow.
 
@@ -229,6 +233,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     return LogCumSumExp.apply(x, form, dim)
 
 
+@remembered
 def cummax(x: Tensor, dim: int) -> Running:
     """Running maxima along ``dim``, as ``(values, indices)``; the last of equals, NaN stays.
 
@@ -241,6 +246,7 @@ def cummax(x: Tensor, dim: int) -> Running:
     return Running(*CumMax.apply(x, form))
 
 
+@remembered
 def cummin(x: Tensor, dim: int) -> Running:
     """Running minima along ``dim``, as ``(values, indices)``; see ``cummax``.
 
@@ -251,6 +257,7 @@ def cummin(x: Tensor, dim: int) -> Running:
     return Running(*CumMin.apply(x, form))
 
 
+@remembered
 def diff(
     x: Tensor,
     n: int = 1,

@@ -20,6 +20,7 @@ from .elementwise import cast, clone, div, floor_divide, masked_fill, maximum, w
 from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
 from .index import _flat_index, _slices, to_write
 from .reduce import any as any_
+from .remembered import remembered
 from .view import expand, reshape
 
 JOINS = {"prod": 1, "amax": 2, "amin": 3}
@@ -127,6 +128,7 @@ def _reduced(
     return div(total, count) if x._dtype.is_floating_point else floor_divide(total, count)
 
 
+@remembered
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -155,6 +157,7 @@ def scatter_reduce(
     return out if x._array.ndim else reshape(out, ())
 
 
+@remembered
 def index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:

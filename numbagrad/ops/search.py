@@ -18,10 +18,12 @@ from .extreme import amax, amin
 from .gather import gathered
 from .index import index_add
 from .part import narrow
+from .remembered import remembered
 
 __all__ = ["bincount", "bucketize", "histc", "histogram", "searchsorted"]
 
 
+@remembered
 def searchsorted(
     edges: Tensor,
     values: Any,
@@ -83,6 +85,7 @@ def _sorted_edges(edges: Tensor, sorter: Tensor) -> Tensor:
     return gathered("searchsorted", edges.detach(), -1, sorter)
 
 
+@remembered
 def bucketize(
     values: Tensor, edges: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Any:

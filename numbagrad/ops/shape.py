@@ -27,6 +27,7 @@ from .base import (
 )
 from .join import stack, unbind
 from .part import narrow
+from .remembered import remembered
 from .transpose import transpose
 from .view import expand, reshape, sizes_of, unsqueeze
 
@@ -36,6 +37,7 @@ _ALL = builtins.slice(None)
 # -- repeating -------------------------------------------------------------------------------------
 
 
+@remembered
 def repeat(x: Tensor, *repeats: Any) -> Tensor:
     """``x`` copied ``repeats`` times along each dimension; new dimensions come in front.
 
@@ -58,6 +60,7 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
     return reshape(expand(reshape(x, tuple(apart)), *filled).clone(), joined)
 
 
+@remembered
 def tile(x: Tensor, *dims: Any) -> Tensor:
     """``repeat`` that fills missing dims with 1."""
     times = sizes_of("tile", dims)
@@ -145,6 +148,7 @@ class Flip(Op):
         return Flip.apply(g, ctx.dims)
 
 
+@remembered
 def flip(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     """A copy of ``x`` with ``dims`` in reverse order."""
     if names:
@@ -152,6 +156,7 @@ def flip(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     return Flip.apply(x, normalize_dims("flip", sizes_of("flip", dims), x._array.ndim))
 
 
+@remembered
 def fliplr(x: Tensor) -> Tensor:
     """Dimension 1 in reverse order."""
     if x._array.ndim < 2:
@@ -159,6 +164,7 @@ def fliplr(x: Tensor) -> Tensor:
     return flip(x, 1)
 
 
+@remembered
 def flipud(x: Tensor) -> Tensor:
     """Dimension 0 in reverse order."""
     if x._array.ndim < 1:
@@ -166,6 +172,7 @@ def flipud(x: Tensor) -> Tensor:
     return flip(x, 0)
 
 
+@remembered
 def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """The plane ``dims`` turned by ``k`` right angles, from its first axis to its second."""
     if len(dims) != 2:
@@ -202,6 +209,7 @@ class Roll(Op):
         return roll(g, -ctx.shift, ctx.dim)
 
 
+@remembered
 def roll(x: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements shifted along ``dims`` (of the flattened tensor, for None), around the end.
 
@@ -257,11 +265,13 @@ def _triangle(name: str, x: Tensor, diagonal: int, upper: bool) -> Tensor:
     return Triangle.apply(x, diagonal, upper)
 
 
+@remembered
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangles of matrices, up to ``diagonal`` (0 the main one), zeros above."""
     return _triangle("tril", x, diagonal, False)
 
 
+@remembered
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangles of matrices, from ``diagonal`` (0 the main one), zeros below."""
     return _triangle("triu", x, diagonal, True)

@@ -24,6 +24,7 @@ from .base import (
     reshaped,
 )
 from .extreme import Amax
+from .remembered import remembered
 
 __all__ = [
     "argsort",
@@ -112,6 +113,7 @@ class TopK(Sort):
     """The k largest or smallest along one dim, with their indices."""
 
 
+@remembered
 def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Sorted:
     """``x`` in order along ``dim``, as ``(values, indices)``; equal elements keep their order.
 
@@ -126,6 +128,7 @@ def sort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True
     return Sorted(*Sort.apply(x, form, shape, bool(descending), False))
 
 
+@remembered
 def msort(x: Tensor) -> Tensor:
     """``x`` in order along the first dim.
 
@@ -135,6 +138,7 @@ def msort(x: Tensor) -> Tensor:
     return sort(x, 0).values
 
 
+@remembered
 def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that put ``x`` in order along ``dim``; int64.
 
@@ -144,6 +148,7 @@ def argsort(x: Tensor, dim: int = -1, descending: bool = False, stable: bool = T
     return sort(as_operand("argsort", x).detach(), dim, descending).indices
 
 
+@remembered
 def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """The k largest (or smallest) along ``dim``, best first, as ``(values, indices)``.
 
@@ -193,6 +198,7 @@ def _result(name: str, x: Tensor, dim: int, keepdim: bool) -> tuple[int, ...]:
     return (*shape[:at], 1, *shape[at + 1 :]) if keepdim else (*shape[:at], *shape[at + 1 :])
 
 
+@remembered
 def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The k-th smallest along ``dim``, counted from 1, as ``(values, indices)``.
 
@@ -224,6 +230,7 @@ class Median(Op):
     backward = staticmethod(Amax.backward)
 
 
+@remembered
 def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two middle values; along ``dim`` as ``(values, indices)``. NaN wins.
 

@@ -13,6 +13,7 @@ from .elementwise import cast, clamp, mul, sqrt, sub
 from .moments import norm
 from .part import diagonal, narrow, select
 from .reduce import sum as sum_
+from .remembered import remembered
 from .scan import cumsum
 from .view import unsqueeze
 
@@ -29,6 +30,7 @@ __all__ = [
 # -- distances -------------------------------------------------------------------------------------
 
 
+@remembered
 def dist(x: Tensor, other: Tensor, p: Any = 2) -> Tensor:
     """The p-norm of the difference.
 
@@ -61,6 +63,7 @@ def _weights(name: str, w: Tensor | None, n: int, counts: bool) -> None:
         raise ValueError(f"cov(): {name} sum to zero, can't be normalized.")
 
 
+@remembered
 def cov(
     x: Tensor,
     *,
@@ -108,6 +111,7 @@ def cov(
     return found if found._array.size != 1 else found.reshape(())
 
 
+@remembered
 def corrcoef(x: Tensor) -> Tensor:
     """The correlations of the rows of ``x`` (variables, observations), from -1 to 1 (Pearson).
 
@@ -156,6 +160,7 @@ def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[
     return pairs * widths / 2, dim
 
 
+@remembered
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) -> Tensor:
     """The area under samples ``y`` along ``dim``, by the trapezoidal rule.
 
@@ -180,6 +185,7 @@ def trapz(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1) 
     return trapezoid(y, x, dx=dx, dim=dim)
 
 
+@remembered
 def cumulative_trapezoid(
     y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = -1
 ) -> Tensor:

@@ -19,12 +19,14 @@ from .create import arange
 from .elementwise import cast, where
 from .index import _INTS, TakeGrad, _read, index_add, index_tensor, launch_checked
 from .moments import norm
+from .remembered import remembered
 from .scatter_reduce import index_reduce
 from .search import searchsorted
 
 __all__ = ["embedding", "embedding_bag", "one_hot"]
 
 
+@remembered
 def embedding(
     input: Tensor,
     weight: Tensor,

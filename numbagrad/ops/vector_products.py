@@ -10,10 +10,12 @@ from ..tensor import Tensor
 from .autocasting import lowered, widest
 from .base import as_operand
 from .linalg import _mm, _operands, _ranked, matmul, plain_floats, times_vector
+from .remembered import remembered
 
 __all__ = ["dot", "inner", "mv", "outer"]
 
 
+@remembered
 def mv(x: Tensor, y: Tensor) -> Tensor:
     """The product of a matrix (n, k) and a vector (k)."""
     if machine.autocasting:
@@ -27,6 +29,7 @@ def mv(x: Tensor, y: Tensor) -> Tensor:
     return matmul(x, y)
 
 
+@remembered
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """The sum of the products of the elements of two vectors."""
     if machine.autocasting:
@@ -45,6 +48,7 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
 
 
+@remembered
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """The matrix of the products of the elements of two vectors."""
     as_operand("outer", x)
@@ -53,6 +57,7 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
     return x.unsqueeze(1) * y
 
 
+@remembered
 def inner(x: Tensor, y: Tensor) -> Tensor:
     """Sums of products along the last dimensions of both; with a number, a multiple."""
     as_operand("inner", x)
