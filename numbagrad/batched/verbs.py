@@ -374,6 +374,8 @@ class Batch:
         """Refuse what changes Python values: it may differ from element to element."""
         raise Apart(name)
 
+    records = True
+
     @property
     def compiles(self) -> bool:
         """Whether this is recorded."""

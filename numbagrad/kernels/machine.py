@@ -78,9 +78,12 @@ def flag(beside: Any) -> Any:
 
 
 def table(values: np.ndarray, beside: Any) -> Any:
-    """``values``, plain numbers that a kernel looks up, on the device of ``beside``."""
+    """``values``, plain numbers that a kernel looks up, on the device of ``beside``: the same array
+    again and again."""
     if recording and type(beside) is DeviceArray:
         return away.table(values)
+    if recording and not is_recording() and recorder.current is not None:
+        recorder.current.table(values)
     return values
 
 

@@ -12,6 +12,7 @@ words of all launches as they were, where in these the addresses of arrays belon
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -223,12 +224,12 @@ def _replay(plan, args, outs, taped):
     for k in range(load(p, IMAGE_WORDS)):
         put(image, k, load(p, at + k))
     at = load(p, PLACES)
-    for k in range(load(p, PLACE_COUNT)):
+    for _ in range(load(p, PLACE_COUNT)):
         where = load(roots, load(p, at + 1)) + load(p, at + 2)
         put(image, load(p, at), where)
         at += 3
     at = load(p, STEPS)
-    for k in range(load(p, STEP_COUNT)):
+    for _ in range(load(p, STEP_COUNT)):
         kind, address = load(p, at), load(p, at + 1)
         words, more = _moved(image, load(p, at + 2)), load(p, at + 3)
         if kind == FLAT:
@@ -255,10 +256,14 @@ def replay() -> Callable[[np.ndarray, tuple, tuple, bool], int]:
     return store.entry_of_compiled(store.jit(body, nogil=False), signature)
 
 
+_FIXED = -2
+
+
 class _Memory:
     """Memory that launches use: of an argument, or made meanwhile.
 
-    root: its place among the arrays of a replay; offset: where it begins there, in bytes.
+    root: its place among the arrays of a replay, ``_FIXED`` of numbers that stay; offset: where it
+    begins there, in bytes.
     """
 
     def __init__(self, array: np.ndarray, root: int = -1):
@@ -292,7 +297,7 @@ class Launches:
         self._kept: list[Any] = []
         self.written: set[int] = set()
         ends = sorted((m.first - m.before, m.first + m.after) for m in self._known)
-        if any(end > begin for (_, end), (begin, _) in zip(ends, ends[1:], strict=False)):
+        if any(end > begin for (_, end), (begin, _) in itertools.pairwise(ends)):
             self.possible = False  # the same memory twice: there is no telling which is meant
         if not all(m.after for m in self._known):
             self.possible = False
@@ -302,6 +307,11 @@ class Launches:
         self._known.append(_Memory(array))
         if not array.size:
             self.possible = False
+
+    def table(self, values: np.ndarray) -> None:
+        """Note numbers that are the same for all calls."""
+        self._known.append(_Memory(values, _FIXED))
+        self._kept.append(values)
 
     def note(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Note that ``kernel`` has run on ``args``."""
@@ -327,6 +337,10 @@ class Launches:
         for memory in self._known:
             if memory.first - memory.before <= first - before:
                 if first + after <= memory.first + memory.after:
+                    if memory.root == _FIXED:
+                        self._image.append(first)
+                        self.possible = self.possible and not written
+                        return
                     self._places.append((len(self._image), memory, first - memory.first))
                     self._image.append(0)
                     if written and memory.root >= 0:
@@ -390,13 +404,13 @@ class Launches:
         head: the words up to ``NONE``. records: of the arguments.
         """
         for k, result in enumerate(results):
-            memory = next((m for m in self._known if m.root < 0 and _is_all(m, result)), None)
+            memory = next((m for m in self._known if m.root == -1 and _is_all(m, result)), None)
             if memory is None:
                 return None
             memory.root = self._given + k
         room, big = 0, self._given + len(results)
         for memory in self._known:
-            if memory.root < 0:
+            if memory.root == -1:
                 memory.root, memory.offset = big, room
                 room += -(-memory.after // 64) * 64
         fits = big < MOST_ROOTS and len(self._image) <= MOST_WORDS and room <= 8 * MOST_TEMPS

@@ -60,7 +60,7 @@ def _like(array: Any, width: int, x: Tensor) -> Tensor:
     return out
 
 
-class Attention(Op):
+class Attention(Op, remembers=True):
     """``softmax(scale q k^T + mask) v`` of (b, h, l, e), (b, g, s, e), (b, g, s, w), by blocks.
 
     mask: of rank 4, broadcasts to (b, h, l, s), or None. state: of the random numbers that drop

@@ -229,7 +229,7 @@ LONG = 1 << 16
 """Elements from which a repeated gradient is not written down: what reads it takes the number."""
 
 
-class Spread(Op):
+class Spread(Op, remembers=True):
     """Repeat the results of a reduction over the reduced dims; Sum's adjoint."""
 
     @staticmethod
@@ -277,7 +277,7 @@ def _repeated_without_copy(x: Tensor, where: Axes) -> Tensor:
     return out
 
 
-class Pick(Op):
+class Pick(Op, remembers=True):
     """Elements of ``x`` at ``indices`` along the middle axis of ``form``; Place's adjoint."""
 
     @staticmethod
@@ -298,7 +298,7 @@ class Pick(Op):
         return Place.apply(g, indices, ctx.form, ctx.shape)
 
 
-class Place(Op):
+class Place(Op, remembers=True):
     """Zeros of ``shape``, plus the elements of ``x`` at ``indices`` along ``form``."""
 
     @staticmethod

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
 
 from .. import devices
@@ -22,6 +23,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
+from .remembered import OpMemory
 
 _new = object.__new__
 
@@ -71,11 +73,16 @@ class Op:
     forward gets Tensors with grad mode off and returns a fresh Tensor or a tuple of them; backward
     gets a gradient for each floating output and returns one per argument, trailing Nones left out.
     It is made of differentiable functions, so every order exists.
+
+    ``class Take(Op, remembers=True)``: one whose forward remembers what it launched.
     """
 
     _node_type: type[OpNode]
+    _memory: OpMemory | None = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, remembers: bool = False) -> None:
+        if "forward" in cls.__dict__ and not numba.config.DISABLE_JIT:
+            cls._memory = OpMemory(cls.forward) if remembers else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
         ONE_OUTPUT.add(cls._node_type)
 
@@ -93,15 +100,16 @@ class Op:
     def apply(cls, *args: Any) -> Any:
         """Run forward; record it when a Tensor among ``args`` needs a gradient."""
         ctx = _new(cls._node_type)
+        memory = cls._memory
         if not grad_mode.enabled:
             ctx._needs = _NEEDS_NOTHING[: len(args)]
-            return cls.forward(ctx, *args)
+            return cls.forward(ctx, *args) if memory is None else memory.forward(ctx, args)
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
         if edges.count(None) < len(edges):
             ctx._needs = tuple([e is not None for e in edges])
             grad_mode.enabled = False
             try:
-                result = cls.forward(ctx, *args)
+                result = cls.forward(ctx, *args) if memory is None else memory.forward(ctx, args)
             finally:
                 grad_mode.enabled = True
             outputs = (result,) if isinstance(result, Tensor) else result
@@ -119,7 +127,7 @@ class Op:
                 ctx._to_save = ()
             return result
         ctx._needs = _NEEDS_NOTHING[: len(args)]
-        return cls.forward(ctx, *args)
+        return cls.forward(ctx, *args) if memory is None else memory.forward(ctx, args)
 
 
 # -- allocation and launches -----------------------------------------------------------------------

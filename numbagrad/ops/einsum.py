@@ -274,7 +274,7 @@ def trace(x: Tensor) -> Tensor:
     return diagonal(x).sum()
 
 
-class Cross(Op):
+class Cross(Op, remembers=True):
     """The vector products of two tensors of one shape and dtype along ``dim``."""
 
     @staticmethod

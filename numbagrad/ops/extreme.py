@@ -52,7 +52,7 @@ class Ties(Elementwise):
 ties = Ties.function
 
 
-class Amax(Op):
+class Amax(Op, remembers=True):
     """The largest element over some dims; Amin with its kernel."""
 
     @staticmethod
@@ -106,7 +106,7 @@ def find(x: Tensor, where: Axes, kernel: Any) -> tuple[Tensor, Tensor]:
     return values, indices
 
 
-class Max(Op):
+class Max(Op, remembers=True):
     """The largest along one dim and its index; Min with its kernel."""
 
     @staticmethod

@@ -46,7 +46,7 @@ def _planes(x: Any, dim: int) -> Any:
     return x.reshape(math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :]))
 
 
-class Gather(Op):
+class Gather(Op, remembers=True):
     """One element for each index, along ``dim``."""
 
     @staticmethod
@@ -71,7 +71,7 @@ class Gather(Op):
         return GatherGrad.apply(g, *ctx.saved_tensors, *ctx.how)
 
 
-class GatherGrad(Op):
+class GatherGrad(Op, remembers=True):
     """Zeros with the elements of ``g`` added where ``Gather`` read them."""
 
     @staticmethod
@@ -118,7 +118,7 @@ def write_elements(
         machine.launch(copy_kernel, out._array[part], target)
 
 
-class Scatter(Op):
+class Scatter(Op, remembers=True):
     """A copy of ``x`` with one element replaced, or added to, for each index along ``dim``.
 
     index may be smaller than ``x`` in the other dimensions.

@@ -59,7 +59,7 @@ def _volume(x: Tensor) -> Any:
     return array if len(shape) == 5 else array.reshape((*shape[:2], 1, *shape[2:]))
 
 
-class Sample(Op):
+class Sample(Op, remembers=True):
     """``x`` (n, c, ...) read at the places ``at`` (n, p, r), in elements: (n, c, p)."""
 
     @staticmethod
@@ -78,7 +78,7 @@ class Sample(Op):
         return gx, SamplePlaceGrad.apply(g, x, at, look) if needs[1] else None
 
 
-class SampleInputGrad(Op):
+class SampleInputGrad(Op, remembers=True):
     """The gradient of Sample with respect to x, of this shape, as a function of g and at."""
 
     @staticmethod
@@ -97,7 +97,7 @@ class SampleInputGrad(Op):
         return gg, SamplePlaceGrad.apply(g, h, at, look) if needs[1] else None
 
 
-class SamplePlaceGrad(Op):
+class SamplePlaceGrad(Op, remembers=True):
     """The gradient of Sample with respect to at, as a function of g, x and at: (n, p, r)."""
 
     @staticmethod

@@ -119,7 +119,7 @@ def _read(
     return out
 
 
-class Take(Op):
+class Take(Op, remembers=True):
     """Slices at computed places of one dimension, or of several counted as one."""
 
     @staticmethod
@@ -142,7 +142,7 @@ class Take(Op):
         return TakeGrad.apply(g, *ctx.saved_tensors, *ctx.how)
 
 
-class TakeGrad(Op):
+class TakeGrad(Op, remembers=True):
     """Zeros with the slices of ``g`` added where ``Take`` read them."""
 
     @staticmethod
@@ -193,7 +193,7 @@ def _write(
     )
 
 
-class Put(Op):
+class Put(Op, remembers=True):
     """A copy of ``x`` with slices replaced by those of ``value``, or with them added."""
 
     @staticmethod

@@ -75,7 +75,7 @@ def _one_by_one(array: Any, tensors: Sequence[Tensor], sizes: Sequence[int]) -> 
         start += n
 
 
-class Cat(Op):
+class Cat(Op, remembers=True):
     """Tensors one after another along a dimension."""
 
     @staticmethod
@@ -83,7 +83,7 @@ class Cat(Op):
         first = tensors[0]
         out = new_empty(shape, first._dtype, first._device)
         ctx.dim = dim
-        ctx.sizes = sizes = [x._array.shape[dim] for x in tensors]
+        ctx.sizes = sizes = tuple([x._array.shape[dim] for x in tensors])
         _side_by_side(out, tensors, dim, sizes)
         return out
 
@@ -154,7 +154,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     return Cat.apply(dim, (*shape[:dim], total, *shape[dim + 1 :]), *found)
 
 
-class Stack(Op):
+class Stack(Op, remembers=True):
     """Tensors of one shape side by side in a new dimension."""
 
     @staticmethod

@@ -73,7 +73,7 @@ def _product_grads(ctx: Any, g: Tensor, times: Any) -> tuple:
     return gx, gy
 
 
-class Mm(Op):
+class Mm(Op, remembers=True):
     """The product of two matrices, of which either may be stored transposed."""
 
     @staticmethod
@@ -88,7 +88,7 @@ class Mm(Op):
         return _product_grads(ctx, g, Mm.apply if grad_mode.enabled else product)
 
 
-class Bmm(Op):
+class Bmm(Op, remembers=True):
     """The products of two stacks of matrices, of which either may be stored transposed."""
 
     @staticmethod
@@ -134,7 +134,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return out
 
 
-class Linear(Op):
+class Linear(Op, remembers=True):
     """``x weight.T + bias``."""
 
     @classmethod
@@ -178,7 +178,7 @@ class Linear(Op):
         return gx, gweight, sum_columns(g) if needs[2] else None
 
 
-class ColumnSum(Op):
+class ColumnSum(Op, remembers=True):
     """The sum of the rows of a matrix."""
 
     @staticmethod

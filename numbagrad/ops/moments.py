@@ -25,7 +25,7 @@ from .remembered import remembered
 __all__ = ["norm", "std", "std_mean", "var", "var_mean"]
 
 
-class Var(Op):
+class Var(Op, remembers=True):
     """The mean square distance from the mean, by two passes."""
 
     @staticmethod
@@ -40,7 +40,7 @@ class Var(Op):
         return variance_grad(g, x, ctx.axes, ctx.divisor)
 
 
-class Std(Op):
+class Std(Op, remembers=True):
     """The root of the variance."""
 
     @staticmethod
@@ -188,7 +188,7 @@ def std_mean(
     return out, mean(x, None if isinstance(dim, bool) else dim, keepdim)
 
 
-class Norm(Op):
+class Norm(Op, remembers=True):
     """The p-norm over some dims: 0 counts elements, the infinities give extreme magnitudes."""
 
     @staticmethod

@@ -43,7 +43,7 @@ def _sum(x: Tensor, form: Form) -> Tensor:
     return x.reshape(form).sum(1, keepdim=True).expand(form).reshape(shape)
 
 
-class Softmax(Op):
+class Softmax(Op, remembers=True):
     """Exponentials scaled to sum to one along an axis."""
 
     @staticmethod
@@ -59,7 +59,7 @@ class Softmax(Op):
         return SoftmaxGrad.apply(g, ctx.saved_tensors[0], ctx.form)
 
 
-class SoftmaxGrad(Op):
+class SoftmaxGrad(Op, remembers=True):
     """``out (g - sum(g out))``."""
 
     @staticmethod
@@ -79,7 +79,7 @@ class SoftmaxGrad(Op):
         return gg, h * (g - _sum(g * out, form)) - g * _sum(h * out, form)
 
 
-class LogSoftmax(Op):
+class LogSoftmax(Op, remembers=True):
     """The logarithm of softmax along an axis."""
 
     @staticmethod
@@ -95,7 +95,7 @@ class LogSoftmax(Op):
         return LogSoftmaxGrad.apply(g, ctx.saved_tensors[0], ctx.form)
 
 
-class LogSoftmaxGrad(Op):
+class LogSoftmaxGrad(Op, remembers=True):
     """``g - exp(out) sum(g)``."""
 
     @staticmethod
@@ -114,7 +114,7 @@ class LogSoftmaxGrad(Op):
         return gg, -h * p * _sum(g, form) if ctx.needs_input_grad[1] else None
 
 
-class LogSumExp(Op):
+class LogSumExp(Op, remembers=True):
     """The logarithm of the sum of exponentials of each row of a matrix."""
 
     @staticmethod
@@ -130,7 +130,7 @@ class LogSumExp(Op):
         return g.unsqueeze(1) * exp(x - out.unsqueeze(1))
 
 
-class LayerNorm(Op):
+class LayerNorm(Op, remembers=True):
     """Rows shifted to mean 0 and scaled to variance 1, then ``* weight + bias``."""
 
     @staticmethod

@@ -23,7 +23,7 @@ __all__ = ["pad"]
 _ALL = builtins.slice(None)
 
 
-class Pad(Op):
+class Pad(Op, remembers=True):
     """``x`` amid a constant; gradient: the middle of g."""
 
     @staticmethod
@@ -127,7 +127,7 @@ class Border:
         return builtins.slice(part.start - self.before, None if stop < 0 else stop, part.step)
 
 
-class PadEdges(Op):
+class PadEdges(Op, remembers=True):
     """``x`` amid what its edges are."""
 
     @staticmethod
@@ -149,7 +149,7 @@ class PadEdges(Op):
         return PadEdgesGrad.apply(g, ctx.borders)
 
 
-class PadEdgesGrad(Op):
+class PadEdgesGrad(Op, remembers=True):
     """The middle of g, plus at its edges what they were copied to."""
 
     @staticmethod

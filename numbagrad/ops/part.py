@@ -36,7 +36,7 @@ class Slice(Part):
     """Every so many entries of a dimension, in a range."""
 
 
-class Embed(Op):
+class Embed(Op, remembers=True):
     """Zeros of ``shape`` with ``x`` at ``key``: the way back from ``Part``."""
 
     @staticmethod
@@ -119,7 +119,7 @@ class Diagonal(View):
         return DiagonalEmbed.apply(g, *ctx.how)
 
 
-class DiagonalEmbed(Op):
+class DiagonalEmbed(Op, remembers=True):
     """Zeros of ``shape`` with ``x`` on the diagonals."""
 
     @staticmethod
@@ -183,7 +183,7 @@ class Unfold(View):
         return Fold.apply(g, *ctx.how)
 
 
-class Fold(Op):
+class Fold(Op, remembers=True):
     """Windows added up where they came from: the way back from ``Unfold``.
 
     The windows are added one offset at a time, so that each launch writes an element once.

@@ -47,7 +47,7 @@ class Form:
         return (*self.kernel, *self.small)
 
 
-class Unfold(Op):
+class Unfold(Op, remembers=True):
     """(n, c, h, w) to (n, c kh kw, oh ow)."""
 
     @staticmethod
@@ -66,7 +66,7 @@ class Unfold(Op):
         return Fold.apply(g, ctx.form)
 
 
-class Fold(Op):
+class Fold(Op, remembers=True):
     """(n, c kh kw, oh ow) to (n, c, h, w): what lies on one another is added."""
 
     @staticmethod

@@ -39,7 +39,7 @@ LONGEST = 1 << 31
 """Elements from the first to the last of a window of max_pool: places within it are of 32 bits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Windows:
     """The windows of all outputs. small, large: the sizes of space of output and input.
 
@@ -78,7 +78,7 @@ class Windows:
         return (*x._array.shape[: x._array.ndim - len(sizes)], *sizes)
 
 
-class MaxPool(Op):
+class MaxPool(Op, remembers=True):
     """The largest of each window and its place in the plane."""
 
     @staticmethod
@@ -103,7 +103,7 @@ class MaxPool(Op):
         return MaxPoolGrad.apply(g, *ctx.saved_tensors, ctx.windows)
 
 
-class MaxPoolGrad(Op):
+class MaxPoolGrad(Op, remembers=True):
     """Each number at the place of the largest of its window; Pick is its adjoint."""
 
     @staticmethod
@@ -124,7 +124,7 @@ class MaxPoolGrad(Op):
         return Pick.apply(h, *ctx.saved_tensors, (h._array.size // ctx.size, ctx.size, 1))
 
 
-class AvgPool(Op):
+class AvgPool(Op, remembers=True):
     """The mean of each window."""
 
     @staticmethod
@@ -140,7 +140,7 @@ class AvgPool(Op):
         return AvgPoolGrad.apply(g, ctx.windows)
 
 
-class AvgPoolGrad(Op):
+class AvgPoolGrad(Op, remembers=True):
     """Each number shared by the elements of its window; AvgPool is its adjoint."""
 
     @staticmethod
@@ -251,10 +251,10 @@ def _moves(
     return sizes, strides, paddings, dilations
 
 
-def _not_empty(name: str, x: Tensor, axes: list[tuple]) -> None:
+def _not_empty(name: str, shape: Sizes, axes: list[tuple]) -> None:
     if not all(axes):
         raise ShapeError(
-            f"{name}: Given input size: {list(x._array.shape)}. Calculated output size: "
+            f"{name}: Given input size: {list(shape)}. Calculated output size: "
             f"{[len(rows) for rows in axes]}. Output size is too small; use a smaller window."
         )
 
@@ -283,13 +283,33 @@ def _max_pool(
 ) -> Any:
     name = name or f"max_pool{rank}d"
     x = _input(name, rank, input)
-    moves = _moves(name, rank, kernel_size, stride, padding, dilation)
-    large = x._array.shape[-rank:]
-    axes = [_max_axis(*each, bool(ceil_mode)) for each in zip(large, *moves, strict=True)]
-    _not_empty(name, x, axes)
-    _not_in_padding(name, axes)
-    values, indices = MaxPool.apply(x, _windows(large, axes))
+    moves = map(_settled, (kernel_size, stride, padding, dilation))
+    windows = _max_windows(name, rank, x._array.shape, *moves, bool(ceil_mode))
+    values, indices = MaxPool.apply(x, windows)
     return Pooled(values, indices) if return_indices else values
+
+
+def _settled(value: Any) -> Any:
+    """``value``; a list as a tuple, which can be a key."""
+    return tuple(value) if type(value) is list else value
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _max_windows(
+    name: str,
+    rank: int,
+    shape: Sizes,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> Windows:
+    moves = _moves(name, rank, kernel_size, stride, padding, dilation)
+    axes = [_max_axis(*each, ceil_mode) for each in zip(shape[-rank:], *moves, strict=True)]
+    _not_empty(name, shape, axes)
+    _not_in_padding(name, axes)
+    return _windows(shape[-rank:], axes)
 
 
 def _avg_pool(
@@ -305,11 +325,29 @@ def _avg_pool(
 ) -> Tensor:
     name = name or f"avg_pool{rank}d"
     x = _input(name, rank, input)
-    sizes, strides, paddings, _ = _moves(name, rank, kernel_size, stride, padding)
-    large = x._array.shape[-rank:]
+    moves = map(_settled, (kernel_size, stride, padding))
     modes = bool(ceil_mode), bool(count_include_pad)
+    windows = _avg_windows(name, rank, x._array.shape, *moves, *modes, divisor_override)
+    return AvgPool.apply(x, windows)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _avg_windows(
+    name: str,
+    rank: int,
+    shape: Sizes,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Windows:
+    sizes, strides, paddings, _ = _moves(name, rank, kernel_size, stride, padding)
+    large = shape[-rank:]
+    modes = ceil_mode, count_include_pad
     axes = [_avg_axis(*e, *modes) for e in zip(large, sizes, strides, paddings, strict=True)]
-    _not_empty(name, x, axes)
+    _not_empty(name, shape, axes)
     if divisor_override is not None:
         if divisor_override == 0:
             raise ShapeError(f"{name}: divisor must be not zero, got divisor_override=0.")
@@ -318,7 +356,7 @@ def _avg_pool(
             tuple([(a, b, number) for a, b, _ in rows])
             for rows, number in zip(axes, numbers, strict=True)
         ]
-    return AvgPool.apply(x, _windows(large, axes))
+    return _windows(large, axes)
 
 
 # -- functions -------------------------------------------------------------------------------------

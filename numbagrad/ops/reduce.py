@@ -45,7 +45,7 @@ def average(x: Tensor, where: Axes) -> Tensor:
     return fold(x, where, x._dtype, ADD, ADD, (kernels.mean, where.n))
 
 
-class Sum(Op):
+class Sum(Op, remembers=True):
     """The sum over some dims."""
 
     @staticmethod
@@ -58,7 +58,7 @@ class Sum(Op):
         return spread(g, ctx.axes)
 
 
-class Mean(Op):
+class Mean(Op, remembers=True):
     """The mean over some dims."""
 
     @staticmethod
@@ -71,7 +71,7 @@ class Mean(Op):
         return spread(g * (1.0 / (ctx.axes.n or 1)), ctx.axes)
 
 
-class Prod(Op):
+class Prod(Op, remembers=True):
     """The product over one dim, or all."""
 
     @staticmethod

@@ -20,9 +20,11 @@ import numpy as np
 from .. import devices, dtypes
 from ..dtypes import DType
 from ..kernels import machine
+from ..kernels.machine import Kernel
+from ..later import OUR_FILES
 from ..shaped import Size
 from ..tape import grad_mode, standing_behind
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 
 __all__ = ["TENSORS", "forget", "remembered"]
 
@@ -31,8 +33,8 @@ AFTER = 8
 MOST = 256
 """Kinds of calls that a function remembers."""
 VAIN = 2048
-"""Calls that found nothing remembered, less four times those that did, after which a function does
-not look any more."""
+"""Calls of kinds that came seldom, less four times those that changed from one plan to another,
+after which a function looks at no plan but the last: its plain arguments are others each time."""
 LARGE = 1 << 16
 """Bytes of a result from which on the time of Python matters little."""
 
@@ -51,11 +53,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Plan:
     """How calls of a kind are run.
 
-    words: for ``run``, the native function. shape, numpy, dtype: of the only result; made: those
-    of several, and ``pack`` what makes one of them. kept: what must live as long as ``words``.
+    call: ``call(flat, taped)`` gives the result, of an op ``call(ctx, args)``; or what ``replay``
+    says where nothing was done. words: for ``replay``. kept: what must live as long as they do.
     """
 
-    __slots__ = ("dtype", "kept", "made", "numpy", "pack", "run", "shape", "words")
+    __slots__ = ("call", "kept", "words")
 
 
 class _Watcher:
@@ -89,6 +91,10 @@ class _Watcher:
             fail(int(flag[0]))
         self.launches.look(flag)
 
+    def table(self, values: np.ndarray) -> None:
+        """Note plain numbers that kernels look up."""
+        self.launches.table(values)
+
     def _cannot(self, *_: Any) -> bool:
         self.launches.possible = False
         return False
@@ -100,43 +106,44 @@ class _Watcher:
 class _Memory:
     """What a function remembers.
 
-    last: by the names of keywords, the plan that ran last. plans: of a kind of call, how often it
-    came, then its plan, or None where there is none.
+    last: by the names of keywords, ``call`` of the plan that ran last. plans: of a kind of call,
+    how often it came, then its plan, or None where there is none.
     """
 
     def __init__(self, function: Callable[..., Any], writes: bool):
         self.function, self.writes = function, writes
-        self.last: dict[tuple[str, ...], _Plan] = {}
+        self.last: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
 
-    def find(self, names: tuple[str, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
+    def find(self, names: tuple[Any, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """What the function gives, by a plan that was not the last, or by itself."""
         function = self.function
-        if self.vain > VAIN:
-            self.last.clear()
+        if self.vain > VAIN or (grad_mode.enabled and any([_taped(a) for a in flat])):
             return function(*args, **options)
-        if grad_mode.enabled and any([_taped(a) for a in flat]):
-            return function(*args, **options)
-        self.vain += 1
         key = (names, *_kinds(flat))
         try:
             found = self.plans.get(key, 0)
         except TypeError:  # what cannot be hashed
             return function(*args, **options)
         if type(found) is int:
+            self.vain += 1
             if len(self.plans) >= MOST:
                 self.plans.clear()
             self.plans[key] = found + 1
             if found + 1 >= AFTER:
                 return self._watch(key, names, flat, args, options)
         elif found is not None:
-            self.vain -= 5
-            self.last[names] = found
-            state, result = run(found, flat)
-            if state == DONE:
+            self.vain -= 4
+            self.last[names] = found.call
+            result = self.call(found, flat, args)
+            if type(result) is not int:
                 return result
         return function(*args, **options)
+
+    def call(self, plan: _Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+        """What a plan gives."""
+        return plan.call(flat, grad_mode.enabled)
 
     def _watch(self, key: Any, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """Run the function, and make a plan of what it launches."""
@@ -153,10 +160,25 @@ class _Memory:
             return self.function(*args, **options)
         with standing_behind(_Watcher(launches)):
             result = self.function(*args, **options)
-        plan = _plan_of(launches, flat, result, self.writes)
+        plan = self.plan_of(launches, flat, result, args)
         if plan is not None:
-            self.plans[key] = self.last[names] = plan
+            self.plans[key] = plan
+            self.last[names] = plan.call
         return result
+
+    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> _Plan | None:
+        """How to do again what was watched, or None."""
+        if self.writes:
+            if result is not flat[0]:
+                return None
+            tail = "x = args[0]; (x._counter or x._version_counter()).bump(); return x"
+            return _plan_of(launches, flat, (), tail)
+        if launches.written:
+            return None
+        if not isinstance(result, tuple):
+            return _plan_of(launches, flat, (result,), "return t0")
+        results = ", ".join([f"t{k}" for k in range(len(result))])
+        return _plan_of(launches, flat, result, f"return make(({results},))", type(result))
 
     def forget(self) -> None:
         """Begin anew."""
@@ -175,7 +197,7 @@ def forget() -> None:
 
 dtypes.when_default_changes.append(forget)
 
-DONE, TAPED = 1, 2  # as in ``kernels/replay.py``, which is not imported before it is needed
+TAPED = 2  # as in ``kernels/replay.py``, which is not imported before it is needed
 
 
 def _taped(value: Any) -> bool:
@@ -202,69 +224,81 @@ def _is_plain(value: Any) -> bool:
         value = (value.start, value.stop, value.step)
     if type(value) in (tuple, Size):
         return all([type(v) in _PLAIN for v in value])
-    return type(value) in (*_PLAIN, float, DType, type, type(...))
+    if type(value) in (*_PLAIN, float, DType, type, type(...)):
+        return True
+    return isinstance(value, Kernel) or _is_frozen(value)
 
 
-def run(plan: _Plan, flat: tuple[Any, ...]) -> tuple[int, Any]:
-    """What ``replay`` says, and the result."""
-    made = plan.made
-    if len(made) == 2:
-        (shape, numpy, dtype), (other_shape, other_numpy, other_dtype) = made
-        pair = empty(shape, numpy), empty(other_shape, other_numpy)
-        state = plan.run(plan.words, flat, pair, grad_mode.enabled)
-        if state != DONE:
-            return state, None
-        return state, plan.pack((_wrapped(pair[0], dtype), _wrapped(pair[1], other_dtype)))
-    arrays = tuple([empty(shape, numpy) for shape, numpy, _ in made])
-    state = plan.run(plan.words, flat, arrays, grad_mode.enabled)
-    if state != DONE:
-        return state, None
-    return state, plan.pack(tuple([_wrapped(a, m[2]) for a, m in zip(arrays, made, strict=True)]))
+def _is_frozen(value: Any) -> bool:
+    """Whether ``value`` is a frozen dataclass that holds no array, or is equal to itself alone."""
+    options = getattr(type(value), "__dataclass_params__", None)
+    if options is None or not options.frozen:
+        return False
+    return not options.eq or _is_constant(tuple(vars(value).values()))
 
 
-def _wrapped(array: np.ndarray, dtype: DType) -> Tensor:
-    out = _new(Tensor)
-    out._array = array
-    out._dtype = dtype
-    out._edge = out._counter = None
-    return out
+def _is_constant(value: Any) -> bool:
+    """Whether a note of an op is the same for all calls of a kind."""
+    if isinstance(value, tuple):
+        return all([_is_constant(v) for v in value])
+    return value is None or _is_plain(value)
 
 
-def _plan_of(launches: Any, flat: tuple[Any, ...], result: Any, writes: bool) -> _Plan | None:
-    """How to do again what was watched, or None."""
+def _plan_of(
+    launches: Any,
+    flat: tuple[Any, ...],
+    results: tuple[Any, ...],
+    tail: str,
+    kind: type = tuple,
+    **values: Any,
+) -> _Plan | None:
+    """How to make ``results`` again, or None.
+
+    tail: text of what ``_Plan.call`` does with them, which are t0, t1 ... there, on arrays a0, a1
+    ... Its parameters are ``args`` and ``taped``; of an op ``ctx`` and ``args``. ``make`` makes a
+    ``kind`` of a tuple; it sees ``values``.
+    """
     from ..kernels import replay
 
-    several = isinstance(result, tuple)
-    results = result if several else (result,)
-    if writes:
-        if result is not flat[0]:
-            return None
-        results = ()
-    elif launches.written:
-        return None
     if not all([type(r) is Tensor and r._edge is None and r._base is None for r in results]):
         return None
     arrays = [r._array for r in results]
     if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
         return None
     head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
-    found = launches.finish(head, [_record(a, k) for a, k in zip(flat, _kinds(flat))], arrays)
+    records = [_record(a, k) for a, k in zip(flat, _kinds(flat), strict=True)]
+    found = launches.finish(head, records, arrays)
     if found is None:
         return None
     plan = _Plan()
-    plan.words, plan.run = found.words, replay.replay()
+    plan.words = found.words
     plain = [a for a in flat if type(a) not in TENSORS]
     plan.kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
-    plan.made = [(r._array.shape, r._array.dtype, r._dtype) for r in results]
-    plan.shape = None
-    if not several and not writes:
-        ((plan.shape, plan.numpy, plan.dtype),) = plan.made
-    plan.pack = functools.partial(tuple.__new__, type(result)) if several else _first
+    known = {"run": replay.replay(), "words": found.words, "empty": np.empty, "new": _new}
+    known |= {"Tensor": Tensor, "make": functools.partial(tuple.__new__, kind), **values}
+    lines, names = [], ""
+    for k, r in enumerate(results):
+        known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
+        lines.append(f"a{k} = empty(s{k}, n{k})")
+        names += f"a{k}, "
+    lines.append(f"state = run(words, args, ({names}), taped)")
+    lines.append("if state != 1: return state")
+    for k in range(len(results)):
+        lines.append(f"t{k} = new(Tensor); t{k}._array = a{k}; t{k}._dtype = d{k}")
+        lines.append(f"t{k}._edge = t{k}._counter = None")
+    of_op = "ctx" in tail
+    start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
+    exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
+    plan.call = known["call"]
     return plan
 
 
-def _first(results: tuple[Tensor, ...]) -> Tensor | None:
-    return results[0] if results else None
+@functools.lru_cache(maxsize=512)
+def _compiled(text: str) -> Any:
+    return compile(text, "<call of a remembered function>", "exec")
+
+
+OUR_FILES.add("<call of a remembered function>")
 
 
 def _record(value: Any, kind: Any) -> list[int]:
@@ -282,6 +316,64 @@ def _record(value: Any, kind: Any) -> list[int]:
     if type(value) in (int, str, tuple, Size, slice):
         return [EQUAL, id(value), id(type(value)), 0]
     return [SAME, id(value), 0, 0]
+
+
+class OpMemory(_Memory):
+    """What the forward of an op remembers, and what it notes in its node.
+
+    An op that has one saves only arguments and results, and notes what is the same for all calls of
+    a kind, or an array that it made or a tuple of them. Its ``forward`` depends on nothing that the
+    node has before, but for what needs a gradient.
+    """
+
+    def __init__(self, forward: Callable[..., Any]):
+        super().__init__(forward, False)
+        _memories.append(self)
+
+    def forward(self, ctx: Any, args: tuple[Any, ...]) -> Any:
+        """``forward(ctx, *args)``; grad mode is off."""
+        if machine.recording:
+            return self.function(ctx, *args)
+        needs = ctx._needs
+        call = self.last.get(needs)
+        if call is not None:
+            result = call(ctx, args)
+            if type(result) is not int:
+                return result
+        return self.find(needs, args, (ctx, *args), {})
+
+    def call(self, plan: _Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+        """What a plan gives."""
+        return plan.call(args[0], flat)
+
+    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> _Plan | None:
+        """How to do again what was watched, or None."""
+        ctx = args[0]
+        several = isinstance(result, tuple)
+        results = list(result) if several else [result]
+        names = ", ".join([f"t{k}" for k in range(len(results))])
+        tail, notes = [f"return make(({names},))" if several else "return t0"], {}
+        held = {id(v): f"args[{k}]" for k, v in enumerate(flat)}
+        held |= {id(v): f"t{k}" for k, v in enumerate(results)}
+        if launches.written or not all([id(v) in held for v in ctx._to_save]):
+            return None
+        if ctx._to_save:
+            tail.insert(0, f"ctx._to_save = ({', '.join([held[id(v)] for v in ctx._to_save])},)")
+        for name, value in vars(ctx).items():
+            if name in ("_needs", "_to_save"):
+                continue
+            arrays = (value,) if type(value) is np.ndarray else value
+            if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
+                places = [f"a{len(results) + k}" for k in range(len(arrays))]
+                noted = places[0] if arrays is not value else f"({', '.join(places)},)"
+                tail.insert(0, f"ctx.{name} = {noted}")
+                results += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
+            elif _is_constant(value):
+                notes[f"note_{name}"] = value
+                tail.insert(0, f"ctx.{name} = note_{name}")
+            else:
+                return None
+        return _plan_of(launches, flat, tuple(results), "\n".join(["ctx", *tail]), **notes)
 
 
 def remembered(function: F, writes: bool = False, spread: int = -1) -> F:
@@ -309,28 +401,15 @@ def remembered(function: F, writes: bool = False, spread: int = -1) -> F:
         if options:
             flat = (*flat, *options.values())
             names = tuple(options)
-        plan = last.get(names)
-        if plan is not None:
-            shape = plan.shape
-            if shape is not None:
-                array = empty(shape, plan.numpy)
-                state = plan.run(plan.words, flat, (array,), grad_mode.enabled)
-                if state == DONE:
-                    out = _new(Tensor)
-                    out._array = array
-                    out._dtype = plan.dtype
-                    out._edge = out._counter = None
-                    return out
-            else:
-                state, result = run(plan, flat)
-                if state == DONE:
-                    if writes:
-                        x = args[0]
-                        (x._counter or x._version_counter()).bump()
-                        return x
-                    return result
-            if state == TAPED:
+        again, taped = last.get(names), grad_mode.enabled
+        if again is not None:
+            result = again(flat, taped)
+            if type(result) is not int:
+                return result
+            if result == TAPED:
                 return function(*args, **options)
+        elif taped and flat and getattr(flat[0], "_edge", None) is not None:
+            return function(*args, **options)
         return memory.find(names, flat, args, options)
 
     return call  # type: ignore[return-value]

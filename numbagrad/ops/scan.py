@@ -23,7 +23,7 @@ from .remembered import remembered
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "diff", "logcumsumexp"]
 
 
-class CumSum(Op):
+class CumSum(Op, remembers=True):
     """Running sums along ``form``'s middle axis, from the end if ``reverse``."""
 
     @staticmethod
@@ -40,7 +40,7 @@ class CumSum(Op):
         return CumSum.apply(g, ctx.form, not ctx.reverse, g._dtype)
 
 
-class Recurrence(Op):
+class Recurrence(Op, remembers=True):
     """out[0] = start, out[j] = a[j-1] out[j-1] + b[j-1] along ``form``; b None stands for zeros.
 
     Its gradient is a recurrence in the other direction, so products have exact derivatives of any
@@ -68,7 +68,7 @@ class Recurrence(Op):
         return gb * out, gb
 
 
-class CumProd(Op):
+class CumProd(Op, remembers=True):
     """Running products along ``form``'s middle axis."""
 
     @staticmethod
@@ -89,7 +89,7 @@ class CumProd(Op):
         return before * (g + after)
 
 
-class LogCumSumExp(Op):
+class LogCumSumExp(Op, remembers=True):
     """Logarithms of running sums of exponentials along ``form``'s middle axis.
 
     Gradient: ``exp(x - out)`` times a recurrence from the end, whose factors
@@ -120,7 +120,7 @@ class LogCumSumExp(Op):
         return exp(x - out) * (g + factor * after)
 
 
-class _Running(Op):
+class _Running(Op, remembers=True):
     """Values and indices of a running extreme; subclasses name the kernel."""
 
     kernel: Any

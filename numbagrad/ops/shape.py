@@ -131,7 +131,7 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 # -- turning ---------------------------------------------------------------------------------------
 
 
-class Flip(Op):
+class Flip(Op, remembers=True):
     """Dimensions in reverse order."""
 
     @staticmethod
@@ -188,7 +188,7 @@ def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     return transpose(flip(x, b if k == 1 else a), a, b)
 
 
-class Roll(Op):
+class Roll(Op, remembers=True):
     """One dimension shifted; what leaves at the end comes in at the start."""
 
     @staticmethod
@@ -233,7 +233,7 @@ def roll(x: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return x
 
 
-class Triangle(Op):
+class Triangle(Op, remembers=True):
     """One triangle of each matrix, zeros elsewhere."""
 
     @staticmethod

@@ -83,7 +83,7 @@ def _ordered(
     return values, places
 
 
-class Sort(Op):
+class Sort(Op, remembers=True):
     """The first k in order along ``form``'s middle axis, with their indices."""
 
     @staticmethod
@@ -217,7 +217,7 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
     return _kth(x, k - 1, form, shape, False)
 
 
-class Median(Op):
+class Median(Op, remembers=True):
     """The lower middle value of all elements; ties share the gradient, as of a maximum."""
 
     @staticmethod

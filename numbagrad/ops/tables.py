@@ -84,7 +84,7 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int:
     return padding_idx % rows
 
 
-class Embedding(Op):
+class Embedding(Op, remembers=True):
     """Rows of a table; one of them may get no gradient."""
 
     @staticmethod
