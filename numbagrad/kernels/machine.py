@@ -141,7 +141,7 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 
 def is_recording() -> bool:
     """Whether a step is being recorded in this thread."""
-    return recording and recorder.current is not None and recorder.current.records
+    return recording and recorder.current is not None and getattr(recorder.current, "records", True)
 
 
 def is_compiling() -> bool:

@@ -113,7 +113,8 @@ def made_by_names(
 def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:
     """``out``, taken from ``names``, where the caller is the form of ``function`` that takes it:
     ``out.py`` gives that a code object of its own."""
-    if "out" in names and sys._getframe(2).f_code is not function.__code__:
+    plain = getattr(function, "plain", function)  # of one that is ``remembered``
+    if "out" in names and sys._getframe(2).f_code is not plain.__code__:
         return names.pop("out")
     return None
 

@@ -56,6 +56,10 @@ class Axes:
 
     def keeping(self) -> Axes:
         """The same with the reduced dims kept as 1."""
+        return self._keeping
+
+    @functools.cached_property
+    def _keeping(self) -> Axes:
         return replace(self, out=self.kept)
 
 

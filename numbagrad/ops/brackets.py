@@ -9,7 +9,6 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +32,7 @@ from .remembered import remembered
 from .transfer import transfer
 from .transpose import permute
 from .view import expand, reshape, seen
+from .warned import warn_user
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
 _ALL = builtins.slice(None)
@@ -98,7 +98,7 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
     return Take.apply(view, index, dim, span, True, -1, "index")
 
 
-_picked = remembered(_looked_up, spread=1)
+_picked = remembered(_looked_up, spread="key")
 
 
 def _all_places(key: tuple, rank: int) -> bool:
@@ -226,10 +226,7 @@ def _part(k: Any) -> Any:
             return wrap(np.empty(0, np.int64), dtypes.int64)
         k = as_tensor(list(k) if isinstance(k, range) else k, device=devices.cpu)
     if k._dtype is dtypes.uint8:
-        warnings.warn(
-            "index: indexing with uint8 is read as a mask and deprecated; use ng.bool.",
-            stacklevel=4,
-        )
+        warn_user("index: indexing with uint8 is read as a mask and deprecated; use ng.bool.")
         k = cast(k, dtypes.bool_)
     if k._dtype.is_floating_point:
         raise DimError(
@@ -333,7 +330,7 @@ def _assigned(x: Tensor, key: Any, value: Any) -> Tensor:
     return x
 
 
-_written = remembered(_assigned, writes=True, spread=1)
+_written = remembered(_assigned, writes=True, spread="key")
 
 
 def _assign(x: Tensor, key: Any, value: Any) -> None:

@@ -118,7 +118,7 @@ def write_elements(
         machine.launch(copy_kernel, out._array[part], target)
 
 
-class Scatter(Op, remembers=True):
+class Scatter(Op):
     """A copy of ``x`` with one element replaced, or added to, for each index along ``dim``.
 
     index may be smaller than ``x`` in the other dimensions.

@@ -193,7 +193,7 @@ def _write(
     )
 
 
-class Put(Op, remembers=True):
+class Put(Op):
     """A copy of ``x`` with slices replaced by those of ``value``, or with them added."""
 
     @staticmethod

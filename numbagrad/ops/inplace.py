@@ -22,6 +22,7 @@ from ..tensor import Tensor
 from .base import Op, base_of, copy_kernel, full, make_view, new_empty
 from .index import overwriting
 from .pointwise import PointwiseOp
+from .remembered import plainly
 from .short_in_place import SCALED, all_written, has_history, scaled, written
 
 
@@ -236,6 +237,7 @@ def in_place(name: str, function: Callable, op: Any = None) -> Callable:
     its further operands, for the arguments.
     """
     op = op or getattr(function, "op", None)
+    function = plainly(function)
     binary = isinstance(op, PointwiseOp) and len(op.inputs) == 2
     sign = SCALED.get(name)
 

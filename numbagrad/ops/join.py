@@ -121,7 +121,7 @@ def _tensors_of(name: str, tensors: Any) -> Sequence[Tensor]:
     return tensors
 
 
-@functools.partial(remembered, spread=0)
+@functools.partial(remembered, spread="tensors")
 def cat(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` joined along ``dim``; their other sizes are equal.
 
@@ -171,7 +171,7 @@ class Stack(Op, remembers=True):
         return (None, *unbind(g, ctx.dim))
 
 
-@functools.partial(remembered, spread=0)
+@functools.partial(remembered, spread="tensors")
 def stack(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
     """``tensors`` of one shape joined along a new dimension ``dim``.
 

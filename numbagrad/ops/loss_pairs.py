@@ -7,7 +7,6 @@ reduce are PyTorch's older words for it, see ``reduction``.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 from .. import dtypes
@@ -22,6 +21,7 @@ from .elementwise import cast
 from .pointwise import Elementwise
 from .reduction import reduced, reduction_of
 from .remembered import remembered
+from .warned import warn_user
 
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
 
@@ -89,11 +89,10 @@ class KlDiv(Elementwise):
 def _warn_of_sizes(name: str, x: Any, y: Any) -> None:
     """Warn where input and target broadcast: a column less a row is a matrix, rarely meant."""
     if isinstance(x, Tensor) and isinstance(y, Tensor) and x._array.shape != y._array.shape:
-        warnings.warn(
+        warn_user(
             f"{name}: Using a target size ({list(y._array.shape)}) that is different to the input "
             f"size ({list(x._array.shape)}). They broadcast, which is likely to be wrong. Reshape "
-            f"one of them.",
-            stacklevel=3,
+            f"one of them."
         )
 
 

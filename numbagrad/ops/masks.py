@@ -76,7 +76,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return Take.apply(expand(x, shape), flat, 0, len(shape), True, -1, "masked_select")
 
 
-class MaskedScatter(Op, remembers=True):
+class MaskedScatter(Op):
     """A copy of ``x`` with the elements of ``source`` in turn where ``mask`` holds."""
 
     @staticmethod

@@ -65,7 +65,7 @@ def _remembered_in_place(name: str, function: Any, op: Any) -> Any:
     op = op or getattr(function, "op", None)
     if isinstance(op, PointwiseOp) and len(op.inputs) <= 2:
         return made
-    return remembered(made, writes=True, spread=1 if name == "index_put_" else -1)
+    return remembered(made, writes=True)
 
 
 def _operator(name: str, function: object) -> object:

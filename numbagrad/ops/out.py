@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
-import warnings
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
@@ -27,7 +25,9 @@ from . import comparison, formulas
 from .argument_names import UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
+from .remembered import plainly
 from .resizing import check_resizable, resized
+from .warned import warn_user
 
 __all__: list[str] = []
 
@@ -227,25 +227,15 @@ def _write(name: str, out: Tensor, value: Tensor) -> None:
     shape = value._array.shape
     if out._array.shape != shape:
         if out._array.size:
-            warnings.warn(
+            warn_user(
                 f"{name}: An output with one or more elements was resized since it had shape "
                 f"{list(out.shape)}, which does not match the required output shape "
                 f"{list(shape)}. Resize it yourself to zero elements, out.resize_(0), if that is "
-                f"meant.",
-                stacklevel=_frames_of_ours(),
+                f"meant."
             )
         resized(name, out, shape)
     machine.launch(copy_kernel, out._array, value._array)
     out._bump_version()
-
-
-def _frames_of_ours() -> int:
-    """How far the user's line is from the caller, as ``warnings.warn`` counts."""
-    frame: Any = sys._getframe(1)
-    level = 1
-    while frame.f_back is not None and frame.f_code.co_filename in OUR_FILES:
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 NOTHING_BUT = {
@@ -365,6 +355,7 @@ def _with_out(function: Any) -> Any:
     """``function`` with the keyword ``out``."""
     code = function.__code__
     named = code.co_flags & inspect.CO_VARKEYWORDS and _op_of(function) is None
+    named = named and plainly(function) is function  # it would pass out on
     if named or "_out" in code.co_varnames[: code.co_argcount]:
         made = FunctionType(
             renamed(code, {"_out": "out"}),
@@ -430,6 +421,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     parameters = _signature(function).parameters.values()
     given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
     star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
+    others = [p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD]
     keywords = [p for p in parameters if p.kind is _KINDS.KEYWORD_ONLY]
     options = [p.name for p in keywords if p.default is not _KINDS.empty]
     required = [p.name for p in keywords if p.default is _KINDS.empty]
@@ -446,18 +438,21 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     header += star or ["surplus=None"]
     header += [f"{p}={p}_" for p in options] + ["out=None"]
     header += ["*", *required] if required else []
+    header += [f"**{p}" for p in others]
     values = ", ".join([*given, *star])
     lines = [f"def {name}({', '.join(header)}):"]
     if not required:
-        usual = " and ".join([f"out is {surplus}", *[f"{p} is {p}_" for p in options]])
+        unset = [*[f"{p} is {p}_" for p in options], *[f"not {p}" for p in others]]
+        usual = " and ".join([f"out is {surplus}", *unset])
         call = f"usually(({values}))" if op is not None else f"usually({values})"
         lines += [f" if {usual}:", f"  return {call}"]
-    if keywords:
-        call = ", ".join([v for v in (values, *[f"{p.name}={p.name}" for p in keywords]) if v])
+    if keywords or others:
+        by_name = [*[f"{p.name}={p.name}" for p in keywords], *[f"**{p}" for p in others]]
+        call = ", ".join([v for v in (values, *by_name) if v])
         lines += [f" if out is {surplus}:", f"  return function({call})"]
-    everything = ", ".join([f"{p.name!r}: {p.name}" for p in keywords])
+    everything = [f"{p.name!r}: {p.name}" for p in keywords] + [f"**{p}" for p in others]
     args = f"({values}{',' if values else ''})"
-    lines += [f" options = {{{everything}}}"]
+    lines += [f" options = {{{', '.join(everything)}}}"]
     lines += [f" return further(function, {surplus}, out, {args}, options, defaults)"]
     return "\n".join(lines), names
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from ..kernels.cpu import loss as kernels
 from ..tensor import Tensor
+from .warned import warn_user
 
 REDUCTIONS = {"none": kernels.NONE, "mean": kernels.MEAN, "sum": kernels.SUM}
 
@@ -18,7 +17,7 @@ def reduction_of(
     Raises ValueError for what is none of ``REDUCTIONS``.
     """
     if size_average is not None or reduce is not None:
-        reduction = older(size_average, reduce, 4)
+        reduction = older(size_average, reduce)
     if reduction not in REDUCTIONS:
         raise ValueError(
             f"{name}: {reduction} is not a valid value for reduction; use 'mean', 'sum' or 'none'."
@@ -26,15 +25,14 @@ def reduction_of(
     return reduction
 
 
-def older(size_average: bool | None, reduce: bool | None, stacklevel: int) -> str:
-    """What the flags say, with a warning at the caller ``stacklevel`` calls up."""
+def older(size_average: bool | None, reduce: bool | None) -> str:
+    """What the flags say, with a warning."""
     if reduce is not None and not reduce:
         reduction = "none"
     else:
         reduction = "mean" if size_average is None or size_average else "sum"
-    warnings.warn(
-        f"size_average and reduce are deprecated: say reduction='{reduction}', which is the same.",
-        stacklevel=stacklevel,
+    warn_user(
+        f"size_average and reduce are deprecated: say reduction='{reduction}', which is the same."
     )
     return reduction
 

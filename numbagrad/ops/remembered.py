@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any, TypeVar
 
 import numba
@@ -25,6 +26,7 @@ from ..later import OUR_FILES
 from ..shaped import Size
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor, wrap
+from .argument_names import renamed
 
 __all__ = ["TENSORS", "forget", "remembered"]
 
@@ -34,7 +36,9 @@ MOST = 256
 """Kinds of calls that a function remembers."""
 VAIN = 2048
 """Calls of kinds that came seldom, less four times those that changed from one plan to another,
-after which a function looks at no plan but the last: its plain arguments are others each time."""
+after which a function only tries the last ones: its plain arguments are others each time."""
+TRIED = 4
+"""Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 LARGE = 1 << 16
 """Bytes of a result from which on the time of Python matters little."""
 
@@ -43,6 +47,7 @@ TENSORS: list[type] = [Tensor]
 
 _NAMES = ("_array", "_edge", "_base")
 _PLAIN = (int, bool, str, type(None))
+_SINGLE = (float, DType, type, type(...))
 
 _new = object.__new__
 empty = np.empty
@@ -58,6 +63,9 @@ class _Plan:
     """
 
     __slots__ = ("call", "kept", "words")
+    call: Callable[..., Any]
+    kept: tuple[Any, ...]
+    words: np.ndarray
 
 
 class _Watcher:
@@ -106,13 +114,13 @@ class _Watcher:
 class _Memory:
     """What a function remembers.
 
-    last: by the names of keywords, ``call`` of the plan that ran last. plans: of a kind of call,
-    how often it came, then its plan, or None where there is none.
+    last: by the names of keywords, ``call`` of the plans that are tried, one after the other.
+    plans: of a kind of call, how often it came, then its plan, or None where there is none.
     """
 
     def __init__(self, function: Callable[..., Any], writes: bool):
         self.function, self.writes = function, writes
-        self.last: dict[tuple[Any, ...], Callable[..., Any]] = {}
+        self.last: dict[tuple[Any, ...], tuple[Callable[..., Any], ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
 
@@ -121,11 +129,11 @@ class _Memory:
         function = self.function
         if self.vain > VAIN or (grad_mode.enabled and any([_taped(a) for a in flat])):
             return function(*args, **options)
-        key = (names, *_kinds(flat))
-        try:
-            found = self.plans.get(key, 0)
-        except TypeError:  # what cannot be hashed
+        kinds = _kinds(flat)
+        if kinds is None:
             return function(*args, **options)
+        key = (names, *kinds)
+        found = self.plans.get(key, 0)
         if type(found) is int:
             self.vain += 1
             if len(self.plans) >= MOST:
@@ -135,7 +143,7 @@ class _Memory:
                 return self._watch(key, names, flat, args, options)
         elif found is not None:
             self.vain -= 4
-            self.last[names] = found.call
+            self._first(names, found)
             result = self.call(found, flat, args)
             if type(result) is not int:
                 return result
@@ -151,8 +159,7 @@ class _Memory:
 
         self.plans[key] = None
         tensors = list({id(a): a for a in flat if type(a) in TENSORS}.values())
-        known = all([type(a) in TENSORS or _is_plain(a) for a in flat])
-        if not (known and tensors and all([t._device is devices.cpu for t in tensors])):
+        if not tensors or any([t._device is not devices.cpu for t in tensors]):
             return self.function(*args, **options)
         launches = Launches([t._array for t in tensors])
         if not launches.possible:
@@ -163,8 +170,13 @@ class _Memory:
         plan = self.plan_of(launches, flat, result, args)
         if plan is not None:
             self.plans[key] = plan
-            self.last[names] = plan.call
+            self._first(names, plan)
         return result
+
+    def _first(self, names: tuple[Any, ...], plan: _Plan) -> None:
+        """Let a plan be the first that is tried."""
+        others = [call for call in self.last.get(names, ()) if call is not plan.call]
+        self.last[names] = (plan.call, *others[: TRIED - 1])
 
     def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> _Plan | None:
         """How to do again what was watched, or None."""
@@ -204,13 +216,21 @@ def _taped(value: Any) -> bool:
     return isinstance(value, Tensor) and value._edge is not None
 
 
-def _kinds(flat: tuple[Any, ...]) -> list[Any]:
-    """What a plan needs to know of arguments; of one that came before where that was."""
+def _kinds(flat: tuple[Any, ...]) -> list[Any] | None:
+    """What a plan needs to know of arguments; of one that came before where that was. None where
+    one cannot be compared."""
     kinds: list[Any] = []
     seen: dict[int, int] = {}
     for place, value in enumerate(flat):
         if type(value) not in TENSORS:
-            kinds.append((type(value), value))
+            plain = value
+            if type(value) is slice:  # which cannot be hashed before Python 3.12
+                plain = (value.start, value.stop, value.step)
+            if not _is_plain(plain):
+                if not (isinstance(value, Kernel) or _is_frozen(value)):
+                    return None
+                plain = id(value)
+            kinds.append((type(value), plain))
         elif (before := seen.setdefault(id(value), place)) != place:
             kinds.append(before)
         else:
@@ -220,13 +240,11 @@ def _kinds(flat: tuple[Any, ...]) -> list[Any]:
 
 def _is_plain(value: Any) -> bool:
     """Whether a plan can compare an argument: numbers, words, dtypes, and tuples of some."""
-    if type(value) is slice:
-        value = (value.start, value.stop, value.step)
+    if type(value) in _PLAIN or type(value) in _SINGLE:
+        return True
     if type(value) in (tuple, Size):
         return all([type(v) in _PLAIN for v in value])
-    if type(value) in (*_PLAIN, float, DType, type, type(...)):
-        return True
-    return isinstance(value, Kernel) or _is_frozen(value)
+    return False
 
 
 def _is_frozen(value: Any) -> bool:
@@ -241,7 +259,7 @@ def _is_constant(value: Any) -> bool:
     """Whether a note of an op is the same for all calls of a kind."""
     if isinstance(value, tuple):
         return all([_is_constant(v) for v in value])
-    return value is None or _is_plain(value)
+    return _is_plain(value) or isinstance(value, Kernel) or _is_frozen(value)
 
 
 def _plan_of(
@@ -266,7 +284,7 @@ def _plan_of(
     if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
         return None
     head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
-    records = [_record(a, k) for a, k in zip(flat, _kinds(flat), strict=True)]
+    records = [_record(a, k) for a, k in zip(flat, _kinds(flat) or (), strict=True)]
     found = launches.finish(head, records, arrays)
     if found is None:
         return None
@@ -295,10 +313,13 @@ def _plan_of(
 
 @functools.lru_cache(maxsize=512)
 def _compiled(text: str) -> Any:
-    return compile(text, "<call of a remembered function>", "exec")
+    return compile(text, GENERATED, "exec")
 
 
-OUR_FILES.add("<call of a remembered function>")
+GENERATED = "<functions that remember>"
+"""Where tracebacks say that the generated text stands."""
+
+OUR_FILES.add(GENERATED)
 
 
 def _record(value: Any, kind: Any) -> list[int]:
@@ -335,9 +356,8 @@ class OpMemory(_Memory):
         if machine.recording:
             return self.function(ctx, *args)
         needs = ctx._needs
-        call = self.last.get(needs)
-        if call is not None:
-            result = call(ctx, args)
+        for again in self.last.get(needs, ()):
+            result = again(ctx, args)
             if type(result) is not int:
                 return result
         return self.find(needs, args, (ctx, *args), {})
@@ -376,40 +396,76 @@ class OpMemory(_Memory):
         return _plan_of(launches, flat, tuple(results), "\n".join(["ctx", *tail]), **notes)
 
 
-def remembered(function: F, writes: bool = False, spread: int = -1) -> F:
+def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     """``function``, which remembers what it launched.
 
-    writes: it writes its first argument and returns that. spread: the place of an argument that is
-    a sequence of tensors and plain values.
+    writes: it writes its first argument and returns that. spread: the parameter for a sequence of
+    tensors and plain values.
     """
     if numba.config.DISABLE_JIT:
         return function
     memory = _Memory(function, writes)
     _memories.append(memory)
-    last = memory.last
+    code: Any = function.__code__
+    positional, stars = code.co_argcount, (CO_VARARGS, CO_VARKEYWORDS)
+    keywords = code.co_varnames[positional : positional + code.co_kwonlyargcount]
+    place = code.co_varnames.index(spread) if spread else -1
+    make = _wrapper(positional, keywords, *[bool(code.co_flags & s) for s in stars], place)
+    call = make(function, memory, memory.last)
+    count = sum([bool(code.co_flags & s) for s in stars], positional + len(keywords))
+    made = call.__code__
+    names = dict(zip(made.co_varnames[:count], code.co_varnames[:count], strict=True))
+    call.__code__ = renamed(made, names)
+    call.__defaults__ = function.__defaults__
+    call.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(call, function)
+    del call.__dict__["__wrapped__"]  # its own parameters are the same, and may be renamed
+    call.__dict__["plain"] = function
+    return call
 
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        if machine.recording or machine.autocasting:
-            return function(*args, **options)
-        flat = args
-        if spread >= 0 and len(args) > spread:
-            parts = args[spread]
-            if type(parts) is list or type(parts) is tuple:
-                flat = (*args[:spread], *parts, type(parts), *args[spread + 1 :])
-        names: tuple[str, ...] = ()
-        if options:
-            flat = (*flat, *options.values())
-            names = tuple(options)
-        again, taped = last.get(names), grad_mode.enabled
-        if again is not None:
-            result = again(flat, taped)
-            if type(result) is not int:
-                return result
-            if result == TAPED:
-                return function(*args, **options)
-        elif taped and flat and getattr(flat[0], "_edge", None) is not None:
-            return function(*args, **options)
-        return memory.find(names, flat, args, options)
 
-    return call  # type: ignore[return-value]
+def plainly(function: Any) -> Any:
+    """``function`` as it was before it was ``remembered``, if it was."""
+    return getattr(function, "plain", function)
+
+
+@functools.cache
+def _wrapper(
+    positional: int, keywords: tuple[str, ...], star: bool, double: bool, spread: int
+) -> Any:
+    """What makes the wrapper of functions with so many parameters, with these that are given by
+    keyword only, and whether they take more: it has the same, so that calls in any form come to the
+    same arguments and wrong ones raise as before."""
+    first = [f"_{k}" for k in range(positional)]
+    header = first + (["*_args"] if star else ["*"] if keywords else [])
+    header += [*keywords] + (["**_options"] if double else [])
+    args = f"({', '.join(first + (['*_args'] if star else []))},)"
+    options = ", ".join([f"{k!r}: {k}" for k in keywords] + (["**_options"] if double else []))
+    call = f"_function(*{args}, **{{{options}}})" if options else f"_function(*{args})"
+    flat = [f"*{p}, type({p})" if k == spread else p for k, p in enumerate(first)]
+    flat += (["*_args"] if star else []) + list(keywords)
+    lines = [f"def call({', '.join(header)}):"]
+    lines += [" if _machine.recording or _machine.autocasting:", f"  return {call}"]
+    if spread >= 0:
+        lines += [f" if type(_{spread}) is not tuple and type(_{spread}) is not list:"]
+        lines += [f"  return {call}"]
+    lines += [f" _flat = ({', '.join(flat)},)"]
+    if double:
+        lines += [" _names = tuple(_options)"]
+        lines += [" if _names: _flat = (*_flat, *_options.values())"]
+    names = "_names" if double else "()"
+    lines += [
+        f" _known, _taped = _last.get({names}), _grad_mode.enabled",
+        " if _known is not None:",
+        "  for _again in _known:",
+        "   _result = _again(_flat, _taped)",
+        "   if type(_result) is not int: return _result",
+        f"   if _result == {TAPED}: return {call}",
+        " elif _taped and _flat and getattr(_flat[0], '_edge', None) is not None:",
+        f"  return {call}",
+        f" return _memory.find({names}, _flat, {args}, {{{options}}})",
+    ]
+    text = "def make(_function, _memory, _last):\n " + "\n ".join(lines) + "\n return call"
+    known: dict[str, Any] = {"_machine": machine, "_grad_mode": grad_mode}
+    exec(compile(text, GENERATED, "exec"), known)
+    return known["make"]

@@ -70,7 +70,7 @@ class Reducing(Configured):
         super().__init__(*args, **kwargs)
         size_average, reduce = [self.__dict__.pop(name, None) for name in FLAGS]
         if size_average is not None or reduce is not None:
-            self.reduction = older(size_average, reduce, 3)
+            self.reduction = older(size_average, reduce)
 
     def chosen(self) -> dict[str, Any]:
         """What the function is given beside tensors."""
