@@ -12,7 +12,6 @@ words of all launches as they were, where in these the addresses of arrays belon
 from __future__ import annotations
 
 import functools
-import itertools
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -37,7 +36,7 @@ from .product import ProductKernel, StridedGemmKernel
 from .table import TableType
 from .vectors import WORD
 
-__all__ = ["Launches", "Replay", "replay"]
+__all__ = ["Launches", "Replay", "replay", "shared"]
 
 # The head, then the records of the arguments.
 COUNT, TENSOR, ALSO, ARRAY_NAME, EDGE_NAME, BASE_NAME, NONE, WRITTEN = range(8)
@@ -46,8 +45,9 @@ HEAD = 16
 
 ARRAY, SAME, EQUAL, REAL, AGAIN = range(5)
 """Kinds of records. Of an array: its dtype's address, its rank, the bytes before and after its
-first element, its sizes and strides; of one that came before its place among the arguments; of
-others the value's address, its type's, its bits."""
+first element, which array before it shares its memory (-1: none) and how far from that it begins,
+its sizes and strides; of an object that came before its place among the arguments; of others the
+value's address, its type's, its bits."""
 
 FLAT, NESTED, KERNEL, CHECK = range(4)
 """Kinds of launches: a formula on numbers in a row, on a nest, a kernel by words; a look at a flag.
@@ -179,20 +179,22 @@ def _replay(plan, args, outs, taped):
             sizes = pointer(load(array, _SHAPE), np.int64)
             strides = pointer(load(array, _STRIDES), np.int64)
             for d in range(rank):
-                if load(sizes, d) != load(p, at + 5 + d):
+                if load(sizes, d) != load(p, at + 7 + d):
                     return REFUSED
-                if load(strides, d) != load(p, at + 5 + rank + d):
+                if load(strides, d) != load(p, at + 7 + rank + d):
                     return REFUSED
             if taped and _attribute(item, load(p, EDGE_NAME)) != load(p, NONE):
                 return TAPED
             if count == load(p, WRITTEN) and _attribute(item, load(p, BASE_NAME)) != load(p, NONE):
                 return REFUSED
-            data = load(array, _DATA)
+            data, leader = load(array, _DATA), load(p, at + 5)
+            if leader >= 0 and data - load(roots, leader) != load(p, at + 6):
+                return REFUSED
             put(roots, count, data)
             put(low, count, data - load(p, at + 3))
             put(high, count, data + load(p, at + 4))
             count += 1
-            at += 5 + 2 * rank
+            at += 7 + 2 * rank
         else:
             if kind == AGAIN:
                 value = load(args, _ITEMS + value)
@@ -281,6 +283,21 @@ def bounds(array: np.ndarray) -> tuple[int, int, int]:
     return first, before, sum(s for s in steps if s > 0) + array.itemsize
 
 
+def shared(arrays: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Of each array which one before it may share its memory, or -1, and how far from that it
+    begins: between such arrays nobody can tell whose an address is, but their distance does."""
+    found = []
+    spans = [bounds(a) for a in arrays]
+    for k, (first, before, after) in enumerate(spans):
+        for j, (other, low, high) in enumerate(spans[:k]):
+            if first - before < other + high and other - low < first + after:
+                found.append((j, first - other))
+                break
+        else:
+            found.append((-1, 0))
+    return found
+
+
 class Launches:
     """What was launched, on which memory.
 
@@ -296,9 +313,6 @@ class Launches:
         self._steps: list[tuple[int, int, int, int, int]] = []
         self._kept: list[Any] = []
         self.written: set[int] = set()
-        ends = sorted((m.first - m.before, m.first + m.after) for m in self._known)
-        if any(end > begin for (_, end), (begin, _) in itertools.pairwise(ends)):
-            self.possible = False  # the same memory twice: there is no telling which is meant
         if not all(m.after for m in self._known):
             self.possible = False
 
@@ -371,6 +385,7 @@ class Launches:
             else:
                 self._number(a)
         address, plan = found
+        self._kept.append(kernel)
         if plan is None:
             self._steps.append((FLAT, address, place, args[0].size, 0))
         else:
@@ -451,8 +466,8 @@ def bits(value: float) -> int:
 
 
 def _is_all(memory: _Memory, array: np.ndarray) -> bool:
-    same = memory.array.nbytes == array.nbytes and array.flags.c_contiguous
-    return same and memory.first == bounds(array)[0]
+    """Whether ``array`` is all of new memory, in whichever order of dimensions."""
+    return bounds(array) == (memory.first, 0, array.nbytes) and memory.array.nbytes == array.nbytes
 
 
 def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] | None:

@@ -10,6 +10,7 @@ from ..dtypes import get_default_dtype, to_dtype
 from ..errors import UninitializedError
 from ..kernels import machine
 from ..ops.base import new_empty
+from ..ops.remembered import TENSORS
 from ..tensor import Tensor
 
 __all__ = ["Buffer", "Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]
@@ -49,6 +50,9 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
+
+
+TENSORS.append(Parameter)
 
 
 class Buffer(Tensor):

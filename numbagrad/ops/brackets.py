@@ -71,9 +71,13 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if kind is Tensor:
         return _picked(x, key)
     if kind is tuple:
+        basic = True
         for part in key:
             if type(part) is Tensor:
                 return _picked(x, key)
+            basic = basic and type(part) in _BASIC
+        if basic:
+            return _basic(x, key)
     return _looked_up(x, key)
 
 

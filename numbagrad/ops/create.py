@@ -21,6 +21,7 @@ from .base import as_operand, fill_kernel, launch, new_empty
 from .base import full as filled
 from .elementwise import cast
 from .part import _diagonal_view
+from .remembered import remembered
 from .transfer import transfer
 from .view import sizes_of
 
@@ -196,6 +197,7 @@ def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 # -- counted ---------------------------------------------------------------------------------------
 
 
+@remembered
 def arange(
     start: Any = None,
     end: Any = None,
@@ -249,6 +251,7 @@ def arange(
     return _finish(out, requires_grad)
 
 
+@remembered
 def linspace(
     start: Any,
     end: Any,
@@ -300,6 +303,7 @@ def logspace(
     return _finish(out, requires_grad)
 
 
+@remembered
 def eye(
     n: int,
     m: int | None = None,

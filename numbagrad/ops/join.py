@@ -300,6 +300,14 @@ def _ranges(x: Tensor, dim: int, stops: Sequence[int]) -> tuple[Tensor, ...]:
     return _views(Split, x, keys, dim)
 
 
+@functools.lru_cache(maxsize=4096)
+def _even(dim: int, n: int, size: int) -> list[Any]:
+    """The keys of ranges of one size along ``dim``, which has ``n`` entries; the last may be
+    shorter."""
+    starts = range(0, n, size) if n else [0]
+    return [(*([_ALL] * dim), builtins.slice(a, builtins.min(a + size, n))) for a in starts]
+
+
 def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of ``x`` along ``dim``: of one size (the last may be smaller), or of given sizes.
 
@@ -312,8 +320,7 @@ def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor,
     if isinstance(sizes, int):
         if sizes < 0 or (sizes == 0 and n):
             raise ShapeError(f"split: expects split_size be non-negative (and not 0), got {sizes}.")
-        stops = [*range(sizes, n, sizes), n] if n else [0]
-        return _ranges(x, dim, stops)
+        return _views(Split, x, _even(dim, n, sizes), dim)
     stops = list(itertools.accumulate([operator.index(s) for s in sizes]))
     if (stops[-1] if stops else 0) != n or any([s < 0 for s in sizes]):
         raise ShapeError(

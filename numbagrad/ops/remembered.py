@@ -28,7 +28,7 @@ from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor, wrap
 from .argument_names import renamed
 
-__all__ = ["TENSORS", "forget", "remembered"]
+__all__: list[str] = []  # nothing that users call
 
 AFTER = 8
 """Calls of a kind before one is watched: what a script calls once or twice compiles nothing."""
@@ -39,8 +39,8 @@ VAIN = 2048
 after which a function only tries the last ones: its plain arguments are others each time."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
-LARGE = 1 << 16
-"""Bytes of a result from which on the time of Python matters little."""
+LARGE = 1 << 18
+"""Bytes of arguments, or of a result, from which on the time of Python matters little."""
 
 TENSORS: list[type] = [Tensor]
 """The classes of tensors whose functions are those of ``Tensor``, at most two."""
@@ -56,16 +56,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Plan:
-    """How calls of a kind are run.
+    """How calls of a kind are run: ``call(flat, taped)`` gives the result, of an op ``call(ctx,
+    args)``; or what ``replay`` says where nothing was done."""
 
-    call: ``call(flat, taped)`` gives the result, of an op ``call(ctx, args)``; or what ``replay``
-    says where nothing was done. words: for ``replay``. kept: what must live as long as they do.
-    """
+    __slots__ = ("call",)
 
-    __slots__ = ("call", "kept", "words")
-    call: Callable[..., Any]
-    kept: tuple[Any, ...]
-    words: np.ndarray
+    def __init__(self, call: Callable[..., Any]):
+        self.call = call
 
 
 class _Watcher:
@@ -159,11 +156,13 @@ class _Memory:
 
         self.plans[key] = None
         tensors = list({id(a): a for a in flat if type(a) in TENSORS}.values())
-        if not tensors or any([t._device is not devices.cpu for t in tensors]):
+        # Of what is written a few elements are; but a replay keeps Python's lock.
+        sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
+        here = all([t._device is devices.cpu for t in tensors])
+        if not here or sum(sizes) > LARGE:
             return self.function(*args, **options)
         launches = Launches([t._array for t in tensors])
         if not launches.possible:
-            del self.plans[key]  # tensors of one memory: the next may lie apart
             return self.function(*args, **options)
         with standing_behind(_Watcher(launches)):
             result = self.function(*args, **options)
@@ -171,6 +170,9 @@ class _Memory:
         if plan is not None:
             self.plans[key] = plan
             self._first(names, plan)
+            if not self.writes and any([r._base is not None for r in _several(result)]):
+                again = self.call(plan, flat, args)  # no view of what nobody else has
+                return result if type(again) is int else again
         return result
 
     def _first(self, names: tuple[Any, ...], plan: _Plan) -> None:
@@ -210,6 +212,10 @@ def forget() -> None:
 dtypes.when_default_changes.append(forget)
 
 TAPED = 2  # as in ``kernels/replay.py``, which is not imported before it is needed
+
+
+def _several(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
 
 
 def _taped(value: Any) -> bool:
@@ -278,37 +284,42 @@ def _plan_of(
     """
     from ..kernels import replay
 
-    if not all([type(r) is Tensor and r._edge is None and r._base is None for r in results]):
+    if not all([type(r) is Tensor and r._edge is None for r in results]):
         return None
     arrays = [r._array for r in results]
     if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
         return None
     head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
-    records = [_record(a, k) for a, k in zip(flat, _kinds(flat) or (), strict=True)]
-    found = launches.finish(head, records, arrays)
+    found = launches.finish(head, _records(flat), arrays)
     if found is None:
         return None
-    plan = _Plan()
-    plan.words = found.words
+    # What ``words`` have the addresses of must live as long as they do.
     plain = [a for a in flat if type(a) not in TENSORS]
-    plan.kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
+    kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
     known = {"run": replay.replay(), "words": found.words, "empty": np.empty, "new": _new}
+    known["kept"] = kept
+    known["ndarray"] = np.ndarray
     known |= {"Tensor": Tensor, "make": functools.partial(tuple.__new__, kind), **values}
     lines, names = [], ""
     for k, r in enumerate(results):
         known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
-        lines.append(f"a{k} = empty(s{k}, n{k})")
+        made = f"a{k} = empty(s{k}, n{k})"
+        if not r._array.flags.c_contiguous:
+            known[f"z{k}"] = r._array.strides
+            made = f"a{k} = ndarray(s{k}, n{k}, None, 0, z{k})"
+        lines.append(made)
         names += f"a{k}, "
     lines.append(f"state = run(words, args, ({names}), taped)")
     lines.append("if state != 1: return state")
     for k in range(len(results)):
         lines.append(f"t{k} = new(Tensor); t{k}._array = a{k}; t{k}._dtype = d{k}")
         lines.append(f"t{k}._edge = t{k}._counter = None")
+        if f"z{k}" in known:
+            lines.append(f"t{k}._flat = False")
     of_op = "ctx" in tail
     start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
     exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
-    plan.call = known["call"]
-    return plan
+    return _Plan(known["call"])
 
 
 @functools.lru_cache(maxsize=512)
@@ -322,21 +333,28 @@ GENERATED = "<functions that remember>"
 OUR_FILES.add(GENERATED)
 
 
-def _record(value: Any, kind: Any) -> list[int]:
-    """What ``replay`` compares an argument with."""
-    from ..kernels.replay import AGAIN, ARRAY, EQUAL, REAL, SAME, bits, bounds
+def _records(flat: tuple[Any, ...]) -> list[list[int]]:
+    """What ``replay`` compares arguments with."""
+    from ..kernels.replay import AGAIN, ARRAY, EQUAL, REAL, SAME, bits, bounds, shared
 
-    if type(kind) is int:
-        return [AGAIN, kind, 0, 0]
-    if type(value) in TENSORS:
-        array = value._array
-        _, before, after = bounds(array)
-        return [ARRAY, id(array.dtype), array.ndim, before, after, *array.shape, *array.strides]
-    if type(value) is float:
-        return [REAL, id(value), id(float), bits(value)]
-    if type(value) in (int, str, tuple, Size, slice):
-        return [EQUAL, id(value), id(type(value)), 0]
-    return [SAME, id(value), 0, 0]
+    records: list[list[int]] = []
+    kinds = _kinds(flat) or []
+    near = iter(shared([a._array for a in {id(a): a for a in flat if type(a) in TENSORS}.values()]))
+    for value, kind in zip(flat, kinds, strict=True):
+        if type(kind) is int:
+            record = [AGAIN, kind, 0, 0]
+        elif type(value) in TENSORS:
+            array = value._array
+            record = [ARRAY, id(array.dtype), array.ndim, *bounds(array)[1:], *next(near)]
+            record += [*array.shape, *array.strides]
+        elif type(value) is float:
+            record = [REAL, id(value), id(float), bits(value)]
+        elif type(value) in (int, str, tuple, Size, slice):
+            record = [EQUAL, id(value), id(type(value)), 0]
+        else:
+            record = [SAME, id(value), 0, 0]
+        records.append(record)
+    return records
 
 
 class OpMemory(_Memory):

@@ -6,6 +6,7 @@ A view costs no copy, so its Python is short: ``seen`` makes the tensor and its 
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -319,35 +320,43 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     old = array.shape
     if old == shape:
         return seen(Expand, x, array[...], old)
+    sizes, repeated = _expanded(old, shape)
+    strides = [0] * (len(sizes) - len(old)) + list(array.strides)
+    for d in repeated:
+        strides[d] = 0
+    step = array.itemsize
+    return seen(Expand, x, machine.view(array, sizes, tuple([s // step for s in strides]), 0), old)
+
+
+@functools.lru_cache(maxsize=4096)
+def _expanded(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
+    """The sizes of a tensor of ``old`` sizes that is expanded to ``shape``, and the places of its
+    dimensions that are repeated."""
     extra = len(shape) - len(old)
     if extra < 0:
         raise ShapeError(
             f"expand: the number of sizes provided ({len(shape)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})."
         )
-    sizes = list(shape)
-    strides = [0] * extra
-    for i, n in enumerate(old):
-        wanted = shape[extra + i]
+    sizes, repeated = list(shape), []
+    for i, n in enumerate(old, extra):
+        wanted = shape[i]
         if wanted == n or wanted == -1:
-            sizes[extra + i] = n
-            strides.append(array.strides[i])
+            sizes[i] = n
         elif n == 1 and wanted >= 0:
-            strides.append(0)
+            repeated.append(i)
         else:
             raise ShapeError(
                 f"expand: The expanded size of the tensor ({wanted}) must match the existing size "
-                f"({n}) at non-singleton dimension {extra + i}. Target sizes: {list(shape)}. "
-                f"Tensor sizes: {list(old)}. Only dimensions of size 1 can be repeated."
+                f"({n}) at non-singleton dimension {i}. Target sizes: {list(shape)}. Tensor sizes: "
+                f"{list(old)}. Only dimensions of size 1 can be repeated."
             )
     if extra and min(sizes[:extra]) < 0:
         raise ShapeError(
             f"expand: The expanded size of the tensor (-1) isn't allowed in a leading, "
             f"non-existing dimension; got {list(shape)}."
         )
-    step = array.itemsize
-    found = machine.view(array, tuple(sizes), tuple([s // step for s in strides]), 0)
-    return seen(Expand, x, found, old)
+    return tuple(sizes), repeated
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:

@@ -1,0 +1,375 @@
+"""Functions that remember what they launched: every row of the op table, and what may go wrong.
+
+A row is called on its arrays, then on the same arrays in another order, which the memory of the
+first call answers: to the bit what the function gives without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import warnings
+import weakref
+
+import numba
+import numpy as np
+import pytest
+from op_table import FLOATS, Sample, leaves, to_numpy
+from test_ops import differentiable, flat_gradients, quiet, rows, run
+
+import numbagrad as ng
+from numbagrad.ops import remembered
+from numbagrad.ops.remembered import forget, plainly
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is remembered then")
+
+
+@contextlib.contextmanager
+def after(calls):
+    """Functions remember after so many calls of a kind; before and behind they know nothing."""
+    held, remembered.AFTER = remembered.AFTER, calls
+    forget()
+    try:
+        yield
+    finally:
+        remembered.AFTER = held
+        forget()
+
+
+@pytest.fixture
+def at_once():
+    with after(1):
+        yield
+
+
+def plans(function):
+    """How many plans a function has, among the memories of that name."""
+    plain = plainly(function)
+    return sum(
+        isinstance(plan, remembered._Plan)
+        for memory in remembered._memories
+        if memory.function is plain
+        for plan in memory.plans.values()
+    )
+
+
+def reordered(value):
+    """Arguments with the numbers of each array in the reverse order."""
+    if isinstance(value, np.ndarray):
+        return np.ascontiguousarray(value.reshape(-1)[::-1].reshape(value.shape))
+    if isinstance(value, (list, tuple)):
+        return type(value)([reordered(v) for v in value])
+    return {k: reordered(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def equal(got, expected, where):
+    for out, truth in zip(leaves(got), leaves(expected), strict=True):
+        if truth is None or out is None:
+            assert out is truth, where
+        else:
+            assert getattr(out, "dtype", None) is getattr(truth, "dtype", None), where
+            np.testing.assert_array_equal(to_numpy(out), to_numpy(truth), err_msg=where)
+
+
+def as_without(act, call, where):
+    """``act`` on reordered arguments, remembered from ``call``, gives what it gives otherwise."""
+    other = Sample(reordered(call.args), reordered(call.kwargs), call.kind)
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with after(1 << 30):
+            try:
+                ng.manual_seed(0)
+                expected = act(other)
+            except Exception:
+                return  # the order meant something
+        with after(1):
+            act(call)
+            act(call)
+            ng.manual_seed(0)
+            equal(act(other), expected, where)
+
+
+@rows(lambda case: case.dtypes)
+def test_values(case):
+    for dtype in case.dtypes[:1]:
+        for call in case.calls(dtype):
+            as_without(lambda c: run(case, c), call, f"{case.name} {dtype} {call}")
+
+
+@rows(differentiable)
+def test_gradients(case):
+    dtype = next(d for d in FLOATS[::-1] if d in case.dtypes)
+    for call in case.calls(dtype, "plain", "broadcast"):
+        as_without(lambda c: flat_gradients(case, c, dtype), call, f"{case.name} {call}")
+
+
+def test_most_of_what_a_program_calls_is_remembered(at_once):
+    x, y, rows_ = ng.rand(6, 8), ng.rand(6, 8), ng.tensor([1, 3, 0, 2])
+    index, mask = ng.randint(0, 6, (3, 8)), ng.rand(6, 8) > 0.5
+    functional = ng.nn.functional
+    calls = {
+        ng.Tensor.gather: lambda f: f(x, 0, index),
+        ng.Tensor.scatter_add: lambda f: f(x, 0, index, y),
+        ng.Tensor.index_select: lambda f: f(x, 0, rows_),
+        ng.Tensor.sort: lambda f: f(x, 1),
+        ng.Tensor.masked_fill: lambda f: f(x, mask, 0.0),
+        ng.Tensor.cumsum: lambda f: f(x, 1),
+        ng.Tensor.var: lambda f: f(x, 1),
+        ng.Tensor.matmul: lambda f: f(x, y.T),
+        ng.Tensor.tril: lambda f: f(x),
+        functional.layer_norm: lambda f: f(x, (8,)),
+        functional.softmax: lambda f: f(x, 1),
+        functional.pad: lambda f: f(x, (1, 1)),
+        functional.max_pool1d: lambda f: f(x[None], 2),
+        functional.mse_loss: lambda f: f(x, y),
+        functional.cross_entropy: lambda f: f(x, ng.arange(6)),
+    }
+    for function, call in calls.items():
+        call(function)
+        memories = [m for m in remembered._memories if m.function.__name__ == function.__name__]
+        assert any(isinstance(p, remembered._Plan) for m in memories for p in m.plans.values()), (
+            function
+        )
+
+
+def test_a_bad_index_raises_as_before_and_changes_nothing(at_once):
+    x, index = ng.rand(6, 8), ng.zeros(2, 8, dtype=ng.int64)
+    x.gather(0, index)
+    index[1, 3] = 6
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 6 is out of bounds for dimension 0 with size"):
+            x.gather(0, index)
+    out = ng.zeros(6, 8)
+    good = ng.zeros(2, 8, dtype=ng.int64)
+    out.scatter_(0, good, x)
+    before = out.clone()
+    with pytest.raises(IndexError, match="index 6"):
+        out.scatter_(0, index, x)
+    assert out.equal(before)
+
+
+def test_wrong_arguments_raise_as_before(at_once):
+    x, index = ng.rand(6, 8), ng.zeros(2, 8, dtype=ng.int64)
+    for _ in range(2):
+        x.gather(0, index)
+    with pytest.raises(IndexError, match="Dimension out of range"):
+        x.gather(2, index)
+    with pytest.raises(TypeError, match="dim must be an int"):
+        x.gather(0.0, index)
+    with pytest.raises(RuntimeError, match="int64"):
+        x.gather(0, index.float())
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        x.gather(0)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        x.gather(0, index, out=x)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        x.sum(where=1)
+
+
+def test_numbers_of_other_types_are_others(at_once):
+    x = ng.tensor([[1.0, -2.0]])
+    assert x.clamp(0.0, 1.0).tolist() == [[1.0, 0.0]]
+    for zero in (0.0, -0.0):
+        x.masked_fill(x < 0, zero)
+        assert np.signbit(x.masked_fill(x < 0, zero)[0, 1].item()) == np.signbit(zero)
+    whole = ng.tensor([3, 1])
+    assert whole.clamp(2).dtype is ng.int64 and whole.clamp(2.0).dtype is ng.float32
+    assert whole.sum(0, True).shape == (1,) and whole.sum(0, False).shape == ()
+
+
+def test_a_history_goes_the_long_way_and_comes_back(at_once):
+    x, index = ng.rand(6, 8), ng.zeros(2, 8, dtype=ng.int64)
+    plain = x.gather(0, index)
+    y = x.clone().requires_grad_()
+    out = y.gather(0, index)
+    assert out.requires_grad and not plain.requires_grad
+    out.sum().backward()
+    assert y.grad[0].tolist() == [2.0] * 8
+    with ng.no_grad():
+        assert not y.gather(0, index).requires_grad
+    assert y.gather(0, index).requires_grad
+
+
+def test_what_is_saved_is_what_came_now(at_once):
+    for seed in range(3):
+        ng.manual_seed(seed)
+        x = ng.rand(4, 5, requires_grad=True)
+        w, b = ng.rand(5, requires_grad=True), ng.rand(5, requires_grad=True)
+        out = ng.nn.functional.layer_norm(x, (5,), w, b)
+        assert out.grad_fn._saved[0] is x and out.grad_fn._saved[1] is w
+        p = ng.softmax(x, 1)
+        (p * p).sum().backward()
+        expected = 2 * p * (p - (p * p).sum(1, keepdim=True))
+        ng.testing.assert_close(x.grad, expected.detach())
+
+
+def test_a_saved_tensor_that_changed_is_still_found_out(at_once):
+    for _ in range(3):
+        index = ng.zeros(2, 8, dtype=ng.int64)
+        out = ng.rand(6, 8, requires_grad=True).gather(0, index)
+        index.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+
+
+def test_in_place_forms_write_where_they_are(at_once):
+    for _ in range(3):
+        x, y = ng.zeros(6, 8), ng.rand(6, 8)
+        index = ng.zeros(2, 8, dtype=ng.int64)
+        memory, version = x.data_ptr(), x._version
+        assert x.scatter_(0, index, y) is x
+        assert (x.data_ptr(), x._version) == (memory, version + 1)
+        assert x[0].equal(y[1]) and not x[1:].any()
+        x[ng.tensor([2, 4])] = y[:2]
+        assert x[2].equal(y[0]) and x[4].equal(y[1]) and x._version == version + 2
+
+
+def test_a_view_that_is_written_is_seen_by_its_base_and_its_history(at_once):
+    for _ in range(3):
+        base = ng.zeros(4, 6)
+        view = base[1:3]
+        view[ng.tensor([0])] = 1.0
+        assert base.sum().item() == 6.0 and base._version == view._version > 0
+        leaf = ng.zeros(4, requires_grad=True)
+        held = leaf * 2
+        held[ng.tensor([1])] = 5.0
+        held.sum().backward()
+        assert leaf.grad.tolist() == [2.0, 0.0, 2.0, 2.0]
+
+
+def test_arguments_that_share_memory(at_once):
+    row = ng.arange(6.0)
+    x = row.reshape(2, 3)
+    for _ in range(2):
+        ng.cat([x, x.clone()])
+    assert ng.cat([x, x]).tolist() == [*x.tolist(), *x.tolist()]
+    assert ng.cat([x, x[:]]).tolist() == [*x.tolist(), *x.tolist()]
+    for _ in range(3):  # each time the first two places are read before they are written
+        x = ng.arange(6.0)
+        x[ng.tensor([0, 1, 2])] = x[1:4]
+        assert x.tolist() == [1.0, 2.0, 3.0, 3.0, 4.0, 5.0]
+    same, other = ng.rand(3, 3), ng.rand(3, 3)
+    for _ in range(2):
+        ng.matmul(same, same)
+    ng.testing.assert_close(ng.matmul(same, other).numpy(), same.numpy() @ other.numpy())
+
+
+def test_layouts_are_told_apart(at_once):
+    x = ng.arange(12.0).reshape(3, 4)
+    for _ in range(2):
+        for view in (x, x.T.contiguous().T, x.flip(0), ng.arange(24.0).reshape(3, 8)[:, ::2]):
+            np.testing.assert_array_equal(view.cumsum(1).numpy(), view.numpy().cumsum(1))
+
+
+def test_the_default_dtype_counts(at_once):
+    x = ng.tensor([[1, 2], [3, 4]])
+    for _ in range(2):
+        assert x.masked_fill(x > 1, 0).dtype is ng.int64
+        assert ng.logit(x > 1).dtype is ng.float32
+    try:
+        ng.set_default_dtype(ng.float64)
+        assert ng.logit(x > 1).dtype is ng.float64
+    finally:
+        ng.set_default_dtype(ng.float32)
+
+
+def test_nothing_is_kept_alive(at_once):
+    x, y = ng.rand(6, 8), ng.rand(6, 8)
+    ng.cat([x, y])
+    out = ng.nn.functional.softmax(x, 1)
+    held = [weakref.ref(a._array) for a in (x, y, out)]
+    del x, y, out
+    gc.collect()
+    assert [h() for h in held] == [None] * 3
+
+
+def test_a_warning_comes_each_time(at_once):
+    x, y = ng.rand(4, 1), ng.rand(4)
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="different to the input size") as caught:
+            ng.nn.functional.mse_loss(x, y)
+        assert caught[0].filename == __file__
+
+
+def test_what_looks_at_kernels_sees_them(at_once):
+    x = ng.rand(6, 8)
+    for _ in range(2):
+        ng.softmax(x, 1)
+    with ng.profiler.profile() as profile:
+        ng.softmax(x, 1)
+    assert "softmax" in profile.table()
+    nothing = ng.full((6, 8), float("nan"))
+    with ng.autograd.detect_anomaly(), pytest.raises(ng.errors.NonFiniteError):
+        ng.softmax(nothing, 1)
+
+
+def test_maps_and_compiled_functions_are_as_before(at_once):
+    x = ng.rand(5, 6, 8)
+    index = ng.zeros(2, 8, dtype=ng.int64)
+    for _ in range(2):
+        x[0].gather(0, index)
+    mapped = ng.vmap(lambda a: a.gather(0, index))(x)
+    assert mapped.equal(ng.stack([a.gather(0, index) for a in x.unbind()]))
+    step = ng.compile(lambda a: a.gather(0, index) * 2)
+    for k in range(3):
+        assert step(x[k]).equal(x[k].gather(0, index) * 2)
+
+
+def test_many_threads_at_once(at_once):
+    wrong = []
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(200):
+            n = int(rng.integers(2, 6))
+            x, i = rng.random((n, 3)).astype("f4"), rng.integers(0, n, (n, 3))
+            got = ng.tensor(x).gather(0, ng.tensor(i)).numpy()
+            if not np.array_equal(got, np.take_along_axis(x, i, 0)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_comes_seldom_is_not_remembered():
+    with after(8):
+        for k in range(40):
+            ng.rand(2, k + 1).cumsum(1)
+        assert not plans(ng.Tensor.cumsum)
+        x = ng.rand(3, 3)
+        for _ in range(8):
+            x.cumsum(1)
+        assert plans(ng.Tensor.cumsum) == 1
+
+
+def test_a_number_that_is_another_each_time_ends_the_looking():
+    x = ng.tensor([0.5])
+    (memory,) = [m for m in remembered._memories if m.function is plainly(ng.Tensor.clamp)]
+    with after(8):
+        for k in range(remembered.VAIN + 50):
+            assert x.clamp(k * 1e-9, 1.0).item() == 0.5
+        assert len(memory.plans) <= remembered.MOST
+        assert memory.vain == remembered.VAIN + 1
+    memory.vain = 0
+
+
+def test_wrappers_have_the_parameters_of_their_functions():
+    with pytest.raises(TypeError, match=r"clamp\(\) got an unexpected keyword argument 'least'"):
+        ng.rand(3).clamp(least=0)
+    assert ng.rand(2, 3).sum(axis=1, keepdims=True).shape == (2, 1)
+    assert ng.cat(tensors=[ng.zeros(1), ng.ones(1)], dim=0).tolist() == [0.0, 1.0]
+
+
+def test_plans_outlive_their_places_in_the_memory(at_once):
+    x, y = ng.rand(3, 2), ng.rand(2, 3).T
+    ng.where(x > 0.5, x, y)  # a nest, whose words the plan points to
+    expected = ng.where(x > 0.5, x, y).clone()
+    for k in range(remembered.MOST + 3):
+        ng.where(ng.ones(k + 2, dtype=ng.bool), ng.ones(k + 2), 0.0)
+        gc.collect(0)
+        assert ng.where(x > 0.5, x, y).equal(expected)
