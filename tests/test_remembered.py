@@ -20,6 +20,7 @@ from test_ops import differentiable, flat_gradients, quiet, rows, run
 
 import numbagrad as ng
 from numbagrad.ops import remembered
+from numbagrad.ops.plans import Plan
 from numbagrad.ops.remembered import forget, plainly
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is remembered then")
@@ -47,7 +48,7 @@ def plans(function):
     """How many plans a function has, among the memories of that name."""
     plain = plainly(function)
     return sum(
-        isinstance(plan, remembered._Plan)
+        isinstance(plan, Plan)
         for memory in remembered._memories
         if memory.function is plain
         for plan in memory.plans.values()
@@ -128,9 +129,7 @@ def test_most_of_what_a_program_calls_is_remembered(at_once):
     for function, call in calls.items():
         call(function)
         memories = [m for m in remembered._memories if m.function.__name__ == function.__name__]
-        assert any(isinstance(p, remembered._Plan) for m in memories for p in m.plans.values()), (
-            function
-        )
+        assert any(isinstance(p, Plan) for m in memories for p in m.plans.values()), function
 
 
 def test_a_bad_index_raises_as_before_and_changes_nothing(at_once):

@@ -10,7 +10,7 @@ from ..dtypes import get_default_dtype, to_dtype
 from ..errors import UninitializedError
 from ..kernels import machine
 from ..ops.base import new_empty
-from ..ops.remembered import TENSORS
+from ..ops.plans import TENSORS
 from ..tensor import Tensor
 
 __all__ = ["Buffer", "Parameter", "Uninitialized", "UninitializedBuffer", "UninitializedParameter"]

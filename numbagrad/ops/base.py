@@ -23,7 +23,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
-from .remembered import OpMemory
+from .op_memory import OpMemory
 
 _new = object.__new__
 

@@ -2,7 +2,7 @@
 
 Of a function that is ``remembered`` the result depends on shapes, strides, dtypes and plain
 arguments, and on the elements of tensors by way of kernels alone. After some calls with arguments
-of the same kinds, one call is watched (``kernels/replay.py``); those that follow compare their
+of the same kinds, one call is watched (``kernels/launches.py``); those that follow compare their
 arguments with these and run the same kernels, in 0.7 us where the function takes up to ten times as
 long. Whatever cannot be done so (a history, a recording, a GPU, a result that is a view, a value
 that Python looks at) goes through the function. Start reading at ``remembered``.
@@ -19,14 +19,11 @@ import numba
 import numpy as np
 
 from .. import devices, dtypes
-from ..dtypes import DType
 from ..kernels import machine
-from ..kernels.machine import Kernel
-from ..later import OUR_FILES
-from ..shaped import Size
 from ..tape import grad_mode, standing_behind
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .argument_names import renamed
+from .plans import GENERATED, LARGE, TENSORS, Plan, kinds_of, plan_of
 
 __all__: list[str] = []  # nothing that users call
 
@@ -39,30 +36,8 @@ VAIN = 2048
 after which a function only tries the last ones: its plain arguments are others each time."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
-LARGE = 1 << 18
-"""Bytes of arguments, or of a result, from which on the time of Python matters little."""
-
-TENSORS: list[type] = [Tensor]
-"""The classes of tensors whose functions are those of ``Tensor``, at most two."""
-
-_NAMES = ("_array", "_edge", "_base")
-_PLAIN = (int, bool, str, type(None))
-_SINGLE = (float, DType, type, type(...))
-
-_new = object.__new__
-empty = np.empty
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class _Plan:
-    """How calls of a kind are run: ``call(flat, taped)`` gives the result, of an op ``call(ctx,
-    args)``; or what ``replay`` says where nothing was done."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[..., Any]):
-        self.call = call
 
 
 class _Watcher:
@@ -78,7 +53,7 @@ class _Watcher:
         if device is not None and device.type != "cpu":
             self.launches.possible = False
             return machine.open_cuda().empty(shape, dtype, device)
-        array = empty(shape, dtype)
+        array = np.empty(shape, dtype)
         self.launches.made(array)
         return array
 
@@ -108,7 +83,7 @@ class _Watcher:
     set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = _cannot
 
 
-class _Memory:
+class Memory:
     """What a function remembers.
 
     last: by the names of keywords, ``call`` of the plans that are tried, one after the other.
@@ -120,13 +95,14 @@ class _Memory:
         self.last: dict[tuple[Any, ...], tuple[Callable[..., Any], ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
+        _memories.append(self)
 
     def find(self, names: tuple[Any, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """What the function gives, by a plan that was not the last, or by itself."""
         function = self.function
         if self.vain > VAIN or (grad_mode.enabled and any([_taped(a) for a in flat])):
             return function(*args, **options)
-        kinds = _kinds(flat)
+        kinds = kinds_of(flat)
         if kinds is None:
             return function(*args, **options)
         key = (names, *kinds)
@@ -146,13 +122,13 @@ class _Memory:
                 return result
         return function(*args, **options)
 
-    def call(self, plan: _Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    def call(self, plan: Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
         """What a plan gives."""
         return plan.call(flat, grad_mode.enabled)
 
     def _watch(self, key: Any, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """Run the function, and make a plan of what it launches."""
-        from ..kernels.replay import Launches
+        from ..kernels.launches import Launches
 
         self.plans[key] = None
         tensors = list({id(a): a for a in flat if type(a) in TENSORS}.values())
@@ -175,24 +151,24 @@ class _Memory:
                 return result if type(again) is int else again
         return result
 
-    def _first(self, names: tuple[Any, ...], plan: _Plan) -> None:
+    def _first(self, names: tuple[Any, ...], plan: Plan) -> None:
         """Let a plan be the first that is tried."""
         others = [call for call in self.last.get(names, ()) if call is not plan.call]
         self.last[names] = (plan.call, *others[: TRIED - 1])
 
-    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> _Plan | None:
+    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""
         if self.writes:
             if result is not flat[0]:
                 return None
             tail = "x = args[0]; (x._counter or x._version_counter()).bump(); return x"
-            return _plan_of(launches, flat, (), tail)
+            return plan_of(launches, flat, (), tail)
         if launches.written:
             return None
         if not isinstance(result, tuple):
-            return _plan_of(launches, flat, (result,), "return t0")
+            return plan_of(launches, flat, (result,), "return t0")
         results = ", ".join([f"t{k}" for k in range(len(result))])
-        return _plan_of(launches, flat, result, f"return make(({results},))", type(result))
+        return plan_of(launches, flat, result, f"return make(({results},))", type(result))
 
     def forget(self) -> None:
         """Begin anew."""
@@ -200,7 +176,7 @@ class _Memory:
         self.plans.clear()
 
 
-_memories: list[_Memory] = []
+_memories: list[Memory] = []
 
 
 def forget() -> None:
@@ -222,198 +198,6 @@ def _taped(value: Any) -> bool:
     return isinstance(value, Tensor) and value._edge is not None
 
 
-def _kinds(flat: tuple[Any, ...]) -> list[Any] | None:
-    """What a plan needs to know of arguments; of one that came before where that was. None where
-    one cannot be compared."""
-    kinds: list[Any] = []
-    seen: dict[int, int] = {}
-    for place, value in enumerate(flat):
-        if type(value) not in TENSORS:
-            plain = value
-            if type(value) is slice:  # which cannot be hashed before Python 3.12
-                plain = (value.start, value.stop, value.step)
-            if not _is_plain(plain):
-                if not (isinstance(value, Kernel) or _is_frozen(value)):
-                    return None
-                plain = id(value)
-            kinds.append((type(value), plain))
-        elif (before := seen.setdefault(id(value), place)) != place:
-            kinds.append(before)
-        else:
-            kinds.append((value._array.shape, value._array.strides, value._dtype))
-    return kinds
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a plan can compare an argument: numbers, words, dtypes, and tuples of some."""
-    if type(value) in _PLAIN or type(value) in _SINGLE:
-        return True
-    if type(value) in (tuple, Size):
-        return all([type(v) in _PLAIN for v in value])
-    return False
-
-
-def _is_frozen(value: Any) -> bool:
-    """Whether ``value`` is a frozen dataclass that holds no array, or is equal to itself alone."""
-    options = getattr(type(value), "__dataclass_params__", None)
-    if options is None or not options.frozen:
-        return False
-    return not options.eq or _is_constant(tuple(vars(value).values()))
-
-
-def _is_constant(value: Any) -> bool:
-    """Whether a note of an op is the same for all calls of a kind."""
-    if isinstance(value, tuple):
-        return all([_is_constant(v) for v in value])
-    return _is_plain(value) or isinstance(value, Kernel) or _is_frozen(value)
-
-
-def _plan_of(
-    launches: Any,
-    flat: tuple[Any, ...],
-    results: tuple[Any, ...],
-    tail: str,
-    kind: type = tuple,
-    **values: Any,
-) -> _Plan | None:
-    """How to make ``results`` again, or None.
-
-    tail: text of what ``_Plan.call`` does with them, which are t0, t1 ... there, on arrays a0, a1
-    ... Its parameters are ``args`` and ``taped``; of an op ``ctx`` and ``args``. ``make`` makes a
-    ``kind`` of a tuple; it sees ``values``.
-    """
-    from ..kernels import replay
-
-    if not all([type(r) is Tensor and r._edge is None for r in results]):
-        return None
-    arrays = [r._array for r in results]
-    if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
-        return None
-    head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
-    found = launches.finish(head, _records(flat), arrays)
-    if found is None:
-        return None
-    # What ``words`` have the addresses of must live as long as they do.
-    plain = [a for a in flat if type(a) not in TENSORS]
-    kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
-    known = {"run": replay.replay(), "words": found.words, "empty": np.empty, "new": _new}
-    known["kept"] = kept
-    known["ndarray"] = np.ndarray
-    known |= {"Tensor": Tensor, "make": functools.partial(tuple.__new__, kind), **values}
-    lines, names = [], ""
-    for k, r in enumerate(results):
-        known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
-        made = f"a{k} = empty(s{k}, n{k})"
-        if not r._array.flags.c_contiguous:
-            known[f"z{k}"] = r._array.strides
-            made = f"a{k} = ndarray(s{k}, n{k}, None, 0, z{k})"
-        lines.append(made)
-        names += f"a{k}, "
-    lines.append(f"state = run(words, args, ({names}), taped)")
-    lines.append("if state != 1: return state")
-    for k in range(len(results)):
-        lines.append(f"t{k} = new(Tensor); t{k}._array = a{k}; t{k}._dtype = d{k}")
-        lines.append(f"t{k}._edge = t{k}._counter = None")
-        if f"z{k}" in known:
-            lines.append(f"t{k}._flat = False")
-    of_op = "ctx" in tail
-    start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
-    exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
-    return _Plan(known["call"])
-
-
-@functools.lru_cache(maxsize=512)
-def _compiled(text: str) -> Any:
-    return compile(text, GENERATED, "exec")
-
-
-GENERATED = "<functions that remember>"
-"""Where tracebacks say that the generated text stands."""
-
-OUR_FILES.add(GENERATED)
-
-
-def _records(flat: tuple[Any, ...]) -> list[list[int]]:
-    """What ``replay`` compares arguments with."""
-    from ..kernels.replay import AGAIN, ARRAY, EQUAL, REAL, SAME, bits, bounds, shared
-
-    records: list[list[int]] = []
-    kinds = _kinds(flat) or []
-    near = iter(shared([a._array for a in {id(a): a for a in flat if type(a) in TENSORS}.values()]))
-    for value, kind in zip(flat, kinds, strict=True):
-        if type(kind) is int:
-            record = [AGAIN, kind, 0, 0]
-        elif type(value) in TENSORS:
-            array = value._array
-            record = [ARRAY, id(array.dtype), array.ndim, *bounds(array)[1:], *next(near)]
-            record += [*array.shape, *array.strides]
-        elif type(value) is float:
-            record = [REAL, id(value), id(float), bits(value)]
-        elif type(value) in (int, str, tuple, Size, slice):
-            record = [EQUAL, id(value), id(type(value)), 0]
-        else:
-            record = [SAME, id(value), 0, 0]
-        records.append(record)
-    return records
-
-
-class OpMemory(_Memory):
-    """What the forward of an op remembers, and what it notes in its node.
-
-    An op that has one saves only arguments and results, and notes what is the same for all calls of
-    a kind, or an array that it made or a tuple of them. Its ``forward`` depends on nothing that the
-    node has before, but for what needs a gradient.
-    """
-
-    def __init__(self, forward: Callable[..., Any]):
-        super().__init__(forward, False)
-        _memories.append(self)
-
-    def forward(self, ctx: Any, args: tuple[Any, ...]) -> Any:
-        """``forward(ctx, *args)``; grad mode is off."""
-        if machine.recording:
-            return self.function(ctx, *args)
-        needs = ctx._needs
-        for again in self.last.get(needs, ()):
-            result = again(ctx, args)
-            if type(result) is not int:
-                return result
-        return self.find(needs, args, (ctx, *args), {})
-
-    def call(self, plan: _Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
-        """What a plan gives."""
-        return plan.call(args[0], flat)
-
-    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> _Plan | None:
-        """How to do again what was watched, or None."""
-        ctx = args[0]
-        several = isinstance(result, tuple)
-        results = list(result) if several else [result]
-        names = ", ".join([f"t{k}" for k in range(len(results))])
-        tail, notes = [f"return make(({names},))" if several else "return t0"], {}
-        held = {id(v): f"args[{k}]" for k, v in enumerate(flat)}
-        held |= {id(v): f"t{k}" for k, v in enumerate(results)}
-        if launches.written or not all([id(v) in held for v in ctx._to_save]):
-            return None
-        if ctx._to_save:
-            tail.insert(0, f"ctx._to_save = ({', '.join([held[id(v)] for v in ctx._to_save])},)")
-        for name, value in vars(ctx).items():
-            if name in ("_needs", "_to_save"):
-                continue
-            arrays = (value,) if type(value) is np.ndarray else value
-            if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
-                places = [f"a{len(results) + k}" for k in range(len(arrays))]
-                noted = places[0] if arrays is not value else f"({', '.join(places)},)"
-                tail.insert(0, f"ctx.{name} = {noted}")
-                results += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
-            elif _is_constant(value):
-                notes[f"note_{name}"] = value
-                tail.insert(0, f"ctx.{name} = note_{name}")
-            else:
-                return None
-        return _plan_of(launches, flat, tuple(results), "\n".join(["ctx", *tail]), **notes)
-
-
 def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     """``function``, which remembers what it launched.
 
@@ -422,8 +206,7 @@ def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     """
     if numba.config.DISABLE_JIT:
         return function
-    memory = _Memory(function, writes)
-    _memories.append(memory)
+    memory = Memory(function, writes)
     code: Any = function.__code__
     positional, stars = code.co_argcount, (CO_VARARGS, CO_VARKEYWORDS)
     keywords = code.co_varnames[positional : positional + code.co_kwonlyargcount]

@@ -1,0 +1,278 @@
+"""What an operation launches, noted while it runs, and made a replay of: ``Launches``."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+
+from .layout import TOTAL
+from .loops import ElementwiseKernel
+from .machine import Kernel
+from .nest import walk_address
+from .numba_compiler import way_by_words
+from .product import ProductKernel, StridedGemmKernel
+from .replay import (
+    CHECK,
+    FLAT,
+    HEAD,
+    IMAGE,
+    IMAGE_WORDS,
+    KERNEL,
+    MOST_ROOTS,
+    MOST_TEMPS,
+    MOST_WORDS,
+    NESTED,
+    OUTS,
+    PLACE_COUNT,
+    PLACES,
+    STEP_COUNT,
+    STEPS,
+)
+
+__all__ = ["Launches", "Replay", "bits", "bounds", "shared"]
+
+_FIXED = -2
+
+
+class _Memory:
+    """Memory that launches use: of an argument, or made meanwhile.
+
+    root: its place among the arrays of a replay, ``_FIXED`` of numbers that stay; offset: where it
+    begins there, in bytes.
+    """
+
+    def __init__(self, array: np.ndarray, root: int = -1):
+        self.array, self.root, self.offset = array, root, 0
+        self.first, self.before, self.after = bounds(array)
+
+
+def bounds(array: np.ndarray) -> tuple[int, int, int]:
+    """The address of the first element, the bytes that lie before it, and those from it on."""
+    first = array.__array_interface__["data"][0]
+    if not array.size:
+        return first, 0, 0
+    steps = [s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True)]
+    before = -sum(s for s in steps if s < 0)
+    return first, before, sum(s for s in steps if s > 0) + array.itemsize
+
+
+def shared(arrays: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+    """Of each array which one before it may share its memory, or -1, and how far from that it
+    begins: between such arrays nobody can tell whose an address is, but their distance does."""
+    found = []
+    spans = [bounds(a) for a in arrays]
+    for k, (first, before, after) in enumerate(spans):
+        for j, (other, low, high) in enumerate(spans[:k]):
+            if first - before < other + high and other - low < first + after:
+                found.append((j, first - other))
+                break
+        else:
+            found.append((-1, 0))
+    return found
+
+
+class Launches:
+    """What was launched, on which memory.
+
+    possible: becomes False at what cannot be run again.
+    """
+
+    def __init__(self, given: Sequence[np.ndarray]):
+        self.possible = True
+        self._known = [_Memory(a, k) for k, a in enumerate(given)]
+        self._given = len(given)
+        self._image: list[int] = []
+        self._places: list[tuple[int, _Memory, int]] = []
+        self._steps: list[tuple[int, int, int, int, int]] = []
+        self._kept: list[Any] = []
+        self.written: set[int] = set()
+        if not all(m.after for m in self._known):
+            self.possible = False
+
+    def made(self, array: np.ndarray) -> None:
+        """Note new memory."""
+        self._known.append(_Memory(array))
+        if not array.size:
+            self.possible = False
+
+    def table(self, values: np.ndarray) -> None:
+        """Note numbers that are the same for all calls."""
+        self._known.append(_Memory(values, _FIXED))
+        self._kept.append(values)
+
+    def note(self, kernel: Any, args: tuple[Any, ...]) -> None:
+        """Note that ``kernel`` has run on ``args``."""
+        if not self.possible:
+            return
+        if type(kernel) is ElementwiseKernel:
+            self._note_formula(kernel, args)
+        elif isinstance(kernel, Kernel):
+            self._note_kernel(kernel, args)
+        else:
+            self.possible = False
+
+    def look(self, flag: np.ndarray) -> None:
+        """Note that a flag was looked at."""
+        if self.possible:
+            place = len(self._image)
+            self._address(flag)
+            self._steps.append((CHECK, 0, place, 0, 0))
+
+    def _address(self, array: np.ndarray, written: bool = False) -> None:
+        """Add the word that is the address of ``array``."""
+        first, before, after = bounds(array)
+        for memory in self._known:
+            if memory.first - memory.before <= first - before:
+                if first + after <= memory.first + memory.after:
+                    if memory.root == _FIXED:
+                        self._image.append(first)
+                        self.possible = self.possible and not written
+                        return
+                    self._places.append((len(self._image), memory, first - memory.first))
+                    self._image.append(0)
+                    if written and memory.root >= 0:
+                        self.written.add(memory.root)
+                    return
+        self.possible = False
+
+    def _number(self, value: Any) -> None:
+        """Add the word that a number is passed as."""
+        if type(value) in (bool, int) and -(1 << 63) <= value < 1 << 63:
+            self._image.append(int(value))
+        elif type(value) is float:
+            self._image.append(bits(value))
+        else:
+            self.possible = False
+
+    def _note_formula(self, kernel: ElementwiseKernel, args: tuple[Any, ...]) -> None:
+        if args[0].size >= kernel.grain:
+            self.possible = False  # by how many threads is for each call to say
+            return
+        found = kernel.planned(args)
+        if found is None:
+            return
+        place = len(self._image)
+        for k, a in enumerate(args):
+            if type(a) is np.ndarray:
+                self._address(a, k < kernel.outputs)
+            else:
+                self._number(a)
+        address, plan = found
+        self._kept.append(kernel)
+        if plan is None:
+            self._steps.append((FLAT, address, place, args[0].size, 0))
+        else:
+            self._kept.append(plan)
+            where = plan.__array_interface__["data"][0]
+            self._steps.append((NESTED, walk_address(), place, where, int(plan[TOTAL])))
+
+    def _note_kernel(self, kernel: Kernel, args: tuple[Any, ...]) -> None:
+        found = _compiled_kernel(kernel, args)
+        if found is None:
+            self.possible = False
+            return
+        address, keep = found
+        self._kept.append(keep)
+        place = len(self._image)
+        for k, a in enumerate(args):
+            if type(a) is np.ndarray:
+                self._image += [0, 0, a.size, a.itemsize]
+                self._address(a, k < kernel.outputs)
+                self._image += [*a.shape, *a.strides]
+            else:
+                self._number(a)
+        self._steps.append((KERNEL, address, place, 0, 0))
+
+    def finish(
+        self, head: Sequence[int], records: Sequence[Sequence[int]], results: Sequence[np.ndarray]
+    ) -> Replay | None:
+        """The replay, which writes into new arrays of the layout of ``results``; None where there
+        can be none.
+
+        head: the words up to ``NONE``. records: of the arguments.
+        """
+        for k, result in enumerate(results):
+            memory = next((m for m in self._known if m.root == -1 and _is_all(m, result)), None)
+            if memory is None:
+                return None
+            memory.root = self._given + k
+        room, big = 0, self._given + len(results)
+        for memory in self._known:
+            if memory.root == -1:
+                memory.root, memory.offset = big, room
+                room += -(-memory.after // 64) * 64
+        fits = big < MOST_ROOTS and len(self._image) <= MOST_WORDS and room <= 8 * MOST_TEMPS
+        written = self.written & set(range(self._given))
+        if not (self.possible and fits and len(written) <= 1):
+            return None
+        places = [(at, m.root, m.offset + offset) for at, m, offset in self._places]
+        words = [*head, *written] if written else [*head, -1]
+        words += [0] * (HEAD - len(words))
+        for record in records:
+            words += record
+        words[OUTS] = len(results)
+        for name, count, rows in (
+            (IMAGE, IMAGE_WORDS, [self._image]),
+            (PLACES, PLACE_COUNT, places),
+            (STEPS, STEP_COUNT, self._steps),
+        ):
+            words[name] = len(words)
+            words[count] = len(self._image) if name == IMAGE else len(rows)
+            for row in rows:
+                words += row
+        return Replay(words, self._kept)
+
+
+class Replay:
+    """What ``replay`` runs: its ``words``, and what must live as long as they do."""
+
+    __slots__ = ("kept", "words")
+
+    def __init__(self, words: Sequence[int], kept: Sequence[Any]):
+        self.words = np.array(words, np.int64)
+        self.kept = tuple(kept)
+
+
+def bits(value: float) -> int:
+    """The word of a float's eight bytes."""
+    return int(struct.unpack("q", struct.pack("d", value))[0])
+
+
+def _is_all(memory: _Memory, array: np.ndarray) -> bool:
+    """Whether ``array`` is all of new memory, in whichever order of dimensions."""
+    return bounds(array) == (memory.first, 0, array.nbytes) and memory.array.nbytes == array.nbytes
+
+
+def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] | None:
+    """The address by words of what runs ``args``, and what must be kept for it."""
+    arrays = [a for a in args if type(a) is np.ndarray]
+    plain = all([type(a) in (np.ndarray, int, float, bool) for a in args])
+    if not plain or not arrays:
+        return None
+    grain = kernel.grain
+    many = grain is not None and any([a.size >= grain for a in arrays])
+    if isinstance(kernel, ProductKernel):
+        if not kernel.is_small(args):
+            return None
+        many = False
+    dispatcher = kernel.parallel if many else kernel.serial
+    if isinstance(kernel, StridedGemmKernel):
+        (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == _type_of(args[0])]
+    else:
+        seen = args
+        if kernel.moves and args[0].itemsize == 2:
+            seen = tuple([a.view(np.int16) if getattr(a, "itemsize", 0) == 2 else a for a in args])
+        signature = tuple([dispatcher.typeof_pyval(a) for a in seen])
+        found = dispatcher.overloads.get(signature)
+    if found is None:
+        return None
+    address = found.library.get_pointer_to_function(way_by_words(found.fndesc.llvm_func_name))
+    return (address, dispatcher) if address else None
+
+
+def _type_of(array: np.ndarray) -> Any:
+    return numba.from_dtype(array.dtype)

@@ -1,0 +1,72 @@
+"""What the forward of an op remembers, and what it notes in its node: ``OpMemory``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..kernels import machine
+from ..tensor import wrap
+from .plans import Plan, is_constant, plan_of
+from .remembered import Memory
+
+__all__: list[str] = []  # nothing that users call
+
+
+class OpMemory(Memory):
+    """What the forward of an op remembers, and what it notes in its node.
+
+    An op that has one saves only arguments and results, and notes what is the same for all calls of
+    a kind, or an array that it made or a tuple of them. Its ``forward`` depends on nothing that the
+    node has before, but for what needs a gradient.
+    """
+
+    def __init__(self, forward: Callable[..., Any]):
+        super().__init__(forward, False)
+
+    def forward(self, ctx: Any, args: tuple[Any, ...]) -> Any:
+        """``forward(ctx, *args)``; grad mode is off."""
+        if machine.recording:
+            return self.function(ctx, *args)
+        needs = ctx._needs
+        for again in self.last.get(needs, ()):
+            result = again(ctx, args)
+            if type(result) is not int:
+                return result
+        return self.find(needs, args, (ctx, *args), {})
+
+    def call(self, plan: Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+        """What a plan gives."""
+        return plan.call(args[0], flat)
+
+    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
+        """How to do again what was watched, or None."""
+        ctx = args[0]
+        several = isinstance(result, tuple)
+        results = list(result) if several else [result]
+        names = ", ".join([f"t{k}" for k in range(len(results))])
+        tail, notes = [f"return make(({names},))" if several else "return t0"], {}
+        held = {id(v): f"args[{k}]" for k, v in enumerate(flat)}
+        held |= {id(v): f"t{k}" for k, v in enumerate(results)}
+        if launches.written or not all([id(v) in held for v in ctx._to_save]):
+            return None
+        if ctx._to_save:
+            tail.insert(0, f"ctx._to_save = ({', '.join([held[id(v)] for v in ctx._to_save])},)")
+        for name, value in vars(ctx).items():
+            if name in ("_needs", "_to_save"):
+                continue
+            arrays = (value,) if type(value) is np.ndarray else value
+            if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
+                places = [f"a{len(results) + k}" for k in range(len(arrays))]
+                noted = places[0] if arrays is not value else f"({', '.join(places)},)"
+                tail.insert(0, f"ctx.{name} = {noted}")
+                results += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
+            elif is_constant(value):
+                notes[f"note_{name}"] = value
+                tail.insert(0, f"ctx.{name} = note_{name}")
+            else:
+                return None
+        return plan_of(launches, flat, tuple(results), "\n".join(["ctx", *tail]), **notes)

@@ -1,0 +1,178 @@
+"""How a remembered call is done again: what its arguments must be, and the text that does it.
+
+``kernels/replay.py`` compares arguments and runs kernels; here is what it is told, and what Python
+does around it: results are made before, and after. Start reading at ``plan_of``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..kernels.machine import Kernel
+from ..later import OUR_FILES
+from ..shaped import Size
+from ..tensor import Tensor
+
+__all__: list[str] = []  # nothing that users call
+
+LARGE = 1 << 18
+"""Bytes of arguments, or of a result, from which on the time of Python matters little."""
+
+TENSORS: list[type] = [Tensor]
+"""The classes of tensors whose functions are those of ``Tensor``, at most two."""
+
+_NAMES = ("_array", "_edge", "_base")
+_PLAIN = (int, bool, str, type(None))
+_SINGLE = (float, DType, type, type(...))
+
+_new = object.__new__
+
+GENERATED = "<functions that remember>"
+"""Where tracebacks say that the generated text stands."""
+
+OUR_FILES.add(GENERATED)
+
+
+class Plan:
+    """How calls of a kind are run: ``call(flat, taped)`` gives the result, of an op ``call(ctx,
+    args)``; or what ``replay`` says where nothing was done."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Callable[..., Any]):
+        self.call = call
+
+
+def kinds_of(flat: tuple[Any, ...]) -> list[Any] | None:
+    """What a plan needs to know of arguments; of one that came before where that was. None where
+    one cannot be compared."""
+    kinds: list[Any] = []
+    seen: dict[int, int] = {}
+    for place, value in enumerate(flat):
+        if type(value) not in TENSORS:
+            plain = value
+            if type(value) is slice:  # which cannot be hashed before Python 3.12
+                plain = (value.start, value.stop, value.step)
+            if not _is_plain(plain):
+                if not (isinstance(value, Kernel) or _is_frozen(value)):
+                    return None
+                plain = id(value)
+            kinds.append((type(value), plain))
+        elif (before := seen.setdefault(id(value), place)) != place:
+            kinds.append(before)
+        else:
+            kinds.append((value._array.shape, value._array.strides, value._dtype))
+    return kinds
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a plan can compare an argument: numbers, words, dtypes, and tuples of some."""
+    if type(value) in _PLAIN or type(value) in _SINGLE:
+        return True
+    if type(value) in (tuple, Size):
+        return all([type(v) in _PLAIN for v in value])
+    return False
+
+
+def _is_frozen(value: Any) -> bool:
+    """Whether ``value`` is a frozen dataclass that holds no array, or is equal to itself alone."""
+    options = getattr(type(value), "__dataclass_params__", None)
+    if options is None or not options.frozen:
+        return False
+    return not options.eq or is_constant(tuple(vars(value).values()))
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a note of an op is the same for all calls of a kind."""
+    if isinstance(value, tuple):
+        return all([is_constant(v) for v in value])
+    return _is_plain(value) or isinstance(value, Kernel) or _is_frozen(value)
+
+
+def plan_of(
+    launches: Any,
+    flat: tuple[Any, ...],
+    results: tuple[Any, ...],
+    tail: str,
+    kind: type = tuple,
+    **values: Any,
+) -> Plan | None:
+    """How to make ``results`` again, or None.
+
+    tail: text of what ``Plan.call`` does with them, which are t0, t1 ... there, on arrays a0, a1
+    ... Its parameters are ``args`` and ``taped``; of an op ``ctx`` and ``args``. ``make`` makes a
+    ``kind`` of a tuple; it sees ``values``.
+    """
+    from ..kernels import replay
+
+    if not all([type(r) is Tensor and r._edge is None for r in results]):
+        return None
+    arrays = [r._array for r in results]
+    if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
+        return None
+    head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
+    found = launches.finish(head, _records(flat), arrays)
+    if found is None:
+        return None
+    # What ``words`` have the addresses of must live as long as they do.
+    plain = [a for a in flat if type(a) not in TENSORS]
+    kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
+    known = {"run": replay.replay(), "words": found.words, "empty": np.empty, "new": _new}
+    known["kept"] = kept
+    known["ndarray"] = np.ndarray
+    known |= {"Tensor": Tensor, "make": functools.partial(tuple.__new__, kind), **values}
+    lines, names = [], ""
+    for k, r in enumerate(results):
+        known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
+        made = f"a{k} = empty(s{k}, n{k})"
+        if not r._array.flags.c_contiguous:
+            known[f"z{k}"] = r._array.strides
+            made = f"a{k} = ndarray(s{k}, n{k}, None, 0, z{k})"
+        lines.append(made)
+        names += f"a{k}, "
+    lines.append(f"state = run(words, args, ({names}), taped)")
+    lines.append("if state != 1: return state")
+    for k in range(len(results)):
+        lines.append(f"t{k} = new(Tensor); t{k}._array = a{k}; t{k}._dtype = d{k}")
+        lines.append(f"t{k}._edge = t{k}._counter = None")
+        if f"z{k}" in known:
+            lines.append(f"t{k}._flat = False")
+    of_op = "ctx" in tail
+    start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
+    exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
+    return Plan(known["call"])
+
+
+@functools.lru_cache(maxsize=512)
+def _compiled(text: str) -> Any:
+    return compile(text, GENERATED, "exec")
+
+
+def _records(flat: tuple[Any, ...]) -> list[list[int]]:
+    """What ``replay`` compares arguments with."""
+    from ..kernels.launches import bits, bounds, shared
+    from ..kernels.replay import AGAIN, ARRAY, EQUAL, REAL, SAME
+
+    records: list[list[int]] = []
+    kinds = kinds_of(flat) or []
+    near = iter(shared([a._array for a in {id(a): a for a in flat if type(a) in TENSORS}.values()]))
+    for value, kind in zip(flat, kinds, strict=True):
+        if type(kind) is int:
+            record = [AGAIN, kind, 0, 0]
+        elif type(value) in TENSORS:
+            array = value._array
+            record = [ARRAY, id(array.dtype), array.ndim, *bounds(array)[1:], *next(near)]
+            record += [*array.shape, *array.strides]
+        elif type(value) is float:
+            record = [REAL, id(value), id(float), bits(value)]
+        elif type(value) in (int, str, tuple, Size, slice):
+            record = [EQUAL, id(value), id(type(value)), 0]
+        else:
+            record = [SAME, id(value), 0, 0]
+        records.append(record)
+    return records
