@@ -139,6 +139,10 @@ if not numba.config.DISABLE_JIT:
     gemm = _gemm
 
 
+VECTORS = 1 << 19
+"""Elements of a matrix from which a second thread pays to multiply it by a vector."""
+
+
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
@@ -207,8 +211,12 @@ class ProductKernel(StridedGemmKernel):
         """Whether ``args`` have fewer multiplications than ``grain``."""
         out, x, y = args[:3]
         work = x.size * y.size
+        if work < self.grain:
+            return True
+        if 1 in out.shape and out.ndim == 2:
+            return bool(max(x.size, y.size) < VECTORS)
         # n k . k m is never less than n m k; with n m it makes the square of n m k.
-        return bool(work < self.grain or work * out.size < self._squared_grain)
+        return bool(work * out.size < self._squared_grain)
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads from ``grain`` multiplications on."""

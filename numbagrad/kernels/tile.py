@@ -28,7 +28,7 @@ from .vectors import (
 )
 
 __all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch"]
-__all__ += ["times_vector", "wide_strip"]
+__all__ += ["times_vector", "vector_times", "wide_strip"]
 
 WIDE = 4 if VECTOR_BYTES == 64 else 2
 """Vectors of columns in the widest tile."""
@@ -219,6 +219,43 @@ def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_ro
                     with alone:
                         builder.store(value, to, align=size)
         builder.store(builder.add(before, builder.mul(blocks, WORD(height))), done)
+
+
+@in_machine_code
+def vector_times(builder, kind, k, m, x, x_step, y, y_row, out):
+    """``out += x y`` for a vector x of k numbers, ``x_step`` bytes apart, and y of k rows of m
+    numbers side by side. As many columns at a time as half of the registers hold."""
+    lanes = kind.count
+    left, moved = builder.alloca(WORD), builder.alloca(WORD)
+    builder.store(m, left)
+    builder.store(WORD(0), moved)
+    for vectors in (LONGEST_STRIP, 4, 1, 0):
+        columns = WORD(max(vectors, 1) * lanes)
+        rows = Rows(builder, kind, max(vectors, 1), None if vectors else builder.load(left))
+        count = builder.udiv(builder.load(left), columns)
+        if not vectors:
+            count = builder.zext(builder.icmp_signed(">", builder.load(left), WORD(0)), WORD)
+        start = builder.load(moved)
+        with counted(builder, count) as block:
+            shift = builder.add(start, builder.mul(block, WORD(max(vectors, 1) * VECTOR_BYTES)))
+            to, from_ = builder.add(out, shift), builder.add(y, shift)
+            totals = [cgutils.alloca_once(builder, kind) for _ in range(max(vectors, 1))]
+            for total, value in zip(totals, rows.load(to), strict=True):
+                builder.store(value, total)
+            with counted(builder, k) as i:
+                place = builder.add(x, builder.mul(i, x_step))
+                factor = spread(builder, builder.load(at(builder, place, kind.element)), lanes)
+                row = rows.load(builder.add(from_, builder.mul(i, y_row)))
+                for total, value in zip(totals, row, strict=True):
+                    args = [value, factor, builder.load(total)]
+                    builder.store(call_llvm(builder, "fma", kind, "", kind, args), total)
+            rows.store([builder.load(t) for t in totals], to)
+        builder.store(builder.sub(builder.load(left), builder.mul(count, columns)), left)
+        gone = builder.mul(count, WORD(max(vectors, 1) * VECTOR_BYTES))
+        builder.store(builder.add(start, gone), moved)
+
+
+LONGEST_STRIP = 16 if VECTOR_BYTES == 64 else 8
 
 
 def _lanes_sum(builder: Any, value: Any) -> Any:

@@ -27,7 +27,7 @@ from .plans import GENERATED, LARGE, TENSORS, Plan, kinds_of, plan_of
 
 __all__: list[str] = []  # nothing that users call
 
-AFTER = 8
+AFTER = 16
 """Calls of a kind before one is watched: what a script calls once or twice compiles nothing."""
 MOST = 256
 """Kinds of calls that a function remembers."""

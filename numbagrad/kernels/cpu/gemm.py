@@ -12,7 +12,17 @@ from ..copies import copy_lines, copy_panels, transpose
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
-from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, times_vector, wide_strip
+from ..tile import (
+    FULL,
+    PANEL,
+    WIDE,
+    middle_strip,
+    narrow_strip,
+    scratch,
+    times_vector,
+    vector_times,
+    wide_strip,
+)
 from ..vectors import VECTOR_BYTES
 
 __all__ = ["product"]
@@ -51,6 +61,22 @@ def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
             size = itemsize(like)
             times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
             return
+        if n == 1 and not transx:
+            size = itemsize(like)
+            if transy and k >= LONG:
+                times_vector(like, m, k, y, ldy * size, x, start, size, out, size)
+                return
+            if not transy and m >= LONG and k >= LONG:
+                to = pointer(out, like)
+                if start == 0:
+                    for j in range(m):
+                        to[j] = 0
+                elif start != out:
+                    row = pointer(start, like)
+                    for j in range(m):
+                        to[j] = row[j]
+                vector_times(like, k, m, x, size, y, ldy * size, out)
+                return
         if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
             by_tiles(
                 like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout

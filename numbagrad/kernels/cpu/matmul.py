@@ -11,7 +11,7 @@ from ..blas import blas_alone, blas_restore
 from ..inner import device
 from ..intrinsics import address, itemsize
 from ..machine import kernel
-from ..product import gemm, gemm_kernel, product_kernel
+from ..product import VECTORS, gemm, gemm_kernel, product_kernel
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -30,6 +30,8 @@ def blocks(n, m, work, transx):
     512 by 512 cost 6 % over a single call, 256 by 256 cost 12 % and 1024 by 128 cost 25 %. Blocks
     of columns are dearer where x is stored transposed, since each of them packs all of x.
     """
+    if (m == 1 or n == 1) and work >= VECTORS:
+        return even_part(n, max(1, n // 4)), even_part(m, max(256, m // 4))
     if work < GRAIN:
         return n, m
     if work >= 1 << 28:
