@@ -42,6 +42,10 @@ LINALG = {"x": "A", "y": "B"}
 AXIS = {"axis": "dim", "keepdims": "keepdim"}
 
 
+PLAIN: dict[Any, Any] = {}
+"""Functions that are ``remembered``, as they were before."""
+
+
 def rename(functions: Iterable[Any], usual: dict[str, str] = USUAL) -> None:
     """Give the parameters of plain ``functions`` PyTorch's names, in place.
 
@@ -113,7 +117,7 @@ def made_by_names(
 def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:
     """``out``, taken from ``names``, where the caller is the form of ``function`` that takes it:
     ``out.py`` gives that a code object of its own."""
-    plain = getattr(function, "plain", function)  # of one that is ``remembered``
+    plain = PLAIN.get(function, function)
     if "out" in names and sys._getframe(2).f_code is not plain.__code__:
         return names.pop("out")
     return None

@@ -177,6 +177,8 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
         raise DimError(f"index: too many indices for tensor of dimension {rank}.")
     if sum([k is ... for k in parts]) > 1:
         raise DimError("index: an index can only have a single ellipsis ('...').")
+    if x._flat:
+        parts = [_beside_places(parts, i, x) for i in range(len(parts))]
     basic: list[Any] = []  # the key of the view
     pending: list[tuple[int, Any]] = []  # dimension of the view, index or mask
     old = new = 0  # dimensions of x read and of the view made so far
@@ -208,6 +210,17 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
             new += 0 if isinstance(k, int) else 1
     view = x if all([k is _ALL for k in basic]) else _basic(x, tuple(basic))
     return view, [group for _, group in pending]
+
+
+def _beside_places(parts: list[Any], i: int, x: Tensor) -> Any:
+    """Part ``i`` of a key; an int next to an index tensor as one too, which gives the same: a view
+    of one column would be copied to be read or written at some places."""
+    k = parts[i]
+    if type(k) is int:
+        for near in (*parts[max(i - 1, 0) : i], *parts[i + 1 : i + 2]):
+            if type(near) is Tensor and near._dtype is dtypes.int64 and near._array.ndim:
+                return full((), k, dtypes.int64, x._device)
+    return k
 
 
 def _part(k: Any) -> Any:

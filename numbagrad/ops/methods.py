@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from types import ModuleType
 from typing import Any
@@ -65,7 +66,14 @@ def _remembered_in_place(name: str, function: Any, op: Any) -> Any:
     op = op or getattr(function, "op", None)
     if isinstance(op, PointwiseOp) and len(op.inputs) <= 2:
         return made
-    return remembered(made, writes=True)
+    if name != "index_put_":
+        return remembered(made, writes=True)
+
+    @functools.wraps(made)
+    def index_put_(x: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+        return made(x, indices, values, accumulate)
+
+    return remembered(index_put_, writes=True, spread="indices")
 
 
 def _operator(name: str, function: object) -> object:

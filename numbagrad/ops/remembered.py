@@ -22,7 +22,7 @@ from .. import devices, dtypes
 from ..kernels import machine
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
-from .argument_names import renamed
+from .argument_names import PLAIN, renamed
 from .plans import GENERATED, LARGE, TENSORS, Plan, kinds_of, plan_of
 
 __all__: list[str] = []  # nothing that users call
@@ -221,13 +221,13 @@ def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     call.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(call, function)
     del call.__dict__["__wrapped__"]  # its own parameters are the same, and may be renamed
-    call.__dict__["plain"] = function
+    PLAIN[call] = function
     return call
 
 
 def plainly(function: Any) -> Any:
     """``function`` as it was before it was ``remembered``, if it was."""
-    return getattr(function, "plain", function)
+    return PLAIN.get(function, function)
 
 
 @functools.cache
@@ -243,13 +243,13 @@ def _wrapper(
     args = f"({', '.join(first + (['*_args'] if star else []))},)"
     options = ", ".join([f"{k!r}: {k}" for k in keywords] + (["**_options"] if double else []))
     call = f"_function(*{args}, **{{{options}}})" if options else f"_function(*{args})"
-    flat = [f"*{p}, type({p})" if k == spread else p for k, p in enumerate(first)]
+    flat = ["*_parts" if k == spread else p for k, p in enumerate(first)]
     flat += (["*_args"] if star else []) + list(keywords)
     lines = [f"def call({', '.join(header)}):"]
     lines += [" if _machine.recording or _machine.autocasting:", f"  return {call}"]
     if spread >= 0:
-        lines += [f" if type(_{spread}) is not tuple and type(_{spread}) is not list:"]
-        lines += [f"  return {call}"]
+        lines += [f" if type(_{spread}) is tuple or type(_{spread}) is list:"]
+        lines += [f"  _parts = (*_{spread}, type(_{spread}))", f" else: _parts = (_{spread},)"]
     lines += [f" _flat = ({', '.join(flat)},)"]
     if double:
         lines += [" _names = tuple(_options)"]
