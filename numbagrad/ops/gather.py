@@ -55,7 +55,7 @@ class Gather(Op, remembers=True):
         ctx.how = (dim, x._array.shape, name)
         at = index._array
         out = new_empty(at.shape, x._dtype, x._device)
-        source = contiguous(x)._array
+        source = _front(x, at.shape, dim)
         launch_checked(
             name,
             kernels.gather,
@@ -144,24 +144,26 @@ class Scatter(Op):
             hole = full(index._array.shape, 0, g._dtype, g._device)
             gx = g if add else Scatter.apply(g, dim, index, hole, False, name)
         if ctx.needs_input_grad[3]:
-            part = _front(g, index, dim)
-            gv = Gather.apply(part, dim, index, name)
+            gv = Gather.apply(g, dim, index, name)
             if not add:
                 order = reshape(_counting(index._array.size, index._device), index._array.shape)
-                last = new_empty(part._array.shape, dtypes.int64, part._device)
+                last = new_empty(g._array.shape, dtypes.int64, g._device)
                 last = Scatter.apply(last, dim, index, order, False, name)
                 standing = eq(Gather.apply(last, dim, index, name), order)
                 gv = mul(gv, cast(standing, g._dtype))
         return gx, None, None, gv
 
 
-def _front(x: Tensor, index: Tensor, dim: int) -> Tensor:
-    """``x`` cut to the sizes of ``index`` in all dimensions but ``dim``."""
-    sizes = x._array.shape
-    for d, n in enumerate(index._array.shape):
-        if n != sizes[d] and d != dim:
-            x = narrow(x, d, 0, n)
-    return x
+def _front(x: Tensor, sizes: tuple[int, ...], dim: int) -> Any:
+    """The elements of ``x`` in a contiguous array, cut to ``sizes`` in all dimensions but one."""
+    array = x._array
+    part = [n if d == dim else i for d, (n, i) in enumerate(zip(array.shape, sizes, strict=True))]
+    if tuple(part) == array.shape:
+        return contiguous(x)._array
+    out = new_empty(part, x._dtype, x._device)._array
+    if out.size:
+        machine.launch(copy_kernel, out, array[tuple([builtins.slice(0, n) for n in part])])
+    return out
 
 
 def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
@@ -200,7 +202,7 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``gather`` whose errors say ``name``."""
     dim, at = _indexed(name, x, dim, index)
-    out = Gather.apply(_front(_leading(x), at, dim), dim, at, name)
+    out = Gather.apply(_leading(x), dim, at, name)
     return out if index._array.ndim else reshape(out, ())
 
 
