@@ -30,6 +30,7 @@ from .index import (
     _counting,
     index_tensor,
     launch_checked,
+    overwriting,
     scalar_tensor,
     to_write,
 )
@@ -118,7 +119,7 @@ def write_elements(
         machine.launch(copy_kernel, out._array[part], target)
 
 
-class Scatter(Op):
+class Scatter(Op, remembers=True):
     """A copy of ``x`` with one element replaced, or added to, for each index along ``dim``.
 
     index may be smaller than ``x`` in the other dimensions.
@@ -152,6 +153,12 @@ class Scatter(Op):
                 standing = eq(Gather.apply(last, dim, index, name), order)
                 gv = mul(gv, cast(standing, g._dtype))
         return gx, None, None, gv
+
+
+class ScatterHere(Scatter):
+    """``Scatter`` that may write into ``x`` itself, which is not remembered."""
+
+    forward = staticmethod(Scatter.forward)
 
 
 def _front(x: Tensor, sizes: tuple[int, ...], dim: int) -> Any:
@@ -285,7 +292,8 @@ def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bo
     src = _source(name, x, index, src)
     if not index._array.size:
         return clone(x)
-    out = Scatter.apply(_leading(x), dim, index, src, adds, name)
+    op = Scatter if overwriting.target is None else ScatterHere
+    out = op.apply(_leading(x), dim, index, src, adds, name)
     return out if x._array.ndim else reshape(out, ())
 
 
