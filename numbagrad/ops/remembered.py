@@ -10,9 +10,7 @@ that Python looks at) goes through the function. Start reading at ``remembered``
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any, TypeVar
 
 import numba
@@ -22,8 +20,9 @@ from .. import devices, dtypes
 from ..kernels import machine
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
-from .argument_names import PLAIN, renamed
-from .plans import GENERATED, LARGE, TENSORS, Plan, kinds_of, plan_of
+from .argument_names import PLAIN
+from .plans import LARGE, TENSORS, Plan, kinds_of, plan_of
+from .wrapper import wrapped
 
 __all__: list[str] = []  # nothing that users call
 
@@ -187,8 +186,6 @@ def forget() -> None:
 
 dtypes.when_default_changes.append(forget)
 
-TAPED = 2  # as in ``kernels/replay.py``, which is not imported before it is needed
-
 
 def _several(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
@@ -206,21 +203,7 @@ def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     """
     if numba.config.DISABLE_JIT:
         return function
-    memory = Memory(function, writes)
-    code: Any = function.__code__
-    positional, stars = code.co_argcount, (CO_VARARGS, CO_VARKEYWORDS)
-    keywords = code.co_varnames[positional : positional + code.co_kwonlyargcount]
-    place = code.co_varnames.index(spread) if spread else -1
-    make = _wrapper(positional, keywords, *[bool(code.co_flags & s) for s in stars], place)
-    call = make(function, memory, memory.last)
-    count = sum([bool(code.co_flags & s) for s in stars], positional + len(keywords))
-    made = call.__code__
-    names = dict(zip(made.co_varnames[:count], code.co_varnames[:count], strict=True))
-    call.__code__ = renamed(made, names)
-    call.__defaults__ = function.__defaults__
-    call.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(call, function)
-    del call.__dict__["__wrapped__"]  # its own parameters are the same, and may be renamed
+    call = wrapped(function, Memory(function, writes), spread)
     PLAIN[call] = function
     return call
 
@@ -228,45 +211,3 @@ def remembered(function: F, writes: bool = False, spread: str = "") -> F:
 def plainly(function: Any) -> Any:
     """``function`` as it was before it was ``remembered``, if it was."""
     return PLAIN.get(function, function)
-
-
-@functools.cache
-def _wrapper(
-    positional: int, keywords: tuple[str, ...], star: bool, double: bool, spread: int
-) -> Any:
-    """What makes the wrapper of functions with so many parameters, with these that are given by
-    keyword only, and whether they take more: it has the same, so that calls in any form come to the
-    same arguments and wrong ones raise as before."""
-    first = [f"_{k}" for k in range(positional)]
-    header = first + (["*_args"] if star else ["*"] if keywords else [])
-    header += [*keywords] + (["**_options"] if double else [])
-    args = f"({', '.join(first + (['*_args'] if star else []))},)"
-    options = ", ".join([f"{k!r}: {k}" for k in keywords] + (["**_options"] if double else []))
-    call = f"_function(*{args}, **{{{options}}})" if options else f"_function(*{args})"
-    flat = ["*_parts" if k == spread else p for k, p in enumerate(first)]
-    flat += (["*_args"] if star else []) + list(keywords)
-    lines = [f"def call({', '.join(header)}):"]
-    lines += [" if _machine.recording or _machine.autocasting:", f"  return {call}"]
-    if spread >= 0:
-        lines += [f" if type(_{spread}) is tuple or type(_{spread}) is list:"]
-        lines += [f"  _parts = (*_{spread}, type(_{spread}))", f" else: _parts = (_{spread},)"]
-    lines += [f" _flat = ({', '.join(flat)},)"]
-    if double:
-        lines += [" _names = tuple(_options)"]
-        lines += [" if _names: _flat = (*_flat, *_options.values())"]
-    names = "_names" if double else "()"
-    lines += [
-        f" _known, _taped = _last.get({names}), _grad_mode.enabled",
-        " if _known is not None:",
-        "  for _again in _known:",
-        "   _result = _again(_flat, _taped)",
-        "   if type(_result) is not int: return _result",
-        f"   if _result == {TAPED}: return {call}",
-        " elif _taped and _flat and getattr(_flat[0], '_edge', None) is not None:",
-        f"  return {call}",
-        f" return _memory.find({names}, _flat, {args}, {{{options}}})",
-    ]
-    text = "def make(_function, _memory, _last):\n " + "\n ".join(lines) + "\n return call"
-    known: dict[str, Any] = {"_machine": machine, "_grad_mode": grad_mode}
-    exec(compile(text, GENERATED, "exec"), known)
-    return known["make"]
