@@ -66,8 +66,7 @@ class ObjectType(types.CPointer):
 
 
 register_model(ObjectType)(models.PointerModel)
-_SIZE = (tuple.__basicsize__ - object.__basicsize__) // 8 + 1  # the place of a tuple's length
-_ITEMS = _SIZE + 1
+_SIZE, _ITEMS = object.__basicsize__ // 8, tuple.__basicsize__ // 8  # of a tuple
 _TYPE = 1
 _DATA, _RANK, _SHAPE, _STRIDES, _DTYPE = (object.__basicsize__ // 8 + k for k in (0, 1, 2, 3, 5))
 _FLOAT = object.__basicsize__ // 8
