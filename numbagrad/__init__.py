@@ -58,7 +58,7 @@ with _paused():
     from .ops.activation import relu
     from .ops.base import launch
     from .ops.bessel import i0
-    from .ops.brackets import *  # noqa: F403
+    from .ops.bracket_writes import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.comparison import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403

@@ -91,9 +91,6 @@ class Watcher:
     def bind(self, array: np.ndarray) -> None:
         """Nothing: arrays are what they are."""
 
-    def table(self, values: np.ndarray) -> None:
-        """Nothing: as ``bind``."""
-
     def adopt(self, tensor: Any, undo: Callable[[], None]) -> None:
         """Nothing: state is made for real."""
 

@@ -33,7 +33,7 @@ from .replay import (
     STEPS,
 )
 
-__all__ = ["Launches", "Replay", "bits", "bounds", "shared"]
+__all__ = ["Launches", "bits", "bounds", "shared"]
 
 _FIXED = -2
 
@@ -189,9 +189,9 @@ class Launches:
 
     def finish(
         self, head: Sequence[int], records: Sequence[Sequence[int]], results: Sequence[np.ndarray]
-    ) -> Replay | None:
-        """The replay, which writes into new arrays of the layout of ``results``; None where there
-        can be none.
+    ) -> tuple[np.ndarray, list[Any]] | None:
+        """The words of the replay, which writes into new arrays of the layout of ``results``, and
+        what must live as long as they do; None where there can be none.
 
         head: the words up to ``NONE``. records: of the arguments.
         """
@@ -224,17 +224,7 @@ class Launches:
             words[count] = len(self._image) if name == IMAGE else len(rows)
             for row in rows:
                 words += row
-        return Replay(words, self._kept)
-
-
-class Replay:
-    """What ``replay`` runs: its ``words``, and what must live as long as they do."""
-
-    __slots__ = ("kept", "words")
-
-    def __init__(self, words: Sequence[int], kept: Sequence[Any]):
-        self.words = np.array(words, np.int64)
-        self.kept = tuple(kept)
+        return np.array(words, np.int64), self._kept
 
 
 def bits(value: float) -> int:

@@ -82,9 +82,15 @@ def table(values: np.ndarray, beside: Any) -> Any:
     again and again."""
     if recording and type(beside) is DeviceArray:
         return away.table(values)
-    if recording and not is_recording() and recorder.current is not None:
-        recorder.current.table(values)
+    watcher = noting()
+    if watcher is not None:
+        watcher.table(values)
     return values
+
+
+def noting() -> Any:
+    """What notes the launches of this call, for later ones to repeat; mostly None."""
+    return None if not recording or is_recording() else recorder.current
 
 
 _INT64 = np.dtype(np.int64)

@@ -32,15 +32,15 @@ from .vectors import WORD
 __all__ = ["replay"]
 
 # The head, then the records of the arguments.
-COUNT, TENSOR, ALSO, ARRAY_NAME, EDGE_NAME, BASE_NAME, NONE, WRITTEN = range(8)
-IMAGE, IMAGE_WORDS, PLACES, PLACE_COUNT, STEPS, STEP_COUNT, OUTS = range(8, 15)
-HEAD = 15
+COUNT, TENSOR, ALSO, NDARRAY, ARRAY_NAME, EDGE_NAME, BASE_NAME, NONE, WRITTEN = range(9)
+IMAGE, IMAGE_WORDS, PLACES, PLACE_COUNT, STEPS, STEP_COUNT, OUTS = range(9, 16)
+HEAD = 16
 
-ARRAY, SAME, EQUAL, REAL, AGAIN = range(5)
+ARRAY, SAME, EQUAL, REAL, AGAIN, MEMBERS = range(6)
 """Kinds of records. Of an array: its dtype's address, its rank, the bytes before and after its
 first element, which array before it shares its memory (-1: none) and how far from that it begins,
 its sizes and strides; of an object that came before its place among the arguments; of others the
-value's address, its type's, its bits."""
+value's address, its type's, its bits, or how many members it has and at which word they begin."""
 
 FLAT, NESTED, KERNEL, CHECK = range(4)
 """Kinds of launches: a formula on numbers in a row, on a nest, a kernel by words; a look at a flag.
@@ -66,10 +66,11 @@ class ObjectType(types.CPointer):
 
 
 register_model(ObjectType)(models.PointerModel)
-_SIZE, _ITEMS = object.__basicsize__ // 8, tuple.__basicsize__ // 8  # of a tuple
 _TYPE = 1
+_SIZE = _FLOAT = FIELDS = object.__basicsize__ // 8
+ITEMS = tuple.__basicsize__ // 8
+"""Places in objects: a tuple's length, a float's number, a slice's members; a tuple's members."""
 _DATA, _RANK, _SHAPE, _STRIDES, _DTYPE = (object.__basicsize__ // 8 + k for k in (0, 1, 2, 3, 5))
-_FLOAT = object.__basicsize__ // 8
 
 
 @unbox(ObjectType)
@@ -158,7 +159,7 @@ def _replay(plan, args, outs, taped):
     high = stack(MOST_ROOTS, 0)
     count, at = 0, HEAD
     for i in range(load(p, COUNT)):
-        item = load(args, _ITEMS + i)
+        item = load(args, ITEMS + i)
         kind, value = load(p, at), load(p, at + 1)
         if kind == ARRAY:
             its_type = load(pointer(item, np.int64), _TYPE)
@@ -166,6 +167,8 @@ def _replay(plan, args, outs, taped):
                 return REFUSED
             array = pointer(_attribute(item, load(p, ARRAY_NAME)), np.int64)
             rank = load(p, at + 2)
+            if load(array, _TYPE) != load(p, NDARRAY):
+                return REFUSED
             if load(array, _DTYPE) != value or (load(array, _RANK) & _LOW) != rank:
                 return REFUSED
             sizes = pointer(load(array, _SHAPE), np.int64)
@@ -189,7 +192,7 @@ def _replay(plan, args, outs, taped):
             at += 7 + 2 * rank
         else:
             if kind == AGAIN:
-                value = load(args, _ITEMS + value)
+                value = load(args, ITEMS + value)
             if item != value:
                 if kind == SAME or kind == AGAIN:
                     return REFUSED
@@ -198,9 +201,24 @@ def _replay(plan, args, outs, taped):
                 if kind == REAL:
                     if load(pointer(item, np.int64), _FLOAT) != load(p, at + 3):
                         return REFUSED
+                elif kind == MEMBERS:
+                    a, b = pointer(item, np.int64), pointer(value, np.int64)
+                    members, first = load(p, at + 3), load(p, at + 4)
+                    if first == ITEMS and load(a, _SIZE) != members:
+                        return REFUSED
+                    for k in range(first, first + members):
+                        if load(a, k) != load(b, k):
+                            one, other = (
+                                pointer(load(a, k), np.int64),
+                                pointer(load(b, k), np.int64),
+                            )
+                            if load(one, _TYPE) != load(other, _TYPE):
+                                return REFUSED
+                            if not _equal(load(a, k), load(b, k)):
+                                return REFUSED
                 elif not _equal(item, value):
                     return REFUSED
-            at += 4
+            at += 5
     written = load(p, WRITTEN)
     if written >= 0:
         for k in range(count):
@@ -208,7 +226,7 @@ def _replay(plan, args, outs, taped):
                 if load(low, written) < load(high, k):
                     return REFUSED
     for k in range(load(p, OUTS)):
-        out = pointer(load(outs, _ITEMS + k), np.int64)
+        out = pointer(load(outs, ITEMS + k), np.int64)
         put(roots, count, load(out, _DATA))
         count += 1
     temps = stack(MOST_TEMPS, 0)

@@ -30,6 +30,9 @@ from .vectors import (
 __all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch"]
 __all__ += ["times_vector", "vector_times", "wide_strip"]
 
+LONGEST_STRIP = 16 if VECTOR_BYTES == 64 else 8
+"""Vectors of columns of a matrix that a vector is multiplied by at a time."""
+
 WIDE = 4 if VECTOR_BYTES == 64 else 2
 """Vectors of columns in the widest tile."""
 
@@ -222,9 +225,11 @@ def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_ro
 
 
 @in_machine_code
-def vector_times(builder, kind, k, m, x, x_step, y, y_row, out):
-    """``out += x y`` for a vector x of k numbers, ``x_step`` bytes apart, and y of k rows of m
-    numbers side by side. As many columns at a time as half of the registers hold."""
+def vector_times(builder, kind, k, m, x, y, y_row, start, out):
+    """``out = start + x y`` for a vector x of k numbers and y of k rows of m numbers side by side;
+    ``start`` 0: ``out = x y``. As many columns at a time as half of the registers hold."""
+    alone = builder.icmp_signed("==", start, WORD(0))
+    old, size = builder.select(alone, out, start), WORD(VECTOR_BYTES // kind.count)
     lanes = kind.count
     left, moved = builder.alloca(WORD), builder.alloca(WORD)
     builder.store(m, left)
@@ -235,15 +240,16 @@ def vector_times(builder, kind, k, m, x, x_step, y, y_row, out):
         count = builder.udiv(builder.load(left), columns)
         if not vectors:
             count = builder.zext(builder.icmp_signed(">", builder.load(left), WORD(0)), WORD)
-        start = builder.load(moved)
+        before = builder.load(moved)
         with counted(builder, count) as block:
-            shift = builder.add(start, builder.mul(block, WORD(max(vectors, 1) * VECTOR_BYTES)))
+            shift = builder.add(before, builder.mul(block, WORD(max(vectors, 1) * VECTOR_BYTES)))
             to, from_ = builder.add(out, shift), builder.add(y, shift)
             totals = [cgutils.alloca_once(builder, kind) for _ in range(max(vectors, 1))]
-            for total, value in zip(totals, rows.load(to), strict=True):
-                builder.store(value, total)
+            for total, value in zip(totals, rows.load(builder.add(old, shift)), strict=True):
+                nothing = ir.Constant(kind, [0.0] * lanes)
+                builder.store(builder.select(alone, nothing, value), total)
             with counted(builder, k) as i:
-                place = builder.add(x, builder.mul(i, x_step))
+                place = builder.add(x, builder.mul(i, size))
                 factor = spread(builder, builder.load(at(builder, place, kind.element)), lanes)
                 row = rows.load(builder.add(from_, builder.mul(i, y_row)))
                 for total, value in zip(totals, row, strict=True):
@@ -252,10 +258,7 @@ def vector_times(builder, kind, k, m, x, x_step, y, y_row, out):
             rows.store([builder.load(t) for t in totals], to)
         builder.store(builder.sub(builder.load(left), builder.mul(count, columns)), left)
         gone = builder.mul(count, WORD(max(vectors, 1) * VECTOR_BYTES))
-        builder.store(builder.add(start, gone), moved)
-
-
-LONGEST_STRIP = 16 if VECTOR_BYTES == 64 else 8
+        builder.store(builder.add(before, gone), moved)
 
 
 def _lanes_sum(builder: Any, value: Any) -> Any:

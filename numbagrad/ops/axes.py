@@ -65,10 +65,15 @@ class Axes:
 
 def axes(name: str, x: Tensor, dim: Any, keepdim: bool = False) -> Axes:
     """The Axes of ``x`` for ``dim``: an int, a sequence of ints, or None for all."""
-    return _axes(name, x._array.shape, tuple(dim) if type(dim) is list else dim, keepdim)
+    dim = tuple(dim) if type(dim) is list else dim
+    if type(dim) is tuple:
+        for each in dim:
+            if type(each) is not int:  # 0.0 would be found where 0 is
+                return _axes.__wrapped__(name, x._array.shape, dim, keepdim)
+    return _axes(name, x._array.shape, dim, keepdim)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096, typed=True)
 def _axes(name: str, shape: tuple[int, ...], dim: Any, keepdim: bool) -> Axes:
     dims = normalize_dims(name, None if dim == () else dim, len(shape))
     if not shape:
@@ -106,7 +111,7 @@ def _form(shape: Any, first: int, last: int) -> tuple[int, int, int]:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096, typed=True)
 def form_along(name: str, shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     """(outer, n, inner) around one dim; (1, 1, 1) for a 0-d tensor."""
     dim = normalize_dim(name, dim, len(shape))

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from .. import devices
@@ -24,6 +23,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 from .op_memory import OpMemory
+from .remembered import remembering
 
 _new = object.__new__
 
@@ -81,8 +81,8 @@ class Op:
     _memory: OpMemory | None = None
 
     def __init_subclass__(cls, remembers: bool = False) -> None:
-        if "forward" in cls.__dict__ and not numba.config.DISABLE_JIT:
-            cls._memory = OpMemory(cls.forward) if remembers else None
+        if "forward" in cls.__dict__:
+            cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
         ONE_OUTPUT.add(cls._node_type)
 

@@ -1,4 +1,4 @@
-"""``x[key]`` and ``x[key] = value``: views for basic keys, copies for tensors and masks.
+"""``x[key]``: views for basic keys, copies for tensors and masks. Writing: ``bracket_writes.py``.
 
 A key is read into two parts: what only needs a view (ints, slices, None, ``...``), and the index
 tensors that are left for dimensions of that view. Start reading at ``getitem``.
@@ -15,27 +15,24 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes
-from ..autograd.function import check_in_place
-from ..errors import DimError, ShapeError
+from ..errors import DimError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
-from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .base import contiguous, copy_kernel, fill_kernel, full, meets, new_empty
-from .elementwise import cast, clone, masked_fill
+from .base import contiguous, full, new_empty
+from .elementwise import cast
 from .from_data import as_tensor
-from .index import Put, Take, _write, launch_checked, scalar_tensor
-from .inplace import assign, check_distinct
+from .index import Take, launch_checked
 from .masks import positions
 from .part import Select, Slice
 from .remembered import remembered
 from .transfer import transfer
 from .transpose import permute
-from .view import expand, reshape, seen
+from .view import expand, seen
 from .warned import warn_user
 
 _BASIC = frozenset((int, builtins.slice, type(None), type(...)))
-_ALL = builtins.slice(None)
+ALL = builtins.slice(None)
 NUMBERS = frozenset((int, float, bool))
 
 
@@ -86,19 +83,19 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
     kind, array = type(key), x._array
     if kind is Tensor and array.ndim:
         if machine.recording:
-            key = _beside(x, key)
+            key = beside(x, key)
         if key._dtype is dtypes.int64 and key._array.ndim:
             return Take.apply(x, contiguous(key), 0, 1, True, -1, "index")
         if key._dtype is dtypes.bool_ and 0 < key._array.ndim <= array.ndim:
-            _check_mask(x, key, 0)
+            check_mask(x, key, 0)
             return Take.apply(x, positions(key), 0, key._array.ndim, True, -1, "index")
     if kind is tuple and _all_places(key, array.ndim):
         view, groups = x, [Group(d, 1, k) for d, k in enumerate(key)]
     else:
-        view, groups = _parsed(x, key if kind is tuple else (key,))
+        view, groups = parsed(x, key if kind is tuple else (key,))
     if not groups:
         return view
-    view, index, dim, span = _joined(view, groups)
+    view, index, dim, span = joined(view, groups)
     return Take.apply(view, index, dim, span, True, -1, "index")
 
 
@@ -115,7 +112,7 @@ def _all_places(key: tuple, rank: int) -> bool:
     )
 
 
-def _beside(x: Tensor, k: Any) -> Any:
+def beside(x: Tensor, k: Any) -> Any:
     """A part of a key on the device of ``x``: an index of the CPU is copied, as in PyTorch."""
     if not isinstance(k, Tensor) or k._device is x._device:
         return k
@@ -164,13 +161,13 @@ def _explained(x: Tensor, key: tuple, error: Exception) -> Exception:
 # -- reading a key ---------------------------------------------------------------------------------
 
 
-def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
+def parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
     """The view that the basic parts of ``key`` make, and the groups left for its dimensions."""
     if all([type(k) in _BASIC for k in key]):
         return _basic(x, key), []
     parts = [_part(k) for k in key]
     if machine.recording:
-        parts = [_beside(x, k) for k in parts]
+        parts = [beside(x, k) for k in parts]
     used = sum([_uses(k) for k in parts])
     rank = x._array.ndim
     if used > rank:
@@ -188,7 +185,7 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
             new += 1
         elif k is ...:
             skipped = rank - used
-            basic += [_ALL] * skipped
+            basic += [ALL] * skipped
             old, new = old + skipped, new + skipped
         elif isinstance(k, bool):
             basic.append(None)
@@ -198,17 +195,17 @@ def _parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:
         elif isinstance(k, Tensor):
             span = 1
             if k._dtype is dtypes.bool_:
-                _check_mask(x, k, old)
+                check_mask(x, k, old)
                 span = k._array.ndim
                 k = positions(k)
             pending.append((new, Group(new, span, k)))
-            basic += [_ALL] * span
+            basic += [ALL] * span
             old, new = old + span, new + span
         else:
             basic.append(k)
             old += 1
             new += 0 if isinstance(k, int) else 1
-    view = x if all([k is _ALL for k in basic]) else _basic(x, tuple(basic))
+    view = x if all([k is ALL for k in basic]) else _basic(x, tuple(basic))
     return view, [group for _, group in pending]
 
 
@@ -266,7 +263,7 @@ def _uses(k: Any) -> int:
     return 1
 
 
-def _check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
+def check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
     shape = x._array.shape
     for i, n in enumerate(mask._array.shape):
         if n != shape[dim + i]:
@@ -289,7 +286,7 @@ def _basic(x: Tensor, key: tuple) -> Tensor:
         raise _explained(x, key[:-1] if key[-1] is ... else key, error) from None
 
 
-def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int]:
+def joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int]:
     """One index for all groups, the dimensions it counts as one, and the view turned to suit.
 
     Groups that are apart go to the front, and so does the result's shape of the index.
@@ -316,8 +313,8 @@ def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int
         start = 0
     else:
         sizes = view._array.shape
-    joined = new_empty(shape, dtypes.int64, groups[0].index._device)
-    out = joined._array.reshape(-1)
+    found = new_empty(shape, dtypes.int64, groups[0].index._device)
+    out = found._array.reshape(-1)
     for number, group in enumerate(groups):
         index = group.index
         if index._array.shape != shape:
@@ -326,204 +323,9 @@ def _joined(view: Tensor, groups: list[Group]) -> tuple[Tensor, Tensor, int, int
         flat = index._array.reshape(-1)
         where = (flat, group.dim, size)
         launch_checked("index", kernels.combine, out, flat, size, number == 0, where=where)
-    return view, joined, start, len(dims)
+    return view, found, start, len(dims)
 
 
-# -- assignment ------------------------------------------------------------------------------------
+__all__: list[str] = []
 
-
-def setitem(x: Tensor, key: Any, value: Any) -> None:
-    """``x[key] = value``: a number, or a tensor that broadcasts to ``x[key]`` and is converted.
-
-    In place, by the tape's rules. Gradient: to ``value``, and to the elements of ``x`` that stay.
-    Where indices repeat the last entry stands, and only it gets a gradient.
-    """
-    _written(x, key, value)
-
-
-def _assigned(x: Tensor, key: Any, value: Any) -> Tensor:
-    """``x`` after ``setitem``."""
-    _assign(x, key, value)
-    return x
-
-
-_written = remembered(_assigned, writes=True, spread="key")
-
-
-def _assign(x: Tensor, key: Any, value: Any) -> None:
-    if grad_mode.enabled:
-        check_in_place(x, "setitem")
-    recorded = grad_mode.enabled and (
-        x._edge is not None
-        or (isinstance(value, Tensor) and value._edge is not None)
-        or (x._base is not None and x._base._edge is not None)
-    )
-    if not isinstance(value, Tensor) and type(value) not in NUMBERS:
-        value = as_tensor(value, device=devices.cpu)
-    groups: list[Group] = []
-    kind = type(key)
-    if machine.recording:
-        key = _beside(x, key)
-    if kind is Tensor and machine.is_recording() and _fill_masked(x, key, value):
-        return
-    if kind is Tensor and not recorded and type(value) in NUMBERS and x._flat:
-        if _fill_tensor(x, key, value):
-            return
-    if kind is int or kind is builtins.slice or kind is type(...):
-        view = getitem(x, key)
-    else:
-        view, groups = _parsed(x, key if kind is tuple else (key,))
-    if isinstance(value, Tensor) and value._device is not x._device:
-        if groups and value._array.ndim:
-            raise devices.mixed("setitem", x._device, value._device)
-        value = transfer(value, x._device)
-    if groups:
-        check_distinct(view, "setitem")
-        _set_groups(x, view, groups, value, recorded)
-    elif recorded:
-        value = _fitting(value, view, view._array.shape)
-        assign(view, value, "setitem")
-    else:
-        _set_view(x, view, value)
-
-
-def _number_for(x: Tensor, value: Any) -> Any:
-    """A Python number as the dtype of ``x`` takes it."""
-    if x._dtype.is_floating_point:
-        return float(value)
-    return bool(value) if x._dtype is dtypes.bool_ else int(value)
-
-
-def _fill_tensor(x: Tensor, key: Tensor, value: Any) -> bool:
-    """``x[key] = number`` of a contiguous ``x`` outside the tape; False where it does not apply."""
-    array, at = x._array, key._array
-    if not at.ndim or not array.ndim or x._dtype is dtypes.bool_:
-        return False
-    value = _number_for(x, value)
-    if key._dtype is dtypes.bool_ and at.ndim <= array.ndim:
-        _check_mask(x, key, 0)
-        if array.size:
-            mask = contiguous(key)._array.reshape(-1)
-            machine.launch(kernels.fill_where, array.reshape(mask.size, -1), mask, value)
-    elif key._dtype is dtypes.int64:
-        flat = contiguous(key)._array.reshape(-1)
-        m = array.shape[0]
-        planes = array.reshape(1, m, math.prod(array.shape[1:]))
-        launch_checked("index", kernels.fill_at, planes, flat, value, where=(flat, 0, m))
-    else:
-        return False
-    x._bump_version()
-    return True
-
-
-def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> bool:
-    """``x[mask] = number`` while a step is recorded, when nobody knows where the mask holds; False
-    where it does not apply.
-    """
-    rest = x._array.ndim - mask._array.ndim
-    if mask._dtype is not dtypes.bool_ or not mask._array.ndim or rest < 0:
-        return False
-    if isinstance(value, Tensor):
-        if value._array.ndim:
-            return False
-        value = cast(value, x._dtype)
-    else:
-        value = _number_for(x, value)
-    _check_mask(x, mask, 0)
-    mask = reshape(mask, (*mask._array.shape, *[1] * rest))
-    assign(x, masked_fill(x, mask, value), "setitem")
-    return True
-
-
-def _set_view(x: Tensor, view: Tensor, value: Any) -> None:
-    """Write a value without history into a view of ``x``."""
-    array = view._array
-    if not isinstance(value, Tensor):
-        machine.launch(fill_kernel, array, _number_for(x, value))
-    else:
-        value = _fitting(value, view, array.shape)
-        machine.launch(copy_kernel, array, value._array)
-    x._bump_version()
-
-
-def _fitting(value: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """``value`` in the dtype of ``x``, expanded to ``shape``, apart from the memory of ``x``."""
-    if not isinstance(value, Tensor):
-        return expand(scalar_tensor(value, x), shape)
-    if value._array is x._array or meets(x, value):
-        value = clone(value)  # reading what was just written would smear it
-    value = cast(value, x._dtype)
-    have = value._array.shape
-    if have == shape:
-        return value
-    extra = len(have) - len(shape)
-    if extra > 0 and have[:extra] == (1,) * extra:
-        value = reshape(value, have[extra:])
-    try:
-        return expand(value, shape)
-    except ShapeError:
-        raise ShapeError(
-            f"setitem: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to "
-            f"indexing result of shape {list(shape)}; each size must match or be 1."
-        ) from None
-
-
-def _set_groups(x: Tensor, view: Tensor, groups: list[Group], value: Any, recorded: bool) -> None:
-    """Write at index tensors of a view of ``x``."""
-    turned, index, dim, span = _joined(view, groups)
-    shape = turned._array.shape
-    wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
-    value = _fitting(value, x, wanted)
-    if recorded:
-        out = Put.apply(turned, value, index, dim, span, False, "index")
-        if turned is not view:
-            out = permute(out, *_inverse(view, groups))
-        assign(view if view is not x else x, out, "setitem")
-        return
-    if turned._flat or (not machine.recording and _has_planes(turned, dim, span)):
-        _write("index", kernels.put_at, turned, value, index, dim, span, True)
-    else:
-        fresh = clone(turned)
-        _write("index", kernels.put_at, fresh, value, index, dim, span, True)
-        machine.launch(copy_kernel, turned._array, fresh._array)
-    x._bump_version()
-
-
-def _has_planes(x: Tensor, dim: int, span: int) -> bool:
-    """Whether ``_write`` reaches the memory of ``x``: its strides are those of three dimensions."""
-    array, shape = x._array, x._array.shape
-    before, after = math.prod(shape[:dim]), math.prod(shape[dim + span :])
-    planes = array.reshape(before, math.prod(shape[dim : dim + span]), after)
-    return np.may_share_memory(planes, array)
-
-
-def _inverse(view: Tensor, groups: list[Group]) -> list[int]:
-    """The order of dimensions that undoes the turn of ``_joined``."""
-    dims = [d for g in groups for d in range(g.dim, g.dim + g.span)]
-    order = dims + [d for d in range(view._array.ndim) if d not in dims]
-    return [order.index(d) for d in range(len(order))]
-
-
-def index_put(
-    x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool = False
-) -> Tensor:
-    """``x`` with ``values`` at ``indices``, as in brackets; accumulate: repeats add up."""
-    key = tuple([_ALL if k is None else k for k in indices])
-    view, groups = _parsed(x, key)
-    if not groups:
-        raise DimError("index_put: expects at least one index tensor.")
-    turned, index, dim, span = _joined(view, groups)
-    shape = turned._array.shape
-    wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
-    out = Put.apply(turned, _fitting(values, x, wanted), index, dim, span, accumulate, "index_put")
-    return out if turned is view else permute(out, *_inverse(view, groups))
-
-
-__all__ = ["index_put"]
-
-METHODS: dict[str, Any] = {
-    "__getitem__": getitem,
-    "__setitem__": setitem,
-    "index_put": index_put,
-}
-INPLACE: dict[str, Any] = {"index_put_": index_put}
+METHODS: dict[str, Any] = {"__getitem__": getitem}

@@ -143,7 +143,13 @@ class ConvolutionWeight(Op):
 
 def per_dimension(name: str, what: str, value: Any, rank: int, least: int, word: str) -> Sizes:
     """``value``, an int or one for each dimension of space, as a tuple of ints >= ``least``."""
-    values = (value,) if isinstance(value, int) else tuple(value)
+    try:
+        values = (value,) if isinstance(value, int) else tuple(value)
+        values = tuple([operator.index(v) for v in values])
+    except TypeError:
+        raise TypeError(
+            f"{name}: {what} must be an int or {rank} of them, not {value!r}."
+        ) from None
     if len(values) == 1:
         values *= rank
     if len(values) != rank:
@@ -151,7 +157,6 @@ def per_dimension(name: str, what: str, value: Any, rank: int, least: int, word:
             f"{name}: expected {what} to be a single integer value or a list of {rank} values to "
             f"match the convolution dimensions, but got {what}={list(values)}."
         )
-    values = tuple([v.__index__() for v in values])
     if min(values) < least:
         raise ShapeError(f"{name}: {word} {what} is not supported, got {list(values)}.")
     return values

@@ -18,7 +18,6 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .argument_names import by_other_names
 from .base import (
-    SHORT,
     Op,
     _remember_view,
     as_operand,
@@ -43,9 +42,6 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
     """Write ``tensors``, of ``sizes`` along ``dim``, into ``out`` one after another."""
     array = out._array
     shape = array.shape
-    if not dim and not machine.recording and array.size < SHORT:
-        _one_by_one(array, tensors, sizes)
-        return
     rows = math.prod(shape[:dim]) if dim else 1
     width = math.prod(shape[dim + 1 :])
     flat = array.reshape(rows, shape[dim] * width)
@@ -60,18 +56,6 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
         else:
             at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
             machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
-        start += n
-
-
-def _one_by_one(array: Any, tensors: Sequence[Tensor], sizes: Sequence[int]) -> None:
-    """``_side_by_side`` along dimension 0 of a few numbers: each part is an array by itself."""
-    entry = copy_kernel.entry((array.dtype, array.dtype))
-    start = 0
-    for x, n in zip(tensors, sizes, strict=True):
-        source = x._array
-        part = array[start : start + n] if source.ndim == array.ndim else array[start, ...]
-        if part.size and not entry(part, source):
-            copy_kernel(part, source)
         start += n
 
 

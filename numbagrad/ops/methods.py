@@ -16,8 +16,8 @@ from .remembered import remembered
 FAMILIES = (
     "elementwise comparison special gamma activation transfer create from_data overwrite "
     "random view transpose part join shape scan reduce extreme moments index gather masks "
-    "scatter_reduce brackets linalg vector_products matrices einsum norm loss sort search "
-    "compositions rearranged statistics cells bessel float_parts whole_numbers flat_index "
+    "scatter_reduce brackets bracket_writes linalg vector_products matrices einsum norm loss sort "
+    "search compositions rearranged statistics cells bessel float_parts whole_numbers flat_index "
     "transformed_random older_names typical older_linalg incomplete_gamma counts resizing"
 ).split()
 

@@ -40,7 +40,7 @@ class OpMemory(Memory):
 
     def call(self, plan: Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
         """What a plan gives."""
-        return plan.call(args[0], flat)
+        return plan(args[0], flat)
 
     def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""

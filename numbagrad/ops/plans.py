@@ -38,14 +38,9 @@ GENERATED = "<functions that remember>"
 OUR_FILES.add(GENERATED)
 
 
-class Plan:
-    """How calls of a kind are run: ``call(flat, taped)`` gives the result, of an op ``call(ctx,
-    args)``; or what ``replay`` says where nothing was done."""
-
-    __slots__ = ("call",)
-
-    def __init__(self, call: Callable[..., Any]):
-        self.call = call
+Plan = Callable[..., Any]
+"""``plan(flat, taped)`` gives the result, of an op ``plan(ctx, args)``; or what ``replay`` says
+where nothing was done."""
 
 
 def kinds_of(flat: tuple[Any, ...]) -> list[Any] | None:
@@ -104,7 +99,7 @@ def plan_of(
 ) -> Plan | None:
     """How to make ``results`` again, or None.
 
-    tail: text of what ``Plan.call`` does with them, which are t0, t1 ... there, on arrays a0, a1
+    tail: text of what the plan does with them, which are t0, t1 ... there, on arrays a0, a1
     ... Its parameters are ``args`` and ``taped``; of an op ``ctx`` and ``args``. ``make`` makes a
     ``kind`` of a tuple; it sees ``values``.
     """
@@ -115,17 +110,16 @@ def plan_of(
     arrays = [r._array for r in results]
     if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
         return None
-    head = [len(flat), id(TENSORS[0]), id(TENSORS[-1]), *map(id, (*_NAMES, None))]
+    head = [len(flat), *map(id, (TENSORS[0], TENSORS[-1], np.ndarray, *_NAMES, None))]
     found = launches.finish(head, _records(flat), arrays)
     if found is None:
         return None
+    words, kept = found
+    known = {"run": replay.replay(), "words": words, "empty": np.empty, "ndarray": np.ndarray}
+    known |= {"new": _new, "Tensor": Tensor, "make": functools.partial(tuple.__new__, kind)}
     # What ``words`` have the addresses of must live as long as they do.
-    plain = [a for a in flat if type(a) not in TENSORS]
-    kept = (found, plain, [a._array.dtype for a in flat if type(a) in TENSORS])
-    known = {"run": replay.replay(), "words": found.words, "empty": np.empty, "new": _new}
-    known["kept"] = kept
-    known["ndarray"] = np.ndarray
-    known |= {"Tensor": Tensor, "make": functools.partial(tuple.__new__, kind), **values}
+    dtypes = [a._array.dtype for a in flat if type(a) in TENSORS]
+    known |= {"kept": (kept, dtypes, [a for a in flat if type(a) not in TENSORS]), **values}
     lines, names = [], ""
     for k, r in enumerate(results):
         known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
@@ -145,7 +139,8 @@ def plan_of(
     of_op = "ctx" in tail
     start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
     exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
-    return Plan(known["call"])
+    plan: Plan = known["call"]
+    return plan
 
 
 @functools.lru_cache(maxsize=512)
@@ -156,23 +151,27 @@ def _compiled(text: str) -> Any:
 def _records(flat: tuple[Any, ...]) -> list[list[int]]:
     """What ``replay`` compares arguments with."""
     from ..kernels.launches import bits, bounds, shared
-    from ..kernels.replay import AGAIN, ARRAY, EQUAL, REAL, SAME
+    from ..kernels.replay import AGAIN, ARRAY, EQUAL, FIELDS, ITEMS, MEMBERS, REAL, SAME
 
     records: list[list[int]] = []
     kinds = kinds_of(flat) or []
     near = iter(shared([a._array for a in {id(a): a for a in flat if type(a) in TENSORS}.values()]))
     for value, kind in zip(flat, kinds, strict=True):
         if type(kind) is int:
-            record = [AGAIN, kind, 0, 0]
+            record = [AGAIN, kind, 0, 0, 0]
         elif type(value) in TENSORS:
             array = value._array
             record = [ARRAY, id(array.dtype), array.ndim, *bounds(array)[1:], *next(near)]
             record += [*array.shape, *array.strides]
         elif type(value) is float:
-            record = [REAL, id(value), id(float), bits(value)]
-        elif type(value) in (int, str, tuple, Size, slice):
-            record = [EQUAL, id(value), id(type(value)), 0]
+            record = [REAL, id(value), id(float), bits(value), 0]
+        elif type(value) in (tuple, Size):
+            record = [MEMBERS, id(value), id(type(value)), len(value), ITEMS]
+        elif type(value) is slice:
+            record = [MEMBERS, id(value), id(slice), 3, FIELDS]
+        elif type(value) in (int, str):
+            record = [EQUAL, id(value), id(type(value)), 0, 0]
         else:
-            record = [SAME, id(value), 0, 0]
+            record = [SAME, id(value), 0, 0, 0]
         records.append(record)
     return records

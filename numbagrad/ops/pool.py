@@ -283,15 +283,20 @@ def _max_pool(
 ) -> Any:
     name = name or f"max_pool{rank}d"
     x = _input(name, rank, input)
-    moves = map(_settled, (kernel_size, stride, padding, dilation))
-    windows = _max_windows(name, rank, x._array.shape, *moves, bool(ceil_mode))
+    moves = kernel_size, stride, padding, dilation
+    windows = _planned(_max_windows, name, rank, x, moves, bool(ceil_mode))
     values, indices = MaxPool.apply(x, windows)
     return Pooled(values, indices) if return_indices else values
 
 
-def _settled(value: Any) -> Any:
-    """``value``; a list as a tuple, which can be a key."""
-    return tuple(value) if type(value) is list else value
+def _planned(plan: Any, name: str, rank: int, x: Tensor, moves: tuple, *modes: Any) -> Windows:
+    """``plan`` of the shape of ``x`` and of sizes, which are found again if all are ints: 2.0 would
+    be found where 2 is."""
+    moves = tuple([tuple(m) if type(m) is list else m for m in moves])
+    for move in moves:
+        if type(move) is tuple and any([type(m) is not int for m in move]):
+            return plan.__wrapped__(name, rank, x._array.shape, *moves, *modes)
+    return plan(name, rank, x._array.shape, *moves, *modes)
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
@@ -325,10 +330,9 @@ def _avg_pool(
 ) -> Tensor:
     name = name or f"avg_pool{rank}d"
     x = _input(name, rank, input)
-    moves = map(_settled, (kernel_size, stride, padding))
-    modes = bool(ceil_mode), bool(count_include_pad)
-    windows = _avg_windows(name, rank, x._array.shape, *moves, *modes, divisor_override)
-    return AvgPool.apply(x, windows)
+    modes = bool(ceil_mode), bool(count_include_pad), divisor_override
+    moves = kernel_size, stride, padding
+    return AvgPool.apply(x, _planned(_avg_windows, name, rank, x, moves, *modes))
 
 
 @functools.lru_cache(maxsize=1024, typed=True)

@@ -10,6 +10,7 @@ that Python looks at) goes through the function. Start reading at ``remembered``
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -26,8 +27,9 @@ from .wrapper import wrapped
 
 __all__: list[str] = []  # nothing that users call
 
-AFTER = 16
-"""Calls of a kind before one is watched: what a script calls once or twice compiles nothing."""
+AFTER = int(os.environ.get("NUMBAGRAD_REMEMBER_AFTER", 16))
+"""Calls of a kind before one is watched: what a script calls a few times compiles nothing. 0: none
+is ever."""
 MOST = 256
 """Kinds of calls that a function remembers."""
 VAIN = 2048
@@ -78,20 +80,20 @@ class _Watcher:
         self.launches.possible = False
         return False
 
-    reading = deciding = depends = outside = undo = bind = _cannot
+    reading = deciding = depends = outside = undo = bind = warns = _cannot
     set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = _cannot
 
 
 class Memory:
     """What a function remembers.
 
-    last: by the names of keywords, ``call`` of the plans that are tried, one after the other.
+    last: by the names of keywords, the plans that are tried, one after the other.
     plans: of a kind of call, how often it came, then its plan, or None where there is none.
     """
 
     def __init__(self, function: Callable[..., Any], writes: bool):
         self.function, self.writes = function, writes
-        self.last: dict[tuple[Any, ...], tuple[Callable[..., Any], ...]] = {}
+        self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
         _memories.append(self)
@@ -123,7 +125,7 @@ class Memory:
 
     def call(self, plan: Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
         """What a plan gives."""
-        return plan.call(flat, grad_mode.enabled)
+        return plan(flat, grad_mode.enabled)
 
     def _watch(self, key: Any, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """Run the function, and make a plan of what it launches."""
@@ -152,8 +154,8 @@ class Memory:
 
     def _first(self, names: tuple[Any, ...], plan: Plan) -> None:
         """Let a plan be the first that is tried."""
-        others = [call for call in self.last.get(names, ()) if call is not plan.call]
-        self.last[names] = (plan.call, *others[: TRIED - 1])
+        others = [other for other in self.last.get(names, ()) if other is not plan]
+        self.last[names] = (plan, *others[: TRIED - 1])
 
     def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""
@@ -195,13 +197,18 @@ def _taped(value: Any) -> bool:
     return isinstance(value, Tensor) and value._edge is not None
 
 
+def remembering() -> bool:
+    """Whether anything is remembered in this process."""
+    return AFTER > 0 and not numba.config.DISABLE_JIT
+
+
 def remembered(function: F, writes: bool = False, spread: str = "") -> F:
     """``function``, which remembers what it launched.
 
     writes: it writes its first argument and returns that. spread: the parameter for a sequence of
     tensors and plain values.
     """
-    if numba.config.DISABLE_JIT:
+    if not remembering():
         return function
     call = wrapped(function, Memory(function, writes), spread)
     PLAIN[call] = function

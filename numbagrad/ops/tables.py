@@ -14,7 +14,7 @@ from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, contiguous, full, new_empty
-from .brackets import setitem
+from .bracket_writes import setitem
 from .create import arange
 from .elementwise import cast, where
 from .index import _INTS, TakeGrad, _read, index_add, index_tensor, launch_checked

@@ -12,7 +12,9 @@ from ..later import OUR_FILES
 
 def warn_user(message: str) -> None:
     """Warn, at the first line outside of this package; a call that warns is not remembered."""
-    machine.depends(lambda: True)
+    watcher = machine.noting()
+    if watcher is not None:
+        watcher.warns()
     frame: Any = sys._getframe(1)
     level = 2
     while frame.f_back is not None and frame.f_code.co_filename in OUR_FILES:

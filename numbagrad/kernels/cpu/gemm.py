@@ -67,15 +67,7 @@ def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
                 times_vector(like, m, k, y, ldy * size, x, start, size, out, size)
                 return
             if not transy and m >= LONG and k >= LONG:
-                to = pointer(out, like)
-                if start == 0:
-                    for j in range(m):
-                        to[j] = 0
-                elif start != out:
-                    row = pointer(start, like)
-                    for j in range(m):
-                        to[j] = row[j]
-                vector_times(like, k, m, x, size, y, ldy * size, out)
+                vector_times(like, k, m, x, y, ldy * size, start, out)
                 return
         if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
             by_tiles(
