@@ -7,6 +7,7 @@ g, x and w: ``Convolution`` is what stands beside g, ``TransposedConvolution`` b
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import Any
 
