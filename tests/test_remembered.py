@@ -424,3 +424,13 @@ def test_what_is_planned_once_is_not_found_by_other_types():
     ng.softmax(x, 1)
     with pytest.raises(TypeError, match="dim must be an int"):
         ng.softmax(x, 1.0)
+
+
+def test_an_op_that_saves_nothing_for_an_input_is_remembered(at_once):
+    x, w = ng.rand(6, 8, requires_grad=True), ng.rand(8, 5)
+    for _ in range(3):
+        x.grad = None
+        (x @ w).sum().backward()
+        ng.testing.assert_close(x.grad, w.sum(1).expand(6, 8))
+    (memory,) = [m for m in remembered._memories if m.function.__qualname__ == "Mm.forward"]
+    assert any(callable(plan) for plan in memory.plans.values())

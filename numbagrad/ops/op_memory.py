@@ -49,7 +49,7 @@ class OpMemory(Memory):
         results = list(result) if several else [result]
         names = ", ".join([f"t{k}" for k in range(len(results))])
         tail, notes = [f"return make(({names},))" if several else "return t0"], {}
-        held = {id(v): f"args[{k}]" for k, v in enumerate(flat)}
+        held = {id(None): "None"} | {id(v): f"args[{k}]" for k, v in enumerate(flat)}
         held |= {id(v): f"t{k}" for k, v in enumerate(results)}
         if launches.written or not all([id(v) in held for v in ctx._to_save]):
             return None

@@ -35,6 +35,8 @@ MOST = 256
 VAIN = 2048
 """Calls of kinds that came seldom, less four times those that changed from one plan to another,
 after which a function only tries the last ones: its plain arguments are others each time."""
+HOPELESS = 16
+"""What a call counts for, in vain, whose kind cannot be remembered while no other is."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 
@@ -121,6 +123,8 @@ class Memory:
             result = self.call(found, flat, args)
             if type(result) is not int:
                 return result
+        elif not self.last:
+            self.vain += HOPELESS
         return function(*args, **options)
 
     def call(self, plan: Plan, flat: tuple[Any, ...], args: tuple[Any, ...]) -> Any:

@@ -6,9 +6,16 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.ops import inplace
+from numbagrad.ops import inplace, remembered
 
 NAMES = "add_ sub_ mul_ div_".split()
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(monkeypatch):
+    """These are the ways that a call takes before its kind is remembered."""
+    monkeypatch.setattr(remembered, "AFTER", 1 << 30)
+    remembered.forget()
 
 
 @pytest.fixture
