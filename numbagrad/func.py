@@ -20,7 +20,7 @@ from .mapped import vmap
 from .nn.utils.stateless import functional_call
 from .ops.create import eye
 from .ops.join import stack
-from .tape import AccumulateGrad
+from .tape import AccumulateGrad, split_edge
 from .tensor import Tensor
 from .tree import flatten, rebuild
 
@@ -117,7 +117,7 @@ class _Call:
     def _knows_others(self) -> bool:
         """Whether the outputs depend on leaves that are none of the new tensors."""
         ours = {id(x._edge) for x in self.inputs}
-        todo = [out.grad_fn for out in self.outputs if out.grad_fn is not None]
+        todo = [fn for out in self.outputs if (fn := out.grad_fn) is not None]
         met = set()
         while todo:
             node = todo.pop()
@@ -126,7 +126,7 @@ class _Call:
             if isinstance(node, AccumulateGrad):
                 return True
             met.add(id(node))
-            todo += [n for n, _ in node.next_functions if n is not None]
+            todo += [split_edge(e)[0] for e in node._edges if e is not None]
         return False
 
     def gradients(self, outs: Any, incoming: Any) -> list[Tensor]:

@@ -252,6 +252,29 @@ def test_types_that_a_kernel_names_give_new_keys(closure):
     assert len({text_with(real) for real in kinds}) == len(kinds)
 
 
+def test_what_exec_made_has_its_own_text_in_a_program_that_is_text_too():
+    program = """
+import numba
+from numbagrad.kernels.specialise import specialise
+from numbagrad.kernels.store import source_with_globals
+from numbagrad.kernels.machine import Kernel
+texts = set()
+for k in (2, 3):
+    namespace = {"__name__": "elsewhere"}
+    exec(f"def made(out, n):\\n    out[0] = {k} * n\\n", namespace)
+    texts.add(source_with_globals(namespace["made"]))
+print(len(texts))
+try:
+    specialise(Kernel(namespace["made"]), {"n": 4})
+except ValueError as error:
+    print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.splitlines() == ["2", "specialise: there is no source of made"]
+
+
 def test_generated_source_is_readable():
     def scaled(x, y):
         s = x * y

@@ -18,7 +18,7 @@ from ..kernels.cpu import whole_numbers as whole
 from ..ops.base import copy_kernel
 from ..ops.formulas import Add, Mul
 
-Rule = Callable[[int, tuple[Any, ...], list[Any]], bool]
+Rule = Callable[[Any, tuple[Any, ...], list[Any]], bool]
 
 _add, _mul = Add.op.kernel, Mul.op.kernel
 
@@ -54,7 +54,7 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
     """The rule of a kernel whose arrays, or the first ``count`` of them, are rows or planes; what
     follows those is for all rows."""
 
-    def rule(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+    def rule(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
         found = list(given)
         for k, (arg, array) in enumerate(zip(args, given, strict=True)):
             if not isinstance(array, np.ndarray):
@@ -64,73 +64,73 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
                     return False
                 continue
             if array.ndim == arg.ndim:
-                array = _for_each(size, array)
+                array = _for_each(batch.size, array)
             if k < kernel.outputs:
                 found[k] = _below(array)
                 if found[k] is None:
                     return False
             else:
                 found[k] = _below(dense(array))
-        machine.launch(kernel, *found)
+        batch.run(kernel, *found)
         return True
 
     return rule
 
 
-def _product(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+def _product(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     """``mm``: one product where only the rows of the left factor belong to elements."""
     out, x, y, transx, transy, accumulate = given
     if accumulate:
         return False
     if args[1].shape[0 if transx else 1] == 1:  # of a column and a row
         x, y = x.swapaxes(-1, -2) if transx else x, y.swapaxes(-1, -2) if transy else y
-        machine.launch(_mul, out, x, y)
+        batch.run(_mul, out, x, y)
         return True
     if y.ndim == 2 and not transx and (rows := _below(x)) is not None:
-        machine.launch(matmul.mm, _below(out), rows, y, 0, transy, 0)
+        batch.run(matmul.mm, _below(out), rows, y, 0, transy, 0)
         return True
-    x, y = [_for_each(size, a) if a.ndim == 2 else a for a in (x, y)]
-    machine.launch(matmul.bmm, out, x, y, transx, transy)
+    x, y = [_for_each(batch.size, a) if a.ndim == 2 else a for a in (x, y)]
+    batch.run(matmul.bmm, out, x, y, transx, transy)
     return True
 
 
-def _affine(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+def _affine(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     """``addmm``, likewise."""
     out, x, y, start, transx, transy = given
     if y.ndim == 2 and start.ndim == 1 and not transx and (rows := _below(x)) is not None:
-        machine.launch(matmul.addmm, _below(out), rows, y, start, 0, transy)
+        batch.run(matmul.addmm, _below(out), rows, y, start, 0, transy)
         return True
-    _product(size, args, [out, x, y, transx, transy, 0])
+    _product(batch, args, [out, x, y, transx, transy, 0])
     start = start[:, None] if start.ndim == 2 else start
-    machine.launch(_add, out, out, start)
+    batch.run(_add, out, out, start)
     return True
 
 
-def _products(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+def _products(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     """``bmm``: a stack of all elements' matrices."""
     out, x, y, transx, transy = given
     if math.prod(out.shape) == 0:
         return False
-    x, y = [_for_each(size, a) if a.ndim == 3 else a for a in (x, y)]
+    x, y = [_for_each(batch.size, a) if a.ndim == 3 else a for a in (x, y)]
     x, y = [_below(a) if _below(a) is not None else _below(dense(a)) for a in (x, y)]
-    machine.launch(matmul.bmm, _below(out), x, y, transx, transy)
+    batch.run(matmul.bmm, _below(out), x, y, transx, transy)
     return True
 
 
-def _weight_grad(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+def _weight_grad(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     """``conv_weight_grad`` of one image for each element: the elements are groups of channels."""
     out, g, x, groups, *form = given
     shared = [a for a in (g, x) if a.ndim < 6]
     if args[1].shape[0] != 1 or shared or not out.flags.c_contiguous:
         return False
     g, x = [dense(a).reshape(1, -1, *a.shape[3:]) for a in (g, x)]
-    machine.launch(conv.conv_weight_grad, _below(out), g, x, groups * size, *form)
+    batch.run(conv.conv_weight_grad, _below(out), g, x, groups * batch.size, *form)
     return True
 
 
-def _column_sum(size: int, args: tuple[Any, ...], given: list[Any]) -> bool:
+def _column_sum(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     out, x = given
-    machine.launch(reduce.sum, out[:, None], dense(x))
+    batch.run(reduce.sum, out[:, None], dense(x))
     return True
 
 
@@ -162,5 +162,5 @@ RULES: dict[Any, Rule] = {
     **{(kernel := _by_name(name)): _rows(kernel) for name in _ALL},
     **{(kernel := _by_name(name)): _rows(kernel, count) for name, count in _FIRST.items()},
 }
-"""By kernel: a function of the number of elements, the arguments of one element, and those for all,
-that runs it for all and returns True, or does nothing and returns False."""
+"""By kernel: a function of the batch, the arguments of one element, and those for all, that runs it
+for all and returns True, or does nothing and returns False."""

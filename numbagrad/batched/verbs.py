@@ -22,7 +22,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import GemmKernel
 from ..kernels.traced_array import TracedArray
 from ..ops.base import copy_kernel
-from ..tape import close_fast_paths, open_fast_paths, standing_behind
+from ..tape import close_fast_paths, open_fast_paths
 from .each import for_each
 from .rules import RULES, dense
 
@@ -30,6 +30,9 @@ LOOP = 16
 """As many elements are worth compiling a loop around a kernel that has no rule."""
 
 _LOOPED = (machine.Kernel, GemmKernel)
+
+
+_new: Any = np.ndarray.__new__
 
 
 class Apart(BaseException):
@@ -42,33 +45,52 @@ class Apart(BaseException):
 class Memory:
     """Memory of every element: ``whole`` begins with that of the first, ``step`` bytes apart.
 
-    A step of 0: all elements share it. own: what the first has, where it was made inside; else it
-    is of an argument, of which ``kept`` is a copy from before it was written.
+    A step of 0: all elements share it. own: what the first has, dense where it was made inside
+    (``ours``); else it is of an argument, of which ``kept`` is a copy from before it was written.
     """
 
-    __slots__ = ("batch", "kept", "ours", "own", "shown", "step", "whole", "writable", "written")
+    __slots__ = (
+        "address", "batch", "kept", "ours", "own", "shown", "step", "whole", "writable", "written",
+    )  # fmt: skip
 
     def __init__(self, batch: Batch, whole: Any, step: int, ours: bool):
         self.batch, self.whole, self.step, self.own = batch, whole, step, whole
         self.ours, self.writable = ours, True
         self.written = self.shown = False
         self.kept: Any = None
+        self.address: int | None = None
+
+    def distance(self, array: Any) -> int:
+        """Bytes from the first number of the first element to that of ``array``."""
+        if self.address is None:
+            self.address = machine.address_of(self.own)
+        return machine.address_of(array) - self.address
 
 
 class Hidden(TracedArray):
     """An array of one element's shape, which stands for those of all elements.
 
-    at: its first number, counted from that of its memory, or None: its address tells.
+    at: its first number, counted from that of its memory, or None: its address tells. seen: memory
+    of all elements, and this array of all in it.
     """
 
     memory: Memory
     at: int | None = None
+    seen: tuple[Any, Any] = (None, None)
+
+    def __array_finalize__(self, parent: Any) -> None:
+        if type(parent) is Hidden:
+            self.memory = parent.memory
 
     def element_view(self, shape: Any, strides: Any, offset: int) -> Any:
         """``machine.view`` of this array."""
-        found = super().element_view(shape, strides, offset)
-        if self.at is not None:
-            found.at = self.at + offset
+        memory = self.memory
+        if self.at is None or not memory.ours or 0 in shape:
+            return super().element_view(shape, strides, offset)
+        at, step = self.at + offset, self.itemsize
+        steps = [s * step for s in strides]
+        found: Any = _new(Hidden, shape, self.dtype, memory.own, at * step, steps)
+        found.memory, found.at = memory, at
         return found
 
     def refuse(self, what: str) -> NoReturn:
@@ -112,10 +134,13 @@ class Batch:
         """Let the batch stand behind the verbs, before what stands there."""
         before, self.outer = self.outer, machine.recorder.current
         self.standings += 1
+        close_fast_paths()
+        machine.recorder.current = self
         try:
-            with standing_behind(self):
-                yield
+            yield
         finally:
+            machine.recorder.current = self.outer
+            open_fast_paths()
             self.standings -= 1
             self.outer = before
 
@@ -132,18 +157,21 @@ class Batch:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Hidden:
         """An array whose memory belongs to all elements until a launch writes what differs."""
-        machine.recorder.current = self.outer
-        try:
-            whole = machine.empty(shape, dtype, device)
-        finally:
-            machine.recorder.current = self
-        if type(whole) is DeviceArray:
-            raise Apart("an array on a GPU")
-        array: Any = np.ndarray.__new__(Hidden, shape, dtype, whole)
+        if self.outer is None and (device is None or device.type == "cpu"):
+            whole: Any = np.empty(shape, dtype)
+        else:
+            machine.recorder.current = self.outer
+            try:
+                whole = machine.empty(shape, dtype, device)
+            finally:
+                machine.recorder.current = self
+            if type(whole) is DeviceArray:
+                raise Apart("an array on a GPU")
+        array: Any = _new(Hidden, shape, dtype, whole)
         array.memory, array.at = Memory(self, whole, 0, True), 0
         return array
 
-    def _run(self, kernel: Any, *args: Any) -> None:
+    def run(self, kernel: Any, *args: Any) -> None:
         """Launch what is known to be of no batch, or of one around this."""
         if self.outer is None:
             kernel(*args)
@@ -162,38 +190,56 @@ class Batch:
         outputs = getattr(kernel, "outputs", None)
         most = len(args) if outputs is None else outputs  # it may write all it was given
         lent = outputs is None and self.outer is None
-        batched, written = False, []
+        batched, mine, written = False, [], []
         for k, arg in enumerate(args):
-            for each in arg if type(arg) is list else (arg,):
-                if type(each) is DeviceArray:
-                    raise Apart("an array on a GPU")
-                if type(each) is Hidden and not each.memory.batch.standings:
-                    each.refuse("running a kernel on it")
-                if type(each) is Hidden and each.memory.batch is self:
-                    batched = batched or each.memory.step != 0
-                    if k < most and (each.memory.ours or not lent):
-                        written.append(each.memory)
-                elif k < most and isinstance(each, np.ndarray) and not lent:
-                    raise Apart("writing into what was there before")
+            if type(arg) is Hidden and (memory := arg.memory).batch is self:
+                mine.append(k)
+                batched = batched or memory.step != 0
+                if k < most and (memory.ours or not lent):
+                    written.append(memory)
+            elif isinstance(arg, np.ndarray) or type(arg) is DeviceArray:
+                self._look(arg, k < most and not lent)
+            elif type(arg) is list:
+                mine.append(k)
+                for each in arg:
+                    if self.knows(each):
+                        batched = batched or each.memory.step != 0
+                        if k < most and (each.memory.ours or not lent):
+                            written.append(each.memory)
+                    else:
+                        self._look(each, k < most and not lent)
         for memory in written:
             if not memory.ours:
                 self._keep(memory)
             elif batched and memory.step == 0:
                 self._give_each(memory)
             memory.written = True
-        given = [self._list(a) if type(a) is list else self._given(a) for a in args]
+        given = list(args)
+        for k in mine:
+            given[k] = self._given(args[k])
         copies = self._lend(args, given) if lent else []
         if not batched:
-            self._run(kernel, *given)
+            self.run(kernel, *given)
         elif type(kernel) is ElementwiseKernel:
-            self._run(kernel, *self._aligned(args, given))
+            self._align(args, given)
+            self.run(kernel, *given)
         else:
             rule = RULES.get(kernel)
-            if rule is None or not rule(self.size, args, given):
+            if rule is None or not rule(self, args, given):
                 self._each(kernel, args, given)
         for copy, array in copies:
             if copy.tobytes() != array.tobytes():
                 raise Apart("writing into what was there before")
+
+    def _look(self, array: Any, written: bool) -> None:
+        """Refuse an argument of a launch that is none of ours, where there is a reason to."""
+        if type(array) is Hidden:
+            if not array.memory.batch.standings:
+                array.refuse("running a kernel on it")
+        elif type(array) is DeviceArray:
+            raise Apart("an array on a GPU")
+        if written and isinstance(array, np.ndarray):
+            raise Apart("writing into what was there before")
 
     def _lend(self, args: tuple[Any, ...], given: list[Any]) -> list[Any]:
         """Put copies of what was there before in its place, for a kernel that does not say what it
@@ -206,24 +252,21 @@ class Batch:
                 given[k] = copies[-1][0]
         return copies
 
-    def _list(self, arrays: list[Any]) -> list[Any]:
-        return [self._given(a) for a in arrays]
-
     def _given(self, arg: Any) -> Any:
         """An argument of a launch for all elements: with one dim more where they differ."""
-        if type(arg) is not Hidden or arg.memory.batch is not self:
-            return arg
+        if type(arg) is list:
+            return [self._given(a) if self.knows(a) else a for a in arg]
         return self.whole(arg) if arg.memory.step else self._shared(arg)
 
-    def _aligned(self, args: tuple[Any, ...], given: list[Any]) -> list[Any]:
-        """Operands that broadcast with the batch in front: dims of 1 follow it where they lack."""
-        most = max([a.ndim for a in args if isinstance(a, np.ndarray)])
+    def _align(self, args: tuple[Any, ...], given: list[Any]) -> None:
+        """Let operands broadcast with the batch in front: dims of 1 follow it where they lack."""
+        ranks = [a.ndim for a in args if isinstance(a, np.ndarray)]
+        most = max(ranks)
+        if min(ranks) == most:
+            return
         for k, arg in enumerate(args):
-            if type(arg) is Hidden and arg.memory.batch is self and arg.memory.step:
-                if arg.ndim < most:
-                    place = (slice(None), *(None,) * (most - arg.ndim))
-                    given[k] = given[k][place]
-        return given
+            if self._differs(arg) and arg.ndim < most:
+                given[k] = given[k][(slice(None), *(None,) * (most - arg.ndim))]
 
     def _each(self, kernel: Any, args: tuple[Any, ...], given: list[Any]) -> None:
         """One launch for each element, in order; or one of a loop around the kernel."""
@@ -231,7 +274,7 @@ class Batch:
             mine = tuple([self._differs(arg) for arg in args])
             if self._may_be_cut(kernel, mine, given):
                 looped = [dense(g) if own else g for own, g in zip(mine, given, strict=True)]
-                self._run(for_each(kernel, mine), *looped)
+                self.run(for_each(kernel, mine), *looped)
                 return
         columns = []
         for arg, whole in zip(args, given, strict=True):
@@ -241,7 +284,7 @@ class Batch:
             else:
                 columns.append(self._ones(arg, whole))
         for each in zip(*columns, strict=True):
-            self._run(kernel, *each)
+            self.run(kernel, *each)
 
     def _differs(self, arg: Any) -> bool:
         """Whether each element has an ``arg`` of its own."""
@@ -274,9 +317,16 @@ class Batch:
     def whole(self, array: Hidden) -> Any:
         """``array`` of all elements, along a first dim."""
         memory, step = array.memory, array.itemsize
-        at = self._offset(array)
-        strides = tuple([s // step for s in (memory.step, *array.strides)])
-        return machine.view(memory.whole, (self.size, *array.shape), strides, at)
+        whole, found = array.seen
+        if whole is not memory.whole:
+            whole, at = memory.whole, self._offset(array)
+            shape, strides = (self.size, *array.shape), (memory.step, *array.strides)
+            if type(whole) is np.ndarray and memory.ours and array.size and self.size:
+                found = np.ndarray(shape, array.dtype, whole, at * step, strides)
+            else:
+                found = machine.view(whole, shape, tuple([s // step for s in strides]), at)
+            array.seen = whole, found
+        return found
 
     def _shared(self, array: Hidden) -> Any:
         at, step = self._offset(array), array.itemsize
@@ -285,9 +335,9 @@ class Batch:
 
     def _offset(self, array: Hidden) -> int:
         if array.at is None:
-            own = array.memory.own
-            distance = machine.address_of(array) - machine.address_of(own)
-            if array.size and array.memory.ours and not 0 <= distance < own.nbytes:
+            memory = array.memory
+            distance = memory.distance(array)
+            if array.size and memory.ours and not 0 <= distance < memory.own.nbytes:
                 raise Apart("copying an array behind the verbs")
             array.at = distance // array.itemsize if array.size else 0
         return array.at
@@ -297,7 +347,7 @@ class Batch:
         shared = memory.whole
         whole = machine.empty((self.size, *shared.shape), shared.dtype)
         if memory.written:
-            self._run(copy_kernel, whole, shared)
+            self.run(copy_kernel, whole, shared)
         memory.whole, memory.step = whole, shared.nbytes
 
     # -- writing what was there before -----------------------------------------------------------
@@ -330,7 +380,7 @@ class Batch:
         machine.recorder.current = self.outer
         try:
             if not self.knows(flag) or not flag.memory.step:
-                machine.check(self._given(flag), fail)
+                machine.check(self._given(flag) if self.knows(flag) else flag, fail)
                 return
             flags = dense(self.whole(flag)).reshape(1, -1, 1)
             if self.outer is None:  # which element fails shows when they are run by turns

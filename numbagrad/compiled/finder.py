@@ -9,15 +9,16 @@ packages stay as they are. Start reading at ``places_of``.
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import os
+import reprlib
 import sys
 import sysconfig
 import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import is_dataclass
 from typing import Any
 
 from ..tape import OUR_FILES
@@ -265,19 +266,23 @@ def _filled(function: types.FunctionType) -> list[types.CellType]:
     return cells
 
 
+_WRITTEN = ("<string>", dataclasses.__file__, reprlib.__file__)
+"""The files of what ``dataclass`` writes and takes from elsewhere."""
+
+
 def _implicit(kind: type) -> Iterator[types.FunctionType]:
     """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``.
 
     Those that ``dataclass`` writes name every field. Where it is frozen these stay as they are.
     """
-    frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    left_out = "<string>" if frozen else None  # the file of what ``dataclass`` writes
+    frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    left_out = _WRITTEN if frozen else ()
     for each in kind.__mro__:
         if each is not object and not _is_ours(each):
             for name, method in vars(each).items():
                 if name[:2] == name[-2:] == "__" and name not in _NAMED:
                     if isinstance(method, types.FunctionType):
-                        if method.__code__.co_filename != left_out:
+                        if method.__code__.co_filename not in left_out:
                             yield method
 
 

@@ -88,7 +88,7 @@ def _definition(function: Any) -> ast.FunctionDef:
 
 @functools.cache
 def _text(function: Any) -> str:
-    return textwrap.dedent(inspect.getsource(function))
+    return textwrap.dedent(store.source_of(function))
 
 
 def _parameters(definition: ast.FunctionDef) -> tuple[str, ...]:

@@ -325,9 +325,20 @@ _PLAIN = (int, float, complex, str, bytes, tuple, type, np.dtype, numba.types.Ty
 def _text_of(function: types.FunctionType) -> str:
     """The source of a function, or what stands for it where there is no file."""
     try:
-        return inspect.getsource(function)
+        return source_of(function)
     except (OSError, TypeError):
         return _text_of_code(function.__code__)
+
+
+def source_of(function: types.FunctionType) -> str:
+    """The source of a function. Raises OSError where there is none.
+
+    From Python 3.13 on ``inspect`` gives for what ``exec`` has made a piece of another text, if the
+    program itself is one: both are called ``<string>``.
+    """
+    if function.__code__.co_filename == "<string>":
+        raise OSError("could not get source code")
+    return inspect.getsource(function)
 
 
 def _text_of_code(code: types.CodeType) -> str:
