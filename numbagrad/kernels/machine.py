@@ -322,7 +322,7 @@ class Kernel:
 
     @property
     def parallel(self) -> Any:
-        """The dispatcher whose ``prange`` loops run on the thread pool."""
+        """The dispatcher whose ``prange`` loops run on several threads."""
         if self._parallel is None:
             threads()  # choose the layer before Numba does
             self._parallel = store.jit(self.function, parallel=True, **self._options)

@@ -1,4 +1,4 @@
-"""Loops over ``prange`` for the thread pool: each becomes a function of its own.
+"""Loops over ``prange`` for threads: each becomes a function of its own.
 
 Numba's way (``parallel=True``) goes through passes that look for parallel loops in all that a
 function does, and has LLVM optimise the function, the loop's function and what passes arguments to
@@ -14,7 +14,7 @@ becomes ``share_out(k_loop0, 0, tasks, (out, x))`` with
         for task in range(first_round, last_round):
             rows(task, out, x)
 
-and ``share_out`` passes Numba's thread pool a function of a few instructions that calls
+and ``share_out`` passes the threads (``crew``) a function of a few instructions that calls
 ``k_loop0``. All of it is compiled at once. What a loop binds is its own: a name that it reads
 first, as a sum over all rounds would, or that is read behind it, is refused.
 """
@@ -33,6 +33,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .crew import AVAILABLE, MOST, SHARE, STATE
 from .inner import OPTIONS, Inner
 
 __all__ = ["outlined"]
@@ -152,7 +153,7 @@ def _name(name: str) -> ast.Name:
 def share_out(
     typing: Any, loop: Any, start: Any, stop: Any, taken: Any
 ) -> tuple[Any, Callable[..., Any]]:
-    """Call ``loop(first, last, *taken)`` by the pool's threads, for parts of ``start`` to ``stop``.
+    """Call ``loop(first, last, *taken)`` by the threads, for parts of ``start`` to ``stop``.
 
     As many parts as there are threads, as equal as can be; all of it in this thread where that is
     the only one, or where there is one round.
@@ -163,7 +164,7 @@ def share_out(
     def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
         from numba.np.ufunc.parallel import _launch_threads
 
-        _launch_threads()  # also tells LLVM where the two functions are
+        _launch_threads()  # also tells LLVM where its functions are
         _, start, stop, packed = values
         members = [
             context.cast(b, b.extract_value(packed, k), taken[k], kind)
@@ -171,54 +172,79 @@ def share_out(
         ]
         count = b.sub(stop, start)
         asked = b.call(_external(b.module, "get_num_threads", WORD, []), [])
-        parts = b.select(b.icmp_signed("<", count, asked), count, asked)
-        fields = [start, count, parts, *members]
+        for most in (WORD(MOST), count):
+            asked = b.select(b.icmp_signed("<", most, asked), most, asked)
+        fields = [start, count, asked, *members]
         record = cgutils.alloca_once(b, ir.LiteralStructType([f.type for f in fields]))
         for k, field in enumerate(fields):
             b.store(field, cgutils.gep_inbounds(b, record, 0, k))
         compiled = loop.dispatcher.get_compile_result(types.none(*kinds))
         context.add_linking_libs([compiled.library])
         part = _part(context, b, compiled.fndesc, record.type)
-        # A pool adds to the one address, 0, the number of the first of some parts, and counts them.
-        address, counted, step = (cgutils.alloca_once(b, t) for t in (BYTES, WORD, WORD))
-        b.store(ir.Constant(BYTES, None), address)
-        b.store(parts, counted)
-        b.store(WORD(1), step)
-        given = [b.bitcast(each, BYTES) for each in (address, counted, step, record)]
-        with b.if_else(b.icmp_signed(">", parts, WORD(1))) as (many, one):
+        data = b.ptrtoint(record, WORD)
+        with b.if_else(b.icmp_signed(">", asked, WORD(1))) as (many, one):
             with many:
-                pool = _external(b.module, "numba_parallel_for", ir.VoidType(),
-                                 [BYTES] * 5 + [WORD] * 3)  # fmt: skip
-                function = b.bitcast(part, BYTES)
-                b.call(pool, [function, *given, WORD(0), WORD(1), asked])
-            with one, b.if_then(b.icmp_signed("==", parts, WORD(1))):
-                b.call(part, [address, counted, step, given[3]])
+                (_by_crew if AVAILABLE else _by_numba)(b, part, data, asked)
+            with one, b.if_then(b.icmp_signed("==", asked, WORD(1))):
+                b.call(part, [WORD(0), data])
         return context.get_dummy_value()
 
     return types.none(loop, types.intp, types.intp, taken), generate
 
 
 def _part(context: Any, outer: Any, described: Any, record: Any) -> Any:
-    """What the pool calls for some parts: ``void (char **, intp *, intp *, void *)``."""
-    pointers = [BYTES.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), BYTES]
+    """What runs one part: ``void (number, record)``."""
     name = outer.module.get_unique_name(f"{outer.function.name}.part")
-    function = ir.Function(outer.module, ir.FunctionType(ir.VoidType(), pointers), name)
+    function = ir.Function(outer.module, ir.FunctionType(ir.VoidType(), [WORD, WORD]), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    addresses, counts, _, data = function.args
-    fields = b.bitcast(data, record)
+    number, data = function.args
+    fields = b.inttoptr(data, record)
     start, count, parts, *members = (
         b.load(cgutils.gep_inbounds(b, fields, 0, k)) for k in range(len(record.pointee.elements))
     )
-    first = b.ptrtoint(b.load(addresses), WORD)
-    last = b.add(first, b.load(counts))
-    ends = [b.add(start, b.sdiv(b.mul(each, count), parts)) for each in (first, last)]
+    ends = [
+        b.add(start, b.sdiv(b.mul(each, count), parts)) for each in (number, b.add(number, WORD(1)))
+    ]
     target = context.declare_function(outer.module, described)
     given = [*ends, *members]
     context.call_conv.call_function(b, target, described.restype, described.argtypes, given)
     b.ret_void()
     return function
+
+
+def _by_crew(b: Any, part: Any, data: Any, parts: Any) -> None:
+    state = b.module.globals.get(STATE) or ir.GlobalVariable(b.module, WORD, STATE)
+    words = cgutils.alloca_once(b, ir.ArrayType(WORD, 4))
+    for k, each in enumerate((b.ptrtoint(state, WORD), b.ptrtoint(part, WORD), data, parts)):
+        b.store(each, b.gep(words, [WORD(0), WORD(k)]))
+    share = _external(b.module, SHARE, ir.IntType(32), [WORD.as_pointer()])
+    b.call(share, [b.bitcast(words, WORD.as_pointer())])
+
+
+def _by_numba(b: Any, part: Any, data: Any, parts: Any) -> None:
+    """By Numba's pool, which calls ``void (char **, intp *, intp *, void *)`` for some parts.
+
+    It adds to the one address, 0, the number of the first of them, and counts them.
+    """
+    pointers = [BYTES.as_pointer(), WORD.as_pointer(), WORD.as_pointer(), BYTES]
+    name = f"{part.name}.several"
+    several = ir.Function(b.module, ir.FunctionType(ir.VoidType(), pointers), name)
+    several.linkage = "internal"
+    inside = ir.IRBuilder(several.append_basic_block("entry"))
+    addresses, counts, _, whole = several.args
+    first = inside.ptrtoint(inside.load(addresses), WORD)
+    with cgutils.for_range(inside, inside.load(counts)) as loop:
+        inside.call(part, [inside.add(first, loop.index), inside.ptrtoint(whole, WORD)])
+    inside.ret_void()
+    address, step = (cgutils.alloca_once(b, t) for t in (BYTES, WORD))
+    b.store(ir.Constant(BYTES, None), address)
+    b.store(WORD(1), step)
+    counted = cgutils.alloca_once_value(b, parts)
+    given = [b.bitcast(each, BYTES) for each in (several, address, counted, step)]
+    pool = _external(b.module, "numba_parallel_for", ir.VoidType(), [BYTES] * 5 + [WORD] * 3)
+    b.call(pool, [*given, b.inttoptr(data, BYTES), WORD(0), WORD(1), parts])
 
 
 def _external(module: Any, name: str, result: Any, arguments: list[Any]) -> Any:

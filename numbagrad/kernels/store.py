@@ -248,6 +248,9 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
         del options["parallel"]
     dispatcher = numba.njit(pipeline_class=compiler, fastmath=fastmath, **options)(function)
     if shared:
+        from .crew import load_crew
+
+        load_crew()
         _outline_when_compiled(dispatcher, fastmath, allocates)
     # Code of a function whose module nobody can import, as after ``exec``, cannot be loaded.
     if not numba.config.DISABLE_JIT and function.__module__ in sys.modules:
