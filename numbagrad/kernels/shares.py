@@ -56,7 +56,8 @@ def pieces(outer: int, n: int, inner: int) -> int:
     tasks = outer * -(-inner // lanes)
     if tasks >= PARTS:
         return 1
-    many = max(1, min(n, n * min(inner, lanes) // PIECE))
+    many = -(-n * min(inner, lanes) // PIECE)
+    many = max(1, min(n, many + many % 2))  # two threads get as many
     # Results of pieces of columns are as long as the columns: no more than threads can use.
     return many if inner == 1 else max(1, min(many, n // ROWS, -(-PARTS // tasks)))
 

@@ -21,7 +21,8 @@ from ..tensor import Tensor
 __all__: list[str] = []  # nothing that users call
 
 LARGE = 1 << 18
-"""Bytes of arguments, or of a result, from which on the time of Python matters little."""
+"""Bytes of a result that is not remembered, for its memory comes from blocks; of arguments from
+which on it depends on the time that a call takes."""
 
 TENSORS: list[type] = [Tensor]
 """The classes of tensors whose functions are those of ``Tensor``, at most two."""

@@ -11,6 +11,7 @@ that Python looks at) goes through the function. Start reading at ``remembered``
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ VAIN = 2048
 after which a function only tries the last ones: its plain arguments are others each time."""
 HOPELESS = 16
 """What a call counts for, in vain, whose kind cannot be remembered while no other is."""
+LONG = 2e-4
+"""Seconds from which on a call on large tensors is not remembered: a replay keeps Python's lock."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 
@@ -137,16 +140,15 @@ class Memory:
 
         self.plans[key] = None
         tensors = list({id(a): a for a in flat if type(a) in TENSORS}.values())
-        # Of what is written a few elements are; but a replay keeps Python's lock.
-        sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
-        here = all([t._device is devices.cpu for t in tensors])
-        if not here or sum(sizes) > LARGE:
-            return self.function(*args, **options)
         launches = Launches([t._array for t in tensors])
-        if not launches.possible:
+        if not launches.possible or not all([t._device is devices.cpu for t in tensors]):
             return self.function(*args, **options)
+        begin = time.perf_counter()
         with standing_behind(_Watcher(launches)):
             result = self.function(*args, **options)
+        if time.perf_counter() - begin > LONG and sum([t._array.nbytes for t in tensors]) > LARGE:
+            self.plans[key] = 0  # or it was kept from its core: once more after as many calls
+            return result
         plan = self.plan_of(launches, flat, result, args)
         if plan is not None:
             self.plans[key] = plan
