@@ -21,6 +21,7 @@ from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, base_of, copy_kernel, full, make_view, new_empty
 from .index import overwriting
+from .part import as_strided
 from .pointwise import PointwiseOp
 from .remembered import plainly
 from .short_in_place import SCALED, all_written, has_history, scaled, written
@@ -184,26 +185,22 @@ def _refresh_views(base: Tensor) -> None:
         if base._edge is None:
             view._edge = None
             continue
-        if 0 in view.stride() and view._array.size > 1:
-            view._edge = _Overlapping.apply(base)._edge
+        region = region_of(view)
+        if _meet(*region[:2]):
+            view._edge = as_strided(base, *region)._edge
             continue
-        _connect(ViewRegion, view, (base._edge,), region_of(view))
+        _connect(ViewRegion, view, (base._edge,), region)
         view._edge.base_shape = base._array.shape
 
 
-class _Overlapping(Op):
-    """Stands for an expanded view whose base was changed in place after it was made."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return new_empty((), x._dtype)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        raise GradError(
-            "in-place: the base of an expanded view was changed in place after the view was made. "
-            "Make the view again after the change, or clone it before."
-        )
+def _meet(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether several indices are one element: of an expanded view, or one of windows."""
+    reach = 0
+    for s, n in sorted([(s, n) for n, s in zip(shape, strides, strict=True) if n > 1]):
+        if s <= reach:
+            return True
+        reach += (n - 1) * s
+    return False
 
 
 WRITERS = frozenset(

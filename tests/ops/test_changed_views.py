@@ -1,0 +1,43 @@
+"""Views whose base is changed in place, or that are: their gradients, beside torch's."""
+
+from __future__ import annotations
+
+import pytest
+
+import numbagrad as ng
+
+torch = pytest.importorskip("torch")
+
+VIEWS = {
+    "unsqueeze": lambda c: c.unsqueeze(-1),
+    "None": lambda c: c[None, :, None],
+    "expand": lambda c: c.unsqueeze(0).expand(3, -1),
+    "expand of part": lambda c: c[1:].unsqueeze(1).expand(-1, 2),
+    "expand to itself": lambda c: c.expand(6),
+    "unfold": lambda c: c.unfold(0, 3, 1),
+    "unfold apart": lambda c: c.unfold(0, 2, 3),
+    "as_strided": lambda c: c.as_strided((4, 3), (1, 1)),
+    "t of view": lambda c: c.view(2, 3).t(),
+}
+CHANGES = {
+    "base": lambda c, view: c.mul_(c.detach() + 2),
+    "part": lambda c, view: c[1:4].mul_(3.0),
+    "view": lambda c, view: view.mul_(3.0),
+    "twice": lambda c, view: (c.mul_(2.0), c[2:].add_(1.0)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_follows_its_base(name, change):
+    def gradient(lib):
+        x = lib.arange(6.0, requires_grad=True)
+        base = x * 2
+        view = VIEWS[name](base)
+        CHANGES[change](base, view)
+        ((view * view).sum() + (base**3).sum()).backward()
+        return x.grad.tolist()
+
+    if change == "view" and name in ("expand", "expand of part", "unfold", "as_strided"):
+        pytest.skip("several elements are one number")
+    assert gradient(ng) == gradient(torch)
