@@ -363,13 +363,14 @@ def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[st
     if inside:
         names |= {"refill": _refill, f"set{k}": slot}
         return [f"refill(set{k}.read(), left[{k}])"]
-    if not all([type(held) is dict for held in slot.holders]):
+    if slot.module is None and not all([type(held) is dict for held in slot.holders]):
         names[f"set{k}"] = slot
         return [f"set{k}.write(left[{k}])"]
     lines = []
+    names["put"] = dict.__setitem__  # a module's table would look whether it is the attribute
     for j, held in enumerate(slot.holders):
         names |= {f"into{k}_{j}": held, f"at{k}": slot.key}
-        lines.append(f"into{k}_{j}[at{k}] = left[{k}]")
+        lines.append(f"put(into{k}_{j}, at{k}, left[{k}])")
     return lines
 
 

@@ -25,10 +25,17 @@ class _Sequence(Module):
         for name in list(self._held()):
             delattr(self, name)
         for i, member in enumerate(members):
-            setattr(self, str(i), self._checked(member))
+            self._set(str(i), member)
+
+    def _set(self, name: str, member: Any) -> None:
+        member = self._checked(member)
+        if member is None and self._table == "_modules":
+            self.add_module(name, None)
+        else:
+            setattr(self, name, member)
 
     def _checked(self, member: Any) -> Any:
-        if not isinstance(member, Module):
+        if not isinstance(member, Module) and member is not None:
             raise TypeError(f"{type(self).__name__}: {type(member).__name__} is not a Module.")
         return member
 
@@ -62,7 +69,7 @@ class _Sequence(Module):
 
     def append(self, module: Any) -> Any:
         """Add a member at the end; returns the container."""
-        setattr(self, str(len(self)), self._checked(module))
+        self._set(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[Any]) -> Any:

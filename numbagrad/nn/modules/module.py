@@ -18,6 +18,7 @@ from ...tape import RemovableHandle
 from ...tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .backward_hooks import call_with_backward_hooks
+from .members import TABLES, Members, renewed
 from .recast import Recast
 from .state import Stateful
 
@@ -79,7 +80,11 @@ class Module(Recast, Stateful):
 
     def __init__(self) -> None:
         self.__dict__.update(
-            training=True, _parameters={}, _buffers={}, _modules={}, _non_persistent=set()
+            training=True,
+            _parameters=Members(self),
+            _buffers=Members(self),
+            _modules=Members(self),
+            _non_persistent=set(),
         )
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -169,6 +174,9 @@ class Module(Recast, Stateful):
         if isinstance(value, Buffer):
             self.register_buffer(name, value, value.persistent)
             return
+        if name in TABLES and isinstance(value, dict):
+            self._exchange(name, value)
+            return
         held = self.__dict__.get(name, self)
         if type(held) is bool and type(value) is bool:
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
@@ -184,6 +192,16 @@ class Module(Recast, Stateful):
         object.__delattr__(self, name)
         self._claim(name, "")
 
+    def __getattr__(self, name: str) -> Any:
+        for table in TABLES:  # it hides what the class has, or ``super().__getattr__`` asks
+            if name in self.__dict__.get(table, ()):
+                return self.__dict__[table][name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        renewed(self, self.__dict__)
+
     def _put(self, table: str, name: str, value: Any) -> None:
         new = self.__dict__.get(name, self) is not value or name not in self.__dict__[table]
         if new and self._watched:  # not for ``self.count += 1``, which assigns the same tensor
@@ -191,8 +209,31 @@ class Module(Recast, Stateful):
                 self._announce(name)
             else:
                 changed()
-        self.__dict__[table][name] = value
-        self.__dict__[name] = value
+        dict.__setitem__(self.__dict__[table], name, value)
+        if name not in _METHODS:  # as which it is found by the tables alone
+            self.__dict__[name] = value
+
+    def _show(self, name: str, value: Any) -> None:
+        """A member was written into its table: let it be the attribute."""
+        if self.__dict__.get(name, self) is not value and name not in _METHODS:
+            self.__dict__[name] = value
+            if self._watched:
+                changed()
+
+    def _hide(self, name: str, value: Any) -> None:
+        """A member was taken out of its table."""
+        if self.__dict__.get(name, self) is value:
+            del self.__dict__[name]
+            if self._watched:
+                changed()
+
+    def _exchange(self, table: str, members: dict[str, Any]) -> None:
+        """Let another dict be a table."""
+        for name, value in list(self.__dict__.get(table, {}).items()):
+            self._hide(name, value)
+        self.__dict__[table] = Members(self, members)
+        for name, value in members.items():
+            self._show(name, value)
 
     def _announce(self, name: str) -> None:
         """Tell compiled functions that an attribute is another; a recording looks for itself."""
@@ -201,7 +242,7 @@ class Module(Recast, Stateful):
 
     def _claim(self, name: str, table: str) -> None:
         """Forget what stands as ``name`` in the tables other than ``table``."""
-        for other in ("_parameters", "_buffers", "_modules"):
+        for other in TABLES:
             if other != table:
                 self.__dict__[other].pop(name, None)
         self._non_persistent.discard(name)
@@ -479,5 +520,8 @@ class Module(Recast, Stateful):
         body = "\n".join(lines + children).replace("\n", "\n  ")
         return f"{type(self).__name__}(\n  {body}\n)"
 
+
+_METHODS = frozenset(dir(Module)) - {"training"}
+"""Names that a member does not hide: ``self.parameters = ParameterList(...)``."""
 
 machine.announcing.append(Module)

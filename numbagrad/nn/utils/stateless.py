@@ -55,12 +55,12 @@ def functional_call(
     try:
         machine.add_to_epoch(amount)
         for owner, table, key, _, new in replaced:
-            owner.__dict__[table][key] = owner.__dict__[key] = new
+            owner.__dict__[key] = owner.__dict__[table][key] = new
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
     finally:
         machine.add_to_epoch(-amount)
         for owner, table, key, held, _ in replaced:
-            owner.__dict__[table][key] = owner.__dict__[key] = held
+            owner.__dict__[key] = owner.__dict__[table][key] = held
 
 
 def _slots(module: Any) -> dict[str, tuple[Any, str, str]]:

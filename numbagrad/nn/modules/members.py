@@ -1,0 +1,69 @@
+"""``Members``: the table of what a module has registered, which may be written to by hand."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["TABLES", "Members", "renewed"]
+
+TABLES = ("_parameters", "_buffers", "_modules")
+"""The attributes of a module that are tables."""
+
+
+class Members(dict):
+    """Parameters, buffers or children of a module by name.
+
+    A module has them as ordinary attributes too, which are quick to read. Who writes here, as code
+    does that exchanges weights, changes those. A copy is a plain dict.
+    """
+
+    __slots__ = ("_owner",)
+
+    def __init__(self, owner: Any, members: Any = ()):
+        dict.__init__(self, members)
+        self._owner = weakref.ref(owner)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        dict.__setitem__(self, name, value)
+        owner = self._owner()
+        if owner is not None:
+            owner._show(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        self.pop(name)
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """Take a member out and return it."""
+        held = name in self
+        value = dict.pop(self, name, *default)
+        owner = self._owner()
+        if held and owner is not None:
+            owner._hide(name, value)
+        return value
+
+    def update(self, *others: Any, **members: Any) -> None:
+        """Set several members."""
+        for name, value in dict(*others, **members).items():
+            self[name] = value
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """The member ``name``; ``default`` becomes it where there is none."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return dict, (dict(self),)
+
+
+def renewed(owner: Any, own: dict[str, Any], tables: Iterable[str] = TABLES) -> None:
+    """Let plain dicts that stand as tables among a module's attributes be ``Members``."""
+    for table in tables:
+        if type(own.get(table)) is not Members and isinstance(own.get(table), dict):
+            own[table] = Members(owner, own[table])
