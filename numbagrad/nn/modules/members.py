@@ -54,7 +54,7 @@ class Members(dict):
             self[name] = default
         return self[name]
 
-    def __ior__(self, other: Any) -> Any:
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
         self.update(other)
         return self
 
