@@ -326,6 +326,15 @@ class Tensor(Shaped, Readable):
             raise TypeError("iteration over a 0-d tensor")
         return iter([self[i] for i in range(self._array.shape[0])])
 
+    def __array_wrap__(
+        self, array: np.ndarray, context: Any = None, return_scalar: bool = False
+    ) -> Tensor:
+        """What a function of NumPy gives for a tensor: a tensor."""
+        return wrap(np.array(array), dtypes.from_numpy(array.dtype))
+
+    def __reversed__(self) -> Tensor:
+        return self.flip(0) if self._array.ndim else self
+
     def __contains__(self, value: Any) -> bool:
         reading("in", self._array)
         return bool((self == value)._array.any())

@@ -16,7 +16,7 @@ from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import contiguous, copy_kernel, fill_kernel, meets
-from .brackets import ALL, Group, beside, check_mask, getitem, joined, parsed
+from .brackets import ALL, Group, beside, check_mask, getitem, joined, parsed, parts_of
 from .elementwise import cast, clone, masked_fill
 from .from_data import as_tensor
 from .index import Put, _write, launch_checked, scalar_tensor
@@ -69,7 +69,7 @@ def _assign(x: Tensor, key: Any, value: Any) -> None:
     if kind is int or kind is builtins.slice or kind is type(...):
         view = getitem(x, key)
     else:
-        view, groups = parsed(x, key if kind is tuple else (key,))
+        view, groups = parsed(x, parts_of(key))
     if isinstance(value, Tensor) and value._device is not x._device:
         if groups and value._array.ndim:
             raise devices.mixed("setitem", x._device, value._device)

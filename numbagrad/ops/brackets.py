@@ -92,7 +92,7 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
     if kind is tuple and _all_places(key, array.ndim):
         view, groups = x, [Group(d, 1, k) for d, k in enumerate(key)]
     else:
-        view, groups = parsed(x, key if kind is tuple else (key,))
+        view, groups = parsed(x, parts_of(key))
     if not groups:
         return view
     view, index, dim, span = joined(view, groups)
@@ -159,6 +159,19 @@ def _explained(x: Tensor, key: tuple, error: Exception) -> Exception:
 
 
 # -- reading a key ---------------------------------------------------------------------------------
+
+
+_PARTS = (builtins.slice, type(None), type(...))
+
+
+def parts_of(key: Any) -> tuple:
+    """What stands between the brackets, one by one. A list with slices, None or ``...`` in it is
+    taken for a tuple, as in PyTorch."""
+    if type(key) is list and any(
+        [k is None or k is ... or isinstance(k, builtins.slice) for k in key]
+    ):
+        return tuple(key)
+    return key if type(key) is tuple else (key,)
 
 
 def parsed(x: Tensor, key: tuple) -> tuple[Tensor, list[Group]]:

@@ -21,6 +21,7 @@ from .pointwise import elementwise
 from .remembered import remembered
 from .short_way import make_binary
 from .transfer import transfer
+from .warned import warn_user
 
 # -- conversions and copies ------------------------------------------------------------------------
 
@@ -237,6 +238,9 @@ def where(condition: Tensor, x: Any = None, y: Any = None) -> Any:
 
         return nonzero(condition, as_tuple=True)
     as_operand("where", condition)
+    if condition._dtype is dtypes.uint8:
+        warn_user("where: a condition of uint8 is deprecated; use ng.bool.")
+        condition = cast(condition, dtypes.bool_)
     if condition._dtype is not dtypes.bool_:
         raise DTypeError(
             f"where: expected condition to be a boolean tensor, but got {condition._dtype}. "

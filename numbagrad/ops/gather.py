@@ -179,12 +179,12 @@ def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor
     index = index_tensor(name, index, _INTS)
     index = index if index._array.ndim else _vector(index)
     shape, sizes = x._array.shape or (1,), index._array.shape
-    if len(shape) != len(sizes):
+    if len(shape) != len(sizes) and index._array.size:
         raise ShapeError(
             f"{name}: Index tensor must have the same number of dimensions as input tensor, got "
             f"{len(sizes)} and {len(shape)}."
         )
-    for d, (n, i) in enumerate(zip(shape, sizes, strict=True)):
+    for d, (n, i) in enumerate(zip(shape, sizes, strict=False)):
         if d != dim and i > n and index._array.size:
             raise ShapeError(
                 f"{name}: Size does not match at dimension {d} expected index {list(sizes)} to be "
@@ -209,6 +209,8 @@ def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``gather`` whose errors say ``name``."""
     dim, at = _indexed(name, x, dim, index)
+    if not at._array.size:
+        return reshape(narrow(reshape(x, (x._array.size,)), 0, 0, 0), at._array.shape)
     out = Gather.apply(_leading(x), dim, at, name)
     return out if index._array.ndim else reshape(out, ())
 
@@ -289,9 +291,9 @@ def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
 
 def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bool) -> Tensor:
     dim, index = _indexed(name, x, dim, index)
-    src = _source(name, x, index, src)
     if not index._array.size:
         return clone(x)
+    src = _source(name, x, index, src)
     op = Scatter if overwriting.target is None else ScatterHere
     out = op.apply(_leading(x), dim, index, src, adds, name)
     return out if x._array.ndim else reshape(out, ())

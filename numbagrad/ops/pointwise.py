@@ -194,7 +194,11 @@ class PointwiseOp:
         args = tuple([self._checked(i, a) for i, a in enumerate(args)])
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not tensors:
-            raise TypeError(f"{self.name}(): at least one argument must be a Tensor.")
+            if len(self.inputs) != 2:
+                raise TypeError(f"{self.name}(): at least one argument must be a Tensor.")
+            from .from_data import tensor
+
+            return self.general((tensor(args[0]), args[1]))
         device = tensors[0]._device
         if len(tensors) > 1 and any([t._device is not device for t in tensors]):
             args, device = beside_others(self.name, args)
@@ -295,6 +299,10 @@ class PointwiseOp:
             return value
         if isinstance(value, (np.floating, np.integer, np.bool_)):
             return value.item()
+        if isinstance(value, np.ndarray):
+            from .from_data import as_tensor
+
+            return as_tensor(value)
         raise TypeError(
             f"{self.name}(): argument '{self.inputs[position]}' must be Tensor or number, not "
             f"{type(value).__name__}. Convert it with ng.tensor(...)."

@@ -1,0 +1,61 @@
+"""Operands that are no tensors: arrays, two numbers, lists of slices; and NumPy's functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+
+
+def test_arrays_as_operands():
+    x, y = ng.tensor([1.0, 2.0], requires_grad=True), np.array([3.0, 4.0])
+    for found in (x * y, y * x):
+        assert found.dtype is ng.float64 and found.tolist() == [3.0, 8.0]
+    assert (x + y.astype(np.float32)).dtype is ng.float32 and (x > y).tolist() == [False, False]
+    (y - x).sum().backward()
+    assert x.grad.tolist() == [-1.0, -1.0]
+
+
+def test_functions_of_numpy_give_tensors():
+    x = ng.tensor([0.0, 1.0])
+    assert isinstance(np.exp(x), ng.Tensor) and np.exp(x).tolist() == pytest.approx([1, np.e])
+    assert np.isnan(x).dtype is ng.bool and np.add(x, np.ones(2)).dtype is ng.float64
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.exp(x.requires_grad_())
+
+
+def test_two_numbers():
+    assert ng.add(1, 2).item() == 3 and ng.add(1, 2).dtype is ng.int64
+    assert ng.div(7, 2).item() == 3.5 and ng.div(7, 2, rounding_mode="trunc").item() == 3
+    assert ng.mul(2.0, 3).dtype is ng.float32
+    with pytest.raises(TypeError, match=r"sqrt\(\): at least one argument must be a Tensor"):
+        ng.sqrt(4.0)
+
+
+def test_a_list_of_slices_is_a_tuple():
+    x = ng.arange(12).view(3, 4)
+    assert x[[slice(None), slice(0, 1)]].tolist() == [[0], [4], [8]]
+    assert x[[None, slice(0, 1)]].shape == (1, 1, 4) and x[[0, 2]].shape == (2, 4)
+    x[[slice(0, 1), ...]] = 0
+    assert x[0].tolist() == [0, 0, 0, 0] and x[1, 0].item() == 4
+
+
+def test_reversed():
+    assert reversed(ng.arange(3)).tolist() == [2, 1, 0] and reversed(ng.tensor(2)).item() == 2
+
+
+def test_an_empty_index_has_any_rank():
+    x, index = ng.ones(6, requires_grad=True), ng.zeros(0, 1, 1, dtype=ng.long)
+    out = x.gather(0, index)
+    assert out.shape == (0, 1, 1)
+    out.sum().backward()
+    assert x.grad.tolist() == [0.0] * 6
+    for function in (ng.scatter, ng.scatter_add):
+        assert function(x, 0, index, ng.zeros(0, 1, 1)).tolist() == [1.0] * 6
+
+
+def test_a_condition_of_bytes():
+    condition = ng.tensor([1, 0], dtype=ng.uint8)
+    with pytest.warns(UserWarning, match="where: a condition of uint8 is deprecated"):
+        assert ng.where(condition, 1.0, 2.0).tolist() == [1.0, 2.0]
