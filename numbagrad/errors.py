@@ -105,3 +105,7 @@ class VmapError(RuntimeError):
 
 class RecordingError(RuntimeError):
     """A function cannot be compiled as it is; the message names the line and the way out."""
+
+
+class StateMadeError(RecordingError):
+    """A recorded function makes state that later calls find: it has to be run once before."""

@@ -21,6 +21,7 @@ from ..tables import shortened
 from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
 from . import outside
+from .finder import namespaces
 from .guards import Writer
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
@@ -105,12 +106,13 @@ def _recorded(
     carried: Carried,
     tied: bool,
 ) -> Recorded:
+    modules = namespaces(function, places, objects)
     if not carried.slots:
-        recording = record(function, every, spec, bound, places, objects)
+        recording = record(function, every, spec, bound, places, objects, frozenset(), modules)
         return Recorded(recording, every, bound, places, tied, None)
     known = carried.places(places)
     run, form = carried.wrapped(function), carried.spec(spec)
-    recording = record(run, every, form, bound, known, objects, carried.locations)
+    recording = record(run, every, form, bound, known, objects, carried.locations, modules)
     return Recorded(recording, every, bound, known, tied, carried)
 
 
@@ -131,8 +133,12 @@ class Carried:
         self.values = [slot.read() for slot in self.slots]
         self.leaves: list[Any] = []
         self.specs, self.parts = [], []
-        for value in self.values:
+        self.numbers: dict[int, Slot] = {}  # by leaf: where a number is counted
+        for slot, value in zip(self.slots, self.values, strict=True):
             begin = len(self.leaves)
+            if slot.number is not None:
+                self.numbers[begin] = slot
+                value = float(value)
             self.specs.append(flatten(value, self.leaves))
             self.parts.append(slice(begin, len(self.leaves)))
         self.then = list(map(_shown, self.values))
@@ -181,6 +187,10 @@ class Carried:
         """Leaf ``k``; the value of a float, which calls compare."""
         if type(leaf) is not TracedFloat:
             return leaf
+        if k in self.numbers:
+            if self.numbers[k].number is int:
+                leaf.value = int(leaf.value)
+            return leaf
         machine.recorder.current.pinned.add(self.first + k)
         return self.leaves[k]
 
@@ -196,6 +206,15 @@ class Carried:
             untouched = _is_made_of(value, self.specs[k], given[k])
             if untouched and new is value:
                 continue
+            if slot.number is not None:
+                if type(getattr(new, "value", new)) is slot.number:
+                    self.written.append((slot, False))
+                    found.append(new)
+                    continue
+                raise RecordingError(
+                    f"compile: the compiled function counts {slot.name!r}, and then sets it to "
+                    f"{new!r}. Let it be {slot.number.__name__} in each call, as it was."
+                )
             changed_inside = not untouched and (new is not value or not _is_open(new))
             if changed_inside or not may_change(self.values[k], new) or not _is_plain(new):
                 raise RecordingError(
@@ -209,6 +228,14 @@ class Carried:
 
     def settle(self, recording: Recording) -> None:
         """Let other recordings know the slots. Raises if backward leads to a graph used up."""
+        written = {slot.location for slot, _ in self.written}
+        for k, slot in self.numbers.items():
+            if slot.location in written and self.first + k in recording.recorder.pinned:
+                raise RecordingError(
+                    f"compile: the compiled function counts {slot.name!r}, and the count decides "
+                    f"something (a comparison, an index, an int), which a compiled call would not "
+                    f"ask again. Decide outside, or count with a tensor, which += changes."
+                )
         self.given_back = [k for k in recording.input_grads if k >= self.first]
         self._check_graphs(self.leaves)
         remember(self.slots)
@@ -271,7 +298,7 @@ class Carried:
         every = [*leaves]
         for slot, then in zip(self.slots, self.then, strict=True):
             value = slot.read()
-            if _shown(value) != then:
+            if _shown(value) != then and type(value) is not slot.number:
                 return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
             flatten(value, every)
         found = changed_guard(guarded, every)
@@ -347,9 +374,12 @@ def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
     """Lines that append the leaves of a slot, as text because a call must cost little."""
     held = slot.holders[0]
     read = f"value = slot{k}.read()"
-    if type(held) is dict:
+    if type(held) is dict or (slot.number is not None and isinstance(held, dict)):
         names |= {f"held{k}": held, f"key{k}": slot.key}
         read = f"value = held{k}.get(key{k}, ABSENT)"
+    if slot.number is not None:
+        test = f"if value.__class__ is not {slot.number.__name__}:"
+        return [read, test, "    return MISS", "leaves.append(float(value))"]
     if spec is LEAF:
         return [read, "leaves.append(value)"]  # that it is one, the recording looks at
     if spec == ("tuple", (LEAF,) * len(spec[1])):
@@ -363,14 +393,16 @@ def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[st
     if inside:
         names |= {"refill": _refill, f"set{k}": slot}
         return [f"refill(set{k}.read(), left[{k}])"]
-    if slot.module is None and not all([type(held) is dict for held in slot.holders]):
+    left = f"int(left[{k}])" if slot.number is int else f"left[{k}]"
+    ours = slot.module is not None or slot.number is not None
+    if not all([type(held) is dict or (ours and isinstance(held, dict)) for held in slot.holders]):
         names[f"set{k}"] = slot
-        return [f"set{k}.write(left[{k}])"]
+        return [f"set{k}.write({left})"]
     lines = []
-    names["put"] = dict.__setitem__  # a module's table would look whether it is the attribute
+    names["put"] = dict.__setitem__  # what our own dicts tell is not to be told
     for j, held in enumerate(slot.holders):
         names |= {f"into{k}_{j}": held, f"at{k}": slot.key}
-        lines.append(f"put(into{k}_{j}, at{k}, left[{k}])")
+        lines.append(f"put(into{k}_{j}, at{k}, {left})")
     return lines
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import dis
 import functools
+import inspect
 import os
 import reprlib
 import sys
@@ -284,6 +285,23 @@ def _implicit(kind: type) -> Iterator[types.FunctionType]:
                     if isinstance(method, types.FunctionType):
                         if method.__code__.co_filename not in left_out:
                             yield method
+
+
+def namespaces(
+    function: Callable[..., Any], places: Iterable[Place], objects: Iterable[Any]
+) -> list[dict[str, Any]]:
+    """What the modules hold in which a function, and what it reaches, is written."""
+    found: dict[int, dict[str, Any]] = {}
+    for each in (function, *[place.value for place in places]):
+        each = inspect.unwrap(getattr(each, "__func__", each)) if callable(each) else each
+        if isinstance(each, types.FunctionType):
+            found[id(each.__globals__)] = each.__globals__
+    for each in (*objects, getattr(function, "__self__", None), function):
+        for kind in each.__mro__ if isinstance(each, type) else type(each).__mro__:
+            module = sys.modules.get(kind.__module__)
+            if module is not None and _root(kind) not in (*_FOREIGN, "builtins"):
+                found[id(vars(module))] = vars(module)
+    return list(found.values())
 
 
 def _root(kind: type | types.ModuleType) -> str:

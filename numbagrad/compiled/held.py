@@ -70,6 +70,8 @@ class Held:
         self.seen: dict[int, Any] = {}  # modules that were looked at
         self.modules: list[Any] = []  # those of them that were there before
         self._copies: dict[int, _Copy] = {}
+        self.options: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
+        self._numbers: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
 
     def note_all(self, places: list[Place], objects: Iterable[Any]) -> None:
         """Note what is in the containers of ``places`` and in ``objects``."""
@@ -92,6 +94,16 @@ class Held:
             self._note(own[table], dict(own[table]))
         self._note_inside({k: v for k, v in own.items() if k not in _TABLES})
 
+    def note_number(self, container: dict[str, Any], name: str) -> None:
+        """Note a number in an optimiser's dict before it is set."""
+        held = container, name, container[name]
+        self._numbers.setdefault((id(container), name), held)
+
+    def note_options(self, options: dict[str, Any]) -> None:
+        """Note the numbers that a user's optimiser may read."""
+        names = [name for name, value in options.items() if type(value) is float]
+        self.options |= {(id(options), name): (options, name) for name in names}
+
     def _note(self, container: Any, copy: Any, module: Any = None) -> None:
         if isinstance(container, (list, dict)):
             self._copies.setdefault(id(container), _Copy(container, copy, module))
@@ -106,6 +118,8 @@ class Held:
         """Let everything hold what it held."""
         for each in self._copies.values():
             each.put_back()
+        for container, name, old in self._numbers.values():
+            dict.__setitem__(container, name, old)  # without a word
 
     def announce(self) -> None:
         """Tell compiled functions if a module has kept another attribute: modules leave that to
@@ -124,6 +138,9 @@ class Held:
                 watched = bool(each.copy.get("_watched"))
                 for key, old, new in _changed(each):
                     yield Change(each.container, key, old, new, key, each.module, watched)
+        for container, name, old in self._numbers.values():
+            if container[name] is not old:
+                yield Change(container, name, old, container[name], name)
         inside = {id(vars(each)): None for each in objects if _is_plain(each)}
         inside |= {id(c): None for place in places for c, _ in place.content}
         for i in inside:

@@ -220,8 +220,8 @@ def _evaluate(text: str, leaves: tuple[Any, ...]) -> float:
     return float(eval(text, NUMBERS | {n: values[n] for n in names}))
 
 
-NUMBERS = {"inf": math.inf, "nan": math.nan}
-"""How ``repr`` writes them in expressions of float arguments."""
+NUMBERS = {"inf": math.inf, "nan": math.nan, "math": math}
+"""What expressions of float arguments name, the first two as ``repr`` writes them."""
 
 
 def _dtype(dtype: np.dtype) -> Any:

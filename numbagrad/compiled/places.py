@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RecordingError
+from ..errors import RecordingError, StateMadeError
 from ..kernels import machine
 
 MOST = 200
@@ -205,7 +205,8 @@ def check_unchanged(places: list[Place]) -> None:
     put_back(places)
     if changed:
         first = changed[0]
-        raise RecordingError(
+        kind = StateMadeError if first.value is ABSENT else RecordingError
+        raise kind(
             f"compile: the compiled function changes {first.called}, which a "
             f"compiled call would not do. Change it outside, return what it is to hold, or keep it "
             f"in a tensor that is changed in place."

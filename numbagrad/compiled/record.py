@@ -139,6 +139,11 @@ class Recorder:
             elif isinstance(arg, np.generic):
                 taken.append(arg.item())
             elif type(arg) in (float, int, bool, TracedFloat):
+                if type(arg) is TracedFloat and type(arg.value) is int:
+                    given = args[getattr(kernel, "outputs", 0) :]
+                    arrays = [a for a in given if isinstance(a, (np.ndarray, DeviceArray))]
+                    if "f" not in [a.dtype.kind for a in arrays]:
+                        arg.pin()  # among whole numbers it would be one
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
                 taken.append(arg)
@@ -299,6 +304,14 @@ class Recorder:
         note_covering(self.covering, tensor._array)
         self.newborn[id(root_of(tensor._array))] = Before.of(tensor, None)
         self.adopted.append(undo)
+
+    def counting(self, container: dict[str, Any], name: str) -> None:
+        """Note that a number in a dict is about to be set, as a count of steps."""
+        self.held.note_number(container, name)
+
+    def reading_options(self, options: dict[str, Any]) -> None:
+        """Note that a user's optimiser is about to read its numbers: each call passes them."""
+        self.held.note_options(options)
 
     def undo(self, function: Callable[[], None]) -> None:
         """Call ``function`` if the recording fails."""

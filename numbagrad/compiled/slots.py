@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CellType
 from typing import Any
 
@@ -28,7 +28,8 @@ class Slot:
     """A place: ``holders``, of which the first is read and all are written, and the key in them.
 
     module: whose attribute it is, so that the module need not announce it. watched: whether other
-    recordings may rely on it, that do not know it as a slot.
+    recordings may rely on it, that do not know it as a slot. number: int or float where a number
+    stands there, which each call may set to another.
     """
 
     holders: tuple[Any, ...]
@@ -36,6 +37,7 @@ class Slot:
     name: str
     module: Any = None
     watched: bool = False
+    number: type | None = None
 
     @property
     def location(self) -> tuple[int, Any]:
@@ -57,13 +59,18 @@ class Slot:
             if type(held) is CellType:
                 held.cell_contents = value
             elif value is not ABSENT:
-                held[self.key] = value
+                if self.number is not None and isinstance(held, dict):
+                    dict.__setitem__(held, self.key, value)
+                else:
+                    held[self.key] = value
             elif type(held) is not list:
                 held.pop(self.key, None)
 
     def now(self) -> Slot:
         """The slot as its module registers it now."""
-        return self if self.module is None else of_module(self.module, self.key, self.watched)
+        if self.module is None:
+            return self
+        return replace(of_module(self.module, self.key, self.watched), number=self.number)
 
     def stands_in(self, place: Place) -> bool:
         """Whether ``place`` is this one."""
@@ -88,11 +95,13 @@ def slot_of(change: Change) -> Slot | None:
         if registered or (change.key in own["_buffers"] and change.old is ABSENT):
             return None
         slot = of_module(change.module, change.key, change.watched)
-    elif type(change.container) in _HOLDERS:
+    elif type(change.container) in _HOLDERS or isinstance(change.container, dict):
         key = None if type(change.container) is CellType else change.key
         slot = Slot((change.container,), key, change.name)
     else:
         return None
+    if type(change.old) in (int, float) and type(change.new) is type(change.old):
+        return replace(slot, number=type(change.old))
     return slot if may_change(change.old, change.new) else None
 
 

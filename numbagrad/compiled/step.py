@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import devices, dtypes
-from ..errors import RecordingError
+from ..errors import RecordingError, StateMadeError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
@@ -88,7 +88,7 @@ class CompiledFunction:
         self._recordings = 0
         self._reasons: deque[str] = deque(maxlen=REASONS)
         self._key_before: tuple | None = None
-        self._warned = False
+        self._warned = self._has_made_state = False
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
         self._classes: set[type] = set()  # of which it has been a method
@@ -121,7 +121,17 @@ class CompiledFunction:
                 if found is not MISS:
                     self._promote(entries, entry, spec)
                     return found
-            entry = self._new_entry(key, entries, leaves, spec)
+            try:
+                entry = self._new_entry(key, entries, leaves, spec)
+            except StateMadeError:
+                if self._has_made_state:
+                    raise
+                self._has_made_state = True  # now, and the next call is recorded
+                self._recordings -= 1
+                self._reasons.pop()
+                self._key_before = None
+                return self._function(*args, **kwargs)
+            self._has_made_state = False
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)

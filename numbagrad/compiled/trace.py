@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import RecordingError
 from ..kernels.traced_float import TracedFloat
+from ..kernels.traced_math import tracing_math
 from ..tape import (
     AccumulateGrad,
     Counter,
@@ -122,14 +123,16 @@ def record(
     places: list[Place],
     objects: Sequence[Any] = (),
     carried: Locations = frozenset(),
+    namespaces: Sequence[dict[str, Any]] = (),
 ) -> Recording:
     """Run ``function`` on stand-ins for ``leaves`` (those numbered in ``bound`` as they are).
 
     places: Python values that must stay what they are. objects: what it may reach. carried: slots
-    that it puts back itself. Raises RecordingError if something that the function does cannot be
-    repeated by a compiled call, and Found if it sets others; then nothing has changed.
+    that it puts back itself. namespaces: of the modules in which it is written. Raises
+    RecordingError if something that the function does cannot be repeated by a compiled call, and
+    Found if it sets others; then nothing has changed.
     """
-    given = function, leaves, spec, bound, places, objects, carried
+    given = function, leaves, spec, bound, places, objects, carried, namespaces
     try:
         return _record(*given)
     except DrawError:
@@ -147,6 +150,7 @@ def _record(
     places: list[Place],
     objects: Sequence[Any],
     carried: Locations,
+    namespaces: Sequence[dict[str, Any]],
 ) -> Recording:
     recorder = Recorder()
     with recording_alone:
@@ -161,7 +165,7 @@ def _record(
         start = next_sequence()
         try:
             with Nursery() as made:
-                with recording_with(recorder):
+                with recording_with(recorder), tracing_math(namespaces):
                     try:
                         there = tuple([id(place.value) for place in places])
                         found = _run(function, leaves, spec, bound, recorder, before, start, there)
@@ -171,6 +175,7 @@ def _record(
                         renew_dicts(before, recorder)
                 slots = known_slots(places, held.modules)
                 slots += [s for c in held.changes(places, objects) if (s := slot_of(c)) is not None]
+                slots += [Slot((o,), name, name, number=float) for o, name in held.options.values()]
                 if any([slot.location not in carried for slot in slots]):
                     raise Found(slots)
                 known = {id(b.tensor) for b in before}

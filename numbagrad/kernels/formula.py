@@ -40,6 +40,7 @@ from .expr import (
     to_text,
     where,
 )
+from .traced_math import plain
 
 
 @dataclass(frozen=True)
@@ -372,7 +373,7 @@ class _Reader:
         self.fail(node, f"does not know {ast.unparse(node)}")
 
     def calling(self, node: ast.Call, func: ast.AST, args: list, env: dict) -> Expr:
-        target = self.resolve(func, env)
+        target = plain(self.resolve(func, env))
         values = [self.value(a, env) for a in args]
         try:
             name = _NAMES.get(target)

@@ -6,9 +6,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..errors import StateMadeError
 from . import machine
+from .traced_float import TracedFloat
 
-__all__ = ["Options", "telling"]
+__all__ = ["Options", "counted", "telling"]
 
 
 def telling(method: Any, tell: Callable[[], None]) -> Any:
@@ -31,11 +33,39 @@ class Options(dict):
     """
 
     recorded = False
+    counts: frozenset[str] = frozenset()  # numbers that recorded functions set
 
     def __setitem__(self, name: str, value: Any) -> None:
+        if counted(self, name, value):
+            dict.__setitem__(self, name, value)
+            return
+        if name not in self and machine.recording and machine.is_compiling():
+            raise StateMadeError(
+                f"option {name!r}: made inside a compiled function, which a compiled call would "
+                f"not do. Make it before, or call the function once."
+            )
         if machine.recording and self.get(name) is not value:
             machine.outside(f"option {name!r}", "Set it before the call: each call reads it.")
+        if self.recorded and name not in self.counts:
+            if type(value) is not float or type(self.get(name)) is not float:
+                machine.changed()  # floats alone are read at each call
         super().__setitem__(name, value)
+
+
+def counted(container: dict[str, Any], name: str, value: Any) -> bool:
+    """Whether a recorded function sets a whole number in an optimiser's dict to another: compiled
+    calls do so too. The recording is told of it."""
+    if not machine.recording or not machine.is_compiling():
+        return False
+    old = container.get(name)
+    if type(old) is TracedFloat:
+        return True
+    if type(old) is not int or type(value) is not int:
+        return False
+    machine.recorder.current.counting(container, name)
+    if isinstance(container, Options):
+        container.counts |= {name}
+    return True
 
 
 for _name in "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update".split():

@@ -14,8 +14,8 @@ __all__ = ["TracedFloat"]
 class TracedFloat:
     """A Python float that a recorded function got as an argument: arithmetic on it is recorded.
 
-    Where its value decides something (a comparison, ``math.sqrt``, an index) the recording becomes
-    one for this value, and another value records anew.
+    Where its value decides something (a comparison, an index) the recording becomes one for this
+    value, and another value records anew. A count of the function's own is an int.
     """
 
     __slots__ = ("_pin", "text", "value")
@@ -31,6 +31,12 @@ class TracedFloat:
         return float
 
     def __float__(self) -> float:
+        self._pin()
+        return float(self.value)
+
+    def __index__(self) -> int:
+        if type(self.value) is not int:
+            raise TypeError("'float' object cannot be interpreted as an integer")
         self._pin()
         return self.value
 
@@ -48,6 +54,14 @@ class TracedFloat:
             value = function(self.value, other)
             return TracedFloat(text.format(self.text, repr(other)), value, self._pin)
         return NotImplemented
+
+    def pin(self) -> None:
+        """Note that the value decides something."""
+        self._pin()
+
+    def through(self, name: str, function: Callable[[Any], float]) -> TracedFloat:
+        """``function`` of it, which expressions call ``name``."""
+        return TracedFloat(f"{name}({self.text})", function(self.value), self._pin)
 
     def __neg__(self) -> TracedFloat:
         return TracedFloat(f"(-{self.text})", -self.value, self._pin)

@@ -16,10 +16,10 @@ from typing import Any
 
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
-from ..errors import RecordingError, ShapeError
+from ..errors import RecordingError, ShapeError, StateMadeError
 from ..kernels import machine
 from ..kernels.machine import launch
-from ..kernels.options import Options, telling
+from ..kernels.options import Options, counted, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import grad_mode, show_location, user_location
 from ..tensor import Tensor
@@ -51,8 +51,13 @@ class ParamState(dict):
     recorded = False
 
     def __setitem__(self, name: str, value: Any) -> None:
+        if counted(self, name, value):
+            dict.__setitem__(self, name, value)
+            return
         self._expect(name, value)
         super().__setitem__(name, value)
+        if self.recorded:
+            machine.changed()
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """As a dict does, but not while a step is recorded."""
@@ -71,11 +76,11 @@ class ParamState(dict):
         if not machine.is_recording() or grad_mode.anomaly is not None:
             return
         if self.get(name) is not value:
-            raise RecordingError(
+            kind = RecordingError if name in self else StateMadeError
+            raise kind(
                 f"state {name!r}: set inside a compiled function, at "
-                f"{show_location(user_location())}: a compiled call would not set it. Take one "
-                f"step before you compile, so that the state is there; then change it in place, "
-                f"with exp_avg.copy_(y) say, and count steps with a tensor, which += changes."
+                f"{show_location(user_location())}: a compiled call would not set it. Change it in "
+                f"place, with exp_avg.copy_(y) say."
             )
 
 
@@ -100,8 +105,8 @@ class State(defaultdict):
 
 
 for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
-    setattr(ParamState, _name, telling(getattr(ParamState, _name), machine.changed))
     if _name != "__setitem__":
+        setattr(ParamState, _name, telling(getattr(ParamState, _name), machine.changed))
         setattr(State, _name, telling(getattr(dict, _name), machine.changed))
 
 for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
@@ -153,6 +158,10 @@ class Optimizer(Hooked):
         """The parameters, group by group, with the options of each."""
         if machine.is_recording():
             self._param_groups.recorded = True
+            if type(self).step is not Optimizer.step and machine.is_compiling():
+                for group in self._param_groups:
+                    group.recorded = True
+                    machine.recorder.current.reading_options(group)
         return self._param_groups
 
     @param_groups.setter

@@ -306,10 +306,6 @@ def shrinks(keeper, x):
     keeper.kept, keeper.h = [], x * 2.0
 
 
-def counts(keeper, x):
-    keeper.kept, keeper.n = [x * 1.0], keeper.n + 1
-
-
 def is_of_a_class(keeper, x):
     keeper.h = nn.Parameter(x * 1.0)
 
@@ -319,7 +315,7 @@ def holds_an_object(keeper, x):
 
 
 @pytest.mark.parametrize(
-    "change", [grows, shrinks, counts, is_of_a_class, holds_an_object], ids=lambda f: f.__name__
+    "change", [grows, shrinks, is_of_a_class, holds_an_object], ids=lambda f: f.__name__
 )
 def test_refused(change):
     keeper = SimpleNamespace(kept=[ng.ones(2)], h=None, n=0)

@@ -1,0 +1,56 @@
+"""Functions of ``math`` on traced floats, in the place of those that a recorded function names.
+
+``math.sqrt(1 - beta**step)`` is what optimisers do. The function of ``math`` would ask for the
+value, which then decided what is recorded. Start reading at ``tracing_math``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from .traced_float import TracedFloat
+
+__all__ = ["plain", "tracing_math"]
+
+
+def _traced(name: str, function: Callable[[Any], float]) -> Callable[[Any], Any]:
+    def traced(x: Any) -> Any:
+        return x.through(f"math.{name}", function) if type(x) is TracedFloat else function(x)
+
+    traced.plain = function  # type: ignore[attr-defined]
+    return traced
+
+
+_NAMES = "sqrt exp expm1 exp2 log log1p log2 log10 sin cos tan tanh cbrt".split()
+_TRACED = {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
+_MODULE = ModuleType("math", math.__doc__)
+_MODULE.__dict__.update({**vars(math), **_TRACED})
+_INSTEAD: dict[int, Any] = {id(getattr(math, name)): function for name, function in _TRACED.items()}
+_INSTEAD[id(math)] = _MODULE
+
+
+def plain(value: Any) -> Any:
+    """``value``, or the function of ``math`` that it stands for."""
+    return getattr(value, "plain", value) if type(value) is type(plain) else value
+
+
+@contextmanager
+def tracing_math(namespaces: Iterable[dict[str, Any]]) -> Iterator[None]:
+    """A block in which ``math`` and its functions in these modules take traced floats for what they
+    are. Others that run in these modules meanwhile get what they would."""
+    changed = []
+    for names in namespaces:
+        for name, value in list(names.items()):
+            if id(value) in _INSTEAD:
+                changed.append((names, name, value))
+    try:
+        for names, name, value in changed:
+            names[name] = _INSTEAD[id(value)]
+        yield
+    finally:
+        for names, name, value in changed:
+            names[name] = value

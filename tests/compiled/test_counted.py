@@ -1,0 +1,132 @@
+"""Numbers that a compiled function sets to others in each call."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import RecordingError
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.n, self.decay = 0, 1.0
+
+    def forward(self, x):
+        self.n += 1
+        self.decay *= 0.5
+        return x * self.n + self.decay
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_of_a_module(compiled):
+    model = Counting()
+    run = ng.compile(model) if compiled else model
+    assert [run(ng.ones(1)).item() for _ in range(4)] == [1.5, 2.25, 3.125, 4.0625]
+    assert (model.n, model.decay) == (4, 0.0625) and type(model.n) is int
+    model.n = 10  # from outside
+    assert run(ng.ones(1)).item() == 11 + 1 / 32
+    if compiled:
+        assert run.cache_info().recordings == 1
+
+
+def test_of_other_objects_lists_and_closures():
+    keeper, numbers, total = SimpleNamespace(n=0, h=ng.zeros(1)), [0, 2.0], 0
+
+    @ng.compile
+    def step(x):
+        nonlocal total
+        keeper.n, keeper.h = keeper.n + 1, keeper.h + x
+        numbers[1] = numbers[1] * 2
+        total += 3
+        return keeper.h * keeper.n * numbers[1] * total
+
+    assert [step(ng.ones(1)).item() for _ in range(3)] == [12.0, 192.0, 1296.0]
+    assert (keeper.n, numbers, total) == (3, [0, 16.0], 9) and type(total) is int
+    assert step.cache_info().recordings == 1
+
+
+def test_by_functions_of_math():
+    keeper = SimpleNamespace(n=1)
+
+    @ng.compile
+    def step(x):
+        keeper.n += 1
+        return x * math.sqrt(keeper.n) + math.exp(-keeper.n)
+
+    for n in (2, 3, 4):
+        assert step(ng.ones(1)).item() == pytest.approx(math.sqrt(n) + math.exp(-n), rel=1e-6)
+    assert math.sqrt(4.0) == 2.0 and math.sqrt.__module__ == "math"
+
+
+def test_a_float_argument_goes_through_math():
+    @ng.compile
+    def scaled(x, rate):
+        return x * math.sqrt(rate)
+
+    assert [scaled(ng.ones(1), rate).item() for rate in (4.0, 9.0, 16.0)] == [2.0, 3.0, 4.0]
+    assert scaled.cache_info().recordings == 1
+    with pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        scaled(ng.ones(1), -1.0)
+
+
+def test_a_number_that_is_the_same_each_time():
+    keeper = SimpleNamespace(n=0)
+
+    @ng.compile
+    def step(x):
+        keeper.n = x.shape[0]
+        return x * 2
+
+    step(ng.ones(3))
+    assert keeper.n == 3
+    step(ng.ones(5))
+    step(ng.ones(3))
+    assert keeper.n == 3 and step.cache_info().recordings == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda k, x: setattr(k, "n", k.n + 1) or (x if k.n > 3 else -x), "decides something"),
+        (lambda k, x: setattr(k, "n", k.n + 1) or x[: k.n], "decides something|changes"),
+        (lambda k, x: setattr(k, "n", k.n + 0.5) or x * k.n, "changes"),
+        (lambda k, x: setattr(k, "n", None) or x, "changes"),
+    ],
+    ids=["comparison", "slice", "other type", "None"],
+)
+def test_refused(change, told):
+    keeper = SimpleNamespace(n=2)
+    with pytest.raises(RecordingError, match=told):
+        ng.compile(lambda x: change(keeper, x))(ng.ones(8))
+    assert keeper.n == 2
+
+
+def test_whole_numbers_stay_whole_among_whole_numbers():
+    keeper = SimpleNamespace(n=1)
+
+    def step(x):
+        keeper.n += 1
+        return x * keeper.n
+
+    with pytest.raises(RecordingError, match="decides something"):
+        ng.compile(step)(ng.arange(3))
+    assert keeper.n == 1
+
+
+def test_an_attribute_that_is_not_there_yet_is_made_by_the_first_call():
+    class Net(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls = self.calls + 1
+            return x * self.calls
+
+    net = Net()
+    run = ng.compile(net)
+    assert [run(ng.ones(1)).item() for _ in range(3)] == [1.0, 2.0, 3.0] and net.calls == 3
