@@ -6,7 +6,6 @@ Start reading at ``compile_call``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
@@ -21,7 +20,7 @@ from ..tree import made_of
 from . import outside
 from .gradients import Slot
 from .graph import Failure
-from .guards import Writer, still_text
+from .guards import Writer, arguments_in, still_text
 from .program import Buffer
 from .template import HELD, OTHER_SHAPE, OVERLAP
 from .trace import Recording, Result
@@ -58,19 +57,13 @@ def enter(w: Writer, template: Any) -> None:
             lines.append(f"{targets}{',' if len(kinds) == 1 else ''} = {w.name('hyper', read)}()")
     passed = ["table", *w.passed]
     for text in template.floats:
-        passed.append(_arguments_in(text))
+        passed.append(f"float({arguments_in(text)})")
     for k, (_, kinds) in enumerate(template.hyper):
         passed += [f"h{k}_{j}" for j in range(len(kinds))]
     if template.heavy:
         w.before.append("with lock:")
     indent = "    " if template.heavy else ""
     w.before.append(f"{indent}status = native({', '.join(passed)})")
-
-
-def _arguments_in(text: str) -> str:
-    """An expression of traced floats ``f0`` in terms of the arguments ``a0``."""
-    inside = re.sub(r"\bf(\d+)\b", r"a\1", text)
-    return f"float({inside})"
 
 
 def effects_text(
@@ -215,7 +208,7 @@ def _leaf_text(
     if r.kind == "grad":
         return f"{f'a{r.value}' if isinstance(r.value, int) else w.name('t', r.value)}._grad"
     if r.kind == "float":
-        return _arguments_in(r.value)
+        return f"float({arguments_in(r.value)})"
     assert r.ref is not None
     if r.kind == "tensor":
         b = buffers[r.ref.memory]

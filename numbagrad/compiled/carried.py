@@ -233,8 +233,8 @@ class Carried:
             if slot.location in written and self.first + k in recording.recorder.pinned:
                 raise RecordingError(
                     f"compile: the compiled function counts {slot.name!r}, and the count decides "
-                    f"something (a comparison, an index, an int), which a compiled call would not "
-                    f"ask again. Decide outside, or count with a tensor, which += changes."
+                    f"something by its value (an index, a slice, a list), which a compiled call "
+                    f"would not ask again. Decide outside, or count with a tensor that += changes."
                 )
         self.given_back = [k for k in recording.input_grads if k >= self.first]
         self._check_graphs(self.leaves)
@@ -300,7 +300,7 @@ class Carried:
             value = slot.read()
             if _shown(value) != then and type(value) is not slot.number:
                 return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
-            flatten(value, every)
+            flatten(value if slot.number is None else float(value), every)
         found = changed_guard(guarded, every)
         number = re.match(r"argument (\d+) ", found)
         if number is None or int(number[1]) < self.first:

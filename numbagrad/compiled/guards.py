@@ -8,6 +8,7 @@ of optimisers, of which it keeps the numbers for the call. Start reading at ``st
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -151,7 +152,16 @@ def argument_guards(
             if content is not leaf:
                 w.names["content_of"] = content_of
                 w.guards[-1] = f"content_of(a{k}) != {w.name('content', content)}"
+    for text, found in recording.recorder.conditions.items():
+        asked = arguments_in(text)
+        w.guards.append(f"{asked} != {found!r}")
+        w.why[w.guards[-1]] = f"a condition, {asked},", asked, found
     return arguments
+
+
+def arguments_in(text: str) -> str:
+    """An expression of traced floats ``f0`` in terms of the arguments ``a0``."""
+    return re.sub(r"\bf(\d+)\b", r"a\1", text)
 
 
 def state_guards(

@@ -61,6 +61,7 @@ class Change:
     name: str
     module: Any = None
     watched: bool = False  # whether another recording has looked at the module
+    alone: bool = False  # whether nobody else sees to it
 
 
 class Held:
@@ -71,7 +72,7 @@ class Held:
         self.modules: list[Any] = []  # those of them that were there before
         self._copies: dict[int, _Copy] = {}
         self.options: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
-        self._numbers: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
+        self._entries: dict[tuple[int, str], tuple[dict[str, Any], str, Any]] = {}
 
     def note_all(self, places: list[Place], objects: Iterable[Any]) -> None:
         """Note what is in the containers of ``places`` and in ``objects``."""
@@ -94,10 +95,10 @@ class Held:
             self._note(own[table], dict(own[table]))
         self._note_inside({k: v for k, v in own.items() if k not in _TABLES})
 
-    def note_number(self, container: dict[str, Any], name: str) -> None:
-        """Note a number in an optimiser's dict before it is set."""
+    def note_entry(self, container: dict[str, Any], name: str) -> None:
+        """Note an entry of an optimiser's dict before it is set."""
         held = container, name, container[name]
-        self._numbers.setdefault((id(container), name), held)
+        self._entries.setdefault((id(container), name), held)
 
     def note_options(self, options: dict[str, Any]) -> None:
         """Note the numbers that a user's optimiser may read."""
@@ -118,7 +119,7 @@ class Held:
         """Let everything hold what it held."""
         for each in self._copies.values():
             each.put_back()
-        for container, name, old in self._numbers.values():
+        for container, name, old in self._entries.values():
             dict.__setitem__(container, name, old)  # without a word
 
     def announce(self) -> None:
@@ -138,9 +139,9 @@ class Held:
                 watched = bool(each.copy.get("_watched"))
                 for key, old, new in _changed(each):
                     yield Change(each.container, key, old, new, key, each.module, watched)
-        for container, name, old in self._numbers.values():
+        for container, name, old in self._entries.values():
             if container[name] is not old:
-                yield Change(container, name, old, container[name], name)
+                yield Change(container, name, old, container[name], name, alone=True)
         inside = {id(vars(each)): None for each in objects if _is_plain(each)}
         inside |= {id(c): None for place in places for c, _ in place.content}
         for i in inside:

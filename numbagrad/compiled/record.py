@@ -67,6 +67,7 @@ class Recorder:
         self.events: list[Launch | Check] = []
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
         self.pinned: set[int] = set()  # float arguments whose value decided something
+        self.conditions: dict[str, Any] = {}  # expressions of others, and what came out of them
         self._roots: dict[int, tuple[np.ndarray, Memory]] = {}
         self._extents: dict[tuple[int, int, Any], Memory] = {}  # state by first and last address
         self.decided: dict[Memory, Any] = {}  # by whose values Python decided, and where
@@ -305,9 +306,13 @@ class Recorder:
         self.newborn[id(root_of(tensor._array))] = Before.of(tensor, None)
         self.adopted.append(undo)
 
-    def counting(self, container: dict[str, Any], name: str) -> None:
-        """Note that a number in a dict is about to be set, as a count of steps."""
-        self.held.note_number(container, name)
+    def carrying(self, container: dict[str, Any], name: str) -> None:
+        """Note that an entry of an optimiser's dict is about to be set, a count of steps say."""
+        self.held.note_entry(container, name)
+
+    def passes(self, options: dict[str, Any], name: str) -> bool:
+        """Whether a number is one that each call passes."""
+        return (id(options), name) in self.held.options
 
     def reading_options(self, options: dict[str, Any]) -> None:
         """Note that a user's optimiser is about to read its numbers: each call passes them."""
@@ -425,7 +430,10 @@ class Recorder:
 
     def traced_float(self, index: int, value: float) -> TracedFloat:
         """The stand-in of float argument ``index``."""
-        return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index))
+        return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index), self._decide)
+
+    def _decide(self, text: str, found: Any) -> None:
+        self.conditions.setdefault(text, found)
 
 
 @contextmanager

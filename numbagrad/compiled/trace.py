@@ -174,7 +174,17 @@ def _record(
                             b.restore(recorder)
                         renew_dicts(before, recorder)
                 slots = known_slots(places, held.modules)
-                slots += [s for c in held.changes(places, objects) if (s := slot_of(c)) is not None]
+                for change in held.changes(places, objects):
+                    slot = slot_of(change)
+                    if slot is not None:
+                        slots.append(slot)
+                    elif change.alone:
+                        raise RecordingError(
+                            f"compile: the compiled function sets {change.name!r} of an optimiser "
+                            f"to {type(change.new).__name__} in the place of "
+                            f"{type(change.old).__name__}, which a compiled call would not do. Let "
+                            f"it be of one kind in each call."
+                        )
                 slots += [Slot((o,), name, name, number=float) for o, name in held.options.values()]
                 if any([slot.location not in carried for slot in slots]):
                     raise Found(slots)

@@ -10,7 +10,7 @@ from ..errors import StateMadeError
 from . import machine
 from .traced_float import TracedFloat
 
-__all__ = ["Options", "counted", "telling"]
+__all__ = ["Options", "carried", "telling"]
 
 
 def telling(method: Any, tell: Callable[[], None]) -> Any:
@@ -35,8 +35,18 @@ class Options(dict):
     recorded = False
     counts: frozenset[str] = frozenset()  # numbers that recorded functions set
 
+    def _is_counted(self, name: str, value: Any) -> bool:
+        """Whether a number is set to one that a kernel does not read: whole, or of a step that is
+        the user's."""
+        old = self.get(name)
+        if type(old) is TracedFloat or (type(old) is int and type(value) is int):
+            return True
+        ours = not machine.recording or not machine.is_compiling()
+        return not ours and machine.recorder.current.passes(self, name)
+
     def __setitem__(self, name: str, value: Any) -> None:
-        if counted(self, name, value):
+        if self._is_counted(name, value) and carried(self, name):
+            self.counts |= {name}
             dict.__setitem__(self, name, value)
             return
         if name not in self and machine.recording and machine.is_compiling():
@@ -52,19 +62,13 @@ class Options(dict):
         super().__setitem__(name, value)
 
 
-def counted(container: dict[str, Any], name: str, value: Any) -> bool:
-    """Whether a recorded function sets a whole number in an optimiser's dict to another: compiled
-    calls do so too. The recording is told of it."""
-    if not machine.recording or not machine.is_compiling():
+def carried(container: dict[str, Any], name: str) -> bool:
+    """Whether a recorded function sets an entry of an optimiser's dict that is there, as compiled
+    calls do too. The recording is told of it."""
+    if not machine.recording or not machine.is_compiling() or name not in container:
         return False
-    old = container.get(name)
-    if type(old) is TracedFloat:
-        return True
-    if type(old) is not int or type(value) is not int:
-        return False
-    machine.recorder.current.counting(container, name)
-    if isinstance(container, Options):
-        container.counts |= {name}
+    if type(container[name]) is not TracedFloat:
+        machine.recorder.current.carrying(container, name)
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -14,17 +16,30 @@ __all__ = ["TracedFloat"]
 class TracedFloat:
     """A Python float that a recorded function got as an argument: arithmetic on it is recorded.
 
-    Where its value decides something (a comparison, an index) the recording becomes one for this
-    value, and another value records anew. A count of the function's own is an int.
+    Where a comparison of it decides something the recording becomes one for what came out, and
+    where its value does, as an index, one for this value; another one records anew. A count of the
+    function's own is an int.
+
+    decide: is told of an expression and what came out. pin: is called where the value is asked for.
     """
 
-    __slots__ = ("_pin", "text", "value")
+    __slots__ = ("_decide", "_pin", "text", "value")
     _counter = None  # as the numbers that nodes save
 
-    def __init__(self, text: str, value: float, pin: Callable[[], None]):
+    def __init__(
+        self,
+        text: str,
+        value: float,
+        pin: Callable[[], None],
+        decide: Callable[[str, Any], None],
+    ):
         self.text = text
         self.value = value
         self._pin = pin
+        self._decide = decide
+
+    def _with(self, text: str, value: float) -> TracedFloat:
+        return TracedFloat(text, value, self._pin, self._decide)
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -49,10 +64,10 @@ class TracedFloat:
                 theirs()
 
             value = function(self.value, other.value)
-            return TracedFloat(text.format(self.text, other.text), value, pin)
+            return TracedFloat(text.format(self.text, other.text), value, pin, self._decide)
         if type(other) in (float, int, bool):
             value = function(self.value, other)
-            return TracedFloat(text.format(self.text, repr(other)), value, self._pin)
+            return self._with(text.format(self.text, repr(other)), value)
         return NotImplemented
 
     def pin(self) -> None:
@@ -61,16 +76,16 @@ class TracedFloat:
 
     def through(self, name: str, function: Callable[[Any], float]) -> TracedFloat:
         """``function`` of it, which expressions call ``name``."""
-        return TracedFloat(f"{name}({self.text})", function(self.value), self._pin)
+        return self._with(f"{name}({self.text})", function(self.value))
 
     def __neg__(self) -> TracedFloat:
-        return TracedFloat(f"(-{self.text})", -self.value, self._pin)
+        return self._with(f"(-{self.text})", -self.value)
 
     def __pos__(self) -> TracedFloat:
         return self
 
     def __abs__(self) -> TracedFloat:
-        return TracedFloat(f"abs({self.text})", abs(self.value), self._pin)
+        return self._with(f"abs({self.text})", abs(self.value))
 
     def __repr__(self) -> str:
         return f"<{self.text} = {self.value}>"
@@ -111,29 +126,38 @@ def _install_arithmetic() -> None:
 
         setattr(TracedFloat, f"__{name}__", forward)
         setattr(TracedFloat, f"__r{name}__", reflected)
-    for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    signs = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+    for name, sign in signs.items():
         compare = getattr(operator, name)
 
-        def compared(self: Any, other: Any, f: Any = compare) -> Any:
-            return f(float(self), other.__float__() if type(other) is TracedFloat else other)
+        def compared(self: Any, other: Any, sign: str = sign, f: Any = compare) -> Any:
+            if type(other) not in (TracedFloat, float, int, bool):
+                return f(float(self), other)
+            traced = type(other) is TracedFloat
+            found = f(self.value, other.value if traced else other)
+            theirs = other.text if traced else repr(other)
+            self._decide(f"({self.text} {sign} {theirs})", found)
+            return found
 
         setattr(TracedFloat, f"__{name}__", compared)
-    for name in (
-        "bool",
-        "int",
-        "round",
-        "trunc",
-        "floor",
-        "ceil",
-        "floordiv",
-        "rfloordiv",
-        "divmod",
-    ):
+    for name in ("bool", "int", "round", "trunc", "floor", "ceil"):
+        function = getattr(math, name, None) or getattr(builtins, name)
+        called = f"math.{name}" if hasattr(math, name) else name
 
-        def asked(self: Any, *others: Any, method: str = f"__{name}__") -> Any:
-            return getattr(float(self), method)(*others)
+        def asked(self: Any, *others: Any, called: str = called, f: Any = function) -> Any:
+            if others:
+                return f(float(self), *others)
+            found = f(self.value)
+            self._decide(f"{called}({self.text})", found)
+            return found
 
         setattr(TracedFloat, f"__{name}__", asked)
+    for name in ("floordiv", "rfloordiv", "divmod"):
+
+        def divided(self: Any, *others: Any, method: str = f"__{name}__") -> Any:
+            return getattr(float(self), method)(*others)
+
+        setattr(TracedFloat, f"__{name}__", divided)
 
 
 _install_arithmetic()

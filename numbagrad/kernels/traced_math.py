@@ -25,8 +25,16 @@ def _traced(name: str, function: Callable[[Any], float]) -> Callable[[Any], Any]
     return traced
 
 
+def _pow(x: Any, y: Any) -> Any:
+    if TracedFloat in (type(x), type(y)):
+        return (x * 1.0) ** y
+    return math.pow(x, y)
+
+
+_pow.plain = math.pow  # type: ignore[attr-defined]
 _NAMES = "sqrt exp expm1 exp2 log log1p log2 log10 sin cos tan tanh cbrt".split()
-_TRACED = {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
+_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow}
+_TRACED |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
 _MODULE = ModuleType("math", math.__doc__)
 _MODULE.__dict__.update({**vars(math), **_TRACED})
 _INSTEAD: dict[int, Any] = {id(getattr(math, name)): function for name, function in _TRACED.items()}

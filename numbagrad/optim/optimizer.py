@@ -16,10 +16,10 @@ from typing import Any
 
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
-from ..errors import RecordingError, ShapeError, StateMadeError
+from ..errors import ShapeError, StateMadeError
 from ..kernels import machine
 from ..kernels.machine import launch
-from ..kernels.options import Options, counted, telling
+from ..kernels.options import Options, carried, telling
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import grad_mode, show_location, user_location
 from ..tensor import Tensor
@@ -51,7 +51,7 @@ class ParamState(dict):
     recorded = False
 
     def __setitem__(self, name: str, value: Any) -> None:
-        if counted(self, name, value):
+        if self.get(name) is not value and carried(self, name):
             dict.__setitem__(self, name, value)
             return
         self._expect(name, value)
@@ -76,8 +76,7 @@ class ParamState(dict):
         if not machine.is_recording() or grad_mode.anomaly is not None:
             return
         if self.get(name) is not value:
-            kind = RecordingError if name in self else StateMadeError
-            raise kind(
+            raise StateMadeError(
                 f"state {name!r}: set inside a compiled function, at "
                 f"{show_location(user_location())}: a compiled call would not set it. Change it in "
                 f"place, with exp_avg.copy_(y) say."

@@ -136,7 +136,7 @@ def test_python_numbers_are_counted(make, first):
     assert found[1][0] == pytest.approx(found[0][0], rel=1e-5) and found[1][1] == found[0][1]
 
 
-class Rectified(Adam):
+class Late(Adam):
     """Asks its count something."""
 
     @ng.no_grad()
@@ -147,8 +147,52 @@ class Rectified(Adam):
                 state["mean"].mul_(0.5)
 
 
-def test_a_count_that_decides_is_refused():
-    optimizer, step = training(Rectified)
+class Replacing(ng.optim.Optimizer):
+    """Sets its state to other tensors and numbers, and a rate."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1, "scale": 1.0})
+
+    @ng.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            group["scale"] = group["scale"] * 0.5
+            for p in group["params"]:
+                state = self.state[p]
+                if "last" not in state:
+                    state["last"], state["weight"] = ng.zeros_like(p), 0.0
+                state["weight"] = 1 + 0.9 * state["weight"]
+                p.sub_((p.grad + state["last"]) * (group["lr"] * group["scale"] / state["weight"]))
+                state["last"] = p.grad.clone()
+
+
+@pytest.mark.parametrize("make", [Late, Replacing])
+def test_counts_decide_and_entries_are_replaced(make):
+    found = []
+    for compiled in (False, True):
+        optimizer, step = training(make)
+        run = ng.compile(step) if compiled else step
+        losses = [run().item() for _ in range(8)]
+        state = [v for s in optimizer.state.values() for v in s.values()]
+        numbers = [v.sum().item() if isinstance(v, ng.Tensor) else v for v in state]
+        found.append([*losses, *numbers, optimizer.param_groups[0].get("scale", 0)])
+        if compiled:
+            assert run.cache_info().recordings == (2 if make is Late else 1)
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
+class Indexed(Adam):
+    """Takes its count for an index."""
+
+    @ng.no_grad()
+    def step(self):
+        super().step()
+        for state in self.state.values():
+            state["mean"].mul_([0.5, 1.0, 2.0][state["step"] % 3])
+
+
+def test_a_count_that_is_an_index_is_refused():
+    optimizer, step = training(Indexed)
     step()
     held = [dict(s) for s in optimizer.state.values() if s]
     with pytest.raises(RecordingError, match=r"counts 'step', and the count decides something"):
