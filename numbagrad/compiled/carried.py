@@ -70,6 +70,7 @@ def recorded(
     tied: take all tensors among the arguments as they are.
     """
     bound: frozenset[int] = frozenset()
+    slots = [replace(slot, seen=None) for slot in slots]
     for _ in range(_MOST):
         carried = Carried(slots, len(leaves))
         every = [*leaves, *carried.leaves]
@@ -207,6 +208,12 @@ class Carried:
             if untouched and new is value:
                 continue
             if slot.number is not None:
+                if slot.seen is not None and type(new) is slot.number and new != slot.seen:
+                    raise RecordingError(
+                        f"compile: the compiled function sets {slot.name!r} to {slot.seen!r}, and "
+                        f"run again to {new!r}: it is of a clock, or of something else, "
+                        f"which a compiled call would not ask again. Set it outside."
+                    )
                 if type(getattr(new, "value", new)) is slot.number:
                     self.written.append((slot, False))
                     found.append(new)

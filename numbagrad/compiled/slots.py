@@ -29,7 +29,8 @@ class Slot:
 
     module: whose attribute it is, so that the module need not announce it. watched: whether other
     recordings may rely on it, that do not know it as a slot. number: int or float where a number
-    stands there, which each call may set to another.
+    stands there, which each call may set to another. seen: the one that was set just before, in
+    the recording that found the slot.
     """
 
     holders: tuple[Any, ...]
@@ -38,6 +39,7 @@ class Slot:
     module: Any = None
     watched: bool = False
     number: type | None = None
+    seen: Any = None
 
     @property
     def location(self) -> tuple[int, Any]:
@@ -70,7 +72,9 @@ class Slot:
         """The slot as its module registers it now."""
         if self.module is None:
             return self
-        return replace(of_module(self.module, self.key, self.watched), number=self.number)
+        return replace(
+            of_module(self.module, self.key, self.watched), number=self.number, seen=self.seen
+        )
 
     def stands_in(self, place: Place) -> bool:
         """Whether ``place`` is this one."""
@@ -101,7 +105,7 @@ def slot_of(change: Change) -> Slot | None:
     else:
         return None
     if type(change.old) in (int, float) and type(change.new) is type(change.old):
-        return replace(slot, number=type(change.old))
+        return replace(slot, number=type(change.old), seen=change.new)
     return slot if may_change(change.old, change.new) else None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -125,6 +126,19 @@ def test_refused(change, told):
     with pytest.raises(RecordingError, match=told):
         ng.compile(lambda x: change(keeper, x))(ng.ones(8))
     assert keeper.n == 2
+
+
+@pytest.mark.parametrize("clock", [time.perf_counter, time.time])
+def test_numbers_of_clocks_are_refused(clock):
+    keeper = SimpleNamespace(when=0.0)
+
+    def step(x):
+        keeper.when = clock()
+        return x * 2
+
+    with pytest.raises(RecordingError, match="sets 'when' to .* and run again to"):
+        ng.compile(step)(ng.ones(2))
+    assert keeper.when == 0.0
 
 
 def test_whole_numbers_stay_whole_among_whole_numbers():
