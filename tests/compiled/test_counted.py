@@ -136,7 +136,7 @@ def test_numbers_of_clocks_are_refused(clock):
         keeper.when = clock()
         return x * 2
 
-    with pytest.raises(RecordingError, match="sets 'when' to .* and run again to"):
+    with pytest.raises(RecordingError, match=r"sets 'when' to .* and run again to"):
         ng.compile(step)(ng.ones(2))
     assert keeper.when == 0.0
 
