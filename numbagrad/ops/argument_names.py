@@ -23,6 +23,7 @@ UNUSUAL = {
     "addcmul": {"x": "input", "y": "tensor1", "z": "tensor2"},
     "bmm": {"x": "input", "y": "mat2"},
     "bucketize": {"values": "input", "edges": "boundaries"},
+    "cumulative_trapezoid": {},
     "dot": {"x": "input", "y": "tensor"},
     "lerp": {"x": "input", "y": "end"},
     "mm": {"x": "input", "y": "mat2"},
@@ -32,6 +33,8 @@ UNUSUAL = {
     "split": {"x": "tensor"},
     "swapaxes": {"x": "input", "dim0": "axis0", "dim1": "axis1"},
     "tensordot": {"x": "a", "y": "b"},
+    "trapezoid": {},
+    "trapz": {},
     "vander": {},
     "vector_norm": {},
 }
@@ -40,6 +43,9 @@ UNUSUAL = {
 LINALG = {"x": "A", "y": "B"}
 
 AXIS = {"axis": "dim", "keepdims": "keepdim"}
+
+OLDER = "older"
+"""The parameter of what comes by position where PyTorch once had other arguments; not shown."""
 
 
 PLAIN: dict[Any, Any] = {}
@@ -69,6 +75,16 @@ def rename(functions: Iterable[Any], usual: dict[str, str] = USUAL) -> None:
             if shown is not None:
                 new_names = tuple([wanted.get(n, n) for n in shown.parameters])
                 function.__dict__["__signature__"] = signature_of(new_names)
+
+
+def by_name(name: str, function: Any) -> Any:
+    """A plain ``function`` under another name, so that its parameters may be called otherwise."""
+    made = FunctionType(
+        function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+    )
+    made.__doc__ = f"The same as ``{function.__name__}``."
+    made.__annotations__ = function.__annotations__
+    return made
 
 
 @functools.cache
@@ -112,6 +128,14 @@ def made_by_names(
     if names:
         size = sizes_by_name(name, names, "size", size)
     return function(*size, **options) if out is None else into(name, function, out, size, options)
+
+
+def lower_limit(function: str, names: dict[str, Any], limit: Any) -> Any:
+    """What came as ``from``, which no parameter of Python can be called, else ``limit``."""
+    if set(names) - {"from"} or limit is not None:
+        unknown = next(iter(set(names) - {"from"}), "from")
+        raise TypeError(f"{function}() got an unexpected keyword argument '{unknown}'")
+    return names["from"]
 
 
 def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:

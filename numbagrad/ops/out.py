@@ -22,7 +22,7 @@ from ..later import OUR_FILES
 from ..tape import grad_mode
 from ..tensor import Tensor
 from . import comparison, formulas
-from .argument_names import UNUSUAL, USUAL, renamed
+from .argument_names import OLDER, UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
 from .remembered import plainly
@@ -381,6 +381,7 @@ def _documented(function: Any) -> inspect.Signature:
     """What help shows."""
     parameters = list(_signature(function).parameters.values())
     out = _KINDS("out", _KINDS.KEYWORD_ONLY, default=None, annotation="Any")
+    parameters = [p for p in parameters if p.name != OLDER]
     last = len(parameters) - (bool(parameters) and parameters[-1].kind is _KINDS.VAR_KEYWORD)
     return _signature(function).replace(parameters=[*parameters[:last], out, *parameters[last:]])
 
@@ -418,7 +419,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     to keywords cost a call 30 ns and more.
     """
     name, op = function.__name__, _op_of(function)
-    parameters = _signature(function).parameters.values()
+    parameters = [p for p in _signature(function).parameters.values() if p.name != OLDER]
     given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
     star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
     others = [p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD]
@@ -462,6 +463,8 @@ def _further(
 ) -> Any:
     """A call with ``out``, or with too many arguments."""
     name = function.__name__
+    if surplus is not None and out is None and OLDER in function.__code__.co_varnames:
+        return function(*args, surplus)
     checked_surplus(name, len(args), surplus)
     options = {k: v for k, v in options.items() if k not in defaults or v is not defaults[k]}
     return into(name, function, out, args, options, _op_of(function))
