@@ -133,17 +133,21 @@ with _paused():
 
 if _TYPE_CHECKING:
     from . import (
+        accelerator,
         backends,
         compiler,
         data,
         distributions,
         func,
         io,
+        multiprocessing,
         nn,
         optim,
         special,
         testing,
+        types,
         utils,
+        version,
     )
     from .io import load, save
 
@@ -162,6 +166,7 @@ _register_files()
 
 
 _LATER = {
+    "accelerator": "accelerator",
     "backends": "backends",
     "GradScaler": "amp",
     "compile": "compiled",
@@ -171,13 +176,16 @@ _LATER = {
     "func": "func",
     "io": "io",
     "load": "io",
+    "multiprocessing": "multiprocessing",
     "nn": "nn",
     "optim": "optim",
     "profiler": "profiler",
     "save": "io",
     "special": "special",
     "testing": "testing",
+    "types": "types",
     "utils": "utils",
+    "version": "version",
     "vmap": "mapped",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }
