@@ -48,12 +48,15 @@ with _paused():
     from .kernels.machine import set_threads as set_num_threads
     from .kernels.machine import threads as get_num_threads
     from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
+    from .memory_formats import Layout as layout
     from .memory_formats import MemoryFormat as memory_format
     from .memory_formats import (
         channels_last,
         channels_last_3d,
         contiguous_format,
         preserve_format,
+        sparse_coo,
+        strided,
     )
     from .ops.activation import relu
     from .ops.base import launch
@@ -61,6 +64,7 @@ with _paused():
     from .ops.bracket_writes import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.comparison import *  # noqa: F403
+    from .ops.complex_names import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
     from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403
@@ -80,6 +84,7 @@ with _paused():
     from .ops.linalg import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
+    from .ops.memory_names import *  # noqa: F403
     from .ops.methods import IN_PLACE_FUNCTIONS as _IN_PLACE_FUNCTIONS
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403

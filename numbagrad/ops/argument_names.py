@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
+from .. import memory_formats
+
 __all__: list[str] = []
 
 USUAL = {"x": "input", "y": "other"}
@@ -125,6 +127,7 @@ def made_by_names(
 ) -> Any:
     """Call ``function``, which takes sizes one by one, again with what came as size or as out."""
     name, out = function.__name__, _out_of(function, names)
+    check_memory(name, names)
     if names:
         size = sizes_by_name(name, names, "size", size)
     return function(*size, **options) if out is None else into(name, function, out, size, options)
@@ -136,6 +139,30 @@ def lower_limit(function: str, names: dict[str, Any], limit: Any) -> Any:
         unknown = next(iter(set(names) - {"from"}), "from")
         raise TypeError(f"{function}() got an unexpected keyword argument '{unknown}'")
     return names["from"]
+
+
+OPTIONS = ("dtype", "device", "requires_grad", "generator")
+
+
+def made_plainly(
+    function: Callable[..., Any], names: dict[str, Any], args: tuple, *given: Any
+) -> Any:
+    """Call ``function``, which makes a tensor, again without what asks for nothing, or with out.
+
+    given: its dtype, device, requires_grad and perhaps generator.
+    """
+    options = dict(zip(OPTIONS, given, strict=False))
+    name, out = function.__name__, _out_of(function, names)
+    check_memory(name, names)
+    if names:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(names))}'")
+    return function(*args, **options) if out is None else into(name, function, out, args, options)
+
+
+def check_memory(name: str, names: dict[str, Any]) -> None:
+    """Take layout and pin_memory from ``names``: all tensors are dense, in common memory."""
+    memory_formats.check_layout(name, names.pop("layout", None))
+    names.pop("pin_memory", None)
 
 
 def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from ..kernels import machine
 from ..kernels.cpu import random as kernels
 from ..random import Generator, default_generator
 from ..tensor import Tensor
-from .argument_names import lower_limit, made_by_names
+from .argument_names import lower_limit, made_by_names, made_plainly
 from .base import Op, as_operand, contiguous, copy_kernel, launch, new_empty
 from .create import shape_of
 from .elementwise import cast
@@ -126,8 +126,13 @@ def randint(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """Whole numbers from ``low`` (0 if left out) to ``high`` - 1: ``randint(10, (2, 3))``."""
+    if names:
+        return made_plainly(
+            randint, names, (low, high, size), dtype, device, requires_grad, generator
+        )
     if size is None:
         low, high, size = 0, low, high
     if not isinstance(size, (tuple, list)):
@@ -147,8 +152,11 @@ def randperm(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
+    if names:
+        return made_plainly(randperm, names, (n,), dtype, device, requires_grad, generator)
     place = place_of(device)
     (n,) = shape_of("randperm", (n,))
     out = new_empty((n,), dtypes.int64)
@@ -166,7 +174,10 @@ def _like(name: str, table: dict) -> Any:
         requires_grad: bool = False,
         generator: Generator | None = None,
         memory_format: Any = None,
+        **names: Any,
     ) -> Tensor:
+        if names:
+            return made_plainly(function, names, (input,), dtype, device, requires_grad, generator)
         memory_formats.check(name, memory_format)
         dtype = as_operand(name, input)._dtype if dtype is None else dtype
         out = new_empty(input._array.shape, _floating(name, dtype), place_of(device, input))

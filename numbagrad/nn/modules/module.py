@@ -467,6 +467,15 @@ class Module(Recast, Stateful):
         """What stands between the brackets of the printed module; override it."""
         return ""
 
+    def share_memory(self) -> Module:
+        """Move all parameters and buffers to memory that forked processes share; returns itself.
+
+        See ``Tensor.share_memory_``.
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
     def _get_name(self) -> str:
         """What the module is called when printed."""
         return type(self).__name__
