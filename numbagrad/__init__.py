@@ -133,6 +133,7 @@ with _paused():
     # These need the operations installed.
     from . import amp, linalg
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .foreach import FUNCTIONS as _FOREACH
     from .ops import out as _out
     from .short_names import NAMES as _SHORT_NAMES
 
@@ -155,6 +156,8 @@ if _TYPE_CHECKING:
         version,
     )
     from .io import load, save
+
+globals().update(_FOREACH)
 
 float = float32
 half = float16

@@ -32,7 +32,7 @@ LAYERS = [
     {"random", "backends"},
     {"autograd"},
     {"ops"},
-    {"io", "hub"},
+    {"io", "hub", "foreach"},
     {"nn", "optim", "data", "utils", "distributions"},
     {"batched"},
     {"testing", "mapped"},
