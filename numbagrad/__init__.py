@@ -177,7 +177,7 @@ _LATER = {
     "accelerator": "accelerator",
     "backends": "backends",
     "GradScaler": "amp",
-    "compile": "compiled",
+    "compile": "compiler",
     "compiler": "compiler",
     "data": "data",
     "distributions": "distributions",
