@@ -48,12 +48,15 @@ with _paused():
     from .kernels.machine import set_threads as set_num_threads
     from .kernels.machine import threads as get_num_threads
     from .kernels.precision import get_float32_matmul_precision, set_float32_matmul_precision
+    from .memory_formats import Layout as layout
     from .memory_formats import MemoryFormat as memory_format
     from .memory_formats import (
         channels_last,
         channels_last_3d,
         contiguous_format,
         preserve_format,
+        sparse_coo,
+        strided,
     )
     from .ops.activation import relu
     from .ops.base import launch
@@ -61,6 +64,7 @@ with _paused():
     from .ops.bracket_writes import *  # noqa: F403
     from .ops.cells import *  # noqa: F403
     from .ops.comparison import *  # noqa: F403
+    from .ops.complex_names import *  # noqa: F403
     from .ops.compositions import *  # noqa: F403
     from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403
@@ -80,6 +84,7 @@ with _paused():
     from .ops.linalg import *  # noqa: F403
     from .ops.masks import *  # noqa: F403
     from .ops.matrices import *  # noqa: F403
+    from .ops.memory_names import *  # noqa: F403
     from .ops.methods import IN_PLACE_FUNCTIONS as _IN_PLACE_FUNCTIONS
     from .ops.methods import install as _install
     from .ops.moments import *  # noqa: F403
@@ -128,24 +133,31 @@ with _paused():
     # These need the operations installed.
     from . import amp, linalg
     from .amp import autocast, get_autocast_dtype, is_autocast_enabled
+    from .foreach import FUNCTIONS as _FOREACH
     from .ops import out as _out
     from .short_names import NAMES as _SHORT_NAMES
 
 if _TYPE_CHECKING:
     from . import (
+        accelerator,
         backends,
         compiler,
         data,
         distributions,
         func,
         io,
+        multiprocessing,
         nn,
         optim,
         special,
         testing,
+        types,
         utils,
+        version,
     )
     from .io import load, save
+
+globals().update(_FOREACH)
 
 float = float32
 half = float16
@@ -162,22 +174,26 @@ _register_files()
 
 
 _LATER = {
+    "accelerator": "accelerator",
     "backends": "backends",
     "GradScaler": "amp",
-    "compile": "compiled",
+    "compile": "compiler",
     "compiler": "compiler",
     "data": "data",
     "distributions": "distributions",
     "func": "func",
     "io": "io",
     "load": "io",
+    "multiprocessing": "multiprocessing",
     "nn": "nn",
     "optim": "optim",
     "profiler": "profiler",
     "save": "io",
     "special": "special",
     "testing": "testing",
+    "types": "types",
     "utils": "utils",
+    "version": "version",
     "vmap": "mapped",
     **dict.fromkeys(_SHORT_NAMES, "short_names"),
 }

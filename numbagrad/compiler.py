@@ -14,8 +14,12 @@ from .compiled import compile
 from .compiled.step import FUNCTIONS
 from .errors import RecordingError
 from .kernels import machine
+from .ops.argument_names import rename
 
 __all__ = ["compile", "disable", "is_compiling", "is_dynamo_compiling", "is_exporting", "reset"]
+
+
+rename([compile], {"function": "model"})
 
 
 def is_compiling() -> bool:

@@ -17,8 +17,10 @@ from .autograd.modes import enable_grad
 from .autograd.passes import grad as _grad
 from .errors import DimError, GradError, ShapeError
 from .mapped import vmap
+from .nn.modules.batchnorm import _BatchNorm
+from .nn.modules.module import Module
 from .nn.utils.stateless import functional_call
-from .ops.create import eye
+from .ops.create import eye, zeros_like
 from .ops.join import stack
 from .tape import AccumulateGrad, split_edge
 from .tensor import Tensor
@@ -32,6 +34,8 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "linearize",
+    "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",
     "vmap",
@@ -261,6 +265,63 @@ def jvp(func: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     again = _level.depth > 0 or any(t.requires_grad for t in _tensors((primals, tangents)))
     with enable_grad():
         return _jvp(func, primals, tangents, create_graph=again)
+
+
+def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
+    """``func(*primals)``, and the function that takes tangents of the primals to that of it.
+
+    The function of tangents runs no ``func``: its derivative at the primals is recorded once.
+
+    >>> from numbagrad import tensor
+    >>> out, along = linearize(lambda x: x**2, tensor([3.0, 4.0]))
+    >>> along(tensor([1.0, 0.0])).tolist(), along(tensor([0.0, 1.0])).tolist()
+    ([6.0, 0.0], [0.0, 8.0])
+    """
+    call = _Call("linearize", func, primals, {}, tuple(range(len(primals))), False)
+    outs = [out for out in call.outputs if out.requires_grad]
+    probes = [zeros_like(out).requires_grad_() for out in outs]
+    pulled: Any = []
+    if outs:  # linear in the probes: the gradient by these is what is asked for
+        options: Any = {"create_graph": True, "retain_graph": True, "allow_unused": True}
+        with enable_grad():
+            pulled = _grad(outs, call.inputs, probes, **options)
+
+    def along(*tangents: Any) -> Any:
+        given: list[Any] = []
+        flatten(tangents, given)
+        shapes = [list(x.shape) for x in call.inputs]
+        if [list(t.shape) for t in given] != shapes:
+            raise ShapeError(
+                f"linearize: tangents must have the shapes of the primals, {shapes}, got "
+                f"{[list(t.shape) for t in given]}."
+            )
+        pairs = [(g, t) for g, t in zip(pulled, given, strict=False) if g is not None]
+        again = call.tracked or any(t.requires_grad for t in given)
+        ways: Any = {"create_graph": again, "retain_graph": True, "allow_unused": True}
+        moved: Any = [None] * len(probes)
+        if pairs:
+            moved = _grad([g for g, _ in pairs], probes, [t for _, t in pairs], **ways)
+        found = iter(moved)
+        leaves = [next(found) if out.requires_grad else None for out in call.outputs]
+        shown = zip(leaves, call.outputs, strict=True)
+        return rebuild(call.out_spec, [zeros_like(o) if m is None else m for m, o in shown])
+
+    return call.value(), along
+
+
+def replace_all_batch_norm_modules_(root: Module) -> Module:
+    """Let each BatchNorm in ``root`` go by the batch alone, in place; returns ``root``.
+
+    Running statistics are written in place, which a function that ``vmap`` maps over models cannot.
+
+    >>> replace_all_batch_norm_modules_(ng.nn.BatchNorm1d(2)).running_mean is None
+    True
+    """
+    for module in root.modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:

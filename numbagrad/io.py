@@ -37,13 +37,20 @@ _MEMORY = {"BOOL": np.dtype(bool), "BF16": bfloat16.numpy} | {
 """The NumPy dtypes of what safetensors calls F32, I64, U8."""
 
 
-def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
+def save(
+    obj: Any,
+    f: str | os.PathLike[str] | IO[bytes],
+    pickle_module: Any = None,
+    pickle_protocol: int = 2,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write ``obj`` to ``f``: a tensor, or dicts, lists and tuples of tensors, numbers, strings.
 
     The file appears whole or not at all; into one that is open, ``io.BytesIO()`` say, all is
     written at once. A tensor that occurs twice, and tensors on the same memory with the same
     layout, are written once and shared again after loading; gradients and history are not kept.
-    Raises TypeError for anything else, naming where it stands.
+    What PyTorch's programs say of pickle and zip is accepted, and changes nothing. Raises TypeError
+    for anything else, naming where it stands.
     """
     writer = _Writer()
     structure = json.dumps({"version": 1, "object": writer.encode(obj, (), 0)})
@@ -67,21 +74,30 @@ def save(obj: Any, f: str | os.PathLike[str] | IO[bytes]) -> None:
 
 
 def load(
-    path: str | os.PathLike[str] | IO[bytes],
+    f: str | os.PathLike[str] | IO[bytes],
     map_location: Any = None,
+    pickle_module: Any = None,
     *,
-    weights_only: bool = True,
+    weights_only: bool | None = True,
+    mmap: bool | None = None,
+    **pickle_load_args: Any,
 ) -> Any:
-    """What ``save`` wrote to ``path``; a dict of tensors for other safetensors files.
+    """What ``save`` wrote to ``f``; a dict of tensors for other safetensors files.
 
-    path: of a file that is open, ``io.BytesIO`` say, all that is left in it is read. map_location:
-    where the tensors go, by default the CPU; a dict from ``"cpu"``, or a function that is given a
-    tensor and ``"cpu"``, as nothing else is known of where a tensor was. weights_only: accepted,
-    and changes nothing, as a file holds no more than tensors, numbers and strings. Raises
-    FormatError, which names the file and the reason, for one that is truncated, damaged, or no
-    safetensors file; nothing in it is executed.
+    f: a path; of a file that is open, ``io.BytesIO`` say, all that is left in it is read.
+    map_location: where the tensors go, by default the CPU; a dict from ``"cpu"``, or a function
+    that is given a tensor and ``"cpu"``, as nothing else is known of where a tensor was.
+    weights_only, mmap and what is said of pickle: accepted, and change nothing, as a file holds no
+    more than tensors, numbers and strings. Raises FormatError, which names the file and the reason,
+    for one that is truncated, damaged, or no safetensors file; nothing in it is executed.
     """
-    place = _placing(map_location)
+    unknown = sorted(pickle_load_args.keys() - {"encoding", "errors", "fix_imports"})
+    if unknown:
+        raise TypeError(
+            f"load() got an unexpected keyword argument {unknown[0]!r}. It takes f, "
+            f"map_location, pickle_module, weights_only, mmap and encoding."
+        )
+    path, place = f, _placing(map_location)
     try:
         if hasattr(path, "read"):
             tensors, metadata = _from_bytes(path.read(), place)

@@ -9,12 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 __all__ = [
+    "Layout",
     "MemoryFormat",
     "channels_last",
     "channels_last_3d",
     "check",
+    "check_layout",
     "contiguous_format",
     "preserve_format",
+    "sparse_coo",
+    "strided",
 ]
 
 
@@ -37,6 +41,40 @@ contiguous_format = MemoryFormat("contiguous_format")
 preserve_format = MemoryFormat("preserve_format")
 channels_last = MemoryFormat("channels_last", (0, 2, 3, 1))
 channels_last_3d = MemoryFormat("channels_last_3d", (0, 2, 3, 4, 1))
+
+
+class Layout:
+    """How elements are kept: ``ng.strided``, in an array; others are names to compare with."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"ng.{self.name}"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+strided = Layout("strided")
+sparse_coo = Layout("sparse_coo")
+
+
+def check_layout(name: str, layout: Any) -> None:
+    """Raise TypeError if ``layout``, given to the function ``name``, is not ``strided`` (or None).
+
+    NotImplementedError if it is another of PyTorch's.
+    """
+    if layout is None or layout is strided:
+        return
+    if isinstance(layout, Layout):
+        raise NotImplementedError(f"{name}: there are dense tensors only, not {layout}.")
+    raise TypeError(
+        f"{name}: argument 'layout' must be ng.layout, not {type(layout).__name__}. It may be "
+        f"ng.strided."
+    )
 
 
 def check(name: str, memory_format: Any) -> None:

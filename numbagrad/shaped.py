@@ -63,6 +63,11 @@ class Shaped:
         return self._dtype
 
     @property
+    def layout(self) -> memory_formats.Layout:
+        """``ng.strided``: tensors are dense."""
+        return memory_formats.strided
+
+    @property
     def device(self) -> devices.Device:
         """Where the elements are."""
         return self._device

@@ -199,7 +199,7 @@ def arguments(function: Any, bound: bool) -> str:
     given = [
         p.replace(annotation=inspect.Parameter.empty)
         for p in signature.parameters.values()
-        if p.name != "names"  # other names of those before
+        if p.name not in ("names", "older")  # other names of those before, and older forms
     ]
     text = str(inspect.Signature(given[1:] if bound else given))
     return text.replace("ng.", "").replace("|", "\\|")

@@ -20,7 +20,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A part may import parts of its own layer and of those above it in this list, nothing below.
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
-    {"errors", "tables", "collector", "later", "memory_formats"},
+    {"errors", "tables", "collector", "later", "memory_formats", "version"},
     {"dtypes", "devices"},
     {"kernels"},
     {"printing", "dlpack"},
@@ -32,12 +32,13 @@ LAYERS = [
     {"random", "backends"},
     {"autograd"},
     {"ops"},
-    {"io", "hub"},
+    {"io", "hub", "foreach"},
     {"nn", "optim", "data", "utils", "distributions"},
     {"batched"},
     {"testing", "mapped"},
     {"func"},
-    {"amp", "cuda", "linalg", "other_forms", "short_names", "special"},
+    {"amp", "cuda", "linalg", "types", "multiprocessing", "other_forms", "short_names", "special"},
+    {"accelerator"},
     {"compiled"},
     {"compiler", "profiler"},
     {"cli", "__main__"},

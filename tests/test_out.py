@@ -34,7 +34,8 @@ rows(
     deg2rad digamma erf erfc erfinv exp exp2 expm1 fix floor frac frexp i0 lgamma log log10 log1p
     log2 logical_not logit nan_to_num nanmean nansum neg negative rad2deg reciprocal round rsqrt sgn
     sigmoid sign signbit sin sinc sinh sqrt square tan tanh trunc isneginf isposinf hardshrink
-    argmax argmin nonzero msort aminmax all any max min bernoulli""",
+    argmax argmin nonzero msort aminmax all any max min bernoulli angle conj_physical
+    detach_copy""",
 )
 rows("f(x + 1)", "acosh arccosh")
 rows("f(i)", "bitwise_not")
@@ -83,6 +84,7 @@ ROWS["scatter_reduce"] = "f(x, 0, k, y, 'sum')"
 rows("f(x, 0, n, y)", "index_add index_copy")
 ROWS["index_reduce"] = "f(x, 0, n, y, 'prod')"
 rows("f(x, 0, n)", "index_select")
+ROWS["narrow_copy"] = "f(x, 1, 1, 2)"
 ROWS["take"] = "f(x, n)"
 ROWS["take_along_dim"] = "f(x, k, 0)"
 ROWS["masked_select"] = "f(x, x > 0.4)"

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..later import asked_for
-from . import functional, graph
+from . import functional, grad_mode, graph
 from .anomaly import detect_anomaly, set_detect_anomaly
 from .function import Function, FunctionCtx, once_differentiable
 from .modes import (
@@ -29,6 +29,7 @@ __all__ = [
     "enable_grad",
     "functional",
     "grad",
+    "grad_mode",
     "gradcheck",
     "gradgradcheck",
     "graph",

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import GenericAlias
 from typing import Any
 
 from ..dtypes import int64
@@ -32,6 +33,8 @@ class Dataset:
     ``collated_batch(indices)``, for an index tensor or a slice, returns them collated, which
     spares the loader the samples.
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # Dataset[int], for annotations and bases
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")

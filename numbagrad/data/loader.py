@@ -7,6 +7,7 @@ an index tensor: one op per tensor. Start reading at ``DataLoader.__iter__``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from types import GenericAlias
 from typing import Any
 
 from ..ops.from_data import tensor
@@ -46,6 +47,8 @@ class DataLoader:
     >>> [x.tolist() for (x,) in loader]
     [[0, 1], [2, 3], [4]]
     """
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # DataLoader[int], for annotations
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from types import GenericAlias
 from typing import Any
 
 from ..ops.from_data import tensor
@@ -20,6 +21,8 @@ __all__ = [
 
 class Sampler:
     """Indices in some order: a subclass defines ``__iter__`` and, if it can, ``__len__``."""
+
+    __class_getitem__: Any = classmethod(GenericAlias)  # Sampler[int], for annotations and bases
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Subclasses of Sampler should implement __iter__.")

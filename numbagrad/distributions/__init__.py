@@ -3,10 +3,12 @@
 ``Distribution`` is the base of all; start reading there, then at ``location_scale.py``.
 """
 
-from . import constraints, transforms
+from . import constraints, transforms, utils
 from .categorical import Categorical, Multinomial, OneHotCategorical
 from .constraint_registry import biject_to, transform_to
+from .continuous_bernoulli import ContinuousBernoulli
 from .distribution import Distribution
+from .exponential_family import ExponentialFamily
 from .gamma import Beta, Chi2, Dirichlet, FisherSnedecor, Gamma, StudentT
 from .hazard import Exponential, GeneralizedPareto, Kumaraswamy, Pareto, Weibull
 from .independent import Independent
@@ -26,6 +28,7 @@ from .transformed import InverseGamma, LogisticNormal, LogNormal, TransformedDis
 from .transforms import *  # noqa: F403
 from .uniform import Uniform
 from .von_mises import VonMises
+from .wishart import Wishart
 
 __all__ = [
     "Bernoulli",
@@ -34,9 +37,11 @@ __all__ = [
     "Categorical",
     "Cauchy",
     "Chi2",
+    "ContinuousBernoulli",
     "Dirichlet",
     "Distribution",
     "Exponential",
+    "ExponentialFamily",
     "FisherSnedecor",
     "Gamma",
     "GeneralizedPareto",
@@ -68,11 +73,13 @@ __all__ = [
     "Uniform",
     "VonMises",
     "Weibull",
+    "Wishart",
     "biject_to",
     "constraints",
     "kl_divergence",
     "register_kl",
     "transform_to",
     "transforms",
+    "utils",
     *transforms.__all__,
 ]

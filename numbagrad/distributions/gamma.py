@@ -23,6 +23,7 @@ from ..ops.view import expand
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all
+from .exponential_family import ExponentialFamily
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "FisherSnedecor", "Gamma", "StudentT", "log_beta"]
 
@@ -32,7 +33,7 @@ def log_beta(a: Tensor, b: Tensor) -> Tensor:
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """Density proportional to ``x ** (concentration - 1) * exp(-rate * x)``.
 
     >>> Gamma(3.0, 2.0).mean.item()
@@ -100,7 +101,7 @@ class Chi2(Gamma):
         return _half(self.df)
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """Density proportional to ``x ** (concentration1 - 1) * (1 - x) ** (concentration0 - 1)``.
 
     >>> Beta(1.0, 3.0).mean.item()
@@ -154,7 +155,7 @@ class Beta(Distribution):
         return found + (a + b - 2) * digamma(a + b)
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Vectors of shares that sum to one; concentration (..., k), the last dimension an event.
 
     >>> Dirichlet(tensor([1.0, 3.0])).mean.tolist()

@@ -14,6 +14,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all
 from .draws import exponential_like
+from .exponential_family import ExponentialFamily
 from .location_scale import EULER
 
 __all__ = ["Exponential", "GeneralizedPareto", "Hazard", "Kumaraswamy", "Pareto", "Weibull"]
@@ -49,7 +50,7 @@ class Hazard(Distribution):
         return self._at_hazard(-log1p(-value))
 
 
-class Exponential(Hazard):
+class Exponential(Hazard, ExponentialFamily):
     """Waiting times of a ``rate``: density ``rate exp(-rate x)``.
 
     >>> Exponential(2.0).mean.item()

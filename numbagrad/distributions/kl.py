@@ -57,7 +57,12 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
             found = _pairs.get((type_p, type_q))
             if found is not None:
                 return found(p, q)
-    raise NotImplementedError(
+    raise unknown(p, q)
+
+
+def unknown(p: Distribution, q: Distribution) -> NotImplementedError:
+    """What is raised for a pair that has no divergence."""
+    return NotImplementedError(
         f"No KL(p || q) is implemented for p type {type(p).__name__} and q type "
         f"{type(q).__name__}. Give one with register_kl, or take the mean of log_prob over draws."
     )

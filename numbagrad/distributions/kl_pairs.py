@@ -20,15 +20,18 @@ from ..ops.lapack_solve import solve_triangular
 from ..ops.reduce import sum
 from ..tensor import Tensor
 from .categorical import ByClass, Categorical, OneHotCategorical
+from .continuous_bernoulli import ContinuousBernoulli
 from .distribution import Distribution, broadcast_all, infinite_like
+from .exponential_family import ExponentialFamily, bregman
 from .gamma import Beta, Dirichlet, Gamma, log_beta
 from .hazard import Exponential, Pareto
-from .kl import kl_divergence, register_kl
+from .kl import kl_divergence, register_kl, unknown
 from .location_scale import EULER, Cauchy, Gumbel, HalfCauchy, HalfNormal, Laplace, Normal
 from .low_rank import LowRankMultivariateNormal
 from .multivariate_normal import MultivariateNormal
 from .probability import Bernoulli, Binomial, ByProbability, Geometric, Poisson
 from .uniform import Uniform
+from .wishart import Wishart
 
 __all__ = ["kl_divergence", "register_kl"]
 
@@ -173,6 +176,24 @@ def _gumbel(p: Gumbel, q: Gumbel) -> Tensor:
     return _over_gumbel(p, q)
 
 
+@register_kl(Wishart, Wishart)
+def _wishart(p: Wishart, q: Wishart) -> Tensor:
+    spread = sum(square(solve_triangular(q.scale_tril, p.scale_tril, upper=False)), (-2, -1))
+    found = q._log_norm() - p._log_norm() + 0.5 * (p.df - q.df) * p._mean_log_det()
+    return found + 0.5 * p.df * (spread - p.event_shape[-1])
+
+
+@register_kl(ExponentialFamily, ExponentialFamily)
+def _exponential_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
+    if type(p) is not type(q):
+        raise unknown(p, q)
+    try:
+        here, there = p._natural_params, q._natural_params
+    except NotImplementedError:
+        raise unknown(p, q) from None
+    return bregman(p, there, here) - bregman(p, here, here)
+
+
 # -- means over p ----------------------------------------------------------------------------------
 
 
@@ -277,8 +298,15 @@ def _uniform_over_pareto(p: Uniform, q: Pareto) -> Tensor:
     return where(p.low >= q.scale, found - p.entropy(), math.inf)
 
 
-def _beta_over_uniform(p: Beta, q: Uniform) -> Tensor:
+def _beta_over_uniform(p: Any, q: Uniform) -> Tensor:
     return where((q.low <= 0) & (q.high >= 1), log(q.high - q.low) - p.entropy(), math.inf)
+
+
+def _over_continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
+    found = q.cross_entropy(p.mean) - p.entropy()
+    if isinstance(p, Uniform):
+        return where((p.low >= 0) & (p.high <= 1), found, math.inf)
+    return found
 
 
 def _infinite(p: Any, q: Any) -> Tensor:
@@ -290,17 +318,21 @@ def _register(families: tuple[type, ...], type_q: type, function: Callable) -> N
         register_kl(type_p, type_q)(function)
 
 
-_register((Beta, Exponential, Gamma, Gumbel, Laplace, Pareto, Uniform), Normal, _over_normal)
-_register((Beta, Gamma, Pareto, Uniform), Exponential, _over_exponential)
+_register((Beta, ContinuousBernoulli, Exponential, Gamma, Gumbel), Normal, _over_normal)
+_register((Laplace, Pareto, Uniform), Normal, _over_normal)
+_register((Beta, ContinuousBernoulli, Gamma, Pareto, Uniform), Exponential, _over_exponential)
 _register((Beta, Exponential, Pareto, Uniform), Gamma, _over_gamma)
 _register((Exponential, Gamma, Normal, Uniform), Gumbel, _over_gumbel)
 _register((Normal,), Laplace, _over_laplace)
 _register((Uniform,), Beta, _uniform_over_beta)
 _register((Uniform,), Pareto, _uniform_over_pareto)
-_register((Beta,), Uniform, _beta_over_uniform)
+_register((Beta, ContinuousBernoulli), Uniform, _beta_over_uniform)
+_register((Beta, ContinuousBernoulli, Uniform), ContinuousBernoulli, _over_continuous_bernoulli)
+_register((Exponential, Gamma, Gumbel, Laplace, Normal, Pareto), ContinuousBernoulli, _infinite)
 _register((Exponential, Gamma, Gumbel, Laplace, Normal, Pareto), Beta, _infinite)
 _register((Exponential, Gamma, Gumbel, Laplace, Normal, Pareto), Uniform, _infinite)
 _register((Beta, Exponential, Gamma, Gumbel, Laplace, Normal), Pareto, _infinite)
+_register((ContinuousBernoulli,), Pareto, _infinite)
 _register((Gumbel, Laplace, Normal), Exponential, _infinite)
 _register((Gumbel, Laplace, Normal), Gamma, _infinite)
 _register((Poisson,), Bernoulli, _infinite)

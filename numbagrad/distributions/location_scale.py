@@ -17,6 +17,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all, infinite_like
 from .draws import exponential_like, gumbel_like
+from .exponential_family import ExponentialFamily
 
 __all__ = ["Cauchy", "Gumbel", "HalfCauchy", "HalfNormal", "Laplace", "LocationScale", "Normal"]
 
@@ -94,7 +95,7 @@ def _options(like: Tensor) -> dict[str, Any]:
     return {"dtype": like.dtype, "device": like.device}
 
 
-class Normal(LocationScale):
+class Normal(LocationScale, ExponentialFamily):
     """Normal of mean ``loc`` and standard deviation ``scale``.
 
     >>> round(Normal(0.0, 1.0).log_prob(tensor(0.0)).item(), 4)

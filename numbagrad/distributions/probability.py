@@ -25,6 +25,7 @@ from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all, computed
 from .draws import exponential_like
+from .exponential_family import ExponentialFamily
 
 __all__ = [
     "Bernoulli",
@@ -103,7 +104,7 @@ def _counts(distribution: Distribution, n: int, expand: bool) -> Tensor:
     return expanded(values, (n, *batch)) if expand else values
 
 
-class Bernoulli(ByProbability):
+class Bernoulli(ByProbability, ExponentialFamily):
     """1 with the probability ``probs``, else 0.
 
     >>> Bernoulli(0.25).variance.item()
@@ -262,7 +263,7 @@ class Geometric(ByProbability):
         return (softplus(logits) - sigmoid(logits) * logits) / self.probs
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """Counts of mean ``rate``.
 
     >>> Poisson(4.0).stddev.item()

@@ -1,6 +1,6 @@
 """Neural networks: modules, their functional twins, initialisation, work on parameters."""
 
-from . import functional, init, modules, utils
+from . import attention, functional, init, modules, utils
 from .modules import *  # noqa: F403
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
@@ -9,6 +9,7 @@ __all__ = [
     "Parameter",
     "UninitializedBuffer",
     "UninitializedParameter",
+    "attention",
     "functional",
     "init",
     "modules",

@@ -200,10 +200,16 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     )
 
 
-def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    """One of the two, as ``mode`` says; by PyTorch's name too."""
+    mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         raise ValueError(f"kaiming: Mode {mode!r} not supported, please use 'fan_in' or 'fan_out'.")
-    fan = _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+    return _calculate_fan_in_and_fan_out(tensor)[mode == "fan_out"]
+
+
+def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
+    fan = _calculate_correct_fan(tensor, mode)
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
@@ -286,3 +292,10 @@ sparse = _older(sparse_)
 uniform = _older(uniform_)
 xavier_normal = _older(xavier_normal_)
 xavier_uniform = _older(xavier_uniform_)
+
+# What initialisations of users' own import: none of these is recorded anyway.
+_no_grad_fill_ = constant_
+_no_grad_normal_ = normal_
+_no_grad_trunc_normal_ = trunc_normal_
+_no_grad_uniform_ = uniform_
+_no_grad_zero_ = zeros_

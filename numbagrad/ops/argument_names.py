@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
+from .. import memory_formats
+
 __all__: list[str] = []
 
 USUAL = {"x": "input", "y": "other"}
@@ -23,6 +25,7 @@ UNUSUAL = {
     "addcmul": {"x": "input", "y": "tensor1", "z": "tensor2"},
     "bmm": {"x": "input", "y": "mat2"},
     "bucketize": {"values": "input", "edges": "boundaries"},
+    "cumulative_trapezoid": {},
     "dot": {"x": "input", "y": "tensor"},
     "lerp": {"x": "input", "y": "end"},
     "mm": {"x": "input", "y": "mat2"},
@@ -32,6 +35,8 @@ UNUSUAL = {
     "split": {"x": "tensor"},
     "swapaxes": {"x": "input", "dim0": "axis0", "dim1": "axis1"},
     "tensordot": {"x": "a", "y": "b"},
+    "trapezoid": {},
+    "trapz": {},
     "vander": {},
     "vector_norm": {},
 }
@@ -40,6 +45,9 @@ UNUSUAL = {
 LINALG = {"x": "A", "y": "B"}
 
 AXIS = {"axis": "dim", "keepdims": "keepdim"}
+
+OLDER = "older"
+"""The parameter of what comes by position where PyTorch once had other arguments; not shown."""
 
 
 PLAIN: dict[Any, Any] = {}
@@ -69,6 +77,16 @@ def rename(functions: Iterable[Any], usual: dict[str, str] = USUAL) -> None:
             if shown is not None:
                 new_names = tuple([wanted.get(n, n) for n in shown.parameters])
                 function.__dict__["__signature__"] = signature_of(new_names)
+
+
+def by_name(name: str, function: Any) -> Any:
+    """A plain ``function`` under another name, so that its parameters may be called otherwise."""
+    made = FunctionType(
+        function.__code__, function.__globals__, name, function.__defaults__, function.__closure__
+    )
+    made.__doc__ = f"The same as ``{function.__name__}``."
+    made.__annotations__ = function.__annotations__
+    return made
 
 
 @functools.cache
@@ -109,9 +127,42 @@ def made_by_names(
 ) -> Any:
     """Call ``function``, which takes sizes one by one, again with what came as size or as out."""
     name, out = function.__name__, _out_of(function, names)
+    check_memory(name, names)
     if names:
         size = sizes_by_name(name, names, "size", size)
     return function(*size, **options) if out is None else into(name, function, out, size, options)
+
+
+def lower_limit(function: str, names: dict[str, Any], limit: Any) -> Any:
+    """What came as ``from``, which no parameter of Python can be called, else ``limit``."""
+    if set(names) - {"from"} or limit is not None:
+        unknown = next(iter(set(names) - {"from"}), "from")
+        raise TypeError(f"{function}() got an unexpected keyword argument '{unknown}'")
+    return names["from"]
+
+
+OPTIONS = ("dtype", "device", "requires_grad", "generator")
+
+
+def made_plainly(
+    function: Callable[..., Any], names: dict[str, Any], args: tuple, *given: Any
+) -> Any:
+    """Call ``function``, which makes a tensor, again without what asks for nothing, or with out.
+
+    given: its dtype, device, requires_grad and perhaps generator.
+    """
+    options = dict(zip(OPTIONS, given, strict=False))
+    name, out = function.__name__, _out_of(function, names)
+    check_memory(name, names)
+    if names:
+        raise TypeError(f"{name}() got an unexpected keyword argument '{next(iter(names))}'")
+    return function(*args, **options) if out is None else into(name, function, out, args, options)
+
+
+def check_memory(name: str, names: dict[str, Any]) -> None:
+    """Take layout and pin_memory from ``names``: all tensors are dense, in common memory."""
+    memory_formats.check_layout(name, names.pop("layout", None))
+    names.pop("pin_memory", None)
 
 
 def _out_of(function: Callable[..., Any], names: dict[str, Any]) -> Any:

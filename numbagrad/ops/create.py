@@ -16,7 +16,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..tensor import Tensor, wrap_any
-from .argument_names import made_by_names
+from .argument_names import made_by_names, made_plainly
 from .base import as_operand, fill_kernel, launch, new_empty
 from .base import full as filled
 from .elementwise import cast
@@ -108,12 +108,15 @@ def full(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **names: Any,
 ) -> Tensor:
     """A tensor of ``size`` filled with a number, whose kind decides the dtype.
 
     >>> full((2,), 3).tolist()
     [3, 3]
     """
+    if names:
+        return made_plainly(full, names, (size, fill_value), dtype, device, requires_grad)
     value = _number("full", fill_value)
     wanted = _settled(dtypes.of_number(value) if dtype is None else dtype)
     return _finish(
@@ -132,8 +135,11 @@ def zeros_like(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = None,
+    **names: Any,
 ) -> Tensor:
     """Zeros of the shape and dtype of ``input``."""
+    if names:
+        return made_plainly(zeros_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("zeros_like", memory_format)
     dtype = _like(dtype, as_operand("zeros_like", input))
     return _finish(_filled(input._array.shape, 0, dtype, place_of(device, input)), requires_grad)
@@ -146,8 +152,11 @@ def ones_like(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = None,
+    **names: Any,
 ) -> Tensor:
     """Ones of the shape and dtype of ``input``."""
+    if names:
+        return made_plainly(ones_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("ones_like", memory_format)
     dtype = _like(dtype, as_operand("ones_like", input))
     return _finish(_filled(input._array.shape, 1, dtype, place_of(device, input)), requires_grad)
@@ -160,8 +169,11 @@ def empty_like(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = None,
+    **names: Any,
 ) -> Tensor:
     """An uninitialised tensor of the shape and dtype of ``input``."""
+    if names:
+        return made_plainly(empty_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("empty_like", memory_format)
     dtype = _like(dtype, as_operand("empty_like", input))
     return _finish(new_empty(input._array.shape, dtype, place_of(device, input)), requires_grad)
@@ -175,8 +187,11 @@ def full_like(
     device: Any = None,
     requires_grad: bool = False,
     memory_format: Any = None,
+    **names: Any,
 ) -> Tensor:
     """``fill_value`` in the shape and dtype of ``input``."""
+    if names:
+        return made_plainly(full_like, names, (input, fill_value), dtype, device, requires_grad)
     memory_formats.check("full_like", memory_format)
     dtype = _like(dtype, as_operand("full_like", input))
     value = _number("full_like", fill_value)
@@ -206,6 +221,7 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **names: Any,
 ) -> Tensor:
     """Numbers from ``start`` towards ``end``, which is left out; one alone is the end.
 
@@ -215,6 +231,8 @@ def arange(
     >>> arange(1, 6, 2).tolist()
     [1, 3, 5]
     """
+    if names:
+        return made_plainly(arange, names, (start, end, step), dtype, device, requires_grad)
     if end is None:
         start, end = None, start
     if end is None:
@@ -260,6 +278,7 @@ def linspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **names: Any,
 ) -> Tensor:
     """``steps`` evenly spaced numbers from ``start`` to ``end``, both included.
 
@@ -269,6 +288,8 @@ def linspace(
     >>> linspace(0, 1, 3).tolist()
     [0.0, 0.5, 1.0]
     """
+    if names:
+        return made_plainly(linspace, names, (start, end, steps), dtype, device, requires_grad)
     steps = operator.index(steps)
     if steps < 0:
         raise ShapeError(f"linspace: number of steps must be non-negative, got {steps}.")
@@ -290,8 +311,13 @@ def logspace(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **names: Any,
 ) -> Tensor:
     """``base`` to the powers ``linspace(start, end, steps)``; of ints the ends are ints."""
+    if names:
+        return made_plainly(
+            logspace, names, (start, end, steps, base), dtype, device, requires_grad
+        )
     from .elementwise import pow as power
 
     wanted = _settled(dtype)
@@ -311,8 +337,11 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    **names: Any,
 ) -> Tensor:
     """The matrix (n, m), m = n by default, with ones on its diagonal."""
+    if names:
+        return made_plainly(eye, names, (n, m), dtype, device, requires_grad)
     shape = shape_of("eye", (n, n if m is None else m))
     out = _filled(shape, 0, _settled(dtype))
     if out._array.size:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import string
 from typing import Any
 
 from .. import dtypes
@@ -29,13 +30,18 @@ from .linalg import _operands, matmul
 from .part import diagonal
 from .remembered import remembered
 
+LETTERS = string.ascii_uppercase + string.ascii_lowercase
+"""What numbers of dimensions are called, in their order."""
+
 __all__ = ["cross", "einsum", "kron", "tensordot", "trace"]
 
 
 @remembered
-def einsum(equation: str, *operands: Any) -> Tensor:
+def einsum(equation: Any, *operands: Any) -> Tensor:
     """The sum of products that ``equation`` names: ``einsum("ij,jk->ik", x, y)`` is ``x @ y``.
 
+    Without an equation each operand is followed by the numbers of its dimensions, and perhaps the
+    last by those of the output, ``...`` among them: ``einsum(x, [0, 1], y, [1, 2], [0, 2])``.
     A letter stands for a dimension; one that is repeated runs along a diagonal or joins operands,
     one that the output lacks is summed. Without ``->`` the output has the letters that occur once,
     sorted. ``...`` stands for dimensions that broadcast. Operands are of one dtype.
@@ -44,6 +50,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     >>> einsum("i,i->", tensor([1.0, 2.0]), tensor([3.0, 4.0])).item()
     11.0
     """
+    if isinstance(equation, Tensor):
+        equation, operands = _written_out((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], (list, tuple)):
         operands = tuple(operands[0])
     if not operands:
@@ -61,6 +69,28 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         x = x.sum(summed)
         labels = [label for label in labels if label in output]
     return x.permute([labels.index(label) for label in output]) if labels != output else x
+
+
+def _written_out(given: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation and operands of a call that lists the numbers of dimensions."""
+    operands, lists = given[:-1:2] if len(given) % 2 else given[::2], [*given[1::2]]
+    right = f"->{_letters(given[-1])}" if len(given) % 2 else ""
+    return ",".join([_letters(numbers) for numbers in lists]) + right, operands
+
+
+def _letters(numbers: Any) -> str:
+    """What stands in an equation for dimensions by number."""
+    if not isinstance(numbers, (list, tuple)):
+        raise TypeError(
+            f"einsum: expected a list of ints after each operand, got {type(numbers).__name__}."
+        )
+    for n in numbers:
+        if n is not ... and not (isinstance(n, int) and 0 <= n < len(LETTERS)):
+            raise ValueError(
+                f"einsum: expected subscripts in the sublist to be within the range [0, "
+                f"{len(LETTERS)}), or an ellipsis, got {n!r}."
+            )
+    return "".join(["..." if n is ... else LETTERS[n] for n in numbers])
 
 
 @functools.lru_cache(256)

@@ -144,13 +144,17 @@ PARTS = ElementwiseKernel(Formula("add", ("x", "y"), plus(symbol("x"), symbol("y
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-def add(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+def add(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
     """x + alpha * y."""
+    if older is not None:
+        y, alpha = in_older_order("add", y, older)
     return f.Add.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, alpha)
 
 
-def sub(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
+def sub(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
     """x - alpha * y. Raises DTypeError for bools: use logical_xor."""
+    if older is not None:
+        y, alpha = in_older_order("sub", y, older)
     for operand in (x, y):
         if isinstance(operand, Tensor) and operand._dtype is dtypes.bool_:
             raise DTypeError(
@@ -158,6 +162,18 @@ def sub(x: Any, y: Any, *, alpha: Any = 1) -> Tensor:
                 "ng.logical_xor, or convert with .int()."
             )
     return f.Sub.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, -alpha)
+
+
+def in_older_order(name: str, factor: Any, y: Any) -> tuple[Any, Any]:
+    """y and alpha of ``x.add_(factor, y)``, and of ``x.add_(1, 2)``, which PyTorch still takes."""
+    if type(factor) in NUMBERS and type(y) in NUMBERS:
+        return factor, y
+    if not isinstance(y, Tensor) or type(factor) not in NUMBERS:
+        raise TypeError(
+            f"{name}() takes 2 positional arguments but 3 were given. Use alpha= for a factor."
+        )
+    warn_user(f"{name}: a factor before the tensor is deprecated. Use {name}(y, alpha={factor}).")
+    return y, factor
 
 
 def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Tensor:
@@ -439,7 +455,14 @@ def _raising(exponent: Any) -> tuple[Any, tuple]:
     return (op, ()) if op is not None else (f.Pow.op, (exponent,))
 
 
+def _in_order(op: Any) -> Any:
+    """The op ``addcmul`` or ``addcdiv``, whose factor may come first."""
+    return lambda y, z, value=1: (op, op.in_order((None, y, z, value))[1:])
+
+
 INPLACE_OPS |= {
+    "addcdiv_": _in_order(f.Addcdiv.op),
+    "addcmul_": _in_order(f.Addcmul.op),
     "clamp_": _limiting,
     "clip_": _limiting,
     "masked_fill_": _filling,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from ..kernels import formula as scalar
-from .pointwise import Elementwise
+from .pointwise import Elementwise, FactorLast
 
 # -- arithmetic ------------------------------------------------------------------------------------
 
@@ -144,12 +144,16 @@ class Lerp(Elementwise):
 class Addcmul(Elementwise):
     """x + value * y * z."""
 
+    kind = FactorLast
+
     def formula(x, y, z, value=1):
         return x + value * y * z
 
 
 class Addcdiv(Elementwise):
     """x + value * y / z."""
+
+    kind = FactorLast
 
     def formula(x, y, z, value=1):
         return x + value * y / z

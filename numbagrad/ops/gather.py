@@ -194,15 +194,17 @@ def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor
 
 
 @remembered
-def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """``out[i][j] = x[index[i][j]][j]`` for ``dim`` 0, and so on: one element for each index.
 
     index: int64, as many dimensions as ``x``; 0-d ones count as vectors of one. The result has the
-    shape of index. Gradient: g added at the indices.
+    shape of index. Gradient: g added at the indices. Raises NotImplementedError for sparse_grad.
 
     >>> gather(tensor([[1, 2], [3, 4]]), 1, tensor([[0], [1]])).tolist()
     [[1], [4]]
     """
+    if sparse_grad:
+        raise NotImplementedError("gather: gradients are dense here. Leave out sparse_grad=True.")
     return gathered("gather", x, dim, index)
 
 

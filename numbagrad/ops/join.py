@@ -16,7 +16,7 @@ from ..kernels import machine
 from ..kernels.cpu import join
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .argument_names import by_other_names
+from .argument_names import by_other_names, sizes_by_name
 from .base import (
     Op,
     _remember_view,
@@ -292,19 +292,25 @@ def _even(dim: int, n: int, size: int) -> list[Any]:
     return [(*([_ALL] * dim), builtins.slice(a, builtins.min(a + size, n))) for a in starts]
 
 
-def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(
+    x: Tensor, split_size_or_sections: Any = None, dim: int = 0, **names: Any
+) -> tuple[Tensor, ...]:
     """Views of ``x`` along ``dim``: of one size (the last may be smaller), or of given sizes.
 
     >>> [part.tolist() for part in split(tensor([1, 2, 3]), 2)]
     [[1, 2], [3]]
     """
     sizes = split_size_or_sections
+    if names:
+        sizes = sizes_by_name("split", names, "split_size", () if sizes is None else (sizes,))[0]
     dim = normalize_dim("split", dim, x._array.ndim)
     n = x._array.shape[dim]
     if isinstance(sizes, int):
         if sizes < 0 or (sizes == 0 and n):
             raise ShapeError(f"split: expects split_size be non-negative (and not 0), got {sizes}.")
         return _views(Split, x, _even(dim, n, sizes), dim)
+    if sizes is None:
+        raise TypeError("split(): missing argument 'split_size_or_sections'. Give a size or sizes.")
     stops = list(itertools.accumulate([operator.index(s) for s in sizes]))
     if (stops[-1] if stops else 0) != n or any([s < 0 for s in sizes]):
         raise ShapeError(

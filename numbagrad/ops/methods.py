@@ -18,7 +18,8 @@ FAMILIES = (
     "random view transpose part join shape scan reduce extreme moments index gather masks "
     "scatter_reduce brackets bracket_writes linalg vector_products matrices einsum norm loss sort "
     "search compositions rearranged statistics cells bessel float_parts whole_numbers flat_index "
-    "transformed_random older_names typical older_linalg incomplete_gamma counts resizing"
+    "transformed_random older_names typical older_linalg incomplete_gamma counts resizing "
+    "complex_names memory_names by_python"
 ).split()
 
 IN_PLACE_FUNCTIONS = """

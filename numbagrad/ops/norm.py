@@ -13,6 +13,7 @@ from ..kernels.cpu import norm as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .argument_names import into
 from .autocasting import raised
 from .axes import DTYPE_WORDS, form_along
 from .base import Op, as_operand, contiguous, new_empty, normalize_dims
@@ -335,8 +336,15 @@ def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
 
 
 @remembered
-def normalize(x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller."""
+def normalize(
+    x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
+    """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller.
+
+    out: a tensor for the result, where no gradient is asked for.
+    """
+    if out is not None:
+        return into("normalize", normalize, out, (x, p, dim, eps), {})
     if machine.autocasting:
         (x,) = raised(x)
     return x / x.norm(p, dim, keepdim=True).clamp(min=eps)

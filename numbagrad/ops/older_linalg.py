@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from ..errors import ShapeError
 from ..tensor import Tensor
 from . import lapack, lapack_lu
+from .argument_names import into
 from .base import as_operand, full, normalize_dims, same_device
 from .create import eye
 from .lapack import matrix_exp as _matrix_exp
@@ -18,6 +19,7 @@ __all__ = [
     "cholesky_inverse",
     "cholesky_solve",
     "frobenius_norm",
+    "lu",
     "lu_solve",
     "lu_unpack",
     "matrix_exp",
@@ -36,6 +38,14 @@ class TriangularSolution(NamedTuple):
     cloned_coefficient: Tensor
 
 
+class OlderLU(NamedTuple):
+    """Both triangles in one matrix, exchanges of rows, and where U has a 0."""
+
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
+
+
 class OlderSVD(NamedTuple):
     """The factors of ``U @ diag(S) @ V.T``."""
 
@@ -51,6 +61,20 @@ def pinverse(x: Tensor, rcond: float = 1e-15) -> Tensor:
     [[0.5, 0.0]]
     """
     return lapack.pinv(x, rcond)
+
+
+def lu(x: Tensor, pivot: bool = True, get_infos: bool = False, out: Any = None) -> Any:
+    """Both triangles of matrices in one, and the exchanges of rows: ``ng.linalg.lu_factor``.
+
+    get_infos: says also where U has a 0, which is an error otherwise, as ``lu_factor_ex`` does.
+
+    >>> lu(tensor([[1.0, 2.0], [4.0, 4.0]]))[0].tolist()
+    [[4.0, 4.0], [0.25, 1.0]]
+    """
+    if out is not None:
+        return into("lu", lu, out, (x, pivot, get_infos), {})
+    found = lapack_lu.lu_factor_ex(as_operand("lu", x), pivot=pivot, check_errors=not get_infos)
+    return OlderLU(*found) if get_infos else tuple(found[:2])
 
 
 def cholesky(x: Tensor, upper: bool = False) -> Tensor:
@@ -201,6 +225,6 @@ def nuclear_norm(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return lapack.matrix_norm(x, "nuc", dims, keepdim)
 
 
-_METHODS = """cholesky cholesky_inverse cholesky_solve lu_solve matrix_exp pinverse qr svd
+_METHODS = """cholesky cholesky_inverse cholesky_solve lu lu_solve matrix_exp pinverse qr svd
     triangular_solve""".split()
 METHODS: dict[str, Any] = {name: globals()[name] for name in _METHODS}

@@ -22,7 +22,7 @@ from ..later import OUR_FILES
 from ..tape import grad_mode
 from ..tensor import Tensor
 from . import comparison, formulas
-from .argument_names import UNUSUAL, USUAL, renamed
+from .argument_names import OLDER, UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
 from .remembered import plainly
@@ -32,26 +32,26 @@ from .warned import warn_user
 __all__: list[str] = []
 
 FUNCTIONS = """
-    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any
-    arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh
+    abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax angle
+    any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort asin asinh
     atan atan2 atanh baddbmm bernoulli bitwise_and bitwise_left_shift bitwise_not bitwise_or
     bitwise_right_shift bitwise_xor bmm bucketize cat ceil chain_matmul cholesky cholesky_inverse
-    cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate copysign cos cosh
-    cross cummax cummin cumprod cumsum deg2rad diag diff digamma div divide dot dstack empty eq erf
-    erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide fmax fmin fmod frac frexp
-    frobenius_norm full gather gcd ge ger greater greater_equal gt hardshrink heaviside histc
-    histogram hstack hypot i0 igamma igammac index_add index_copy index_reduce index_select inner
-    inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp less less_equal lgamma linspace
-    log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp logical_and logical_not
-    logical_or logical_xor logit logspace logsumexp lt lu_solve lu_unpack masked_select matmul
-    matrix_power max maximum mean median min minimum mm mode msort mul multinomial multiply mv
-    mvlgamma nan_to_num nanmean nanmedian nanquantile nansum ne neg negative nextafter nonzero
-    nonzero_static norm normal not_equal nuclear_norm ones outer polygamma pow prod qr quantile
-    rad2deg rand randint randn randperm range reciprocal remainder renorm round row_stack rsqrt
-    scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign signbit sin sinc sinh
-    slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum svd take
-    take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var vdot
-    vstack where xlogy zeros
+    cholesky_solve clamp clamp_max clamp_min clip column_stack concat concatenate conj_physical
+    copysign cos cosh cross cummax cummin cumprod cumsum deg2rad detach_copy diag diff digamma div
+    divide dot dstack empty eq erf erfc erfinv exp exp2 expm1 eye fix float_power floor floor_divide
+    fmax fmin fmod frac frexp frobenius_norm full gather gcd ge ger greater greater_equal gt
+    hardshrink heaviside histc histogram hstack hypot i0 igamma igammac index_add index_copy
+    index_reduce index_select inner inverse isin isneginf isposinf kron kthvalue lcm ldexp le lerp
+    less less_equal lgamma linspace log log10 log1p log2 log_softmax logaddexp logaddexp2
+    logcumsumexp logical_and logical_not logical_or logical_xor logit logspace logsumexp lt lu_solve
+    lu_unpack masked_select matmul matrix_power max maximum mean median min minimum mm mode msort
+    mul multinomial multiply mv mvlgamma nan_to_num nanmean nanmedian nanquantile nansum narrow_copy
+    ne neg negative nextafter nonzero nonzero_static norm normal not_equal nuclear_norm ones outer
+    polygamma pow prod qr quantile rad2deg rand randint randn randperm range reciprocal remainder
+    renorm round row_stack rsqrt scatter scatter_add scatter_reduce searchsorted sgn sigmoid sign
+    signbit sin sinc sinh slice_scatter slogdet softmax sort sqrt square stack std sub subtract sum
+    svd take take_along_dim tan tanh threshold topk triangular_solve tril triu true_divide trunc var
+    vdot vstack where xlogy zeros
 """.split()
 """Functions of the package itself that take ``out``: those of PyTorch's that do."""
 
@@ -381,6 +381,7 @@ def _documented(function: Any) -> inspect.Signature:
     """What help shows."""
     parameters = list(_signature(function).parameters.values())
     out = _KINDS("out", _KINDS.KEYWORD_ONLY, default=None, annotation="Any")
+    parameters = [p for p in parameters if p.name != OLDER]
     last = len(parameters) - (bool(parameters) and parameters[-1].kind is _KINDS.VAR_KEYWORD)
     return _signature(function).replace(parameters=[*parameters[:last], out, *parameters[last:]])
 
@@ -418,7 +419,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     to keywords cost a call 30 ns and more.
     """
     name, op = function.__name__, _op_of(function)
-    parameters = _signature(function).parameters.values()
+    parameters = [p for p in _signature(function).parameters.values() if p.name != OLDER]
     given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
     star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
     others = [p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD]
@@ -462,6 +463,8 @@ def _further(
 ) -> Any:
     """A call with ``out``, or with too many arguments."""
     name = function.__name__
+    if surplus is not None and out is None and OLDER in function.__code__.co_varnames:
+        return function(*args, surplus)
     checked_surplus(name, len(args), surplus)
     options = {k: v for k, v in options.items() if k not in defaults or v is not defaults[k]}
     return into(name, function, out, args, options, _op_of(function))

@@ -29,6 +29,7 @@ from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_unary, never
+from .warned import warn_user
 
 __all__ = ["elementwise"]
 
@@ -366,6 +367,24 @@ class PointwiseOp:
         return function
 
 
+class FactorLast(PointwiseOp):
+    """An op of tensors whose last operand is a factor, which PyTorch once took as the second."""
+
+    def general(self, args: tuple) -> Tensor:
+        return super().general(self.in_order(args))
+
+    def in_order(self, args: tuple) -> tuple:
+        """``args`` with the factor at the end."""
+        if len(args) != 4 or type(args[1]) not in NUMBERS or not isinstance(args[3], Tensor):
+            return args
+        x, factor, y, z = args
+        warn_user(
+            f"{self.name}: a factor before the tensors is deprecated. Use "
+            f"{self.name}(y, z, value={factor})."
+        )
+        return x, y, z, factor
+
+
 def _what_differs(args: tuple, out: Tensor) -> Rare | None:
     """Shapes and dtypes to bring gradients back to, where an operand's are not those of ``out``."""
     shape, dtype = out._array.shape, out._dtype
@@ -419,10 +438,11 @@ class Elementwise:
     """Base of elementwise ops: a class with a ``formula`` and, if wished, ``grad_<input>``.
 
     Subclassing makes the op; ``cls.op`` is it and ``cls.function`` the function users call.
-    result: see ``PointwiseOp``.
+    result: see ``PointwiseOp``. kind: the class of the op.
     """
 
     op: PointwiseOp
+    kind: type[PointwiseOp] = PointwiseOp
     function: Callable
     result = "same"
     name: str | None = None
@@ -431,7 +451,7 @@ class Elementwise:
         name = cls.__dict__.get("name") or _snake(cls.__name__)
         grads = {k[5:]: v for k, v in cls.__dict__.items() if k.startswith("grad_")}
         formula = cls.__dict__["formula"]
-        cls.op = PointwiseOp(name, formula, grads, cls.result, cls.__doc__)
+        cls.op = cls.kind(name, formula, grads, cls.result, cls.__doc__)
         cls.function = staticmethod(cls.op.to_function())
 
 

@@ -13,7 +13,7 @@ from ..kernels import machine
 from ..kernels.cpu import random as kernels
 from ..random import Generator, default_generator
 from ..tensor import Tensor
-from .argument_names import made_by_names
+from .argument_names import lower_limit, made_by_names, made_plainly
 from .base import Op, as_operand, contiguous, copy_kernel, launch, new_empty
 from .create import shape_of
 from .elementwise import cast
@@ -126,8 +126,13 @@ def randint(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """Whole numbers from ``low`` (0 if left out) to ``high`` - 1: ``randint(10, (2, 3))``."""
+    if names:
+        return made_plainly(
+            randint, names, (low, high, size), dtype, device, requires_grad, generator
+        )
     if size is None:
         low, high, size = 0, low, high
     if not isinstance(size, (tuple, list)):
@@ -147,8 +152,11 @@ def randperm(
     device: Any = None,
     requires_grad: bool = False,
     generator: Generator | None = None,
+    **names: Any,
 ) -> Tensor:
     """The numbers 0 to n - 1 in random order."""
+    if names:
+        return made_plainly(randperm, names, (n,), dtype, device, requires_grad, generator)
     place = place_of(device)
     (n,) = shape_of("randperm", (n,))
     out = new_empty((n,), dtypes.int64)
@@ -166,7 +174,10 @@ def _like(name: str, table: dict) -> Any:
         requires_grad: bool = False,
         generator: Generator | None = None,
         memory_format: Any = None,
+        **names: Any,
     ) -> Tensor:
+        if names:
+            return made_plainly(function, names, (input,), dtype, device, requires_grad, generator)
         memory_formats.check(name, memory_format)
         dtype = as_operand(name, input)._dtype if dtype is None else dtype
         out = new_empty(input._array.shape, _floating(name, dtype), place_of(device, input))
@@ -352,9 +363,13 @@ def _check_floating(name: str, x: Tensor) -> None:
         raise DTypeError(f"{name}: not implemented for {x._dtype}; convert with .float().")
 
 
-def uniform_(x: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
-    """Uniform numbers in [a, b), in place."""
+def uniform_(
+    x: Tensor, a: float | None = None, to: float = 1.0, *, generator: Any = None, **names: Any
+) -> Tensor:
+    """Uniform numbers in [a, to), in place; ``a`` is 0 by default, and ``from`` by keyword."""
     _check_floating("uniform_", x)
+    a = lower_limit("uniform_", names, a) if names else a
+    a, b = 0.0 if a is None else a, to
     if a > b:
         raise ShapeError(f"uniform_: expects to return a [from, to) range, but found {a} > {b}.")
     return overwrite(x, "uniform_", lambda out: _draw(_UNIFORM, out, generator, float(a), float(b)))
@@ -385,9 +400,17 @@ def bernoulli_(x: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
 
 
 def random_(
-    x: Tensor, low: int | None = None, high: int | None = None, *, generator: Any = None
+    x: Tensor, low: int | None = None, to: int | None = None, *, generator: Any = None, **names: Any
 ) -> Tensor:
-    """Whole numbers from ``low`` to ``high`` - 1, or all that the dtype holds exactly; in place."""
+    """Whole numbers from ``low`` to ``to`` - 1, or all that the dtype holds exactly; in place.
+
+    ``low`` is 0 by default, and ``from`` by keyword; ``random_(n)`` stops before n.
+    """
+    low, high = lower_limit("random_", names, low) if names else low, to
+    if names and high is None:
+        raise TypeError("random_(): 'from' needs 'to' beside it.")
+    if low is None and high is not None:
+        low = 0
     if low is not None and high is None:
         low, high = 0, low
     if low is None:

@@ -38,12 +38,14 @@ _ALL = builtins.slice(None)
 
 
 @remembered
-def repeat(x: Tensor, *repeats: Any) -> Tensor:
+def repeat(x: Tensor, *repeats: Any, **names: Any) -> Tensor:
     """``x`` copied ``repeats`` times along each dimension; new dimensions come in front.
 
     >>> repeat(tensor([1, 2]), 2, 2).tolist()
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
+    if names:
+        repeats = sizes_by_name("repeat", names, "repeats", repeats)
     times = sizes_of("repeat", repeats)
     shape = x._array.shape
     if len(times) < len(shape):
@@ -61,8 +63,10 @@ def repeat(x: Tensor, *repeats: Any) -> Tensor:
 
 
 @remembered
-def tile(x: Tensor, *dims: Any) -> Tensor:
+def tile(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     """``repeat`` that fills missing dims with 1."""
+    if names:
+        dims = sizes_by_name("tile", names, "dims", dims)
     times = sizes_of("tile", dims)
     return repeat(x, (1,) * (x._array.ndim - len(times)) + times)
 

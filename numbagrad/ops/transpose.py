@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..tensor import Tensor
-from .argument_names import sizes_by_name
+from .argument_names import by_name, sizes_by_name
 from .base import normalize_dim, normalize_dims
 from .view import View, seen, sizes_of
 
@@ -123,7 +123,8 @@ def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     return permute(x, order)
 
 
-swapaxes = swapdims = transpose
+swapaxes = by_name("swapaxes", transpose)
+swapdims = transpose
 moveaxis = movedim
 
 __all__ = ["moveaxis", "movedim", "permute", "swapaxes", "swapdims", "t", "transpose"]

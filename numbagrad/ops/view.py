@@ -307,7 +307,7 @@ class Expand(View):
         return sum_to_shape(g, ctx.how)
 
 
-def expand(x: Tensor, *shape: Any) -> Tensor:
+def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """``x`` with its dimensions of size 1 (and new ones in front) repeated; a view.
 
     -1 keeps a size. Gradient: summed over the repeated dimensions.
@@ -315,6 +315,8 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     >>> expand(tensor([[1], [2]]), 2, 3).tolist()
     [[1, 1, 1], [2, 2, 2]]
     """
+    if names:
+        shape = sizes_by_name("expand", names, "size", shape)
     shape = sizes_of("expand", shape)
     array = x._array
     old = array.shape

@@ -116,8 +116,8 @@ def _text(code: CodeType, spread: Any) -> str:
     names = "()"
     for name in double:
         names = "_names"
-        lines += [f"  _names = tuple({name})"]
-        lines += [f"  if _names: _flat = (*_flat, *{name}.values())"]
+        lines += [f"  if {name}: _names, _flat = tuple({name}), (*_flat, *{name}.values())"]
+        lines += ["  else: _names = ()"]
     lines += [
         f"  _known, _taped = _last.get({names}), _grad_mode.enabled",
         "  if _known is None:",

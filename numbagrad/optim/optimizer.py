@@ -39,6 +39,16 @@ class Update:
     scalars: Callable[[], tuple]
 
 
+class Required:
+    """Stands among the defaults of an optimiser for an option that each group has to give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = Required()
+
+
 class Groups(list):
     """The groups of an optimiser; recorded steps notice when one is replaced."""
 
@@ -264,6 +274,11 @@ class Optimizer(Hooked):
             raise ValueError("some parameters appear in more than one parameter group")
         group["params"] = params
         for name, default in self.defaults.items():
+            if isinstance(default, Required) and name not in group:
+                raise ValueError(
+                    f"parameter group didn't specify a value of required optimization parameter "
+                    f"{name}"
+                )
             group.setdefault(name, default)
         self.check(group)
         self.param_groups.append(group)

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ..later import asked_for
+from . import _pytree as _pytree
 from . import checkpoint
 
 if TYPE_CHECKING:

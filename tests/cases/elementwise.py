@@ -44,6 +44,13 @@ def _round(x: Any, decimals: int = 0) -> Any:
 
 FUNCTIONS = [
     unary("abs", np.abs, result=same, avoid=(0.0,), inplace="abs_", aliases=("absolute",)),
+    unary(
+        "angle",
+        lambda x: np.where(np.isnan(x), x, np.where(x < 0, np.pi, 0)),
+        dtypes=ANY,
+        avoid=(0.0,),
+    ),
+    unary("isreal", np.isreal, dtypes=ANY, result=boolean, orders=0),
     unary("neg", np.negative, result=same, inplace="neg_", aliases=("negative",)),
     unary("exp", lambda x: np.exp(1.0 * x), dtypes=ANY, inplace="exp_"),
     unary("expm1", np.expm1, inplace="expm1_"),

@@ -74,6 +74,7 @@ PRECISION = np.linalg.inv(COVARIANCE)
 PRECISION = ((PRECISION + PRECISION.swapaxes(-1, -2)) / 2).tolist()
 LOC = [[0.0, 1.0], [2.0, -1.0]]
 VECTORS = [[[0.3, 0.2], [2.5, -1.1]], [[-1.0, 3.0], [1.0, 0.0]]]
+MATRICES = [[[[2.0, 0.3], [0.3, 1.0]], [[0.5, 0.1], [0.1, 3.0]]]]
 
 
 def _gauss(loc, scale):
@@ -143,6 +144,16 @@ ROWS = [
         {"loc": LOC, "cov_factor": [[[1.0], [0.5]], [[0.2], [-1.0]]],
          "cov_diag": [[0.5, 1.0], [2.0, 0.3]]},
         VECTORS, None, {"cov_diag": [[1.0, 0.0]]}, [np.nan, 1.0], lacks=NO_CDF),
+    Row("ContinuousBernoulli", {"probs": [0.3, 0.4995]}, UNIT, None, {"probs": [0.3, 1.1]}, 1.5,
+        lacks="mode"),
+    Row("ContinuousBernoulli", {"logits": [-1.3, 2.5]}, UNIT, None, {"logits": [np.nan, 1.0]}, 1.5,
+        lacks="mode"),
+    Row("Wishart", {"df": [2.5, 6.0], "scale_tril": TRIL}, MATRICES, None, {"df": [-1.0, 3.0]},
+        [[1.0, 2.0], [2.0, 1.0]], lacks=NO_CDF),
+    Row("Wishart", {"df": [2.5, 6.0], "covariance_matrix": COVARIANCE}, MATRICES, None,
+        {"covariance_matrix": [[[1.0, 1.0], [0.0, 1.0]]]}, [[1.0, 2.0], [2.0, 1.0]], lacks=NO_CDF),
+    Row("Wishart", {"df": [2.5, 6.0], "precision_matrix": PRECISION}, MATRICES, None,
+        {"precision_matrix": [[[1.0, 1.0], [0.0, 1.0]]]}, [[1.0, 2.0], [2.0, 1.0]], lacks=NO_CDF),
     Row("NegativeBinomial", {"total_count": [2.5, 6.0], "probs": [0.3, 0.6]},
         [[0.0, 5.0], [4.0, 12.0]],
         lambda total_count, probs: stats.nbinom(total_count, 1 - probs),

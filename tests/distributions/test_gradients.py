@@ -13,6 +13,7 @@ from numbagrad.autograd import gradcheck, gradgradcheck
 from .rows import ROWS, Row
 
 GAMMAS = ("Gamma", "Chi2", "Beta", "Dirichlet", "StudentT", "FisherSnedecor", "InverseGamma")
+GAMMAS += ("Wishart",)
 FREE = [row for row in ROWS if not {"covariance_matrix", "precision_matrix"} & {*row.parameters}]
 rows = pytest.mark.parametrize("row", FREE, ids=lambda row: row.id)
 
@@ -34,6 +35,7 @@ def test_log_prob(row: Row) -> None:
     x = ng.tensor(row.values, dtype=ng.float64).requires_grad_(not row.discrete)
 
     def log_prob(x, *parameters):
+        x = (x + x.mT) / 2 if row.name == "Wishart" else x
         return row.of(dict(zip(row.parameters, parameters, strict=True))).log_prob(x)
 
     inputs = (x, *leaves(row))
@@ -100,6 +102,13 @@ def test_covariance_and_precision() -> None:
             return normal.log_prob(loc * 2 + 1), normal.rsample((2,)), normal.entropy()
 
         assert gradcheck(both, (loc, factor))
+
+        def of_matrices(factor, name=name):
+            ng.manual_seed(4)
+            wishart = D.Wishart(3.5, **{name: factor @ factor.mT})
+            return wishart.log_prob(wishart.mean), wishart.rsample((2,)), wishart.entropy()
+
+        assert gradcheck(of_matrices, (factor,))
 
 
 def quantile_slope(quantile, a: float, h: float) -> np.ndarray:

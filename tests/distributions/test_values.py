@@ -57,6 +57,25 @@ def test_vectors_as_scipy() -> None:
         close(ours.log_prob(ng.tensor(row.values[0], dtype=ng.float64)), log)
 
 
+def test_matrices_as_scipy() -> None:
+    found = [row for row in ROWS if row.name == "Wishart"]
+    scales = found[1].parameters["covariance_matrix"]
+    each = [stats.wishart(df, scale) for df, scale in zip([2.5, 6.0], scales, strict=True)]
+    for row in found:
+        ours = row.build()
+        close(ours.entropy(), [d.entropy() for d in each], 1e-8)
+        close(ours.mean, [d.mean() for d in each], 1e-8)
+        close(ours.variance, [d.var() for d in each], 1e-8)
+        close(ours.precision_matrix, np.linalg.inv(scales), 1e-8)
+        value = np.array(row.values)
+        expected = [[d.logpdf(v) for d, v in zip(each, two, strict=True)] for two in value]
+        close(ours.log_prob(ng.tensor(value)), expected, 1e-8)
+    with pytest.raises(ValueError, match="greater than ndim - 1 = 1"):
+        D.Wishart(0.5, ng.eye(2))
+    with pytest.raises(ValueError, match="at least two-dimensional"):
+        D.Wishart(3.0, ng.ones(2))
+
+
 def test_normal_vectors_as_scipy_by_each_matrix() -> None:
     found = [row for row in ROWS if row.name == "MultivariateNormal"]
     truth = found[1].parameters

@@ -13,6 +13,7 @@ from . import (
     fold,
     fractional,
     image,
+    instancenorm,
     lazy,
     linear,
     loss,
@@ -24,6 +25,7 @@ from . import (
     sparse,
     transformer,
 )
+from . import utils as utils
 from .activation import *  # noqa: F403
 from .adaptive import *  # noqa: F403
 from .attention import *  # noqa: F403
@@ -36,6 +38,7 @@ from .dropout import *  # noqa: F403
 from .fold import *  # noqa: F403
 from .fractional import *  # noqa: F403
 from .image import *  # noqa: F403
+from .instancenorm import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
 from .loss import *  # noqa: F403
@@ -62,6 +65,7 @@ __all__ = [
     *fold.__all__,
     *fractional.__all__,
     *image.__all__,
+    *instancenorm.__all__,
     *lazy.__all__,
     *linear.__all__,
     *loss.__all__,

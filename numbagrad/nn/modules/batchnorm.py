@@ -1,4 +1,4 @@
-"""Normalisation by channels: ``BatchNorm*d InstanceNorm*d GroupNorm``."""
+"""Normalisation by channels: ``BatchNorm*d GroupNorm``."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ __all__ = [
     "BatchNorm2d",
     "BatchNorm3d",
     "GroupNorm",
-    "InstanceNorm1d",
-    "InstanceNorm2d",
-    "InstanceNorm3d",
 ]
 
 
-class _Running(Module):
+class _NormBase(Module):
     """One weight, bias, running mean and running variance for each channel."""
 
     ranks: tuple[int, ...]
@@ -37,13 +34,14 @@ class _Running(Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        device: Any,
-        dtype: Any,
-        bias: bool,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
     ):
         super().__init__()
         self.num_features = num_features
@@ -79,7 +77,7 @@ class _Running(Module):
         if self.bias is not None:
             init.zeros_(self.bias)
 
-    def _check_rank(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() not in self.ranks:
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(
@@ -95,27 +93,12 @@ class _Running(Module):
         )
 
 
-class _BatchNorm(_Running):
+class _BatchNorm(_NormBase):
     """Batch normalisation."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ):
-        modes = affine, track_running_stats, device, dtype, bias
-        super().__init__(num_features, eps, momentum, *modes)
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised; in training mode the running statistics move."""
-        self._check_rank(input)
+        self._check_input_dim(input)
         mean, variance = self.running_mean, self.running_var
         by_batch = self.training or mean is None or variance is None
         if not self.training or mean is None or variance is None:
@@ -164,67 +147,6 @@ class BatchNorm3d(_BatchNorm):
     """BatchNorm2d for volumes, (n, num_features, d, h, w)."""
 
     ranks = (5,)
-
-
-class _InstanceNorm(_Running):
-    """Instance normalisation."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float = 0.1,
-        affine: bool = False,
-        track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        bias: bool = True,
-    ):
-        modes = affine, track_running_stats, device, dtype, bias
-        super().__init__(num_features, eps, momentum, *modes)
-
-    def forward(self, input: Tensor) -> Tensor:
-        """``input`` (n, num_features, ...), or one sample of it, normalised."""
-        self._check_rank(input)
-        single = input.dim() == self.ranks[0]
-        if input.size(0 if single else 1) != self.num_features:
-            raise ValueError(
-                f"{type(self).__name__}: expected input's size at dim={0 if single else 1} to "
-                f"match num_features ({self.num_features}), but got size {list(input.shape)}."
-            )
-        out = functional.instance_norm(
-            input.unsqueeze(0) if single else input,
-            self.running_mean,
-            self.running_var,
-            self.weight,
-            self.bias,
-            self.training or not self.track_running_stats,
-            0.0 if self.momentum is None else self.momentum,
-            self.eps,
-        )
-        return out.squeeze(0) if single else out
-
-
-class InstanceNorm1d(_InstanceNorm):
-    """InstanceNorm2d for (n, num_features, l)."""
-
-    ranks = (2, 3)
-
-
-class InstanceNorm2d(_InstanceNorm):
-    """Each channel of each image to mean 0 and variance 1 (Ulyanov et al., 2016).
-
-    x (n, num_features, h, w) or (num_features, h, w); affine and track_running_stats are off.
-    """
-
-    ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """InstanceNorm2d for volumes."""
-
-    ranks = (4, 5)
 
 
 class GroupNorm(Module):

@@ -75,3 +75,13 @@ class Reducing(Configured):
     def chosen(self) -> dict[str, Any]:
         """What the function is given beside tensors."""
         return {name: getattr(self, name) for name in self.options if name not in FLAGS}
+
+
+class _Loss(Reducing):
+    """What all losses are; one of the user's own gives it its reduction.
+
+    reduction: "mean", "sum" or "none". weight and pos_weight, where a loss has them, are buffers.
+    """
+
+    options = {**FLAGS, "reduction": "mean"}
+    tensor_options = ("weight", "pos_weight")

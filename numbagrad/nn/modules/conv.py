@@ -121,12 +121,16 @@ class _Straight(_ConvNd):
 
     def forward(self, input: Tensor) -> Tensor:
         """``input`` convolved."""
+        return self._conv_forward(input, self.weight, self.bias)
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """``input`` convolved with other weights: layers that make their own call it."""
         function = getattr(functional, f"conv{self.rank}d")
         padding = self.padding
         if self.padding_mode != "zeros":
             input, padding = functional.pad(input, self._widths(), self.padding_mode), 0
         options = self.stride, padding, self.dilation, self.groups
-        return function(input, self.weight, self.bias, *options)
+        return function(input, weight, bias, *options)
 
     def _widths(self) -> list[int]:
         """What is padded in front of and behind each dimension, the last one first."""
@@ -166,7 +170,7 @@ class Conv3d(_Straight):
     rank = 3
 
 
-class _Transposed(_ConvNd):
+class _ConvTransposeNd(_ConvNd):
     """A transposed convolution."""
 
     transposed = True
@@ -228,13 +232,13 @@ class _Transposed(_ConvNd):
         return tuple(more)
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution along one dimension; arguments as for ConvTranspose2d."""
 
     rank = 1
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution, the gradient of Conv2d: it makes images larger.
 
     weight (in_channels, out_channels / groups, *kernel_size); arguments as for Conv2d, and
@@ -247,7 +251,7 @@ class ConvTranspose2d(_Transposed):
     rank = 2
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution of volumes; arguments as for ConvTranspose2d."""
 
     rank = 3

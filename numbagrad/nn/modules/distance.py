@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...tensor import Tensor
 from .. import functional as F
-from .configured import FLAGS, Reducing
+from .configured import FLAGS, Reducing, _Loss
 
 __all__ = [
     "CosineEmbeddingLoss",
@@ -38,14 +38,18 @@ class PairwiseDistance(_Compared):
     options = {"p": 2.0, "eps": 1e-6, "keepdim": False}
 
 
-class CosineEmbeddingLoss(_Compared):
+class _ComparedLoss(_Compared, _Loss):
+    """A loss of some tensors."""
+
+
+class CosineEmbeddingLoss(_ComparedLoss):
     """Of input1, input2 and target: 1 - cos where that is 1, max(0, cos - margin) where -1."""
 
     function = staticmethod(F.cosine_embedding_loss)
     options = {"margin": 0.0, **FLAGS, "reduction": "mean"}
 
 
-class TripletMarginLoss(_Compared):
+class TripletMarginLoss(_ComparedLoss):
     """Of anchor, positive, negative: how much the first two are not nearer by margin."""
 
     function = staticmethod(F.triplet_margin_loss)
@@ -59,14 +63,14 @@ class TripletMarginLoss(_Compared):
     }
 
 
-class TripletMarginWithDistanceLoss(_Compared):
+class TripletMarginWithDistanceLoss(_ComparedLoss):
     """``TripletMarginLoss`` with a distance_function of two batches, by default the 2-norm."""
 
     function = staticmethod(F.triplet_margin_with_distance_loss)
     options = {"distance_function": None, "margin": 1.0, "swap": False, "reduction": "mean"}
 
 
-class MarginRankingLoss(_Compared):
+class MarginRankingLoss(_ComparedLoss):
     """Of input1, input2 and target: how much the one that target names is not larger by margin."""
 
     function = staticmethod(F.margin_ranking_loss)

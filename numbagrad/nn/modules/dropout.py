@@ -16,8 +16,8 @@ __all__ = [
 ]
 
 
-class Dropout(Module):
-    """Zeroes each element with chance p and scales the rest by 1 / (1 - p); off in eval mode."""
+class _DropoutNd(Module):
+    """What all share: the chance p, and whether the input itself is written."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False):
         super().__init__()
@@ -29,15 +29,19 @@ class Dropout(Module):
         self.p = p
         self.inplace = inplace
 
-    def forward(self, input: Tensor) -> Tensor:
-        """``input`` with random zeros."""
-        return functional.dropout(input, self.p, self.training, self.inplace)
-
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout1d(Dropout):
+class Dropout(_DropoutNd):
+    """Zeroes each element with chance p and scales the rest by 1 / (1 - p); off in eval mode."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``input`` with random zeros."""
+        return functional.dropout(input, self.p, self.training, self.inplace)
+
+
+class Dropout1d(_DropoutNd):
     """Dropout of whole channels of (n, c, l) or (c, l) (Tompson et al., 2015)."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -45,7 +49,7 @@ class Dropout1d(Dropout):
         return functional.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(Dropout):
+class Dropout2d(_DropoutNd):
     """Dropout of whole channels of (n, c, h, w) (Tompson et al., 2015).
 
     >>> Dropout2d(0.2)
@@ -57,7 +61,7 @@ class Dropout2d(Dropout):
         return functional.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(Dropout):
+class Dropout3d(_DropoutNd):
     """Dropout of whole channels of (n, c, d, h, w).
 
     >>> Dropout3d(0.2)
@@ -69,7 +73,7 @@ class Dropout3d(Dropout):
         return functional.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(Dropout):
+class AlphaDropout(_DropoutNd):
     """Dropout for nets of SELU, which keeps mean and variance (Klambauer et al., 2017).
 
     >>> AlphaDropout(0.2)
@@ -81,7 +85,7 @@ class AlphaDropout(Dropout):
         return functional.alpha_dropout(input, self.p, self.training, self.inplace)
 
 
-class FeatureAlphaDropout(Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """AlphaDropout of whole channels of (n, c, ...).
 
     >>> FeatureAlphaDropout(0.2)

@@ -8,15 +8,9 @@ from ...errors import RecordingError, ShapeError
 from ...kernels import machine
 from ...tensor import Tensor
 from ..parameter import Uninitialized, UninitializedBuffer, UninitializedParameter
-from .batchnorm import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-)
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .instancenorm import InstanceNorm1d, InstanceNorm2d, InstanceNorm3d
 from .linear import Linear
 from .module import Module
 
@@ -248,7 +242,7 @@ class _LazyNorm(_Lazy):
 
     size_name = "num_features"
     ranks: Any
-    _check_rank: Any
+    _check_input_dim: Any
 
     def __init__(
         self,
@@ -266,7 +260,7 @@ class _LazyNorm(_Lazy):
         self._delay()
 
     def _size_of(self, input: Tensor) -> int:
-        self._check_rank(input)
+        self._check_input_dim(input)
         return input.shape[self._channels(input)]
 
     def _channels(self, input: Tensor) -> int:

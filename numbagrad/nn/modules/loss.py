@@ -6,7 +6,7 @@ from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
-from .configured import FLAGS, Reducing
+from .configured import FLAGS, _Loss
 
 __all__ = [
     "BCELoss",
@@ -29,18 +29,18 @@ __all__ = [
 ]
 
 
-class Loss(Reducing):
-    """A loss of input and target.
-
-    reduction: "mean", "sum" or "none". weight and pos_weight, where a loss has them, are buffers.
-    """
-
-    options = {**FLAGS, "reduction": "mean"}
-    tensor_options = ("weight", "pos_weight")
+class Loss(_Loss):
+    """A loss of input and target."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """The loss of ``input`` against ``target``."""
         return type(self).function(input, target, **self.chosen())
+
+
+class _WeightedLoss(Loss):
+    """A loss that may weigh classes or elements."""
+
+    options = {"weight": None, **FLAGS, "reduction": "mean"}
 
 
 class MSELoss(Loss):
@@ -69,7 +69,7 @@ class HuberLoss(Loss):
     options = {"reduction": "mean", "delta": 1.0}
 
 
-class CrossEntropyLoss(Loss):
+class CrossEntropyLoss(_WeightedLoss):
     """Negative log-likelihood of softmax: input (n, classes, ...), target indices or chances."""
 
     function = staticmethod(F.cross_entropy)
@@ -83,7 +83,7 @@ class CrossEntropyLoss(Loss):
     }
 
 
-class NLLLoss(Loss):
+class NLLLoss(_WeightedLoss):
     """Negative log-likelihood: input log-chances (n, classes, ...), target indices."""
 
     function = staticmethod(F.nll_loss)
@@ -96,11 +96,10 @@ class NLLLoss(Loss):
     }
 
 
-class BCELoss(Loss):
+class BCELoss(_WeightedLoss):
     """Cross entropy of chances in [0, 1] against targets in [0, 1]."""
 
     function = staticmethod(F.binary_cross_entropy)
-    options = {"weight": None, **FLAGS, "reduction": "mean"}
 
 
 class BCEWithLogitsLoss(Loss):
@@ -130,7 +129,7 @@ class SoftMarginLoss(Loss):
     function = staticmethod(F.soft_margin_loss)
 
 
-class MultiMarginLoss(Loss):
+class MultiMarginLoss(_WeightedLoss):
     """How much the score of the true class is not larger than the others by margin, to the p."""
 
     function = staticmethod(F.multi_margin_loss)
@@ -143,11 +142,10 @@ class MultiLabelMarginLoss(Loss):
     function = staticmethod(F.multilabel_margin_loss)
 
 
-class MultiLabelSoftMarginLoss(Loss):
+class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Cross entropy of sigmoid(input) and target, the mean over classes."""
 
     function = staticmethod(F.multilabel_soft_margin_loss)
-    options = {"weight": None, **FLAGS, "reduction": "mean"}
 
 
 class PoissonNLLLoss(Loss):

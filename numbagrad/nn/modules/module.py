@@ -325,9 +325,9 @@ class Module(Recast, Stateful):
                 below = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, below, remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
-        """This module, then all below it, each once."""
-        for _, module in self.named_modules():
+    def modules(self, *, remove_duplicate: bool = True) -> Iterator[Module]:
+        """This module, then all below it, each once unless told otherwise."""
+        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def _named_members(
@@ -508,6 +508,19 @@ class Module(Recast, Stateful):
         """What stands between the brackets of the printed module; override it."""
         return ""
 
+    def share_memory(self) -> Module:
+        """Move all parameters and buffers to memory that forked processes share; returns itself.
+
+        See ``Tensor.share_memory_``.
+        """
+        for tensor in (*self.parameters(), *self.buffers()):
+            tensor.share_memory_()
+        return self
+
+    def _get_name(self) -> str:
+        """What the module is called when printed."""
+        return type(self).__name__
+
     def _child_lines(self) -> list[str]:
         return [f"({name}): {module!r}" for name, module in self._modules.items()]
 
@@ -516,9 +529,9 @@ class Module(Recast, Stateful):
         lines = extra.split("\n") if extra else []
         children = self._child_lines()
         if len(lines) <= 1 and not children:
-            return f"{type(self).__name__}({extra})"
+            return f"{self._get_name()}({extra})"
         body = "\n".join(lines + children).replace("\n", "\n  ")
-        return f"{type(self).__name__}(\n  {body}\n)"
+        return f"{self._get_name()}(\n  {body}\n)"
 
 
 _METHODS = frozenset(dir(Module)) - {"training"}

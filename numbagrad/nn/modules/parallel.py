@@ -76,7 +76,7 @@ class SyncBatchNorm(_BatchNorm):
         super().__init__(num_features, eps, momentum, *modes, bias=bias)
         self.process_group = None
 
-    def _check_rank(self, input: Tensor) -> None:
+    def _check_input_dim(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(
                 f"SyncBatchNorm: expected at least 2D input (got {input.dim()}D input of size "

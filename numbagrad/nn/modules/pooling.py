@@ -10,6 +10,7 @@ from ...ops.conv import per_dimension
 from ...tensor import Tensor
 from .. import functional
 from .module import Module
+from .utils import _single
 
 __all__ = [
     "AdaptiveAvgPool1d",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     """The largest of each window."""
 
     rank: int
@@ -68,13 +69,13 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest of each window along the last dimension; see ``functional.max_pool1d``."""
 
     rank = 1
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest of each window of images; see ``functional.max_pool2d``.
 
     >>> MaxPool2d(2)
@@ -84,7 +85,7 @@ class MaxPool2d(_MaxPool):
     rank = 2
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest of each window of volumes; see ``functional.max_pool3d``."""
 
     rank = 3
@@ -137,7 +138,18 @@ class MaxUnpool3d(_MaxUnpool):
     rank = 3
 
 
-class AvgPool1d(Module):
+class _AvgPoolNd(Module):
+    """The mean of each window."""
+
+    kernel_size: Any
+    stride: Any
+    padding: Any
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPoolNd):
     """The mean of each window along the last dimension; see ``functional.avg_pool1d``."""
 
     def __init__(
@@ -160,16 +172,9 @@ class AvgPool1d(Module):
         moves = self.kernel_size, self.stride, self.padding
         return functional.avg_pool1d(input, *moves, self.ceil_mode, self.count_include_pad)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
-
-def _single(value: Any) -> tuple[int, ...]:
-    return (value,) if isinstance(value, int) else tuple(value)
-
-
-class _AvgPool(Module):
-    """The mean of each window."""
+class _AvgPool(_AvgPoolNd):
+    """The mean of each window of images or volumes."""
 
     rank: int
 
@@ -197,9 +202,6 @@ class _AvgPool(Module):
         modes = self.ceil_mode, self.count_include_pad, self.divisor_override
         return function(input, *moves, *modes)
 
-    def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
 
 class AvgPool2d(_AvgPool):
     """The mean of each window of images; see ``functional.avg_pool2d``."""
@@ -213,7 +215,7 @@ class AvgPool3d(_AvgPool):
     rank = 3
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     """The p-norm of each window."""
 
     rank: int
@@ -239,13 +241,13 @@ class _LPPool(Module):
         )
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The p-norm of each window along the last dimension; see ``functional.lp_pool1d``."""
 
     rank = 1
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The p-norm of each window of images; see ``functional.lp_pool2d``.
 
     >>> LPPool2d(2, 3, stride=2)
@@ -255,7 +257,7 @@ class LPPool2d(_LPPool):
     rank = 2
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The p-norm of each window of volumes; see ``functional.lp_pool3d``."""
 
     rank = 3
@@ -272,7 +274,11 @@ class _Adaptive(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_Adaptive):
+class _AdaptiveAvgPoolNd(_Adaptive):
+    """The means of windows that cover the input."""
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of output_size windows that cover the last dimension."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -280,7 +286,7 @@ class AdaptiveAvgPool1d(_Adaptive):
         return functional.adaptive_avg_pool1d(input, self.output_size)
 
 
-class AdaptiveAvgPool2d(_Adaptive):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of output_size windows that cover an image: an int or a pair, None: as many."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -288,7 +294,7 @@ class AdaptiveAvgPool2d(_Adaptive):
         return functional.adaptive_avg_pool2d(input, self.output_size)
 
 
-class AdaptiveAvgPool3d(_Adaptive):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of output_size windows that cover a volume: an int or three, None: as many."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -296,7 +302,7 @@ class AdaptiveAvgPool3d(_Adaptive):
         return functional.adaptive_avg_pool3d(input, self.output_size)
 
 
-class _AdaptiveMax(_Adaptive):
+class _AdaptiveMaxPoolNd(_Adaptive):
     """The largest of windows that cover the input."""
 
     rank: int
@@ -311,19 +317,19 @@ class _AdaptiveMax(_Adaptive):
         return function(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool1d(_AdaptiveMax):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The largest of output_size windows that cover the last dimension."""
 
     rank = 1
 
 
-class AdaptiveMaxPool2d(_AdaptiveMax):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest of output_size windows that cover an image."""
 
     rank = 2
 
 
-class AdaptiveMaxPool3d(_AdaptiveMax):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The largest of output_size windows that cover a volume."""
 
     rank = 3

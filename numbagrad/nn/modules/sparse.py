@@ -48,6 +48,7 @@ class _Table(Module):
         self.max_norm = max_norm
         self.norm_type = norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
+        self.sparse = sparse
         if weight is None:
             self.weight = new_parameter(num_embeddings, embedding_dim, device=device, dtype=dtype)
             self.weight.requires_grad_(not frozen)

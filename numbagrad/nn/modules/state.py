@@ -15,7 +15,7 @@ from ...errors import StateDictError
 from ...kernels import machine
 from ...tape import RemovableHandle
 from ...tensor import Tensor
-from ..parameter import Uninitialized
+from ..parameter import Parameter, Uninitialized
 
 __all__ = ["IncompatibleKeys", "Stateful"]
 
@@ -95,14 +95,15 @@ class Stateful:
         return found
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
         """Copy the values of ``state_dict`` into parameters and buffers of the same names.
 
         strict: names that are missing or unexpected are an error. All errors come in one message,
         and then the module is as it was; but where there are post-hooks, which may forgive missing
         and unexpected names, the others are copied before. Values are cast to the dtypes of the
-        module.
+        module. assign: the tensors of ``state_dict`` themselves take the place of the module's, in
+        their dtypes and on their devices; make optimisers after that.
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(
@@ -115,7 +116,7 @@ class Stateful:
         hooks = [(m, hook) for m in found.modules for hook in m._hooks_of("load_post")]
         if found.errors or not hooks:
             found.check(type(self).__name__, strict)
-        found.copy()
+        found.copy(assign)
         for module, hook in hooks:
             returned = hook(module, keys)
             if returned is not None:
@@ -199,6 +200,16 @@ class Stateful:
         return self._add_state_hook("load_post", "register_load_state_dict_post_hook", hook)
 
 
+def _instead_of(tensor: Tensor, value: Tensor) -> Tensor:
+    """``value`` as what ``tensor`` is: a parameter that needs a gradient, or not, or a buffer."""
+    if not isinstance(tensor, Parameter):
+        return value
+    if isinstance(value, Parameter):
+        value.requires_grad_(tensor.requires_grad)
+        return value
+    return Parameter(value, requires_grad=tensor.requires_grad)
+
+
 @dataclass
 class Comparison:
     """What loading a state dict will copy, and what is wrong with it.
@@ -210,7 +221,7 @@ class Comparison:
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    values: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    values: list[tuple[Any, str, Tensor, Tensor]] = field(default_factory=list)
     extra_states: list[tuple[Stateful, Any]] = field(default_factory=list)
     modules: list[Stateful] = field(default_factory=list)
 
@@ -223,7 +234,7 @@ class Comparison:
         entries = dict(module._own_entries(prefix))
         for name, tensor in entries.items():
             if name in state:
-                self._compare_values(name, tensor, state[name])
+                self._compare_values(module, prefix, name, tensor, state[name])
             else:
                 self.missing.append(name)
         extra = prefix + EXTRA_STATE
@@ -248,7 +259,9 @@ class Comparison:
             self.compare(child, below[name], f"{prefix}{name}.")
         self.modules.append(module)
 
-    def _compare_values(self, name: str, tensor: Tensor, value: Any) -> None:
+    def _compare_values(
+        self, module: Any, prefix: str, name: str, tensor: Tensor, value: Any
+    ) -> None:
         unset = isinstance(tensor, Uninitialized)
         if not isinstance(value, Tensor):
             self.errors.append(
@@ -258,7 +271,7 @@ class Comparison:
         elif unset and isinstance(value, Uninitialized):
             pass  # neither has anything to copy
         elif unset or value.shape == tensor.shape:
-            self.values.append((tensor, value))
+            self.values.append((module, name[len(prefix) :], tensor, value))
         else:
             self.errors.append(
                 f"size mismatch for {name}: copying a param with shape {value.shape} from "
@@ -277,10 +290,13 @@ class Comparison:
             listed = "\n\t".join(errors)
             raise StateDictError(f"Error(s) in loading state_dict for {name}:\n\t{listed}")
 
-    def copy(self) -> None:
-        """Take over the values and the extra states."""
+    def copy(self, assign: bool) -> None:
+        """Take over the values, or with ``assign`` the tensors, and the extra states."""
         with no_grad():
-            for tensor, value in self.values:
+            for module, name, tensor, value in self.values:
+                if assign:
+                    setattr(module, name, _instead_of(tensor, value))
+                    continue
                 if isinstance(tensor, Uninitialized):
                     tensor.materialize(value.shape)
                 tensor.copy_(value)

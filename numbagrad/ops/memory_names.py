@@ -1,0 +1,186 @@
+"""How a tensor lies in memory, and copies where others give views: PyTorch's rarer names."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import devices, dtypes, memory_formats
+from ..devices import place_of
+from ..errors import GradError, ShapeError
+from ..kernels import machine
+from ..kernels.machine import reading
+from ..tensor import Tensor, wrap
+from .base import as_operand
+from .create import shape_of
+from .elementwise import clone
+from .part import narrow
+from .view import sizes_of
+
+__all__ = ["detach_copy", "empty_strided", "is_inference", "narrow_copy"]
+
+
+def empty_strided(
+    size: Sequence[int],
+    stride: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A tensor of any strides, in elements; its elements are whatever was in memory.
+
+    >>> empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
+    memory_formats.check_layout("empty_strided", layout)
+    shape, steps = shape_of("empty_strided", (tuple(size),)), sizes_of("empty_strided", (stride,))
+    if len(shape) != len(steps):
+        raise ShapeError(
+            f"empty_strided: dimensionality of sizes ({len(shape)}) must match dimensionality of "
+            f"strides ({len(steps)})."
+        )
+    if min(steps, default=0) < 0:
+        raise ShapeError(f"empty_strided: strides must not be negative, got {list(steps)}.")
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.to_dtype(dtype)
+    pairs = zip(shape, steps, strict=True)
+    count = 0 if 0 in shape else 1 + sum([(n - 1) * s for n, s in pairs])
+    memory = machine.empty((count,), kind.numpy, place_of(device))
+    out = wrap(machine.view(memory, shape, steps, 0), kind)
+    out._flat = out._array.flags.c_contiguous
+    return out.requires_grad_() if requires_grad else out
+
+
+def new_empty_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], dtype: Any = None, **options: Any
+) -> Tensor:
+    """``empty_strided`` with the dtype and device of this tensor."""
+    options.setdefault("device", x._device)
+    return empty_strided(size, stride, dtype=x._dtype if dtype is None else dtype, **options)
+
+
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """A copy of what ``narrow`` shows.
+
+    >>> narrow_copy(tensor([1, 2, 3]), 0, 1, 2).tolist()
+    [2, 3]
+    """
+    return clone(narrow(as_operand("narrow_copy", x), dim, start, length))
+
+
+def detach_copy(x: Tensor) -> Tensor:
+    """A copy of ``x`` without its history.
+
+    >>> detach_copy(tensor([1.0], requires_grad=True)).requires_grad
+    False
+    """
+    return clone(as_operand("detach_copy", x).detach())
+
+
+def to_dense(x: Tensor, dtype: Any = None, *, masked_grad: bool | None = None) -> Tensor:
+    """``x`` itself, or in another dtype: tensors are dense. masked_grad changes nothing."""
+    return x if dtype is None else x.to(dtype)
+
+
+def is_inference(x: Tensor) -> bool:
+    """False: tensors that ``inference_mode`` makes are as others, and may be used anywhere.
+
+    >>> is_inference(tensor([1.0]))
+    False
+    """
+    as_operand("is_inference", x)
+    return False
+
+
+def is_set_to(x: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same elements of the same memory: sizes, strides and place."""
+    if x is tensor:
+        return True
+    mine, other = x._array, as_operand("is_set_to", tensor, 1)._array
+    same = mine.shape == other.shape and mine.strides == other.strides
+    same = same and x._dtype is tensor._dtype and x._device is tensor._device
+    return bool(same and x.data_ptr() == tensor.data_ptr())
+
+
+def dim_order(x: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+    """The dimensions from that of the largest stride to that of the smallest.
+
+    ambiguity_check: accepted, and changes nothing; among equal strides the first is the outer one.
+    """
+    array = x._array
+    order = sorted(range(array.ndim), key=lambda d: (-array.strides[d], d))
+    return tuple(order) if not array.flags.c_contiguous else tuple(range(array.ndim))
+
+
+# -- memory that processes share -------------------------------------------------------------------
+
+
+class _Shared(mmap.mmap):
+    """Memory that forked processes see as this one does."""
+
+
+def _memory(x: Tensor) -> Any:
+    """What holds the elements of ``x``, where that is no array."""
+    held = x._array
+    while isinstance(held, np.ndarray):
+        held = held.base
+    return held.obj if isinstance(held, memoryview) else held
+
+
+def is_shared(x: Tensor) -> bool:
+    """Whether the memory is shared with forked processes, or is a GPU's."""
+    return x._device is not devices.cpu or isinstance(_memory(x), _Shared)
+
+
+def share_memory_(x: Tensor) -> Tensor:
+    """Move the elements, in place, to memory that processes forked from now on share.
+
+    What one of them writes, in place, all see. Processes that are spawned, and queues, cannot have
+    it: to send a shared tensor there raises. Views do not come along: raises GradError for a view,
+    and where there are living ones. A GPU's tensor stays as it is.
+    """
+    if is_shared(x):
+        return x
+    from multiprocessing.reduction import ForkingPickler
+
+    reading("share_memory_", x._array)
+    if x._base is not None or any([view() is not None for view in x._views or ()]):
+        raise GradError(
+            "share_memory_: a view, or a tensor of which there are living views, cannot move to "
+            "other memory. Share it before views of it are made, or clone it."
+        )
+    array = x._array
+    held = _Shared(-1, max(array.nbytes, 1))
+    moved = np.frombuffer(held, array.dtype, array.size).reshape(array.shape)
+    moved[...] = array
+    x._array, x._flat = moved, True
+    x._moved()
+    ForkingPickler.register(type(x), _sent)
+    return x
+
+
+def _sent(x: Tensor) -> Any:
+    """How a tensor is pickled for another process."""
+    if is_shared(x):
+        raise RuntimeError(
+            "share_memory_: shared memory reaches forked processes only, as arguments of a Process "
+            "of multiprocessing.get_context('fork'). Send x.clone() instead, or fork."
+        )
+    return x.__reduce_ex__(2)
+
+
+METHODS: dict[str, Any] = {
+    "dim_order": dim_order,
+    "is_inference": is_inference,
+    "is_set_to": is_set_to,
+    "is_shared": is_shared,
+    "narrow_copy": narrow_copy,
+    "new_empty_strided": new_empty_strided,
+    "share_memory_": share_memory_,
+    "to_dense": to_dense,
+}
