@@ -116,7 +116,7 @@ class Sequential(_Sequence):
     def forward(self, input: Any) -> Any:
         """Lead ``input`` through all modules."""
         for module in self._modules.values():
-            input = module(input)  # type: ignore[misc]
+            input = module(input)
         return input
 
     def __getitem__(self, index: Any) -> Any:
