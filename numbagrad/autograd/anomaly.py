@@ -125,6 +125,16 @@ class Watcher:
     def set_sizes(self, name: str, tensor: Any) -> None:
         """Nothing: they are set for real."""
 
+    def carrying(self, container: dict[str, Any], name: str) -> None:
+        """Nothing: it is set for real."""
+
+    def reading_options(self, options: dict[str, Any]) -> None:
+        """Nothing: they are read each time."""
+
+    def passes(self, options: dict[str, Any], name: str) -> bool:
+        """No: nobody calls this again."""
+        return False
+
 
 def _arrays(args: Sequence[Any]) -> Iterator[Any]:
     """The floating arrays among ``args`` and the lists among them."""

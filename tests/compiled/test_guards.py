@@ -581,6 +581,7 @@ WRITERS = {
     "ops/inplace.py": 5,
     "ops/join.py": 1,
     "ops/linalg.py": 1,
+    "ops/memory_names.py": 1,
     "ops/pointwise.py": 1,
     "ops/short_way.py": 12,
     "ops/view.py": 2,
