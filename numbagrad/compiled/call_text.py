@@ -207,6 +207,8 @@ def _leaf_text(
         return f"old{k}"
     if r.kind == "grad":
         return f"{f'a{r.value}' if isinstance(r.value, int) else w.name('t', r.value)}._grad"
+    if r.kind == "int":
+        return f"({arguments_in(r.value)})"
     if r.kind == "float":
         return f"float({arguments_in(r.value)})"
     assert r.ref is not None

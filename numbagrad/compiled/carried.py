@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import RecordingError
 from ..kernels import machine
-from ..kernels.traced_float import TracedFloat
+from ..kernels.traced_float import Count, TracedFloat
 from ..tables import shortened
 from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
@@ -70,7 +70,7 @@ def recorded(
     tied: take all tensors among the arguments as they are.
     """
     bound: frozenset[int] = frozenset()
-    slots = [replace(slot, seen=None) for slot in slots]
+    slots = [slot for each in slots if (slot := _as_now(each)) is not None]
     for _ in range(_MOST):
         carried = Carried(slots, len(leaves))
         every = [*leaves, *carried.leaves]
@@ -139,7 +139,7 @@ class Carried:
             begin = len(self.leaves)
             if slot.number is not None:
                 self.numbers[begin] = slot
-                value = float(value)
+                value = value if slot.number is float else Count(value)
             self.specs.append(flatten(value, self.leaves))
             self.parts.append(slice(begin, len(self.leaves)))
         self.then = list(map(_shown, self.values))
@@ -189,8 +189,6 @@ class Carried:
         if type(leaf) is not TracedFloat:
             return leaf
         if k in self.numbers:
-            if self.numbers[k].number is int:
-                leaf.value = int(leaf.value)
             return leaf
         machine.recorder.current.pinned.add(self.first + k)
         return self.leaves[k]
@@ -307,7 +305,7 @@ class Carried:
             value = slot.read()
             if _shown(value) != then and type(value) is not slot.number:
                 return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
-            flatten(value if slot.number is None else float(value), every)
+            flatten(value, every)
         found = changed_guard(guarded, every)
         number = re.match(r"argument (\d+) ", found)
         if number is None or int(number[1]) < self.first:
@@ -316,6 +314,14 @@ class Carried:
         return (
             f"{name!r}, which the function sets, shares memory with what it writes or closes over"
         )
+
+
+def _as_now(slot: Slot) -> Slot | None:
+    """A slot of another recording, whose number may be of another kind now; None: of none."""
+    kind = type(slot.read())
+    if slot.number is not None and kind not in (int, float):
+        return None
+    return replace(slot, seen=None, number=slot.number and kind)
 
 
 def _shown(value: Any) -> str:
@@ -386,7 +392,7 @@ def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
         read = f"value = held{k}.get(key{k}, ABSENT)"
     if slot.number is not None:
         test = f"if value.__class__ is not {slot.number.__name__}:"
-        return [read, test, "    return MISS", "leaves.append(float(value))"]
+        return [read, test, "    return MISS", "leaves.append(value)"]
     if spec is LEAF:
         return [read, "leaves.append(value)"]  # that it is one, the recording looks at
     if spec == ("tuple", (LEAF,) * len(spec[1])):
@@ -400,7 +406,7 @@ def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[st
     if inside:
         names |= {"refill": _refill, f"set{k}": slot}
         return [f"refill(set{k}.read(), left[{k}])"]
-    left = f"int(left[{k}])" if slot.number is int else f"left[{k}]"
+    left = f"left[{k}]"
     ours = slot.module is not None or slot.number is not None
     if not all([type(held) is dict or (ours and isinstance(held, dict)) for held in slot.holders]):
         names[f"set{k}"] = slot

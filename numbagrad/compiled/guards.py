@@ -8,6 +8,7 @@ of optimisers, of which it keeps the numbers for the call. Start reading at ``st
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from .. import devices, dtypes
 from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.options import Options
+from ..kernels.traced_float import Count
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .before import Before
@@ -141,10 +143,12 @@ def argument_guards(
                 w.guards.append(f"a{k}._array.strides != {strides}")
                 arguments.append(Argument(b, None, ref.offset))
             w.passed.append(f"a{k}._array")
-        elif type(leaf) is float:
-            w.guards.append(f"a{k}.__class__ is not float")
+        elif type(leaf) in (float, Count):
+            w.guards.append(f"a{k}.__class__ is not {'float' if type(leaf) is float else 'int'}")
             if k in recording.recorder.pinned:
-                w.guards.append(f"a{k} != {leaf!r}")
+                w.guards.append(f"a{k} != {leaf!r}" if leaf == leaf else f"a{k} == a{k}")
+                if leaf == 0 and type(leaf) is float:
+                    w.guards.append(f"math.copysign(1.0, a{k}) != {math.copysign(1.0, leaf)}")
         else:
             name, content = w.name("value", leaf), content_of(leaf)
             w.guards.append(f"a{k} is not {name} and not same(a{k}, {name})")

@@ -430,7 +430,8 @@ class Recorder:
 
     def traced_float(self, index: int, value: float) -> TracedFloat:
         """The stand-in of float argument ``index``."""
-        return TracedFloat(f"f{index}", value, lambda: self.pinned.add(index), self._decide)
+        number = float(value) if type(value) is float else int(value)
+        return TracedFloat(f"f{index}", number, lambda: self.pinned.add(index), self._decide)
 
     def _decide(self, text: str, found: Any) -> None:
         self.conditions.setdefault(text, found)

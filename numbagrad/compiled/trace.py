@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..errors import RecordingError
-from ..kernels.traced_float import TracedFloat
+from ..kernels.traced_float import Count, TracedFloat
 from ..kernels.traced_math import tracing_math
 from ..tape import (
     AccumulateGrad,
@@ -57,8 +57,8 @@ class Result:
 
     kind: "tensor" (fresh memory ``ref``), "leaf" (argument ``value`` itself), "grad" or "old grad"
     (the gradient, after or before the call, of ``value``: a tensor or the number of an argument),
-    "view" (of argument or state memory ``ref``), "float" (the text of an expression), "same" (as
-    result ``value``) or "value" (the same each time).
+    "view" (of argument or state memory ``ref``), "float" or "int" (the text of an expression),
+    "same" (as result ``value``) or "value" (the same each time).
     edge: number of the differentiable output, "sealed" where its graph was freed inside, a
     Failure, or None.
     version: how often it was changed in place. root: which tensor it is a view of for the tape:
@@ -226,7 +226,8 @@ def _run(
             recorder.arguments[id(tensor)] = k, leaf
             given.append(tensor)
         else:
-            given.append(recorder.traced_float(k, leaf) if type(leaf) is float else leaf)
+            numeric = type(leaf) in (float, Count)
+            given.append(recorder.traced_float(k, leaf) if numeric else leaf)
     args, kwargs = rebuild(spec, list(given))
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins
     recorder.edges_read.clear()
@@ -399,7 +400,7 @@ def _result(
     counters: dict[int, Counter | None],
 ) -> Result:
     if type(value) is TracedFloat:
-        return Result("float", value.text)
+        return Result("float" if type(value.value) is float else "int", value.text)
     if not isinstance(value, Tensor):
         return Result("value", value)
     if id(value) in stand_ins:

@@ -268,5 +268,7 @@ def _begin_anew(libc: Any, state: int) -> None:
     """Nobody works: at the start, and in a child that a fork has made."""
     for place in (BUSY, ASLEEP, WORKERS):
         ctypes.c_int64.from_address(state + 8 * place).value = 0
+    job = ctypes.c_int64.from_address(state + 8 * JOB)  # that of the parent is none of ours
+    job.value = ((job.value >> _BITS) + 1) << _BITS
     libc.pthread_mutex_init(ctypes.c_void_p(state + 8 * MUTEX), None)
     libc.pthread_cond_init(ctypes.c_void_p(state + 8 * CONDITION), None)

@@ -33,7 +33,7 @@ class Options(dict):
     """
 
     recorded = False
-    counts: frozenset[str] = frozenset()  # numbers that recorded functions set
+    counts: frozenset[str] = frozenset()  # what recorded functions set
 
     def _is_counted(self, name: str, value: Any) -> bool:
         """Whether a number is set to one that a kernel does not read: whole, or of a step that is
@@ -46,7 +46,6 @@ class Options(dict):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if self._is_counted(name, value) and carried(self, name):
-            self.counts |= {name}
             dict.__setitem__(self, name, value)
             return
         if name not in self and machine.recording and machine.is_compiling():
@@ -61,16 +60,33 @@ class Options(dict):
                 machine.changed()  # floats alone are read at each call
         super().__setitem__(name, value)
 
+    def update(self, *others: Any, **named: Any) -> None:
+        """As a dict does."""
+        for name, value in dict(*others, **named).items():
+            self[name] = value
 
-def carried(container: dict[str, Any], name: str) -> bool:
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """As a dict does."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
+        self.update(other)
+        return self
+
+
+def carried(container: Any, name: str) -> bool:
     """Whether a recorded function sets an entry of an optimiser's dict that is there, as compiled
     calls do too. The recording is told of it."""
     if not machine.recording or not machine.is_compiling() or name not in container:
         return False
+    container.counts |= {name}
     if type(container[name]) is not TracedFloat:
         machine.recorder.current.carrying(container, name)
     return True
 
 
-for _name in "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update".split():
-    setattr(Options, _name, telling(getattr(Options, _name), machine.retold))
+for _name in "__delitem__ clear pop popitem".split():
+    setattr(Options, _name, telling(getattr(Options, _name), machine.changed))
+Options.__setitem__ = telling(Options.__setitem__, machine.retold)  # type: ignore[method-assign]

@@ -10,7 +10,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["TracedFloat"]
+__all__ = ["Count", "TracedFloat"]
+
+
+class Count(int):
+    """A whole number that is traced as floats are: of a slot that a compiled function sets."""
 
 
 class TracedFloat:
@@ -43,7 +47,7 @@ class TracedFloat:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        return float
+        return type(self.value)
 
     def __float__(self) -> float:
         self._pin()
@@ -55,7 +59,8 @@ class TracedFloat:
         self._pin()
         return self.value
 
-    def _combine(self, other: Any, text: str, function: Callable[[Any, Any], Any]) -> Any:
+    def combined(self, other: Any, text: str, function: Callable[[Any, Any], Any]) -> Any:
+        """``function`` of it and another number, which the expression ``text`` writes."""
         if type(other) is TracedFloat:
             mine, theirs = self._pin, other._pin
 
@@ -74,6 +79,11 @@ class TracedFloat:
         """Note that the value decides something."""
         self._pin()
 
+    def asked(self) -> float:
+        """The value, which decides something now."""
+        self._pin()
+        return self.value
+
     def through(self, name: str, function: Callable[[Any], float]) -> TracedFloat:
         """``function`` of it, which expressions call ``name``."""
         return self._with(f"{name}({self.text})", function(self.value))
@@ -91,10 +101,10 @@ class TracedFloat:
         return f"<{self.text} = {self.value}>"
 
     def __str__(self) -> str:
-        return str(float(self))
+        return str(self.asked())
 
     def __format__(self, specification: str) -> str:
-        return format(float(self), specification)
+        return format(self.asked(), specification)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(float(self), dtype)
@@ -102,7 +112,7 @@ class TracedFloat:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        return getattr(float(self), name)
+        return getattr(self.asked(), name)
 
     def __hash__(self) -> int:
         return hash(float(self))
@@ -117,12 +127,12 @@ def _install_arithmetic() -> None:
         def forward(
             self: Any, other: Any, text: str = f"({{}} {sign} {{}})", f: Any = function
         ) -> Any:
-            return self._combine(other, text, f)
+            return self.combined(other, text, f)
 
         def reflected(
             self: Any, other: Any, text: str = f"({{1}} {sign} {{0}})", f: Any = function
         ) -> Any:
-            return self._combine(other, text, lambda x, y: f(y, x))
+            return self.combined(other, text, lambda x, y: f(y, x))
 
         setattr(TracedFloat, f"__{name}__", forward)
         setattr(TracedFloat, f"__r{name}__", reflected)
@@ -152,12 +162,15 @@ def _install_arithmetic() -> None:
             return found
 
         setattr(TracedFloat, f"__{name}__", asked)
-    for name in ("floordiv", "rfloordiv", "divmod"):
+    plain = "floordiv divmod and or xor lshift rshift"
+    for name in [each for n in plain.split() for each in (n, f"r{n}")]:
 
-        def divided(self: Any, *others: Any, method: str = f"__{name}__") -> Any:
-            return getattr(float(self), method)(*others)
+        def by_value(self: Any, other: Any, method: str = f"__{name}__") -> Any:
+            other = other.asked() if type(other) is TracedFloat else other
+            function = getattr(self.asked(), method, None)
+            return NotImplemented if function is None else function(other)
 
-        setattr(TracedFloat, f"__{name}__", divided)
+        setattr(TracedFloat, f"__{name}__", by_value)
 
 
 _install_arithmetic()

@@ -26,14 +26,24 @@ def _traced(name: str, function: Callable[[Any], float]) -> Callable[[Any], Any]
 
 
 def _pow(x: Any, y: Any) -> Any:
-    if TracedFloat in (type(x), type(y)):
-        return (x * 1.0) ** y
+    if type(x) is TracedFloat:
+        return x.combined(y, "math.pow({}, {})", math.pow)
+    if type(y) is TracedFloat:
+        return y.combined(x, "math.pow({1}, {0})", lambda a, b: math.pow(b, a))
     return math.pow(x, y)
 
 
-_pow.plain = math.pow  # type: ignore[attr-defined]
-_NAMES = "sqrt exp expm1 exp2 log log1p log2 log10 sin cos tan tanh cbrt".split()
-_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow}
+def _log(x: Any, *base: Any) -> Any:
+    if TracedFloat not in (type(x), *map(type, base)):
+        return math.log(x, *base)
+    found = _natural(x)
+    return found / _natural(*base) if base else found
+
+
+_natural = _traced("log", math.log)
+_pow.plain, _log.plain = math.pow, math.log  # type: ignore[attr-defined]
+_NAMES = "sqrt exp expm1 exp2 log1p log2 log10 sin cos tan tanh cbrt".split()
+_TRACED: dict[str, Callable[..., Any]] = {"pow": _pow, "log": _log}
 _TRACED |= {name: _traced(name, getattr(math, name)) for name in _NAMES if hasattr(math, name)}
 _MODULE = ModuleType("math", math.__doc__)
 _MODULE.__dict__.update({**vars(math), **_TRACED})

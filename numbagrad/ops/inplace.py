@@ -79,11 +79,15 @@ def check_distinct(x: Tensor, name: str) -> None:
     if x._flat:
         return
     if x._array.size and 0 in [s for s, n in zip(x.stride(), x._array.shape, strict=True) if n > 1]:
-        raise GradError(
-            f"{name}: unsupported operation: more than one element of the written-to tensor "
-            f"refers to a single memory location. Please clone() the tensor before performing "
-            f"the operation."
-        )
+        raise several_in_one(name)
+
+
+def several_in_one(name: str) -> GradError:
+    """The error of a write where several elements are one number."""
+    return GradError(
+        f"{name}: unsupported operation: more than one element of the written-to tensor refers to "
+        f"a single memory location. Please clone() the tensor before performing the operation."
+    )
 
 
 def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
@@ -96,6 +100,8 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     if recording:
         check_in_place(x, name)
         check_followed(x, name)
+        if x._base is not None and _meet(*region_of(x)[:2]):
+            raise several_in_one(name)
     check_distinct(x, name)
     machine.launch(copy_kernel, x._array, value._array)
     x._bump_version()

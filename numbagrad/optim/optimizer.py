@@ -56,18 +56,22 @@ class Groups(list):
 
 
 class ParamState(dict):
-    """What an optimiser keeps of one parameter; recorded steps notice when an entry changes."""
+    """What an optimiser keeps of one parameter; recorded steps notice when an entry changes.
+
+    counts: entries that recorded steps set themselves.
+    """
 
     recorded = False
+    counts: frozenset[str] = frozenset()
 
     def __setitem__(self, name: str, value: Any) -> None:
         if self.get(name) is not value and carried(self, name):
             dict.__setitem__(self, name, value)
             return
         self._expect(name, value)
-        super().__setitem__(name, value)
-        if self.recorded:
+        if self.recorded and name not in self.counts and self.get(name) is not value:
             machine.changed()
+        super().__setitem__(name, value)
 
     def setdefault(self, name: str, default: Any = None) -> Any:
         """As a dict does, but not while a step is recorded."""
@@ -154,6 +158,9 @@ class Optimizer(Hooked):
     @property
     def state(self) -> State:
         """What is kept of each parameter, by name: momentum, number of steps."""
+        if machine.is_recording() and self._has_step() and machine.is_compiling():
+            for each in (self._state, *self._state.values()):
+                each.recorded = True
         return self._state
 
     @state.setter
@@ -167,7 +174,7 @@ class Optimizer(Hooked):
         """The parameters, group by group, with the options of each."""
         if machine.is_recording():
             self._param_groups.recorded = True
-            if type(self).step is not Optimizer.step and machine.is_compiling():
+            if self._has_step() and machine.is_compiling():
                 for group in self._param_groups:
                     group.recorded = True
                     machine.recorder.current.reading_options(group)
@@ -175,9 +182,15 @@ class Optimizer(Hooked):
 
     @param_groups.setter
     def param_groups(self, groups: Iterable[dict[str, Any]]) -> None:
-        self._param_groups = groups if type(groups) is Groups else Groups(groups)
+        if type(groups) is not Groups:
+            groups = Groups([g if type(g) is Options else Options(g) for g in groups])
+        self._param_groups = groups
         if self._watched:
             machine.changed()
+
+    def _has_step(self) -> bool:
+        """Whether the step is the user's, who reads state and options in Python."""
+        return type(self).step is not Optimizer.step
 
     # -- what a subclass defines -----------------------------------------------------------------
 

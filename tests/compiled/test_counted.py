@@ -164,3 +164,52 @@ def test_an_attribute_that_is_not_there_yet_is_made_by_the_first_call():
     net = Net()
     run = ng.compile(net)
     assert [run(ng.ones(1)).item() for _ in range(3)] == [1.0, 2.0, 3.0] and net.calls == 3
+
+
+def test_whole_numbers_are_exact():
+    keeper = SimpleNamespace(n=2**53, seed=1)
+
+    @ng.compile
+    def step(x):
+        keeper.n += 1
+        keeper.seed = (keeper.seed * 1103515245 + 12345) % 2**31
+        return x * 2, keeper.n, {"seed": keeper.seed}
+
+    seed = 1
+    for k in range(1, 5):
+        seed = (seed * 1103515245 + 12345) % 2**31
+        _, n, found = step(ng.ones(1))
+        assert (keeper.n, keeper.seed) == (n, found["seed"]) == (2**53 + k, seed)
+        assert type(n) is int
+    assert step.cache_info().recordings == 1
+
+
+def test_a_count_is_an_int_and_may_become_a_float():
+    keeper = SimpleNamespace(n=0)
+
+    @ng.compile
+    def step(x):
+        keeper.n += 1
+        return x * 2 if isinstance(keeper.n, int) else x * 3
+
+    assert [step(ng.ones(1)).item() for _ in range(2)] == [2.0, 2.0]
+    keeper.n = 2.5
+    assert [step(ng.ones(1)).item() for _ in range(2)] == [3.0, 3.0] and keeper.n == 4.5
+
+
+def test_functions_of_math_with_two_arguments():
+    @ng.compile
+    def step(x, rate):
+        return x * math.log(8, 2) + math.log(rate, 2) + math.pow(rate, 2) + math.pow(2, rate)
+
+    for rate in (2.0, 4.0):
+        wanted = 3 + math.log(rate, 2) + rate**2 + 2**rate
+        assert step(ng.ones(1), rate).item() == pytest.approx(wanted, rel=1e-6)
+    assert step.cache_info().recordings == 1
+
+
+def test_zeros_and_nan_that_decide_by_value():
+    signed = ng.compile(lambda x, v: x * math.copysign(2, v))
+    assert [signed(ng.ones(1), v).item() for v in (0.0, -0.0)] == [2.0, -2.0]
+    shown = ng.compile(lambda x, v: x * 2 if str(v) == "nan" else x)
+    assert [shown(ng.ones(1), v).item() for v in (math.nan, 1.0, math.nan)] == [2.0, 1.0, 2.0]

@@ -219,6 +219,51 @@ def test_state_that_is_made_in_each_step_is_refused():
         compiled()
 
 
+class Switched(ng.optim.Optimizer):
+    """Reads an option that is no float, and a tensor of its state."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 0.1, "nesterov": False, "power": 1})
+
+    @ng.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if "mean" not in state:
+                    state["mean"] = ng.zeros_like(p)
+                state["mean"].mul_(0.9).add_(p.grad)
+                used = p.grad + 0.9 * state["mean"] if group["nesterov"] else state["mean"]
+                p.sub_(used * group["lr"] ** group["power"])
+
+
+def new_means(optimizer):
+    for state in optimizer.state.values():
+        state["mean"] = ng.zeros_like(state["mean"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda o: o.param_groups[0].update(nesterov=True),
+        lambda o: o.param_groups[0].__ior__({"power": 2}),
+        lambda o: o.param_groups[0].__setitem__("lr", 1),
+        lambda o: setattr(o, "param_groups", [dict(o.param_groups[0], lr=0.05)]),
+        new_means,
+        lambda o: o.state.clear(),
+    ],
+)
+def test_what_changes_between_calls_is_noticed(change):
+    found = []
+    for compiled in (False, True):
+        optimizer, step = training(Switched)
+        run = ng.compile(step) if compiled else step
+        losses = [run().item() for _ in range(3)]
+        change(optimizer)
+        found.append(losses + [run().item() for _ in range(3)])
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+
+
 def test_a_rate_that_is_set_inside_is_refused():
     optimizer, step = training(lambda ps: ng.optim.SGD(ps, lr=0.1))
 

@@ -121,7 +121,7 @@ def test_more_threads_than_cores_and_the_end_of_the_process():
 
 def test_without_a_crew_loops_go_to_the_pool_of_numba(monkeypatch):
     monkeypatch.setattr(outline, "AVAILABLE", False)
-    text = COUNT.replace("+= by", "+= 2 * by")
+    text = COUNT.replace("+= by", f"+= 2 * by + 0.0 * {time.time_ns()}")  # compiled now
     run, out = store.compile_source(text, "count", parallel=True), np.zeros(1001)
     for _ in range(10):
         run(out, 1.0)

@@ -43,6 +43,18 @@ def test_a_copy_has_tables_of_its_own(copied):
     assert other[0].weight is other[0]._parameters["weight"] is not model[0].weight
 
 
+def test_tables_are_emptied_and_shallow_copies_have_their_own():
+    layer = nn.Linear(2, 2)
+    other, weight = copy.copy(layer), nn.Parameter(ng.zeros(2, 2))
+    other._parameters["weight"] = weight
+    assert other.weight is weight is not layer.weight
+    assert layer._parameters["weight"] is layer.weight
+    name, bias = layer._parameters.popitem()
+    assert name == "bias" and bias is other.bias and not hasattr(layer, "bias")
+    layer._parameters.clear()
+    assert not hasattr(layer, "weight") and not list(layer.parameters())
+
+
 def test_tables_do_not_keep_a_module():
     layer = nn.Linear(2, 2)
     reference = weakref.ref(layer)

@@ -41,3 +41,9 @@ def test_a_view_follows_its_base(name, change):
     if change == "view" and name in ("expand", "expand of part", "unfold", "as_strided"):
         pytest.skip("several elements are one number")
     assert gradient(ng) == gradient(torch)
+
+
+def test_windows_that_need_a_gradient_are_not_written():
+    base = ng.ones(5, requires_grad=True) * 1
+    with pytest.raises(RuntimeError, match=r"mul_: .*more than one element .* clone\(\)"):
+        base.unfold(0, 3, 1).mul_(2.0)

@@ -25,6 +25,11 @@ class Members(dict):
         dict.__init__(self, members)
         self._owner = weakref.ref(owner)
 
+    @property
+    def owner(self) -> Any:
+        """The module, or None once it is gone."""
+        return self._owner()
+
     def __setitem__(self, name: str, value: Any) -> None:
         dict.__setitem__(self, name, value)
         owner = self._owner()
@@ -42,6 +47,16 @@ class Members(dict):
         if held and owner is not None:
             owner._hide(name, value)
         return value
+
+    def clear(self) -> None:
+        """Take all out."""
+        for name in list(self):
+            self.pop(name)
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the last member out."""
+        name = next(reversed(self))
+        return name, self.pop(name)
 
     def update(self, *others: Any, **members: Any) -> None:
         """Set several members."""
@@ -63,7 +78,8 @@ class Members(dict):
 
 
 def renewed(owner: Any, own: dict[str, Any], tables: Iterable[str] = TABLES) -> None:
-    """Let plain dicts that stand as tables among a module's attributes be ``Members``."""
+    """Let dicts that stand as tables among a module's attributes be ``Members`` of its own."""
     for table in tables:
-        if type(own.get(table)) is not Members and isinstance(own.get(table), dict):
-            own[table] = Members(owner, own[table])
+        held = own.get(table)
+        if isinstance(held, dict) and not (type(held) is Members and held.owner is owner):
+            own[table] = Members(owner, held)
