@@ -44,8 +44,10 @@ AVAILABLE = os.name == "posix" and (_X86 or platform.machine().lower() in ("aarc
 MOST = 256
 """Most parts of a loop."""
 
-SPINS = 4000
-"""How often a worker looks for work before it sleeps: for some 0.2 ms."""
+SPINS = 100_000
+"""How often a worker looks for work before it sleeps: for some 5 ms. Linux wakes a thread beside its
+waker, on the same core, where it comes too late: what takes 0.2 ms between two loops must not let
+the workers sleep (gradients of reductions of 4 MB took a quarter to a half longer)."""
 
 PATIENCE = 200
 """How often the thread that shared a loop looks for its end before it lets others run."""

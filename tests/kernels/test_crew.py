@@ -45,7 +45,7 @@ def test_workers_that_sleep_are_woken():
     run, out = counting(), np.zeros(1000)
     for _ in range(20):
         run(out, 1.0)
-        time.sleep(0.003)
+        time.sleep(0.02)
     assert (out == 20).all()
 
 
