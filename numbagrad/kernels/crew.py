@@ -45,9 +45,9 @@ MOST = 256
 """Most parts of a loop."""
 
 SPINS = 100_000
-"""How often a worker looks for work before it sleeps: for some 5 ms. Linux wakes a thread beside its
-waker, on the same core, where it comes too late: what takes 0.2 ms between two loops must not let
-the workers sleep (gradients of reductions of 4 MB took a quarter to a half longer)."""
+"""How often a worker looks for work before it sleeps: for some 5 ms. Linux wakes a thread on the
+core of its waker, where it comes too late: workers that slept between two operations, after 0.2 ms,
+made gradients of reductions of 4 MB a quarter to a half slower."""
 
 PATIENCE = 200
 """How often the thread that shared a loop looks for its end before it lets others run."""

@@ -17,7 +17,7 @@ import numpy as np
 from numba import prange
 
 from ..extremes import find
-from ..intrinsics import added, lesser, load, plus, stack, store, wide, widened
+from ..intrinsics import added, lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import (
     bottom,
@@ -184,7 +184,6 @@ def _over(acc, x, p):
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
-        wide()
         _fold(out, x, part, _zero, _add, _added, _plus, _same, 0)
 
 
@@ -192,7 +191,6 @@ def sum(out, x):
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     for part in prange(0, parts_of(out, x)):
-        wide()
         _fold(out, x, part, _zero, _add, _added, _plus, _over, count)
 
 
