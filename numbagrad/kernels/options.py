@@ -13,15 +13,15 @@ from .traced_float import TracedFloat
 __all__ = ["Options", "carried", "telling"]
 
 
-def telling(method: Any, tell: Callable[[], None]) -> Any:
-    """``method`` of a container, which then calls ``tell`` if the container is ``recorded``."""
+def telling(method: Any, tell: Callable[[], None], flag: str = "recorded") -> Any:
+    """``method`` of a container, which then calls ``tell`` if its attribute ``flag`` is true."""
 
     @functools.wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         finally:
-            if self.recorded:
+            if getattr(self, flag):
                 tell()
 
     return told
@@ -33,6 +33,7 @@ class Options(dict):
     """
 
     recorded = False
+    watched = False  # whether a user's optimiser has read them while it was recorded
     counts: frozenset[str] = frozenset()  # what recorded functions set
 
     def _is_counted(self, name: str, value: Any) -> bool:
@@ -55,7 +56,7 @@ class Options(dict):
             )
         if machine.recording and self.get(name) is not value:
             machine.outside(f"option {name!r}", "Set it before the call: each call reads it.")
-        if self.recorded and name not in self.counts:
+        if self.watched and name not in self.counts:
             if type(value) is not float or type(self.get(name)) is not float:
                 machine.changed()  # floats alone are read at each call
         super().__setitem__(name, value)
@@ -87,6 +88,7 @@ def carried(container: Any, name: str) -> bool:
     return True
 
 
-for _name in "__delitem__ clear pop popitem".split():
-    setattr(Options, _name, telling(getattr(Options, _name), machine.changed))
-Options.__setitem__ = telling(Options.__setitem__, machine.retold)  # type: ignore[method-assign]
+for _name in "__setitem__ __delitem__ clear pop popitem".split():
+    setattr(Options, _name, telling(getattr(Options, _name), machine.retold))
+    if _name != "__setitem__":
+        setattr(Options, _name, telling(getattr(Options, _name), machine.changed, "watched"))

@@ -176,7 +176,7 @@ class Optimizer(Hooked):
             self._param_groups.recorded = True
             if self._has_step() and machine.is_compiling():
                 for group in self._param_groups:
-                    group.recorded = True
+                    group.recorded = group.watched = True
                     machine.recorder.current.reading_options(group)
         return self._param_groups
 
