@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import RecordingError
+from ..item_dict import ItemDict
 from ..kernels import machine
 from ..kernels.traced_float import Count, TracedFloat
 from ..tables import shortened
@@ -387,7 +388,7 @@ def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
     """Lines that append the leaves of a slot, as text because a call must cost little."""
     held = slot.holders[0]
     read = f"value = slot{k}.read()"
-    if type(held) is dict or (slot.number is not None and isinstance(held, dict)):
+    if type(held) is dict or isinstance(held, ItemDict):
         names |= {f"held{k}": held, f"key{k}": slot.key}
         read = f"value = held{k}.get(key{k}, ABSENT)"
     if slot.number is not None:
@@ -406,16 +407,14 @@ def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[st
     if inside:
         names |= {"refill": _refill, f"set{k}": slot}
         return [f"refill(set{k}.read(), left[{k}])"]
-    left = f"left[{k}]"
-    ours = slot.module is not None or slot.number is not None
-    if not all([type(held) is dict or (ours and isinstance(held, dict)) for held in slot.holders]):
+    if not all([type(held) is dict or isinstance(held, ItemDict) for held in slot.holders]):
         names[f"set{k}"] = slot
-        return [f"set{k}.write({left})"]
+        return [f"set{k}.write(left[{k}])"]
     lines = []
-    names["put"] = dict.__setitem__  # what our own dicts tell is not to be told
+    names["put"] = dict.__setitem__  # what an ``ItemDict`` tells is not to be told
     for j, held in enumerate(slot.holders):
         names |= {f"into{k}_{j}": held, f"at{k}": slot.key}
-        lines.append(f"put(into{k}_{j}, at{k}, {left})")
+        lines.append(f"put(into{k}_{j}, at{k}, left[{k}])")
     return lines
 
 

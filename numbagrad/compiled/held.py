@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ..kernels import machine
-from .places import ABSENT, Place, containers
+from .places import ABSENT, Locations, Place, containers
 
 __all__ = ["Change", "Held"]
 
@@ -68,6 +68,7 @@ class Held:
     """What lists, dicts and objects hold before a recording."""
 
     def __init__(self) -> None:
+        self.carried: Locations = frozenset()  # slots that the recording takes for arguments
         self.seen: dict[int, Any] = {}  # modules that were looked at
         self.modules: list[Any] = []  # those of them that were there before
         self._copies: dict[int, _Copy] = {}
@@ -96,9 +97,10 @@ class Held:
         self._note_inside({k: v for k, v in own.items() if k not in _TABLES})
 
     def note_entry(self, container: dict[str, Any], name: str) -> None:
-        """Note an entry of an optimiser's dict before it is set."""
-        held = container, name, container[name]
-        self._entries.setdefault((id(container), name), held)
+        """Note an entry of an optimiser's dict before it is set, unless it is carried."""
+        location = id(container), name
+        if location not in self.carried and location not in self._entries:
+            self._entries[location] = container, name, container[name]
 
     def note_options(self, options: dict[str, Any]) -> None:
         """Note the numbers that a user's optimiser may read."""

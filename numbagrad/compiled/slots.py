@@ -6,6 +6,7 @@ variable of an enclosing function. Start reading at ``Slot``.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import CellType
 from typing import Any
 
+from ..item_dict import ItemDict
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
@@ -61,10 +63,8 @@ class Slot:
             if type(held) is CellType:
                 held.cell_contents = value
             elif value is not ABSENT:
-                if self.number is not None and isinstance(held, dict):
-                    dict.__setitem__(held, self.key, value)
-                else:
-                    held[self.key] = value
+                write = dict.__setitem__ if isinstance(held, ItemDict) else operator.setitem
+                write(held, self.key, value)
             elif type(held) is not list:
                 held.pop(self.key, None)
 
@@ -99,7 +99,7 @@ def slot_of(change: Change) -> Slot | None:
         if registered or (change.key in own["_buffers"] and change.old is ABSENT):
             return None
         slot = of_module(change.module, change.key, change.watched)
-    elif type(change.container) in _HOLDERS or isinstance(change.container, dict):
+    elif type(change.container) in _HOLDERS or isinstance(change.container, ItemDict):
         key = None if type(change.container) is CellType else change.key
         slot = Slot((change.container,), key, change.name)
     else:

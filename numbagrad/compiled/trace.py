@@ -161,6 +161,7 @@ def _record(
             note_covering(recorder.covering, b.array)
         generators = generators_of((*leaves, *[place.value for place in places]))
         held = recorder.held
+        held.carried = carried
         held.note_all(places, objects)
         start = next_sequence()
         try:

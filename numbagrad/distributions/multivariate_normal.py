@@ -7,9 +7,7 @@ from typing import Any
 
 from ..errors import ShapeError
 from ..ops.base import broadcast_shape
-from ..ops.create import eye
-from ..ops.elementwise import log, square
-from ..ops.lapack import cholesky, inv
+from ..ops.elementwise import square
 from ..ops.lapack_solve import solve_triangular
 from ..ops.linalg import matmul
 from ..ops.random import randn
@@ -17,13 +15,13 @@ from ..ops.reduce import sum
 from ..ops.view import expand
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution, computed
+from .by_matrix import ByMatrix
 from .probability import one_of
 
 __all__ = ["MultivariateNormal"]
 
 
-class MultivariateNormal(Distribution):
+class MultivariateNormal(ByMatrix):
     """Normal vectors of mean ``loc`` (..., n) and one of the three (..., n, n).
 
     covariance_matrix; precision_matrix, its inverse; or scale_tril, its lower Cholesky factor,
@@ -79,26 +77,7 @@ class MultivariateNormal(Distribution):
         self.loc = expand(loc, (*batch, n))
         self.__dict__[name] = expand(matrix, (*batch, n, n))
         super().__init__(batch, (n,), validate_args)
-        if name != "scale_tril":
-            self._factor = cholesky(matrix) if name[0] == "c" else _factor_of_inverse(matrix)
-        else:
-            self._factor = matrix
-
-    @computed
-    def scale_tril(self) -> Tensor:
-        """The lower triangle L of positive diagonal, ``L @ L.mT`` the covariance."""
-        n = self._event_shape[0]
-        return expand(self._factor, (*self._batch_shape, n, n))
-
-    @computed
-    def covariance_matrix(self) -> Tensor:
-        """How the elements vary together."""
-        return matmul(self.scale_tril, self.scale_tril.mT)
-
-    @computed
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return inv(self.covariance_matrix)
+        self._take_factor(name, matrix)
 
     @property
     def mean(self) -> Tensor:
@@ -117,9 +96,6 @@ class MultivariateNormal(Distribution):
         z = randn(self._extended_shape(sample_shape), dtype=loc.dtype, device=loc.device)
         return loc + matmul(self._factor, z.unsqueeze(-1)).squeeze(-1)
 
-    def _half_log_det(self) -> Tensor:
-        return sum(log(self._factor.diagonal(0, -2, -1)), -1)
-
     def _log_prob(self, value: Tensor) -> Tensor:
         apart = (value - self.loc).unsqueeze(-1)
         distance = sum(square(solve_triangular(self._factor, apart, upper=False)), (-2, -1))
@@ -130,10 +106,3 @@ class MultivariateNormal(Distribution):
         n = self._event_shape[0]
         found = 0.5 * n * (1 + math.log(2 * math.pi)) + self._half_log_det()
         return expand(found, self._batch_shape)
-
-
-def _factor_of_inverse(matrix: Tensor) -> Tensor:
-    """The lower Cholesky factor of the inverse: with both orders turned round, a triangle's."""
-    turned = cholesky(matrix.flip((-2, -1))).flip((-2, -1)).mT
-    one = eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    return solve_triangular(turned, one, upper=False)

@@ -10,7 +10,7 @@ from ..ops.base import broadcast_shape
 from ..ops.create import arange
 from ..ops.elementwise import log, sqrt, square, where
 from ..ops.gamma import digamma, mvlgamma
-from ..ops.lapack import cholesky, inv
+from ..ops.lapack import cholesky
 from ..ops.lapack_solve import solve_triangular
 from ..ops.linalg import matmul
 from ..ops.random import randn
@@ -20,15 +20,15 @@ from ..ops.shape import tril
 from ..ops.view import expand
 from ..tensor import Tensor
 from . import constraints
-from .distribution import broadcast_all, computed
+from .by_matrix import ByMatrix
+from .distribution import broadcast_all
 from .exponential_family import ExponentialFamily
-from .multivariate_normal import _factor_of_inverse
 from .probability import one_of
 
 __all__ = ["Wishart"]
 
 
-class Wishart(ExponentialFamily):
+class Wishart(ByMatrix, ExponentialFamily):
     """The sum of ``df`` products ``v @ v.T`` of normal vectors of one of the three (..., n, n).
 
     covariance_matrix; precision_matrix, its inverse; or scale_tril, its lower Cholesky factor. df
@@ -79,26 +79,7 @@ class Wishart(ExponentialFamily):
             raise ValueError(
                 f"Value of df={self.df} expected to be greater than ndim - 1 = {n - 1}."
             )
-        if name == "scale_tril":
-            self._factor = matrix
-        else:
-            self._factor = cholesky(matrix) if name[0] == "c" else _factor_of_inverse(matrix)
-
-    @computed
-    def scale_tril(self) -> Tensor:
-        """The lower triangle L of positive diagonal, ``L @ L.mT`` the covariance."""
-        n = self._event_shape[-1]
-        return expand(self._factor, (*self._batch_shape, n, n))
-
-    @computed
-    def covariance_matrix(self) -> Tensor:
-        """How the elements of one normal vector vary together."""
-        return matmul(self.scale_tril, self.scale_tril.mT)
-
-    @computed
-    def precision_matrix(self) -> Tensor:
-        """The inverse of the covariance."""
-        return inv(self.covariance_matrix)
+        self._take_factor(name, matrix)
 
     @property
     def mean(self) -> Tensor:
@@ -129,9 +110,6 @@ class Wishart(ExponentialFamily):
         triangle = below + sqrt(2 * standard_gamma(half)).diag_embed()
         factor = matmul(self._factor, triangle)
         return matmul(factor, factor.mT)
-
-    def _half_log_det(self) -> Tensor:
-        return sum(log(self._factor.diagonal(0, -2, -1)), -1)
 
     def _log_norm(self) -> Tensor:
         """The logarithm of what the density is divided by."""

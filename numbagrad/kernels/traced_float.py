@@ -1,4 +1,4 @@
-"""``TracedFloat``: a Python float that is an input of a recorded function."""
+"""``TracedFloat``: a Python number that each call of a recorded function passes in."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Count(int):
 
 
 class TracedFloat:
-    """A Python float that a recorded function got as an argument: arithmetic on it is recorded.
+    """A float that a recorded function got, or a number that it counts: arithmetic is recorded.
 
     Where a comparison of it decides something the recording becomes one for what came out, and
     where its value does, as an index, one for this value; another one records anew. A count of the

@@ -100,7 +100,7 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
     if recording:
         check_in_place(x, name)
         check_followed(x, name)
-        if x._base is not None and _meet(*region_of(x)[:2]):
+        if x._base is not None and not x._flat and _meet(*region_of(x)[:2]):
             raise several_in_one(name)
     check_distinct(x, name)
     machine.launch(copy_kernel, x._array, value._array)

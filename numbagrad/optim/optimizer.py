@@ -17,9 +17,10 @@ from typing import Any
 from ..autograd.modes import enable_grad
 from ..dtypes import DType, float32
 from ..errors import ShapeError, StateMadeError
+from ..item_dict import ItemDict
 from ..kernels import machine
 from ..kernels.machine import launch
-from ..kernels.options import Options, carried, telling
+from ..kernels.options import Options, carried
 from ..ops.base import contiguous, copy_kernel, full, new_empty
 from ..tape import grad_mode, show_location, user_location
 from ..tensor import Tensor
@@ -49,13 +50,27 @@ class Required:
 required = Required()
 
 
+def _telling(method: Any) -> Any:
+    """``method`` of a container, which then tells compiled functions if it is ``recorded``."""
+
+    @functools.wraps(method)
+    def told(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if self.recorded:
+                machine.changed()
+
+    return told
+
+
 class Groups(list):
     """The groups of an optimiser; recorded steps notice when one is replaced."""
 
     recorded = False
 
 
-class ParamState(dict):
+class ParamState(ItemDict):
     """What an optimiser keeps of one parameter; recorded steps notice when an entry changes.
 
     counts: entries that recorded steps set themselves.
@@ -73,17 +88,11 @@ class ParamState(dict):
             machine.changed()
         super().__setitem__(name, value)
 
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        """As a dict does, but not while a step is recorded."""
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def update(self, *others: Any, **named: Any) -> None:
-        """As a dict does, but not while a step is recorded."""
-        for name, value in dict(*others, **named).items():
-            self._expect(name, value)
-        super().update(*others, **named)
+    def pop(self, name: str, *default: Any) -> Any:
+        """Take an entry out and return it."""
+        if self.recorded:
+            machine.changed()
+        return super().pop(name, *default)
 
     def _expect(self, name: str, value: Any) -> None:
         """Refuse an entry that a recorded step would set once, and a compiled one never."""
@@ -117,13 +126,11 @@ class State(defaultdict):
         return State, (dict(self),)
 
 
-for _name in "__setitem__ __delitem__ __ior__ clear pop popitem update".split():
-    if _name != "__setitem__":
-        setattr(ParamState, _name, telling(getattr(ParamState, _name), machine.changed))
-        setattr(State, _name, telling(getattr(dict, _name), machine.changed))
+for _name in "__delitem__ __ior__ clear pop popitem update".split():
+    setattr(State, _name, _telling(getattr(dict, _name)))
 
 for _name in "__setitem__ __delitem__ __iadd__ append clear extend insert pop remove".split():
-    setattr(Groups, _name, telling(getattr(list, _name), machine.changed))
+    setattr(Groups, _name, _telling(getattr(list, _name)))
 
 
 class Optimizer(Hooked):

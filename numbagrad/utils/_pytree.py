@@ -7,7 +7,6 @@ Tuples, lists, dicts, ordered and default dicts, deques and named tuples are con
 
 from __future__ import annotations
 
-import builtins
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -261,21 +260,21 @@ def tree_all(
     pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> bool:
     """Whether ``pred`` holds for all leaves."""
-    return builtins.all([pred(x) for x in tree_leaves(tree, is_leaf)])
+    return all([pred(x) for x in tree_leaves(tree, is_leaf)])
 
 
 def tree_any(
     pred: Callable[[Any], bool], tree: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> bool:
     """Whether ``pred`` holds for some leaf."""
-    return builtins.any([pred(x) for x in tree_leaves(tree, is_leaf)])
+    return any([pred(x) for x in tree_leaves(tree, is_leaf)])
 
 
 def tree_all_only(kinds: Kinds, pred: Callable[[Any], bool], tree: Any) -> bool:
     """Whether ``pred`` holds for all leaves of these types."""
-    return builtins.all([pred(x) for x in tree_leaves(tree) if isinstance(x, kinds)])
+    return all([pred(x) for x in tree_leaves(tree) if isinstance(x, kinds)])
 
 
 def tree_any_only(kinds: Kinds, pred: Callable[[Any], bool], tree: Any) -> bool:
     """Whether ``pred`` holds for some leaf of these types."""
-    return builtins.any([pred(x) for x in tree_leaves(tree) if isinstance(x, kinds)])
+    return any([pred(x) for x in tree_leaves(tree) if isinstance(x, kinds)])

@@ -163,7 +163,8 @@ class Replacing(ng.optim.Optimizer):
                     state["last"], state["weight"] = ng.zeros_like(p), 0.0
                 state["weight"] = 1 + 0.9 * state["weight"]
                 p.sub_((p.grad + state["last"]) * (group["lr"] * group["scale"] / state["weight"]))
-                state["last"] = p.grad.clone()
+                state["last"] = p.grad * 0.5
+                state["last"] = state["last"] * 2.0
 
 
 @pytest.mark.parametrize("make", [Late, Replacing])

@@ -6,13 +6,15 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from ...item_dict import ItemDict
+
 __all__ = ["TABLES", "Members", "renewed"]
 
 TABLES = ("_parameters", "_buffers", "_modules")
 """The attributes of a module that are tables."""
 
 
-class Members(dict):
+class Members(ItemDict):
     """Parameters, buffers or children of a module by name.
 
     A module has them as ordinary attributes too, which are quick to read. Who writes here, as code
@@ -36,9 +38,6 @@ class Members(dict):
         if owner is not None:
             owner._show(name, value)
 
-    def __delitem__(self, name: str) -> None:
-        self.pop(name)
-
     def pop(self, name: str, *default: Any) -> Any:
         """Take a member out and return it."""
         held = name in self
@@ -47,31 +46,6 @@ class Members(dict):
         if held and owner is not None:
             owner._hide(name, value)
         return value
-
-    def clear(self) -> None:
-        """Take all out."""
-        for name in list(self):
-            self.pop(name)
-
-    def popitem(self) -> tuple[str, Any]:
-        """Take the last member out."""
-        name = next(reversed(self))
-        return name, self.pop(name)
-
-    def update(self, *others: Any, **members: Any) -> None:
-        """Set several members."""
-        for name, value in dict(*others, **members).items():
-            self[name] = value
-
-    def setdefault(self, name: str, default: Any = None) -> Any:
-        """The member ``name``; ``default`` becomes it where there is none."""
-        if name not in self:
-            self[name] = default
-        return self[name]
-
-    def __ior__(self, other: Any) -> Any:  # type: ignore[misc]
-        self.update(other)
-        return self
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return dict, (dict(self),)
