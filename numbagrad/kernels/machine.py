@@ -431,6 +431,12 @@ def _counting_threads() -> Callable[[], int]:
 def set_threads(n: int) -> None:
     """Let kernels use ``n`` threads, from 1 to the number the process started with."""
     _choose_threading_layer()
+    most = numba.config.NUMBA_NUM_THREADS
+    if not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
+        raise ValueError(
+            f"set_num_threads: expected an int from 1 to {most}, the number this process started "
+            f"with, got {n!r}. NUMBA_NUM_THREADS sets it before Python starts."
+        )
     numba.set_num_threads(n)
     changed()  # compiled steps choose by the number of threads
 

@@ -148,7 +148,7 @@ def add(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
     """x + alpha * y."""
     if older is not None:
         y, alpha = in_older_order("add", y, older)
-    return f.Add.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, alpha)
+    return f.Add.op.binary(x, y) if alpha == 1 else _scaled(x, y, alpha)
 
 
 def sub(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
@@ -161,7 +161,15 @@ def sub(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
                 "sub: Subtraction, the `-` operator, with a bool tensor is not supported. Use "
                 "ng.logical_xor, or convert with .int()."
             )
-    return f.Sub.op.binary(x, y) if alpha == 1 else f.AddScaled.op(x, y, -alpha)
+    return f.Sub.op.binary(x, y) if alpha == 1 else _scaled(x, y, -alpha)
+
+
+def _scaled(x: Any, y: Any, alpha: Any) -> Tensor:
+    if not (isinstance(x, Tensor) or isinstance(y, Tensor)):
+        from .from_data import tensor
+
+        x = tensor(x)
+    return f.AddScaled.op(x, y, alpha)
 
 
 def in_older_order(name: str, factor: Any, y: Any) -> tuple[Any, Any]:

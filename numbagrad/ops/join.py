@@ -311,7 +311,10 @@ def split(
         return _views(Split, x, _even(dim, n, sizes), dim)
     if sizes is None:
         raise TypeError("split(): missing argument 'split_size_or_sections'. Give a size or sizes.")
-    stops = list(itertools.accumulate([operator.index(s) for s in sizes]))
+    try:
+        stops = list(itertools.accumulate([operator.index(s) for s in sizes]))
+    except TypeError:
+        raise TypeError(f"split: expected an int or a list of ints, got {sizes!r}.") from None
     if (stops[-1] if stops else 0) != n or any([s < 0 for s in sizes]):
         raise ShapeError(
             f"split: split_with_sizes expects split_sizes to sum exactly to {n} (input tensor's "

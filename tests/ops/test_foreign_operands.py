@@ -29,6 +29,7 @@ def test_two_numbers():
     assert ng.add(1, 2).item() == 3 and ng.add(1, 2).dtype is ng.int64
     assert ng.div(7, 2).item() == 3.5 and ng.div(7, 2, rounding_mode="trunc").item() == 3
     assert ng.mul(2.0, 3).dtype is ng.float32
+    assert ng.add(1, 2, alpha=3).item() == 7 and ng.sub(5, 1, 2).item() == 3
     with pytest.raises(TypeError, match=r"sqrt\(\): at least one argument must be a Tensor"):
         ng.sqrt(4.0)
 
@@ -59,3 +60,11 @@ def test_a_condition_of_bytes():
     condition = ng.tensor([1, 0], dtype=ng.uint8)
     with pytest.warns(UserWarning, match="where: a condition of uint8 is deprecated"):
         assert ng.where(condition, 1.0, 2.0).tolist() == [1.0, 2.0]
+
+
+def test_sizes_that_are_none_name_the_op():
+    with pytest.raises(TypeError, match="split: expected an int or a list of ints, got 'a'"):
+        ng.ones(4).split(split_size="a")
+    for n in (0, 10**6, "2"):
+        with pytest.raises(ValueError, match="set_num_threads: expected an int from 1 to"):
+            ng.set_num_threads(n)
