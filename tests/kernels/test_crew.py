@@ -28,6 +28,17 @@ def count(out, by):
         out[i] += by
 """
 
+WHO = """
+from numba import prange, types
+me = types.ExternalFunction("pthread_self", types.int64())
+rest = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+def who(out, by):
+    for i in prange(out.shape[0]):
+        rest(by)
+        out[i] = me()
+"""
+
 
 @pytest.fixture(autouse=True)
 def most_threads():
@@ -47,6 +58,37 @@ def test_workers_that_sleep_are_woken():
         run(out, 1.0)
         time.sleep(0.02)
     assert (out == 20).all()
+
+
+def workers_take_part():
+    """Whether another thread runs a part, where the caller needs 50 ms for its own."""
+    run, out = store.compile_source(WHO, "who", parallel=True), np.zeros(2, np.int64)
+    for _ in range(5):  # once in five, for another process may have the core
+        run(out, 50_000)
+        if out[0] != out[1]:
+            return True
+    return False
+
+
+two_threads = pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="there is one thread")
+
+
+@two_threads
+def test_workers_that_sleep_take_part_once_woken():
+    assert workers_take_part()
+    time.sleep(0.2)  # some 5 ms until they sleep
+    assert workers_take_part()
+
+
+@two_threads
+def test_workers_of_a_child_of_a_fork_take_part():
+    if not hasattr(os, "fork"):
+        pytest.skip("no fork here")
+    assert workers_take_part()
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if workers_take_part() else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_loops_one_after_the_other():
