@@ -23,6 +23,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 from .op_memory import OpMemory
+from .operand import no_operand
 from .remembered import remembering
 
 _new = object.__new__
@@ -353,8 +354,5 @@ def beside_others(name: str, args: tuple) -> tuple[tuple, Any]:
 def as_operand(name: str, value: Any, position: int = 0) -> Tensor:
     """``value`` if it is a Tensor; an error otherwise."""
     if not isinstance(value, Tensor):
-        raise TypeError(
-            f"{name}(): argument {position + 1} must be Tensor, not {type(value).__name__}. "
-            f"Convert it with ng.tensor(...)."
-        )
+        raise no_operand(name, value, position)
     return value

@@ -21,6 +21,7 @@ from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, base_of, copy_kernel, full, make_view, new_empty
 from .index import overwriting
+from .operand import check_operands
 from .part import as_strided
 from .pointwise import PointwiseOp
 from .remembered import plainly
@@ -246,42 +247,47 @@ def in_place(name: str, function: Callable, op: Any = None) -> Callable:
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if binary and len(args) == 1 and not kwargs:
-            if written(op, x, args[0]):
+        try:
+            if binary and len(args) == 1 and not kwargs:
+                if written(op, x, args[0]):
+                    return x
+            elif sign is not None:
+                if scaled(sign, x, *args, **kwargs):
+                    return x
+            elif op is not None and all_written(op, x, args, kwargs):
                 return x
-        elif sign is not None:
-            if scaled(sign, x, *args, **kwargs):
+            if grad_mode.enabled:
+                check_in_place(x, name)
+            if name in WRITERS and _untaped(x, args, kwargs):
+                overwriting.target, overwriting.done = x, False
+                try:
+                    out = function(x, *args, **kwargs)
+                finally:
+                    overwriting.target = None
+                if not overwriting.done or not _is_all_of(out, x):
+                    return assign(x, out, name)
+                (x._counter or x._version_counter()).bump()
                 return x
-        elif op is not None and all_written(op, x, args, kwargs):
-            return x
-        if grad_mode.enabled:
-            check_in_place(x, name)
-        if name in WRITERS and _untaped(x, args, kwargs):
-            overwriting.target, overwriting.done = x, False
-            try:
-                out = function(x, *args, **kwargs)
-            finally:
-                overwriting.target = None
-            if not overwriting.done or not _is_all_of(out, x):
-                return assign(x, out, name)
-            (x._counter or x._version_counter()).bump()
-            return x
-        packed, start = grad_mode.saving is not None and grad_mode.enabled, next_sequence()
-        # What a hook packs must not change with x.
-        out = function(_copy_of(x) if packed else x, *args, **kwargs)
-        if out._array.shape != x._array.shape:
-            raise ShapeError(
-                f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape "
-                f"{list(out.shape)}. An in-place op cannot grow its tensor; use the op without _."
-            )
-        if out._dtype is not x._dtype and out._dtype.category > x._dtype.category:
-            raise DTypeError(
-                f"{name}: result type {out._dtype} can't be cast to the desired output type "
-                f"{x._dtype}. Use the op without _, or convert x first."
-            )
-        if out._edge is not None:
-            _save_original(x, out._edge, start)
-        return assign(x, out, name)
+            packed, start = grad_mode.saving is not None and grad_mode.enabled, next_sequence()
+            # What a hook packs must not change with x.
+            out = function(_copy_of(x) if packed else x, *args, **kwargs)
+            if out._array.shape != x._array.shape:
+                raise ShapeError(
+                    f"{name}: output with shape {list(x.shape)} doesn't match the broadcast shape "
+                    f"{list(out.shape)}. An in-place op cannot grow its tensor; use the op "
+                    f"without _."
+                )
+            if out._dtype is not x._dtype and out._dtype.category > x._dtype.category:
+                raise DTypeError(
+                    f"{name}: result type {out._dtype} can't be cast to the desired output type "
+                    f"{x._dtype}. Use the op without _, or convert x first."
+                )
+            if out._edge is not None:
+                _save_original(x, out._edge, start)
+            return assign(x, out, name)
+        except AttributeError as error:
+            check_operands(name, error, (x, *args))
+            raise
 
     method.__name__ = name
     method.__doc__ = f"In-place form of ``{function.__name__}``."

@@ -25,6 +25,7 @@ from . import comparison, formulas
 from .argument_names import OLDER, UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
+from .operand import check_operands
 from .remembered import plainly
 from .resizing import check_resizable, resized
 from .warned import warn_user
@@ -431,6 +432,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
         "function": function,
         "usually": NOTHING_BUT.get(name, function) if op is None else op.general,
         "further": _further,
+        "check": check_operands,
         "defaults": defaults,
         **{f"{p}_": value for p, value in defaults.items()},
     }
@@ -441,20 +443,21 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     header += ["*", *required] if required else []
     header += [f"**{p}" for p in others]
     values = ", ".join([*given, *star])
-    lines = [f"def {name}({', '.join(header)}):"]
+    lines = [f"def {name}({', '.join(header)}):", " try:"]
     if not required:
         unset = [*[f"{p} is {p}_" for p in options], *[f"not {p}" for p in others]]
         usual = " and ".join([f"out is {surplus}", *unset])
         call = f"usually(({values}))" if op is not None else f"usually({values})"
-        lines += [f" if {usual}:", f"  return {call}"]
+        lines += [f"  if {usual}:", f"   return {call}"]
     if keywords or others:
         by_name = [*[f"{p.name}={p.name}" for p in keywords], *[f"**{p}" for p in others]]
         call = ", ".join([v for v in (values, *by_name) if v])
-        lines += [f" if out is {surplus}:", f"  return function({call})"]
+        lines += [f"  if out is {surplus}:", f"   return function({call})"]
     everything = [f"{p.name!r}: {p.name}" for p in keywords] + [f"**{p}" for p in others]
     args = f"({values}{',' if values else ''})"
-    lines += [f" options = {{{', '.join(everything)}}}"]
-    lines += [f" return further(function, {surplus}, out, {args}, options, defaults)"]
+    lines += [f"  options = {{{', '.join(everything)}}}"]
+    lines += [f"  return further(function, {surplus}, out, {args}, options, defaults)"]
+    lines += [f" except AttributeError as error: check({name!r}, error, {args}); raise"]
     return "\n".join(lines), names
 
 

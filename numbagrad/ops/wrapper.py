@@ -8,6 +8,7 @@ import. Until then its code is a stub. Start reading at ``wrapped``.
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType, FunctionType
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..kernels import machine
 from ..tape import grad_mode
+from .operand import check_operands
 from .plans import GENERATED
 
 __all__: list[str] = []  # nothing that users call
@@ -53,6 +55,7 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
         "_last": memory.last,
         "_machine": machine,
         "_grad_mode": grad_mode,
+        "_check": functools.partial(check_operands, function.__name__),
         "_spread": spread and code.co_varnames.index(spread),
         "__name__": function.__module__,
         "__builtins__": builtins,
@@ -130,4 +133,6 @@ def _text(code: CodeType, spread: Any) -> str:
         f"  if _taped is not None: return _memory.find({names}, _flat, {args}, {options})",
         f" return _function(*{args}{', **' + options if last or double else ''})",
     ]
-    return "\n".join(lines)
+    tried = [lines[0], " try:", *[f" {line}" for line in lines[1:]]]
+    tried += [f" except AttributeError as _error: _check(_error, {args}); raise"]
+    return "\n".join(tried)

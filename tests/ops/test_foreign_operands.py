@@ -68,3 +68,28 @@ def test_sizes_that_are_none_name_the_op():
     for n in (0, 10**6, "2"):
         with pytest.raises(ValueError, match="set_num_threads: expected an int from 1 to"):
             ng.set_num_threads(n)
+
+
+@pytest.mark.parametrize(
+    "name", "neg diag flipud nan_to_num exp_ xlogy_ clamp_ relu_ square_".split()
+)
+@pytest.mark.parametrize("given", [np.ones(3, np.float32), [1.0, 2.0]], ids=["ndarray", "list"])
+def test_a_function_that_does_not_look_says_what_it_takes(name, given):
+    before = np.copy(given)
+    more = {"xlogy_": (1.0,), "clamp_": (0.0, 1.0)}.get(name, ())
+    kind = type(given).__name__
+    with pytest.raises(TypeError, match=rf"^{name}\(\): argument 1 must be Tensor, not {kind}\."):
+        getattr(ng.nn.functional if name == "relu_" else ng, name)(given, *more)
+    assert np.array_equal(given, before)
+
+
+def test_what_another_object_lacks_is_its_own():
+    class Mine(ng.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone().exp_() * object().shape
+
+    with pytest.raises(AttributeError, match="'object' object has no attribute 'shape'"):
+        Mine.apply(ng.ones(3))
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'nothing'"):
+        ng.ones(3).nothing()
