@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import numbagrad as ng
@@ -497,3 +499,30 @@ def test_messages_name_what_came():
         ng.nn.functional.cross_entropy(ng.ones(2, 3), ng.ones(2))
     with pytest.raises(IndexError, match=r"^embedding: index out of range in self: index 5 is"):
         ng.nn.Embedding(4, 2)(ng.tensor([5]))
+
+
+def of_tensors():
+    """The public functions whose first parameter is a tensor, with how many they need."""
+    for module in (ng, ng.nn.functional):
+        for name in module.__all__:
+            function = getattr(module, name)
+            if not inspect.isfunction(function):
+                continue
+            needed = list(inspect.signature(function).parameters.values())
+            needed = [p for p in needed if p.default is p.empty and p.kind in (0, 1)]
+            if needed and str(needed[0].annotation) == "Tensor":
+                yield pytest.param(function, len(needed), id=f"{module.__name__}.{name}")
+
+
+@pytest.mark.parametrize("function, count", list(of_tensors()))
+def test_what_is_no_tensor_is_named(function, count):
+    """A user of NumPy forgets ``ng.tensor``: an array, where it is not taken for one, a list."""
+    array = np.ones((2, 2), np.float32)
+    for given in (array, array.tolist(), "text"):
+        try:
+            function(given, *[1] * (count - 1))
+        except AttributeError as error:
+            pytest.fail(f"{error}")
+        except (TypeError, ValueError, RuntimeError, IndexError) as error:
+            assert str(error)
+    assert (array == 1).all()

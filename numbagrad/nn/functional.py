@@ -23,7 +23,7 @@ from ..ops.adaptive_pool import (
 )
 from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
-from ..ops.base import new_empty
+from ..ops.base import as_operand, new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
 from ..ops.conv import (
     conv1d,
@@ -275,6 +275,7 @@ def dropout2d(
 def _channel_dropout(
     name: str, input: Tensor, p: float, training: bool, inplace: bool, ranks: tuple[int, ...]
 ) -> Tensor:
+    as_operand(name, input)
     if input.dim() not in ranks:
         raise ValueError(
             f"{name}: Expected {ranks[0]}D or {ranks[1]}D input, but received a {input.dim()}D "
@@ -308,6 +309,7 @@ def alpha_dropout(
 
     With chance p; then all are scaled and shifted (Klambauer et al., 2017, appendix L).
     """
+    as_operand("alpha_dropout", input)
     return _saturated("alpha_dropout", input, p, training, inplace, tuple(input.shape))
 
 
@@ -315,6 +317,7 @@ def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """``alpha_dropout`` of whole channels of ``input``, (n, c, ...)."""
+    as_operand("feature_alpha_dropout", input)
     if input.dim() < 2:
         raise ValueError(
             f"feature_alpha_dropout: Feature dropout requires at least 2 dimensions in the input, "
@@ -346,6 +349,7 @@ def local_response_norm(
     input (n, c, ...) of three or more dimensions; channels beyond the first and last count as 0
     (Krizhevsky et al., 2012).
     """
+    as_operand("local_response_norm", input)
     if input.dim() < 3:
         raise ValueError(
             f"local_response_norm: Expected 3D or higher dimensionality input (got {input.dim()} "
@@ -361,6 +365,7 @@ def local_response_norm(
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (n, c, ...), taken from each of ``groups`` in turn (Zhang et al., 2018)."""
+    as_operand("channel_shuffle", input)
     if input.dim() < 3 or groups < 1 or input.size(1) % groups:
         raise ValueError(
             f"channel_shuffle: expected (n, c, ...) with a number of channels that can be divided "
@@ -372,6 +377,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half along ``dim`` times the sigmoid of the second; the size must be even."""
+    as_operand("glu", input)
     if input.size(dim) % 2:
         raise ValueError(
             f"glu: Halving dimension must be even, but dimension {dim} is size {input.size(dim)}."
@@ -382,6 +388,9 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x1 @ weight[k] @ x2 (+ bias[k])`` for each k; weight (out, in1, in2)."""
+    as_operand("bilinear", input1)
+    as_operand("bilinear", input2, 1)
+    as_operand("bilinear", weight, 2)
     out_features, in1, in2 = weight.shape
     # (..., in1) @ (in1, out * in2), then the sum over in2 with x2.
     flat = weight.permute(1, 0, 2).reshape(in1, out_features * in2)
@@ -398,6 +407,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, -3.0], [3.0, 4.0]])).tolist()
     [0.0, 1.0]
     """
+    as_operand("cosine_similarity", x1)
+    as_operand("cosine_similarity", x2, 1)
     place = dim if dim < 0 else dim - max(x1.dim(), x2.dim())
     lengths = [x.shape[place] if -place <= x.dim() else 1 for x in (x1, x2)]
     if lengths[0] == lengths[1] and -place <= min(x1.dim(), x2.dim()):
@@ -415,6 +426,7 @@ def gumbel_softmax(
     Jang et al., "Categorical reparameterization with Gumbel-softmax", 2017. hard: ones and zeros,
     with the gradient of the soft sample. eps: not used, as in PyTorch.
     """
+    as_operand("gumbel_softmax", logits)
     noise = new_empty(logits.shape, logits.dtype, logits.device).exponential_().log()
     soft = softmax((logits - noise) / tau, dim)
     if not hard:
@@ -434,6 +446,7 @@ def rrelu(
     """``input`` where positive, else times a slope: random in [lower, upper] for each element in
     training, else their mean (Xu et al., 2015).
     """
+    as_operand("rrelu", input)
     if inplace:
         return rrelu_(input, lower, upper, training)
     if not lower <= upper:

@@ -331,6 +331,7 @@ def is_floating_point(x: Tensor) -> bool:
     >>> is_floating_point(tensor([1]))
     False
     """
+    as_operand("is_floating_point", x)
     return x.is_floating_point()
 
 

@@ -19,7 +19,7 @@ from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
-from .base import Op, base_of, copy_kernel, full, make_view, new_empty
+from .base import Op, as_operand, base_of, copy_kernel, full, make_view, new_empty
 from .index import overwriting
 from .operand import check_operands
 from .part import as_strided
@@ -299,7 +299,7 @@ def view_in_place(name: str, function: Callable) -> Callable:
 
     @functools.wraps(function)
     def method(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        check_in_place(x, name)
+        check_in_place(as_operand(name, x), name)
         edge = x._edge
         # Under no_grad too, the way back from what x is now leads through its old shape.
         with enable_grad() if edge is not None and not x.is_leaf else nullcontext():

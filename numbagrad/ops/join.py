@@ -177,52 +177,64 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, **names: Any) -> Tensor:
 
 def atleast_1d(*tensors: Any) -> Any:
     """Tensors with at least one dimension."""
-    return _each(tensors, lambda x: x if x._array.ndim else reshape(x, (1,)))
+    return _each("atleast_1d", tensors, _row)
 
 
 def atleast_2d(*tensors: Any) -> Any:
     """Tensors with at least two dimensions, new ones in front."""
-    return _each(tensors, lambda x: x if x._array.ndim >= 2 else reshape(x, (1, x._array.size)))
+    return _each("atleast_2d", tensors, _plane)
 
 
 def atleast_3d(*tensors: Any) -> Any:
     """Tensors with at least three dimensions."""
-
-    def widened(x: Tensor) -> Tensor:
-        if x._array.ndim < 2:
-            return reshape(x, (1, x._array.size, 1))
-        return unsqueeze(x, -1) if x._array.ndim == 2 else x
-
-    return _each(tensors, widened)
+    return _each("atleast_3d", tensors, _solid)
 
 
-def _each(tensors: tuple, function: Any) -> Any:
+def _row(x: Tensor) -> Tensor:
+    return x if x._array.ndim else reshape(x, (1,))
+
+
+def _plane(x: Tensor) -> Tensor:
+    return x if x._array.ndim >= 2 else reshape(x, (1, x._array.size))
+
+
+def _column(x: Tensor) -> Tensor:
+    return x if x._array.ndim > 1 else reshape(x, (x._array.size, 1))
+
+
+def _solid(x: Tensor) -> Tensor:
+    if x._array.ndim < 2:
+        return reshape(x, (1, x._array.size, 1))
+    return unsqueeze(x, -1) if x._array.ndim == 2 else x
+
+
+def _each(name: str, tensors: tuple, function: Any) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return function(tensors[0])
     if len(tensors) == 1:
         tensors = tensors[0]
-    return tuple([function(x) for x in tensors])
+    return tuple([function(as_operand(name, x, i)) for i, x in enumerate(tensors)])
 
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dimension 1, or 0 for tensors of one dimension."""
-    found = atleast_1d(tuple(tensors))
+    found = _each("hstack", (tensors,), _row)
     return cat(found, 0 if found and found[0]._array.ndim == 1 else 1)
 
 
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dimension 0, vectors as rows."""
-    return cat(atleast_2d(tuple(tensors)), 0)
+    return cat(_each("vstack", (tensors,), _plane), 0)
 
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dimension 2."""
-    return cat(atleast_3d(tuple(tensors)), 2)
+    return cat(_each("dstack", (tensors,), _solid), 2)
 
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Joined along dimension 1, vectors as columns."""
-    return cat([x if x._array.ndim > 1 else reshape(x, (x._array.size, 1)) for x in tensors], 1)
+    return cat(_each("column_stack", (tensors,), _column), 1)
 
 
 # -- splitting -------------------------------------------------------------------------------------
@@ -300,6 +312,7 @@ def split(
     >>> [part.tolist() for part in split(tensor([1, 2, 3]), 2)]
     [[1, 2], [3]]
     """
+    as_operand("split", x)
     sizes = split_size_or_sections
     if names:
         sizes = sizes_by_name("split", names, "split_size", () if sizes is None else (sizes,))[0]
@@ -325,6 +338,7 @@ def split(
 
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """At most ``chunks`` views of equal size along ``dim``, the last perhaps smaller."""
+    as_operand("chunk", x)
     if chunks <= 0:
         raise ShapeError(f"chunk: expects `chunks` to be greater than 0, got: {chunks}.")
     dim = normalize_dim("chunk", dim, x._array.ndim)
@@ -336,6 +350,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of nearly equal size, as many as asked, or cut at the given indices."""
+    as_operand("tensor_split", x)
     at = indices_or_sections
     if isinstance(at, Tensor):
         at = at.tolist()
@@ -357,6 +372,7 @@ def tensor_split(x: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Ten
 
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Views of all entries of dimension ``dim``, which disappears."""
+    as_operand("unbind", x)
     dim = normalize_dim("unbind", dim, x._array.ndim)
     if not x._array.ndim:
         raise ShapeError("unbind: dimension specified as 0 but tensor has no dimensions.")

@@ -142,6 +142,7 @@ def gaussian_nll_loss(
     least ``eps`` is used, the gradient goes on as if it were not. full: with ``log(2 pi) / 2``.
     Raises ValueError for a negative variance, which compiled functions do not look for.
     """
+    as_operand("gaussian_nll_loss", input)
     reduction = reduction_of("gaussian_nll_loss", reduction)
     given = var if isinstance(var, Tensor) else input.detach() * 0 + float(var)
     input, target = _operands("gaussian_nll_loss", input, target)

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .attention import scaled_dot_product_attention
-from .base import full
+from .base import as_operand, full
 from .elementwise import where
 from .join import cat, chunk
 from .linalg import linear, matmul
@@ -225,7 +225,7 @@ def multi_head_attention_forward(
     """
     if static_k is not None or static_v is not None:
         raise ShapeError(f"{NAME}: static_k and static_v are not supported; leave them out.")
-    if query.shape[-1] != embed_dim_to_check:
+    if as_operand(NAME, query).shape[-1] != embed_dim_to_check:
         raise ShapeError(
             f"{NAME}: was expecting embedding dimension of {embed_dim_to_check}, but got "
             f"{query.shape[-1]}."

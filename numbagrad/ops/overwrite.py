@@ -16,6 +16,7 @@ from .base import Op, as_operand, copy_kernel, fill_kernel, meets, new_empty
 from .create import _filled, _number
 from .elementwise import cast
 from .inplace import _rebase, assign, check_followed
+from .operand import check_operands, no_operand
 from .transfer import transfer
 from .view import expand
 
@@ -66,20 +67,28 @@ def fill_(x: Tensor, value: Any) -> Tensor:
             )
         return copy_(x, value)
     value = _number("fill_", value)
-    if type(value) is float and x._dtype.is_floating_point and _short(x, fill_kernel, float, value):
+    try:
+        dtype = x._dtype
+    except AttributeError:
+        raise no_operand("fill_", x) from None
+    if type(value) is float and dtype.is_floating_point and _short(x, fill_kernel, float, value):
         return x
-    if x._dtype is dtypes.bool_:
+    if dtype is dtypes.bool_:
         value = bool(value)
-    elif isinstance(value, float) and not x._dtype.is_floating_point:
+    elif isinstance(value, float) and not dtype.is_floating_point:
         if not math.isfinite(value):
-            raise DTypeError(f"fill_: value {value} cannot be converted to {x._dtype}.")
+            raise DTypeError(f"fill_: value {value} cannot be converted to {dtype}.")
         value = int(value)
     return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
 
 
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
-    return x if _short(x, fill_kernel, int, 0) else fill_(x, 0)
+    try:
+        return x if _short(x, fill_kernel, int, 0) else fill_(x, 0)
+    except AttributeError as error:
+        check_operands("zero_", error, (x,))
+        raise
 
 
 def _short(x: Tensor, kernel: Any, kind: Any, value: Any) -> bool:

@@ -12,8 +12,9 @@ from ..errors import DimError, GradError, ShapeError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .base import Op, copy_kernel, full, new_empty, normalize_dim
+from .base import Op, as_operand, copy_kernel, full, new_empty, normalize_dim
 from .elementwise import clone
+from .operand import no_operand
 from .remembered import remembered
 from .view import View, reshape, seen
 
@@ -53,7 +54,10 @@ class Embed(Op, remembers=True):
 
 def select(x: Tensor, dim: int, index: int) -> Tensor:
     """Entry ``index`` of dimension ``dim``, which disappears; a view."""
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("select", x) from None
     shape = array.shape
     if not shape:
         raise DimError("select: select() cannot be applied to a 0-dim tensor.")
@@ -69,6 +73,7 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
 
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Entries ``start`` to ``start + length`` of dimension ``dim``; a view."""
+    as_operand("narrow", x)
     array = x._array
     shape = array.shape
     if not shape:
@@ -136,6 +141,7 @@ class DiagonalEmbed(Op, remembers=True):
 
 def diagonal(x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonals of the planes of ``dim1`` and ``dim2``, as the last dimension; a view."""
+    as_operand("diagonal", x)
     array = x._array
     dim1 = normalize_dim("diagonal", dim1, array.ndim)
     dim2 = normalize_dim("diagonal", dim2, array.ndim)

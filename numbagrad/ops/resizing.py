@@ -47,6 +47,7 @@ def _as_strided_alone(
 
     Raises GradError if ``x`` has living views, which look for their places from its first element.
     """
+    as_operand("as_strided_", x)
     _check_alone("as_strided_", x)
     return as_strided(x, size, stride, storage_offset)
 

@@ -79,6 +79,7 @@ def repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any)
     >>> repeat_interleave(tensor([1, 2]), 2).tolist()
     [1, 1, 2, 2]
     """
+    as_operand("repeat_interleave", x)
     if dim is None:
         x, dim = reshape(x, (x._array.size,)), 0
     dim = normalize_dim("repeat_interleave", dim, x._array.ndim)
@@ -120,6 +121,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         tensors = tuple(tensors[0])
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}.")
+    for position, x in enumerate(tensors):
+        as_operand("meshgrid", x, position)
     if tensors:
         same_device("meshgrid", tensors)
     shape = tuple([x._array.size for x in tensors])

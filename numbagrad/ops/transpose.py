@@ -7,7 +7,8 @@ from typing import Any
 from ..errors import ShapeError
 from ..tensor import Tensor
 from .argument_names import by_name, sizes_by_name
-from .base import normalize_dim, normalize_dims
+from .base import as_operand, normalize_dim, normalize_dims
+from .operand import no_operand
 from .view import View, seen, sizes_of
 
 
@@ -46,6 +47,8 @@ def permute(x: Tensor, *dims: Any, **names: Any) -> Tensor:
         dims = sizes_of("permute", dims)
     try:
         return seen(Permute, x, x._array.transpose(dims), dims)
+    except AttributeError:
+        raise no_operand("permute", x) from None
     except (ValueError, TypeError):
         return _permute_checked(x, sizes_of("permute", dims))
 
@@ -70,7 +73,10 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     >>> transpose(tensor([[1, 2], [3, 4]]), 0, 1).tolist()
     [[1, 3], [2, 4]]
     """
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("transpose", x) from None
     rank = array.ndim
     dim0 = normalize_dim("transpose", dim0, rank)
     dim1 = normalize_dim("transpose", dim1, rank)
@@ -81,7 +87,10 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 def t(x: Tensor) -> Tensor:
     """The transpose of a matrix; tensors of fewer dimensions as they are."""
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("t", x) from None
     if array.ndim > 2:
         raise ShapeError(
             f"t: expects a tensor with <= 2 dimensions, but self is {array.ndim}D. Use "
@@ -107,6 +116,7 @@ def _matrices_transposed(x: Tensor) -> Tensor:
 
 def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions ``source`` moved to ``destination``; the others keep their order."""
+    as_operand("movedim", x)
     rank = x._array.ndim
     moved = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
     if len(moved[0]) != len(moved[1]):

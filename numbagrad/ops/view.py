@@ -22,12 +22,14 @@ from .argument_names import sizes_by_name
 from .base import (
     Op,
     _remember_view,
+    as_operand,
     broadcast_shape,
     normalize_dim,
     normalize_dims,
     sum_to_shape,
 )
 from .elementwise import clone
+from .operand import no_operand
 
 _new = object.__new__
 
@@ -182,7 +184,10 @@ def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
         shape = sizes_of("reshape", shape)
     else:
         shape = shape[0]
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("reshape", x) from None
     if not x._flat:
         shape = inferred("reshape", shape, array.size)
         found = _same_memory(array, shape)
@@ -210,7 +215,10 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     if names:
         shape = sizes_by_name("view", names, "size", shape)
     shape = sizes_of("view", shape)
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("view", x) from None
     if x._flat:
         try:
             found = array.reshape(shape)
@@ -242,12 +250,16 @@ def reshape_as(x: Tensor, other: Tensor) -> Tensor:
 
 def ravel(x: Tensor) -> Tensor:
     """All elements in one dimension."""
+    as_operand("ravel", x)
     return reshape(x, (-1,)) if x._array.size else reshape(x, (0,))
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions ``start_dim`` to ``end_dim`` joined into one."""
-    old = x._array.shape
+    try:
+        old = x._array.shape
+    except AttributeError:
+        raise no_operand("flatten", x) from None
     start = normalize_dim("flatten", start_dim, len(old))
     end = normalize_dim("flatten", end_dim, len(old))
     if start > end:
@@ -261,6 +273,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Dimension ``dim`` split into ``sizes``, one of which may be -1."""
+    as_operand("unflatten", x)
     old = x._array.shape
     dim = normalize_dim("unflatten", dim, len(old))
     sizes = inferred("unflatten", sizes_of("unflatten", (tuple(sizes),)), old[dim])
@@ -273,7 +286,10 @@ _NEW_AT = [(*([_ALL] * dim), None) for dim in range(16)]
 
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """``x`` with a new dimension of size 1 at ``dim``."""
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("unsqueeze", x) from None
     rank = array.ndim
     if type(dim) is not int or not -rank <= dim < rank:
         dim = normalize_dim("unsqueeze", dim, rank + 1)
@@ -284,7 +300,10 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
 
 def squeeze(x: Tensor, dim: Any = None) -> Tensor:
     """``x`` without its dimensions of size 1, or without ``dim`` where it has size 1."""
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("squeeze", x) from None
     shape = array.shape
     if dim is None:
         return seen(Squeeze, x, array.squeeze(), shape)
@@ -318,7 +337,10 @@ def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     if names:
         shape = sizes_by_name("expand", names, "size", shape)
     shape = sizes_of("expand", shape)
-    array = x._array
+    try:
+        array = x._array
+    except AttributeError:
+        raise no_operand("expand", x) from None
     old = array.shape
     if old == shape:
         return seen(Expand, x, array[...], old)
@@ -375,6 +397,8 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """All tensors expanded to their common shape."""
     if len(tensors) == 1 and not isinstance(tensors[0], Tensor):
         tensors = tuple(tensors[0])
+    for position, x in enumerate(tensors):
+        as_operand("broadcast_tensors", x, position)
     shape = broadcast_shape("broadcast_tensors", *[x._array.shape for x in tensors])
     return tuple([expand(x, shape) for x in tensors])
 
@@ -387,7 +411,10 @@ def broadcast_shapes(*shapes: Sequence[int] | int) -> Size:
 
 def numel(x: Tensor) -> int:
     """The number of elements."""
-    return x._array.size
+    try:
+        return x._array.size
+    except AttributeError:
+        raise no_operand("numel", x) from None
 
 
 def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
