@@ -1,7 +1,8 @@
-"""Products of matrices by our tiles beside BLAS, one thread: what ``own_is_faster`` rests on.
+"""Products of matrices by our tiles and on the matrix unit beside BLAS, one thread.
 
-Each shape is multiplied as stored and with either factor stored transposed. A row is marked
-``chosen`` where a kernel takes the tiles. Run as a script it is the process that measures.
+``own_is_faster`` and ``unit_is_faster`` rest on this. Each shape is multiplied as stored and with
+either factor stored transposed. A row is marked ``chosen`` where a kernel takes this way. Run as a
+script it is the process that measures.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import numba
 import numpy as np
 
 from numbagrad.kernels import blas, product
+from numbagrad.kernels.amx import load_amx
 from numbagrad.kernels.blas_library import chosen as library
-from numbagrad.kernels.cpu import gemm
+from numbagrad.kernels.cpu import amx_product, gemm, tiled_product
 from numbagrad.kernels.intrinsics import address, pointer
 
 from .case import Row, timed_row, uniform
@@ -43,8 +45,8 @@ def measure() -> list[Row]:
 
 
 @functools.cache
-def products(dtype: Any) -> tuple[Any, Any]:
-    """Loops over one product: by tiles and by BLAS."""
+def products(dtype: Any) -> tuple[Any, Any, Any]:
+    """Loops over one product: by tiles, on the unit and by BLAS."""
     product.load_products(dtype)
     multiply = blas.sgemm if dtype is np.float32 else blas.dgemm
 
@@ -52,9 +54,18 @@ def products(dtype: Any) -> tuple[Any, Any]:
     def by_tiles(times, out, x, y, transx, transy, n, m, k):
         to = pointer(address(out), dtype)
         for _ in range(times):
-            gemm.by_tiles(
+            tiled_product.by_tiles(
                 to, transx, transy, n, m, k, address(x), x.shape[1], address(y), y.shape[1],
                 0, 0, address(out), m,
+            )  # fmt: skip
+
+    @numba.njit(nogil=True, error_model="numpy")
+    def by_unit(times, out, x, y, transx, transy, n, m, k):
+        to = pointer(address(out), dtype)
+        for _ in range(times):
+            amx_product.by_amx(
+                to, transx, transy, n, m, k, address(x), x.shape[1], address(y), y.shape[1],
+                0, 0, address(out), m, 3,
             )  # fmt: skip
 
     @numba.njit(nogil=True, error_model="numpy")
@@ -68,12 +79,14 @@ def products(dtype: Any) -> tuple[Any, Any]:
                 dtype(0), address(out), np.int32(m),
             )  # fmt: skip
 
-    return by_tiles, by_blas
+    return by_tiles, by_unit, by_blas
 
 
 def rows(dtype: Any) -> list[Row]:
     """What this process measures of ``dtype``."""
-    loops, found = products(dtype), []
+    (by_tiles, by_unit, by_blas), found = products(dtype), []
+    unit = load_amx() and dtype is np.float32
+    loops = [by_tiles, by_unit, by_blas] if unit else [by_tiles, by_blas]
     for n, m, k in SHAPES:
         times = max(1, 4_000_000 // (n * m * k))
         for name, (transx, transy) in AS_STORED.items():
@@ -82,13 +95,17 @@ def rows(dtype: Any) -> list[Row]:
             results = [np.empty((n, m), dtype) for _ in loops]
             args = (x, y, transx, transy, n, m, k)
             pairs = zip(loops, results, strict=True)
-            ours, theirs = interleave([partial(f, times, r, *args) for f, r in pairs], 15)
-            np.testing.assert_allclose(results[0], results[1], rtol=1e-3, atol=1e-3)
-            chosen = gemm.own_is_faster.py_func(
-                dtype().itemsize, transx, transy, n, m, k, library().tiles_below
-            )
-            what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{' chosen' if chosen else ''}"
-            found.append(timed_row(SUITE, what, ours.divided(times), theirs.divided(times)))
+            *ours, theirs = interleave([partial(f, times, r, *args) for f, r in pairs], 15)
+            for result in results[:-1]:
+                np.testing.assert_allclose(result, results[-1], rtol=1e-3, atol=1e-3)
+            below = library().tiles_below
+            by_own = gemm.own_is_faster.py_func(dtype().itemsize, transx, transy, n, m, k, below)
+            on_unit = unit and amx_product.unit_is_faster.py_func(n, m, k)
+            ways = [("", by_own and not on_unit), (" on the unit", on_unit)]
+            for (way, chosen), time in zip(ways, ours, strict=False):
+                mark = " chosen" if chosen else ""
+                what = f"{n} x {m} x {k} {name} {np.dtype(dtype)}{way}{mark}"
+                found.append(timed_row(SUITE, what, time.divided(times), theirs.divided(times)))
     return found
 
 

@@ -10,6 +10,7 @@ import numba
 
 from .. import __version__
 from ..kernels import machine, store
+from ..kernels.amx import load_amx
 from ..kernels.blas_library import chosen
 from ..kernels.vectors import VECTOR_BYTES
 from .cache import describe_size, files_of_cache
@@ -32,13 +33,19 @@ def run(arguments: argparse.Namespace) -> int:
     rows += [
         ("devices", f"cpu ({platform.machine()}, {numba.config.CPU_NAME or host_cpu()})"),
         ("threads", f"{threads} of {numba.config.NUMBA_NUM_THREADS} ({threading_layer()})"),
-        ("products", f"own tiles of {8 * VECTOR_BYTES} bit vectors" if VECTOR_BYTES else "BLAS"),
+        ("products", products()),
         ("BLAS", chosen().name),
         ("cache", f"{store.cache_folder()} ({describe_size(files_of_cache())})"),
     ]
     for name, value in rows:
         print(f"{name:<12}{value}")
     return 0
+
+
+def products() -> str:
+    """By what matrices are multiplied, but the largest."""
+    unit = "the matrix unit (AMX) for float32, " if load_amx() else ""
+    return unit + (f"own tiles of {8 * VECTOR_BYTES} bit vectors" if VECTOR_BYTES else "BLAS")
 
 
 def host_cpu() -> str:

@@ -19,6 +19,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .amx import PARTS, load_amx
 from .blas_library import NAMES, TRANS, chosen, gemm_signature
 
 __all__ = [
@@ -64,13 +65,14 @@ _SIGNATURES = dict(
 _TILES_BELOW = "numbagrad_tiles_below"
 _tiles_below = ctypes.c_int64()
 
-SYMBOLS = (*NAMES, _TILES_BELOW)
-"""The names by which compiled code knows the library's functions, and a number."""
+SYMBOLS = (*NAMES, _TILES_BELOW, PARTS)
+"""The names by which compiled code knows the library's functions, and two numbers."""
 
 
 @functools.cache
 def load_blas() -> dict[str, int]:
     """Register the symbols that compiled kernels refer to; the addresses by name."""
+    load_amx()
     library = chosen()
     _tiles_below.value = library.tiles_below
     for name, address in library.addresses.items():

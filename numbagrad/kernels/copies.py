@@ -1,6 +1,6 @@
 """Copies that are written in vector instructions: turned, in panels, in lines, of short lines.
 
-The loops around them are in ``cpu/gemm.py`` and ``cpu/conv.py``.
+The loops around them are in ``cpu/tiled_product.py`` and ``cpu/conv.py``.
 """
 
 from __future__ import annotations

@@ -101,6 +101,8 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     like: an array or pointer, for the dtype. ``op(x)`` is n by k, ``op(y)`` k by m, k at least 1;
     ld*: elements from row to row as stored. start: ``out`` itself to add to it; a row, with
     ``ldstart`` 0, to begin with it everywhere; 0 for none, and NaN in the old ``out`` does no harm.
+    With ``PACK`` of ``amx.py`` for ``transx`` the second factor is packed at ``out``, which needs
+    ``packed_bytes``; with ``PACKED`` for ``transy``, ``y`` is such a place.
     """
     multiply, itemsize = (sgemm if like.dtype == np.float32 else dgemm), like.dtype.itemsize
     if start and start != out:

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from numbagrad.kernels import blas_library, product, vectors
-from numbagrad.kernels.cpu import gemm
-from numbagrad.kernels.intrinsics import address
+from numbagrad.kernels.cpu import gemm, tiled_product
+from numbagrad.kernels.intrinsics import address, pointer
 
 numba = pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(vectors.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
 
-ROWS = (1, 2, 3, 7, 11, 12, 13, 25, gemm.TALL + 1)
+ROWS = (1, 2, 3, 7, 11, 12, 13, 25, tiled_product.TALL + 1)
 COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 50, 70)
-DEPTHS = (1, 3, 17, gemm.DEPTH, gemm.DEPTH + 19)
+DEPTHS = (1, 3, 17, tiled_product.DEPTH, tiled_product.DEPTH + 19)
 
 
 @numba.njit
@@ -27,7 +27,7 @@ def by_tiles(out, x, y, transx, transy, start, ldstart):
     k = x.shape[0] if transx else x.shape[1]
     step = out.itemsize
     ldx, ldy, ldout = x.strides[0] // step, y.strides[0] // step, out.strides[0] // step
-    gemm.by_tiles(
+    tiled_product.by_tiles(
         pointer_to(out), transx, transy, n, m, k, address(x), ldx, address(y), ldy, start, ldstart,
         address(out), ldout,
     )  # fmt: skip
@@ -35,7 +35,7 @@ def by_tiles(out, x, y, transx, transy, start, ldstart):
 
 @numba.njit
 def pointer_to(out):
-    return gemm.pointer(address(out), out)
+    return pointer(address(out), out)
 
 
 def numbers(rng, *shape, dtype):
@@ -54,7 +54,7 @@ def test_every_size_of_tile(dtype, transx, transy):
     rng = np.random.default_rng(7)
     limit = 50 * np.finfo(dtype).eps
     for n, m, k in itertools.product(ROWS, COLUMNS, DEPTHS):
-        if n * m * k > 500_000 and (m, k) != (70, gemm.DEPTH + 19):
+        if n * m * k > 500_000 and (m, k) != (70, tiled_product.DEPTH + 19):
             continue
         x = numbers(rng, *((k, n) if transx else (n, k)), dtype=dtype)
         y = numbers(rng, *((m, k) if transy else (k, m)), dtype=dtype)
@@ -70,8 +70,8 @@ def test_every_size_of_tile(dtype, transx, transy):
 
 def test_more_rows_than_a_block():
     rng = np.random.default_rng(9)
-    rows = 2 * gemm.BLOCK // (gemm.DEPTH * 8) + 5
-    x, y = rng.standard_normal((rows, gemm.DEPTH + 3)), rng.standard_normal((gemm.DEPTH + 3, 19))
+    rows, k = 2 * tiled_product.BLOCK // (tiled_product.DEPTH * 8) + 5, tiled_product.DEPTH + 3
+    x, y = rng.standard_normal((rows, k)), rng.standard_normal((k, 19))
     out, row = np.full((rows, 19), np.nan), rng.standard_normal(19)
     by_tiles(out, x, y, 0, 0, row.ctypes.data, 0)
     np.testing.assert_allclose(out, x @ y + row, atol=1e-11)
@@ -82,7 +82,8 @@ def test_more_rows_than_a_block():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_transposed_factor_of_more_panels_than_fit(dtype):
     rng = np.random.default_rng(4)
-    n, m, k = 2 * gemm.PANELS * gemm.PANEL + 5, gemm.PACKED + 7, gemm.DEPTH + 3
+    n, m = 2 * tiled_product.PANELS * tiled_product.PANEL + 5, tiled_product.PACKED + 7
+    k = tiled_product.DEPTH + 3
     x, y = numbers(rng, k, n, dtype=dtype), numbers(rng, k, m, dtype=dtype)
     whole = np.full((n + 2, m + 3), 7, dtype)
     out, row = whole[1:-1, 1:-2], rng.standard_normal(m).astype(dtype)

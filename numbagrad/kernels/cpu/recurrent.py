@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..amx import LINE, PACK, PACKED, packed_bytes, packing_pays, parts_multiplied
 from ..blas import blas_alone, blas_restore
 from ..inner import device
 from ..intrinsics import address, pointer, wide
@@ -37,32 +38,51 @@ def keep(array):
 
 
 @device(allocates=True)
-def turned(weight, steps):
-    """``weight`` transposed: what each step multiplies by. Empty if it is not worth it."""
+def prepared(weight, transposed, steps, n):
+    """What each step multiplies ``n`` rows by: op(weight) as ``add_product`` likes it best.
+
+    transposed: whether op transposes. A packed factor of the matrix unit, which is longer than
+    weight; else its transpose; or empty where neither is worth it.
+    """
     rows, columns = weight.shape
-    out = np.empty((columns, rows) if steps > 1 else (0, 0), weight.dtype)
-    if steps > 1:
+    m, k = (rows, columns) if transposed else (columns, rows)
+    if parts_multiplied(weight) and steps > 4 and packing_pays(min(n, ROWS), m, k):
+        out = np.empty((1, packed_bytes(m, k) // weight.itemsize + LINE), weight.dtype)
+        gemm(weight, PACK, transposed, 0, m, k, 0, 0, address(weight), columns, 0, 0, lined(out), 0)
+        return out
+    turn = transposed and steps > 1
+    out = np.empty((columns, rows) if turn else (0, 0), weight.dtype)
+    if turn:
         for i in range(0, rows, 16):  # a cache line of the result at once
-            for k in range(columns):
+            for h in range(columns):
                 for j in range(i, min(i + 16, rows)):
-                    out[k, j] = weight[j, k]
+                    out[h, j] = weight[j, h]
     return out
 
 
 @device
-def add_product(like, weight, transposed, rows, state, start, ldstart, out):
-    """``out = state weight.T + start`` for some rows; state, start, out: addresses."""
-    m, k = weight.shape
-    if transposed.size:
-        right, ldright, turn = address(transposed), m, 0
-    else:
-        right, ldright, turn = address(weight), k, 1
-    if rows > 0:
-        gemm(like, 0, turn, rows, m, k, state, k, right, ldright, start, ldstart, out, m)
+def lined(array):
+    """The first address in an array that begins a line of the cache."""
+    return (address(array) + LINE - 1) & -LINE
 
 
 @device
-def add_states(like, weight, transposed, now, kept, before, beginning, start, ldstart, out):
+def add_product(like, weight, transposed, right, rows, x, start, ldstart, out):
+    """``out = x op(weight) + start`` for some rows; right: of ``prepared``; x, start, out:
+    addresses."""
+    height, width = weight.shape
+    m, k = (height, width) if transposed else (width, height)
+    factor, ldright, turn = address(weight), width, transposed
+    if right.size > weight.size:
+        factor, turn = lined(right), PACKED
+    elif right.size:
+        factor, ldright, turn = address(right), m, 0
+    if rows > 0:
+        gemm(like, 0, turn, rows, m, k, x, k, factor, ldright, start, ldstart, out, m)
+
+
+@device
+def add_states(like, weight, right, now, kept, before, beginning, start, ldstart, out):
     """``add_product`` for ``now`` rows: of the states ``before`` for those that are ``kept`` from
     the step before, else of the same rows of ``beginning``. All addresses."""
     wide, narrow = weight.shape[0] * like.itemsize, weight.shape[1] * like.itemsize
@@ -70,7 +90,7 @@ def add_states(like, weight, transposed, now, kept, before, beginning, start, ld
         first, end, state = (kept, now, beginning) if fresh else (0, kept, before)
         begin = start + first * ldstart * like.itemsize
         state, to = state + first * narrow, out + first * wide
-        add_product(like, weight, transposed, end - first, state, begin, ldstart, to)
+        add_product(like, weight, 1, right, end - first, state, begin, ldstart, to)
 
 
 @device
@@ -93,7 +113,7 @@ def copied(to, x, first, at, begin, end):
 
 
 @device
-def rnn_rows(first, rows, transposed, out, last, h0, weight, starts, relu, reverse):
+def rnn_rows(first, rows, right, out, last, h0, weight, starts, relu, reverse):
     """``rnn`` of some rows."""
     wide()
     steps, m = starts.size - 1, out.shape[1]
@@ -103,7 +123,7 @@ def rnn_rows(first, rows, transposed, out, last, h0, weight, starts, relu, rever
         now = active(starts, t, first, rows)
         at = address(out) + (starts[t] + first) * row
         beginning, kept = address(h0) + first * row, min(now, held)
-        add_states(out, weight, transposed, now, kept, before, beginning, at, m, at)
+        add_states(out, weight, right, now, kept, before, beginning, at, m, at)
         state = pointer(at, out.dtype)
         if relu:
             for j in range(now * m):
@@ -123,18 +143,18 @@ def rnn(out, last, h0, weight, starts, relu, reverse):
     out (N, m): given, and then h; last, h0 (n, m): h after and before; weight (m, m): all C.
     """
     n = h0.shape[0]
-    transposed = turned(weight, starts.size - 1)
+    right = prepared(weight, 1, starts.size - 1, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
-        rnn_rows(first, rows, transposed, out, last, h0, weight, starts, relu, reverse)
+        rnn_rows(first, rows, right, out, last, h0, weight, starts, relu, reverse)
     blas_restore(previous)
-    keep(transposed)
+    keep(right)
 
 
 @device
-def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
+def rnn_grad_rows(first, rows, right, ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
     """``rnn_grad`` of some rows."""
     steps, m = starts.size - 1, out.shape[1]
     row = m * out.itemsize
@@ -154,23 +174,24 @@ def rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, starts, relu,
             for j in range(now * m):
                 to[j] = gh[j] * (one - state[j] * state[j])
         ggiven_at = address(ggiven) + at
-        if now > 0:
-            gemm(out, 0, 0, now, m, m, ggiven_at, m, address(weight), m, 0, 0, carried, m)
+        add_product(out, weight, 0, right, now, ggiven_at, 0, 0, carried)
 
 
-@gemm_kernel(grain=GRAIN, outputs=2)
+@gemm_kernel(grain=GRAIN, outputs=2, allocates=True)
 def rnn_grad(ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
     """Gradients of ``rnn`` with respect to given and h0.
 
     ggiven, g, out (N, m); gh0, glast (n, m); weight (m, m): all C.
     """
     n = gh0.shape[0]
+    right = prepared(weight, 0, starts.size - 1, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
-        rnn_grad_rows(first, rows, ggiven, gh0, g, glast, out, weight, starts, relu, reverse)
+        rnn_grad_rows(first, rows, right, ggiven, gh0, g, glast, out, weight, starts, relu, reverse)
     blas_restore(previous)
+    keep(right)
 
 
 # -- long short-term memory ------------------------------------------------------------------------
@@ -198,7 +219,7 @@ def lstm_row(like, at, cell, old, state, m):
 
 @device
 def lstm_rows(
-    first, rows, transposed, narrowing, gates, out, wide_out, cells, last, last_cell, h0, c0,
+    first, rows, right, narrowing, gates, out, wide_out, cells, last, last_cell, h0, c0,
     weight, narrow, starts, reverse,
 ):  # fmt: skip
     """``lstm`` of some rows."""
@@ -212,12 +233,12 @@ def lstm_rows(
         end, cell, gate = address(out) + top * out_row, address(cells) + top * row, 4 * top * row
         state = address(wide_out) + top * row if narrow.size else end
         gate += address(gates)
-        add_states(out, weight, transposed, now, kept, before, beginning, gate, 4 * m, gate)
+        add_states(out, weight, right, now, kept, before, beginning, gate, 4 * m, gate)
         for i in range(now):
             old_cell = (old if i < kept else start_cell) + i * row
             lstm_row(out, gate + 4 * i * row, cell + i * row, old_cell, state + i * row, m)
         if narrow.size:
-            add_product(out, narrow, narrowing, now, state, 0, 0, end)
+            add_product(out, narrow, 1, narrowing, now, state, 0, 0, end)
         later = active(starts, t + way, first, rows)
         copied(last, out, first, top, later, now)
         copied(last_cell, cells, first, top, later, now)
@@ -236,17 +257,17 @@ def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, s
     m and wide_out is not touched. All C.
     """
     n, steps = h0.shape[0], starts.size - 1
-    transposed, narrowing = turned(weight, steps), turned(narrow, steps)
+    right, narrowing = prepared(weight, 1, steps, n), prepared(narrow, 1, steps, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         lstm_rows(
-            *(first, rows, transposed, narrowing, gates, out, wide_out, cells),
+            *(first, rows, right, narrowing, gates, out, wide_out, cells),
             *(last, last_cell, h0, c0, weight, narrow, starts, reverse),
         )
     blas_restore(previous)
-    keep(transposed)
+    keep(right)
     keep(narrowing)
 
 
@@ -282,8 +303,8 @@ def lstm_row_grad(like, spare, to, gh_at, gc_at, at, cell, old, m):
 
 @device(allocates=True)
 def lstm_grad_rows(
-    first, rows, ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0, weight, narrow,
-    starts, reverse,
+    first, rows, right, widening, ggates, gh0, gc0, gout, g, glast, glast_cell, gates, cells, c0,
+    weight, narrow, starts, reverse,
 ):  # fmt: skip
     """``lstm_grad`` of some rows."""
     steps, m, width = starts.size - 1, cells.shape[1], g.shape[1]
@@ -307,8 +328,7 @@ def lstm_grad_rows(
             kept_grad, of_state = pointer(address(gout) + out_at, cells.dtype), address(widened)
             for j in range(now * width):
                 kept_grad[j] = carried[j]
-            right = address(narrow)
-            gemm(cells, 0, 0, now, m, width, gh, width, right, m, 0, 0, of_state, m)
+            add_product(cells, narrow, 0, widening, now, gh, 0, 0, of_state)
         gate, cell, to = address(gates) + 4 * at, address(cells) + at, address(ggates) + 4 * at
         for i in range(now):
             begin = old if i < kept else address(c0) + first * row
@@ -316,9 +336,7 @@ def lstm_grad_rows(
                 *(cells, spare, to + 4 * i * row, of_state + i * row, gc + i * row),
                 *(gate + 4 * i * row, cell + i * row, begin + i * row, m),
             )
-        right = address(weight)
-        if now > 0:
-            gemm(cells, 0, 0, now, width, 4 * m, to, 4 * m, right, width, 0, 0, gh, width)
+        add_product(cells, weight, 0, right, now, to, 0, 0, gh)
     keep(spare)
     keep(widened)
 
@@ -334,15 +352,19 @@ def lstm_grad(
     in narrow gout is not touched.
     """
     n = gh0.shape[0]
+    steps = starts.size - 1
+    right, widening = prepared(weight, 0, steps, n), prepared(narrow, 0, steps, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         lstm_grad_rows(
-            *(first, rows, ggates, gh0, gc0, gout, g, glast),
+            *(first, rows, right, widening, ggates, gh0, gc0, gout, g, glast),
             *(glast_cell, gates, cells, c0, weight, narrow, starts, reverse),
         )
     blas_restore(previous)
+    keep(right)
+    keep(widening)
 
 
 # -- gated recurrent unit --------------------------------------------------------------------------
@@ -372,7 +394,7 @@ def gru_row(like, at, mixed, kept, old, state, m):
 
 @device(allocates=True)
 def gru_rows(
-    first, rows, transposed, gates, out, held, last, h0, weight, bias, biased, starts, reverse
+    first, rows, right, gates, out, held, last, h0, weight, bias, biased, starts, reverse
 ):  # fmt: skip
     """``gru`` of some rows."""
     steps, m, way = starts.size - 1, out.shape[1], -1 if reverse else 1
@@ -386,7 +408,7 @@ def gru_rows(
         kept = min(now, earlier)
         state, gate, part = address(out) + top * row, address(gates), address(held) + top * row
         gate += 3 * top * row
-        add_states(out, weight, transposed, now, kept, before, beginning, start, 0, product)
+        add_states(out, weight, right, now, kept, before, beginning, start, 0, product)
         for i in range(now):
             old = (before if i < kept else beginning) + i * row
             gru_row(
@@ -408,17 +430,17 @@ def gru(gates, out, held, last, h0, weight, bias, starts, biased, reverse):
     weight (3 m, m), bias (3 m): all C. Without ``biased`` bias may be any array of rank 1.
     """
     n = h0.shape[0]
-    transposed = turned(weight, starts.size - 1)
+    right = prepared(weight, 1, starts.size - 1, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         gru_rows(
-            *(first, rows, transposed, gates, out, held),
+            *(first, rows, right, gates, out, held),
             *(last, h0, weight, bias, biased, starts, reverse),
         )
     blas_restore(previous)
-    keep(transposed)
+    keep(right)
 
 
 @device
@@ -453,7 +475,7 @@ def gru_row_grad(like, to, to_held, gh_at, grad_at, at, kept, old, m):
 
 @device
 def gru_grad_rows(
-    first, rows, ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts, reverse
+    first, rows, right, ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts, reverse
 ):  # fmt: skip
     """``gru_grad`` of some rows."""
     steps, m, way = starts.size - 1, out.shape[1], 1 if reverse else -1
@@ -474,23 +496,24 @@ def gru_grad_rows(
                 *(out, to + 3 * i * row, to_held + 3 * i * row, gh + i * row, grad + i * row),
                 *(gate + 3 * i * row, part + i * row, before, m),
             )
-        if now > 0:
-            gemm(out, 0, 0, now, m, 3 * m, to_held, 3 * m, address(weight), m, gh, m, gh, m)
+        add_product(out, weight, 0, right, now, to_held, gh, m, gh)
 
 
-@gemm_kernel(grain=GRAIN, outputs=3)
+@gemm_kernel(grain=GRAIN, outputs=3, allocates=True)
 def gru_grad(ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts, reverse):
     """Gradients of ``gru`` with respect to what gates were given, the state's product, and h0.
 
     ggates, gheld (N, 3 m), gh0, glast (n, m), g (N, m); the rest as there: all C.
     """
     n = h0.shape[0]
+    right = prepared(weight, 0, starts.size - 1, n)
     previous = blas_alone(n * weight.size)
     for task in prange((n + ROWS - 1) // ROWS):
         first = task * ROWS
         rows = min(ROWS, n - first)
         gru_grad_rows(
-            *(first, rows, ggates, gheld, gh0, g, glast),
+            *(first, rows, right, ggates, gheld, gh0, g, glast),
             *(gates, held, out, h0, weight, starts, reverse),
         )
     blas_restore(previous)
+    keep(right)

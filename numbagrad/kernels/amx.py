@@ -1,0 +1,357 @@
+"""Products of float32 on the matrix unit of Intel's processors (AMX), which multiplies bfloat16.
+
+A float32 is exactly the sum of three bfloat16, the high, middle and low part of its 24 bits. Of the
+nine products of parts of two numbers, six are above 2^-24 of theirs: the tiles add up these in
+float32. XLA multiplies float32 so on TPUs; Henry, Tang and Heinecke, "Leveraging the bfloat16
+Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019. Six times as many
+multiplications take half the time, as the unit does 16 times as many of them; and as it rounds once
+for several of them, the sums are nearer to the exact ones than those of float32 instructions.
+
+The loops around these instructions are in ``cpu/amx_product.py``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.binding
+from llvmlite import ir
+from numba import config, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .inner import pasted
+from .processor import features
+from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
+
+__all__ = [
+    "AMX",
+    "EDGE",
+    "LINE",
+    "PACK",
+    "PACKED",
+    "PANEL_BYTES",
+    "PARTS",
+    "STEP",
+    "STRIP",
+    "begin_tiles",
+    "clear",
+    "end_tiles",
+    "exponent_of",
+    "load_amx",
+    "merge_strip",
+    "packed_bytes",
+    "packing_pays",
+    "parts_multiplied",
+    "split",
+    "tiles_strip",
+    "use_parts",
+]
+
+AMX = (
+    VECTOR_BYTES == 64
+    and sys.platform == "linux"
+    and platform.machine() == "x86_64"
+    and {"+amx-tile", "+amx-bf16"} <= features()
+)
+"""Whether this CPU has the unit. Whether this process may use it is asked by ``load_amx``."""
+
+EDGE = 16
+"""Rows and columns of a tile of the result."""
+
+STEP = 32
+"""Numbers along the sum in a tile of a factor, two by two: k with k + 16."""
+
+TILE = 1024
+"""Bytes of a tile."""
+
+PANEL_BYTES = 3 * TILE
+"""Bytes of ``EDGE`` rows or columns of a factor, ``STEP`` of each: their three parts."""
+
+LINE = 64
+"""Bytes of a line of the cache, and of a row of a tile."""
+
+PACK, PACKED = 2, 2
+"""What stands for ``transx`` and ``transy`` of ``gemm``: to pack y, and that it is packed."""
+
+STRIP = 4
+"""Tiles of the result side by side: four of the eight registers, three parts of x, and one of y."""
+
+PARTS = "numbagrad_amx_parts"
+"""The name by which compiled code knows how many parts of each number to multiply."""
+
+_parts = ctypes.c_int64()
+_PERMISSION, _TILE_DATA = 0x1023, 18  # arch_prctl's ARCH_REQ_XCOMP_PERM, and XFEATURE_XTILEDATA
+_PRCTL = 158
+
+_BYTE, _INT, _SHORT = ir.IntType(8), ir.IntType(32), ir.IntType(16)
+
+
+@functools.cache
+def load_amx() -> bool:
+    """Ask Linux for the registers, once, and give LLVM the number of parts; whether they are ours.
+
+    ``NUMBAGRAD_AMX=0`` asks for none. Threads have them with their process, and forked processes.
+    """
+    llvmlite.binding.add_symbol(PARTS, ctypes.addressof(_parts))
+    if AMX and os.environ.get("NUMBAGRAD_AMX", "1") != "0":
+        system = ctypes.CDLL(None, use_errno=True)
+        if system.syscall(_PRCTL, _PERMISSION, _TILE_DATA) == 0:
+            _parts.value = 3
+            return True
+    return False
+
+
+def use_parts(count: int) -> None:
+    """How many parts of each number to multiply, 3 for all of float32; where there is the unit."""
+    if load_amx():
+        _parts.value = count
+
+
+def parts_multiplied(like):
+    """What ``use_parts`` has set; 0 where the unit is not to be used, or for other floats than
+    those of the array or pointer ``like``."""
+    return 0
+
+
+@intrinsic
+def _parts_multiplied(typing, like):
+    def generate(context, builder, signature, args):
+        if not AMX or like.dtype != types.float32:
+            return WORD(0)
+        place = builder.module.globals.get(PARTS)
+        return builder.load(place or ir.GlobalVariable(builder.module, WORD, PARTS))
+
+    return types.int64(like), generate
+
+
+if not config.DISABLE_JIT:
+    parts_multiplied = _parts_multiplied
+
+
+@pasted
+def packed_bytes(m, k):
+    """Bytes of a packed factor of ``k`` rows and ``m`` columns, which begins a line."""
+    blocks = (m + EDGE - 1) // EDGE * ((k + STEP - 1) // STEP)
+    return 2 * LINE + blocks * PANEL_BYTES
+
+
+@pasted
+def packing_pays(n, m, k):
+    """Whether ``n`` rows are sooner multiplied by a packed factor than by one as stored."""
+    wide, deep = (m + 15) & ~15, (k + 31) & ~31
+    return 4 * wide * deep <= m * k * n
+
+
+def _instruction(builder: Any, name: str, args: Sequence[Any]) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [a.type for a in args])
+    builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), args)
+
+
+@in_machine_code
+def begin_tiles(builder, kind, rows, room):
+    """Registers of so many rows, at most 16, of 64 bytes, for x and the result, of 16 for y.
+
+    room: the address of 64 bytes to write that to.
+    """
+    if not AMX:
+        return
+    line, width = ir.VectorType(WORD, 8), 0x0040004000400040
+    told = ir.Constant(line, [1, 0, width, width, 0, 0, 0, 0])
+    heights = builder.or_(builder.mul(rows, WORD(0x01010101010101)), WORD(EDGE << 56))
+    told = builder.insert_element(told, heights, _INT(6))
+    builder.store(told, at(builder, room, line), align=64)
+    _instruction(builder, "ldtilecfg", [at(builder, room, _BYTE)])
+
+
+@in_machine_code
+def end_tiles(builder, kind, room):
+    """Give up the registers, so that the system need not keep them."""
+    if not AMX:
+        return
+    _instruction(builder, "tilerelease", [])
+
+
+@in_machine_code
+def clear(builder, kind, place):
+    """Write a vector of zeros to an address."""
+    line = ir.VectorType(WORD, 8)
+    builder.store(ir.Constant(line, None), at(builder, place, line), align=64)
+
+
+@in_machine_code
+def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, out, peak):
+    """Write the three parts of two blocks of 16 by 16 numbers, pair by pair, to tiles at out.
+
+    height: rows of each tile that are written. x: address of the first block; the second is ``gap``
+    bytes after it; row: bytes from row to row. rows, columns, rows_2, columns_2: how many of each
+    block are there; zeros stand for the others. peak: the address of a vector that comes to hold
+    the largest bits, without sign, of all lanes.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    ints = ir.VectorType(_INT, EDGE)
+    place = at(builder, peak, ints)
+    largest = cgutils.alloca_once_value(builder, builder.load(place, align=64))
+
+    def written(first, second):
+        """A loop over rows; the two: what loads a row of a block, given the row and its place."""
+        with counted(builder, height) as i:
+            begin = builder.add(x, builder.mul(i, row))
+            found = [first(i, begin), second(i, builder.add(begin, gap))]
+            parts = [_three_parts(builder, value, largest) for value in found]
+            to = builder.add(out, builder.shl(i, WORD(6)))
+            for part, (one, other) in enumerate(zip(*parts, strict=True)):
+                both = builder.or_(builder.lshr(one, _everywhere(16)), other)
+                builder.store(both, at(builder, builder.add(to, WORD(part * TILE)), ints), align=64)
+
+    whole = Rows(builder, kind, 1, None)
+
+    def some(count, lanes):
+        line = Rows(builder, kind, 1, lanes)
+        mask, none = line.mask, ir.Constant(line.mask.type, None)
+
+        def load(i, begin):
+            line.mask = builder.select(builder.icmp_signed("<", i, count), mask, none)
+            return line.load(begin)[0]
+
+        return load
+
+    sizes = rows, columns, rows_2, columns_2
+    filled = builder.icmp_signed("==", functools.reduce(builder.and_, sizes), WORD(EDGE))
+    partly = some(rows, columns), some(rows_2, columns_2)
+    with builder.if_else(filled) as (then, otherwise):
+        with then:
+            written(*[lambda i, begin: whole.load(begin)[0]] * 2)
+        with otherwise:
+            written(*partly)
+    builder.store(builder.load(largest), place, align=64)
+
+
+def _everywhere(number: int) -> Any:
+    return ir.Constant(ir.VectorType(_INT, EDGE), [number] * EDGE)
+
+
+def _three_parts(builder: Any, value: Any, largest: Any) -> list[Any]:
+    """Bits of the three bfloat16 that make up each float32, in the upper halves of their words.
+
+    largest: the place of a vector that comes to hold the largest bits, without sign.
+    """
+    bits = builder.bitcast(value, ir.VectorType(_INT, EDGE))
+    size, before = builder.and_(bits, _everywhere(0x7FFFFFFF)), builder.load(largest)
+    more = builder.icmp_unsigned(">", size, before)
+    builder.store(builder.select(more, size, before), largest)
+    parts = []
+    for _ in range(2):
+        part = builder.and_(builder.add(bits, _everywhere(0x8000)), _everywhere(0xFFFF0000))
+        value = builder.fsub(value, builder.bitcast(part, value.type))
+        bits = builder.bitcast(value, bits.type)
+        parts.append(part)
+    return [*parts, bits]
+
+
+@intrinsic
+def exponent_of(typing, peak):
+    """Bits of the exponent of the largest number that ``split`` has seen, 127 for those from 1
+    to 2; peak: the address of its vector."""
+
+    def generate(context, builder, signature, args):
+        ints = ir.VectorType(_INT, EDGE)
+        kind = ir.FunctionType(_INT, [ints])
+        name = f"llvm.vector.reduce.umax.v{EDGE}i32"
+        largest = cgutils.get_or_insert_function(builder.module, kind, name)
+        value = builder.load(at(builder, args[0], ints), align=64)
+        bits = builder.call(largest, [value])
+        return builder.zext(builder.lshr(bits, _INT(23)), WORD)
+
+    return types.int64(types.int64), generate
+
+
+def _strip(tiles: int) -> Any:
+    """The result of one panel of x and so many of y.
+
+    ``out = x y + row`` for ``16 tiles`` columns. x, y: addresses of panels of ``steps`` times
+    ``PANEL_BYTES``; row: the address of what is added to each row, or 0; out_row: bytes from row to
+    row; parts: how many of each number to multiply.
+    """
+
+    def strip(builder, kind, steps, x, y, row, out, out_row, parts):
+        if not AMX or not isinstance(kind.element, ir.FloatType):
+            return
+        results, lefts, right = range(tiles), (4, 5, 6), 7
+        with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
+            with added:
+                for c in results:
+                    _load(builder, c, builder.add(row, WORD(64 * c)), 0)
+            with alone:
+                for c in results:
+                    _instruction(builder, "tilezero", [_BYTE(c)])
+        for count in (3, 2, 1):
+            with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
+                with counted(builder, steps) as step:
+                    left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+                    for part in range(count):
+                        _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
+                    place = builder.add(y, builder.mul(step, WORD(tiles * PANEL_BYTES)))
+                    for c in results:
+                        # The small products first; each part of y meets what is above 2^-24.
+                        for part in reversed(range(count)):
+                            _load(builder, right, builder.add(place, WORD(part * TILE)))
+                            for k in reversed(range(count - part)):
+                                three = [_BYTE(c), _BYTE(lefts[k]), _BYTE(right)]
+                                _instruction(builder, "tdpbf16ps", three)
+                        place = builder.add(place, WORD(PANEL_BYTES))
+        for c in results:
+            to = at(builder, builder.add(out, WORD(64 * c)), _BYTE)
+            _instruction(builder, "tilestored64", [_BYTE(c), to, out_row])
+
+    return in_machine_code(strip, f"amx_strip_{tiles}")
+
+
+def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
+    args = [_BYTE(register), at(builder, place, _BYTE), WORD(row)]
+    _instruction(builder, "tileloadd64", args)
+
+
+tiles_strip = tuple(_strip(tiles) for tiles in range(1, STRIP + 1))
+
+
+def _merge(tiles: int) -> Any:
+    """``out = x + start`` for so many rows of ``tiles`` vectors; ``start`` 0: ``out = x``.
+
+    All are addresses, x one of rows without gaps of ``STRIP`` vectors; columns: in the last vector.
+    """
+
+    def merge(builder, kind, rows, columns, x, start, start_row, out, out_row):
+        if not AMX or not isinstance(kind.element, ir.FloatType):
+            return
+        whole, part = Rows(builder, kind, tiles, None), Rows(builder, kind, tiles, columns)
+        added = builder.icmp_signed("!=", start, WORD(0))
+        filled = builder.icmp_signed("==", columns, WORD(EDGE))
+
+        def written(lines, start_row):
+            with counted(builder, rows) as i:
+                values = whole.load(builder.add(x, builder.shl(i, WORD(8))))
+                if start_row is not None:
+                    old = lines.load(builder.add(start, builder.mul(i, start_row)))
+                    values = [builder.fadd(*pair) for pair in zip(values, old, strict=True)]
+                lines.store(values, builder.add(out, builder.mul(i, out_row)))
+
+        with builder.if_else(filled) as (then, otherwise):
+            for way, lines in ((then, whole), (otherwise, part)):
+                with way, builder.if_else(added) as (adds, copies):
+                    with adds:
+                        written(lines, start_row)
+                    with copies:
+                        written(lines, None)
+
+    return in_machine_code(merge, f"amx_merge_{tiles}")
+
+
+merge_strip = tuple(_merge(tiles) for tiles in range(1, STRIP + 1))

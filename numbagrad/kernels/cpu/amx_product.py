@@ -1,0 +1,238 @@
+"""Our product of float32 matrices on the matrix unit of Intel's processors: see ``amx.py``.
+
+Start at ``by_amx``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..amx import (
+    EDGE,
+    LINE,
+    PACKED,
+    PANEL_BYTES,
+    STEP,
+    STRIP,
+    begin_tiles,
+    clear,
+    end_tiles,
+    exponent_of,
+    merge_strip,
+    split,
+    tiles_strip,
+)
+from ..copies import transpose
+from ..inner import device, pasted
+from ..intrinsics import pointer
+from ..tile import scratch
+from .tiled_product import by_tiles
+
+__all__ = ["by_amx", "pack", "unit_is_faster"]
+
+STEPS = 4
+"""Most tiles along the sum: 64 columns of so many fill the innermost cache."""
+
+ROWS = 512
+"""Most rows of ``x`` that are split before they are multiplied: 384 KB."""
+
+LEFT_BYTES = ROWS // EDGE * STEPS * PANEL_BYTES
+RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
+RESULT_BYTES = EDGE * STRIP * LINE
+
+LARGEST = 127 + 60
+"""Exponent from which sums may overflow that would not in float32, infinite or NaN above it."""
+
+SMALLEST = 2 * 127 - 76
+"""Sum of two exponents below which parts of products may be under 2^-126: they would be 0."""
+
+strip_1, strip_2, strip_3, strip_4 = tiles_strip
+merge_1, merge_2, merge_3, merge_4 = merge_strip
+
+
+@pasted
+def unit_is_faster(n, m, k):
+    """Whether the unit beats tiles, whose multiplications take twice as long, while to split a
+    number takes as long as 40 of its: measured by ``python -m benchmarks gemm``."""
+    high, wide, deep = (n + 15) & ~15, (m + 15) & ~15, (k + 31) & ~31
+    return deep * (high * wide + 40 * (n + m)) < 2 * n * m * k
+
+
+@device
+def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts):
+    """``product`` of float32; parts: how many of each number to multiply.
+
+    Blocks with numbers that are too large, infinite or NaN, and of small ones alone, go to tiles.
+    """
+    size, packed = 4, y
+    if transy == PACKED:
+        told = pointer(packed + LINE, np.int64)
+        transy, y, ldy = told[0], told[1], told[2]
+    else:
+        packed = 0
+    x_row, y_row, out_row = ldx * size, ldy * size, ldout * size
+    base, ldbase = start, ldstart if start else 0
+    room = scratch(LINE)
+    left, here, result = scratch(LEFT_BYTES), scratch(RIGHT_BYTES), scratch(RESULT_BYTES)
+    left_peak, right_peak = scratch(LINE), scratch(LINE)
+    lines = min(n, EDGE)
+    begin_tiles(like, lines, room)
+    depth = depth_of(k)
+    right = packed + 2 * LINE
+    h = 0
+    while h < k:
+        deep = min(depth, k - h)
+        steps = (deep + STEP - 1) // STEP
+        i = 0
+        while i < n:
+            rows = min(ROWS, n - i)
+            first = x + (h * x_row + i * size if transx else i * x_row + h * size)
+            clear(like, left_peak)
+            panel = steps * PANEL_BYTES
+            split_all(
+                *(like, not transx, transx, first, x_row, rows, deep),
+                *(left, panel, PANEL_BYTES, left_peak),
+            )
+            high = exponent_of(left_peak)
+            strip = right
+            j = 0
+            while j < m:
+                columns = min(STRIP * EDGE, m - j)
+                second = y + (j * y_row + h * size if transy else h * y_row + j * size)
+                if packed:
+                    high_2 = exponent_of(packed)
+                else:
+                    strip = here
+                    clear(like, right_peak)
+                    step = (columns + EDGE - 1) // EDGE * PANEL_BYTES
+                    split_all(
+                        *(like, transy, transy, second, y_row, columns, deep),
+                        *(strip, PANEL_BYTES, step, right_peak),
+                    )
+                    high_2 = exponent_of(right_peak)
+                begin = base + (i * ldbase + j) * size if base else 0
+                to = out + i * out_row + j * size
+                if high >= LARGEST or high_2 >= LARGEST or high + high_2 <= SMALLEST:
+                    by_tiles(
+                        *(like, transx, transy, rows, columns, deep, first, ldx, second, ldy),
+                        *(begin, ldbase, to, ldout),
+                    )
+                else:
+                    multiplied(
+                        *(like, lines, rows, columns, steps, left, strip, result),
+                        *(begin, ldbase * size, to, out_row, parts),
+                    )
+                strip += STRIP * steps * PANEL_BYTES
+                j += columns
+            i += rows
+        right += (m + EDGE - 1) // EDGE * steps * PANEL_BYTES
+        h += deep
+        base, ldbase = out, ldout
+    end_tiles(like, room)
+
+
+@pasted
+def depth_of(k):
+    """Rows of y in a strip: all but the last have as many."""
+    blocks = (k + STEP - 1) // STEP
+    strips = (blocks + STEPS - 1) // STEPS
+    return (blocks + strips - 1) // strips * STEP
+
+
+@device
+def pack(like, transy, m, k, y, ldy, out):
+    """Write op(y), k by m, to ``packed_bytes(m, k)`` at out, a whole number of lines.
+
+    There, its largest bits; how and where it is stored, which must remain; and its strips.
+    """
+    told = pointer(out + LINE, np.int64)
+    told[0], told[1], told[2] = transy, y, ldy
+    clear(like, out)
+    row, size, depth, place = ldy * 4, 4, depth_of(k), out + 2 * LINE
+    h = 0
+    while h < k:
+        deep = min(depth, k - h)
+        first = y + (h * size if transy else h * row)
+        j = 0
+        while j < m:
+            columns = min(STRIP * EDGE, m - j)
+            step = (columns + EDGE - 1) // EDGE * PANEL_BYTES
+            begin = first + j * (row if transy else size)
+            split_all(
+                like, transy, transy, begin, row, columns, deep, place, PANEL_BYTES, step, out
+            )
+            place += step * ((deep + STEP - 1) // STEP)
+            j += columns
+        h += deep
+
+
+@device
+def split_all(like, along, turned, x, row, count, deep, out, panel, step, peak):
+    """Split ``count`` rows or columns of a factor, ``deep`` numbers of each, into tiles at out.
+
+    along: whether the numbers of each lie side by side; turned: whether tiles have to be
+    transposed; row: bytes from row to row as stored; panel, step: bytes from 16 rows or columns to
+    the next, and from 32 numbers of each.
+    """
+    size = 4
+    i = 0
+    while i < count:
+        place = out
+        out += panel
+        lines = min(EDGE, count - i)
+        h = 0
+        while h < deep:
+            near, far = min(EDGE, deep - h), max(0, min(EDGE, deep - h - EDGE))
+            if along:
+                first = x + i * row + h * size
+                split(like, lines, first, row, LINE, lines, near, lines, far, place, peak)
+            else:
+                first = x + h * row + i * size
+                split(like, EDGE, first, row, EDGE * row, near, lines, far, lines, place, peak)
+            if turned:
+                for part in range(3):
+                    tile = place + part * (PANEL_BYTES // 3)
+                    transpose(like, tile, LINE, EDGE, EDGE, tile, LINE)
+            place += step
+            h += STEP
+        i += EDGE
+
+
+@device
+def multiplied(
+    like, lines, rows, columns, steps, left, right, room, start, start_row, out, out_row, parts
+):
+    """``out = start + x y`` for panels of both factors.
+
+    lines: rows of a tile of the result; room: the address of room for a panel of it.
+    """
+    tiles = (columns + EDGE - 1) // EDGE
+    last = columns - (tiles - 1) * EDGE
+    direct = last == EDGE and (start == 0 or start_row == 0)
+    panel = steps * PANEL_BYTES
+    i = 0
+    while i < rows:
+        height = min(EDGE, rows - i)
+        whole = direct and height == lines
+        to, to_row, row = (out, out_row, start) if whole else (room, STRIP * LINE, 0)
+        if tiles == 4:
+            strip_4(like, steps, left, right, row, to, to_row, parts)
+            if not whole:
+                merge_4(like, height, last, room, start, start_row, out, out_row)
+        elif tiles == 3:
+            strip_3(like, steps, left, right, row, to, to_row, parts)
+            if not whole:
+                merge_3(like, height, last, room, start, start_row, out, out_row)
+        elif tiles == 2:
+            strip_2(like, steps, left, right, row, to, to_row, parts)
+            if not whole:
+                merge_2(like, height, last, room, start, start_row, out, out_row)
+        else:
+            strip_1(like, steps, left, right, row, to, to_row, parts)
+            if not whole:
+                merge_1(like, height, last, room, start, start_row, out, out_row)
+        left += panel
+        out += EDGE * out_row
+        if start:
+            start += EDGE * start_row
+        i += EDGE

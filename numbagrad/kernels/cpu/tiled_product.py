@@ -1,0 +1,127 @@
+"""Our own matrix product, of tiles that stay in registers.
+
+Start at ``by_tiles``. When it is taken is in ``gemm.py``.
+"""
+
+from __future__ import annotations
+
+from ..copies import copy_lines, copy_panels, transpose
+from ..inner import device, pasted
+from ..intrinsics import itemsize, pointer
+from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, wide_strip
+from ..vectors import VECTOR_BYTES
+
+__all__ = ["by_tiles"]
+
+DEPTH = 256 if FULL else 128
+"""Rows of ``y`` in a strip, which fills half of the innermost cache or, with four vectors each, two
+thirds."""
+
+TALL = 64
+"""Rows of ``x`` from which it pays to copy a strip of ``y``, to have its lines side by side."""
+
+BLOCK = 1 << (18 if FULL else 19)
+"""Bytes of ``x`` that a strip is multiplied with: they stay in the second cache for the next."""
+
+ROOM_ROW = WIDE * VECTOR_BYTES
+ROOM = DEPTH * ROOM_ROW
+
+PACKED = 64
+"""Columns from which it pays to pack a transposed ``x``, where wide tiles take whole vectors."""
+
+PANELS = 21
+"""Most float32 panels of ``x``, packed; a gap between them keeps them apart in the caches."""
+
+GAP = 64
+PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else 1
+
+
+@device
+def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``product`` by tiles. Without divisions: a small product takes as long as one of them."""
+    size = itemsize(like)
+    lanes = VECTOR_BYTES // size
+    x_row, x_col = (size, ldx * size) if transx else (ldx * size, size)
+    y_row, out_row = ldy * size, ldout * size
+    base, base_row = start, ldstart * size if start else 0
+    lined = transy or n >= TALL  # lines of y lie side by side, with room after the last number
+    room = scratch(ROOM)
+    panels = scratch(PANELS_ROOM)
+    h = 0
+    while h < k:
+        depth = min(DEPTH, k - h)
+        i = 0
+        while i < n:
+            rows = min(BLOCK // (DEPTH * size), n - i)
+            left = x + i * x_row + h * x_col
+            whole, panel = 0, PANEL * depth * size + GAP  # rows of x in panels; bytes of one
+            if FULL and transx and m >= PACKED:
+                rows = min(rows, PANELS * 4 // size * PANEL)
+                whole = rows // PANEL * PANEL
+                copy_panels(like, panels, panel, left, x_col, depth, rows // PANEL)
+            j = 0
+            while j < m:
+                columns = min(m - j, WIDE * lanes)
+                if columns < WIDE * lanes and (columns <= (WIDE - 1) * lanes or not lined):
+                    columns = min(columns, 2 * lanes)  # two vectors, or the last one
+                right, right_row = y + h * y_row + j * size, y_row
+                if transy:
+                    first = y + j * y_row + h * size
+                    turned(like, columns, depth, first, y_row, room, ROOM_ROW)
+                    right, right_row = room, ROOM_ROW
+                elif lined:
+                    if columns == WIDE * lanes if FULL else columns > (WIDE - 1) * lanes:
+                        last = columns - (WIDE - 1) * lanes
+                        copy_lines(like, room, right, y_row, depth, last)
+                    else:
+                        copied(like, depth, columns, right, y_row, room, ROOM_ROW)
+                    right, right_row = room, ROOM_ROW
+                begin = base + i * base_row + j * size if base else 0
+                to = out + i * out_row + j * size
+                done = 0
+                if FULL and whole > 0 and columns == WIDE * lanes:
+                    wide_strip(
+                        *(like, whole, depth, panels, size, PANEL * size, panel - PANEL * size),
+                        *(right, right_row, begin, base_row, to, out_row, 0),
+                    )
+                    done = whole
+                strip = (
+                    *(rows - done, depth, left + done * x_row, x_row, x_col, 0),
+                    *(right, right_row, begin + done * base_row, base_row),
+                    *(to + done * out_row, out_row),
+                )
+                if columns == WIDE * lanes if FULL else columns > (WIDE - 1) * lanes:
+                    wide_strip(like, *strip, columns - (WIDE - 1) * lanes)
+                elif columns > lanes:
+                    middle_strip(like, *strip, columns - lanes)
+                else:
+                    narrow_strip(like, *strip, columns)
+                j += columns
+            i += rows
+        h += DEPTH
+        base, base_row = out, out_row
+
+
+@pasted
+def turned(like, rows, columns, x, x_row, out, out_row):
+    """Write ``x``, of so many rows and columns, with these exchanged, at ``out``."""
+    size = itemsize(like)
+    lanes = VECTOR_BYTES // size
+    i = 0
+    while i < rows:
+        j = 0
+        while j < columns:
+            place, to = x + i * x_row + j * size, out + j * out_row + i * size
+            height, width = min(lanes, rows - i), min(lanes, columns - j)
+            transpose(like, place, x_row, height, width, to, out_row)
+            j += lanes
+        i += lanes
+
+
+@pasted
+def copied(like, rows, columns, x, x_row, out, out_row):
+    """Write ``x``, of so many rows and columns, at ``out``."""
+    for i in range(rows):
+        to, row = pointer(out + i * out_row, like), pointer(x + i * x_row, like)
+        for j in range(columns):
+            to[j] = row[j]
