@@ -40,17 +40,17 @@ __all__ = [
     "PARTS",
     "STEP",
     "STRIP",
+    "amx_merge",
+    "amx_strip",
     "begin_tiles",
     "clear",
     "end_tiles",
     "exponent_of",
     "load_amx",
-    "merge_strip",
     "packed_bytes",
     "packing_pays",
     "parts_multiplied",
     "split",
-    "tiles_strip",
     "use_parts",
 ]
 
@@ -273,45 +273,50 @@ def exponent_of(typing, peak):
     return types.int64(types.int64), generate
 
 
-def _strip(tiles: int) -> Any:
-    """The result of one panel of x and so many of y.
+@in_machine_code
+def amx_strip(builder, kind, tiles, steps, x, y, row, out, out_row, parts):
+    """The result of one panel of x and ``tiles`` of y: ``out = x y + row`` for 16 columns each.
 
-    ``out = x y + row`` for ``16 tiles`` columns. x, y: addresses of panels of ``steps`` times
-    ``PANEL_BYTES``; row: the address of what is added to each row, or 0; out_row: bytes from row to
-    row; parts: how many of each number to multiply.
+    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; row: the address of what is added
+    to each row, or 0; out_row: bytes from row to row; parts: how many of each number to multiply.
     """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    for many in range(1, STRIP + 1):
+        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
+            _strip(builder, many, steps, x, y, row, out, out_row, parts)
 
-    def strip(builder, kind, steps, x, y, row, out, out_row, parts):
-        if not AMX or not isinstance(kind.element, ir.FloatType):
-            return
-        results, lefts, right = range(tiles), (4, 5, 6), 7
-        with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
-            with added:
-                for c in results:
-                    _load(builder, c, builder.add(row, WORD(64 * c)), 0)
-            with alone:
-                for c in results:
-                    _instruction(builder, "tilezero", [_BYTE(c)])
-        for count in (3, 2, 1):
-            with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
-                with counted(builder, steps) as step:
-                    left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
-                    for part in range(count):
-                        _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
-                    place = builder.add(y, builder.mul(step, WORD(tiles * PANEL_BYTES)))
-                    for c in results:
-                        # The small products first; each part of y meets what is above 2^-24.
-                        for part in reversed(range(count)):
-                            _load(builder, right, builder.add(place, WORD(part * TILE)))
-                            for k in reversed(range(count - part)):
-                                three = [_BYTE(c), _BYTE(lefts[k]), _BYTE(right)]
-                                _instruction(builder, "tdpbf16ps", three)
-                        place = builder.add(place, WORD(PANEL_BYTES))
-        for c in results:
-            to = at(builder, builder.add(out, WORD(64 * c)), _BYTE)
-            _instruction(builder, "tilestored64", [_BYTE(c), to, out_row])
 
-    return in_machine_code(strip, f"amx_strip_{tiles}")
+def _strip(
+    builder: Any, tiles: int, steps: Any, x: Any, y: Any, row: Any, out: Any, out_row: Any,
+    parts: Any,
+) -> None:  # fmt: skip
+    results, lefts, right = range(tiles), (4, 5, 6), 7
+    with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
+        with added:
+            for c in results:
+                _load(builder, c, builder.add(row, WORD(64 * c)), 0)
+        with alone:
+            for c in results:
+                _instruction(builder, "tilezero", [_BYTE(c)])
+    for count in (3, 2, 1):
+        with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
+            with counted(builder, steps) as step:
+                left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+                for part in range(count):
+                    _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
+                place = builder.add(y, builder.mul(step, WORD(tiles * PANEL_BYTES)))
+                for c in results:
+                    # The small products first; each part of y meets what is above 2^-24.
+                    for part in reversed(range(count)):
+                        _load(builder, right, builder.add(place, WORD(part * TILE)))
+                        for k in reversed(range(count - part)):
+                            three = [_BYTE(c), _BYTE(lefts[k]), _BYTE(right)]
+                            _instruction(builder, "tdpbf16ps", three)
+                    place = builder.add(place, WORD(PANEL_BYTES))
+    for c in results:
+        to = at(builder, builder.add(out, WORD(64 * c)), _BYTE)
+        _instruction(builder, "tilestored64", [_BYTE(c), to, out_row])
 
 
 def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
@@ -319,23 +324,19 @@ def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
     _instruction(builder, "tileloadd64", args)
 
 
-tiles_strip = tuple(_strip(tiles) for tiles in range(1, STRIP + 1))
-
-
-def _merge(tiles: int) -> Any:
+@in_machine_code
+def amx_merge(builder, kind, tiles, rows, columns, x, start, start_row, out, out_row):
     """``out = x + start`` for so many rows of ``tiles`` vectors; ``start`` 0: ``out = x``.
 
     All are addresses, x one of rows without gaps of ``STRIP`` vectors; columns: in the last vector.
     """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    added = builder.icmp_signed("!=", start, WORD(0))
+    for many in range(1, STRIP + 1):
+        whole, lines = Rows(builder, kind, many, None), Rows(builder, kind, many, columns)
 
-    def merge(builder, kind, rows, columns, x, start, start_row, out, out_row):
-        if not AMX or not isinstance(kind.element, ir.FloatType):
-            return
-        whole, part = Rows(builder, kind, tiles, None), Rows(builder, kind, tiles, columns)
-        added = builder.icmp_signed("!=", start, WORD(0))
-        filled = builder.icmp_signed("==", columns, WORD(EDGE))
-
-        def written(lines, start_row):
+        def written(start_row: Any, whole: Rows = whole, lines: Rows = lines) -> None:
             with counted(builder, rows) as i:
                 values = whole.load(builder.add(x, builder.shl(i, WORD(8))))
                 if start_row is not None:
@@ -343,15 +344,9 @@ def _merge(tiles: int) -> Any:
                     values = [builder.fadd(*pair) for pair in zip(values, old, strict=True)]
                 lines.store(values, builder.add(out, builder.mul(i, out_row)))
 
-        with builder.if_else(filled) as (then, otherwise):
-            for way, lines in ((then, whole), (otherwise, part)):
-                with way, builder.if_else(added) as (adds, copies):
-                    with adds:
-                        written(lines, start_row)
-                    with copies:
-                        written(lines, None)
-
-    return in_machine_code(merge, f"amx_merge_{tiles}")
-
-
-merge_strip = tuple(_merge(tiles) for tiles in range(1, STRIP + 1))
+        here = builder.icmp_signed("==", tiles, WORD(many))
+        with builder.if_then(here), builder.if_else(added) as (adds, copies):
+            with adds:
+                written(start_row)
+            with copies:
+                written(None)

@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from . import store
+from .amx import AMX
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .halves import refuse
 from .machine import Kernel, threads
@@ -56,10 +57,11 @@ def _known_place(real: Any) -> ctypes.c_void_p:
 
 def what_multiplies(real: Any) -> tuple[Any, tuple[Any, ...]]:
     """What ``load_products`` compiles: a dispatcher and a signature."""
-    from .cpu.gemm import product
+    from .cpu.gemm import product, product_on_unit
 
     like = types.CPointer(numba.from_dtype(np.dtype(real)))
-    return product.serial, (like, *[types.int64] * 13)
+    made = product_on_unit if AMX and like.dtype == types.float32 else product
+    return made.serial, (like, *[types.int64] * 13)
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """The vector instructions of our matrix product.
 
 ``strip`` keeps blocks of the result in registers while it walks along the inner dimension. All is
-written for the widest vectors of this CPU. The loops around it are in ``cpu/tiled_product.py``. How such a
-product is built up: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM
-TOMS 34 (2008).
+written for the widest vectors of this CPU. The loops around it are in ``cpu/tiled_product.py``. How
+such a product is built up: Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication", ACM TOMS 34 (2008).
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from ..amx import (
     PANEL_BYTES,
     STEP,
     STRIP,
+    amx_merge,
+    amx_strip,
     begin_tiles,
     clear,
     end_tiles,
     exponent_of,
-    merge_strip,
     split,
-    tiles_strip,
 )
 from ..copies import transpose
 from ..inner import device, pasted
@@ -31,7 +31,7 @@ from .tiled_product import by_tiles
 __all__ = ["by_amx", "pack", "unit_is_faster"]
 
 STEPS = 4
-"""Most tiles along the sum: 64 columns of so many fill the innermost cache."""
+"""Most tiles along the sum: 64 columns of so tiles fill the innermost cache."""
 
 ROWS = 512
 """Most rows of ``x`` that are split before they are multiplied: 384 KB."""
@@ -40,27 +40,30 @@ LEFT_BYTES = ROWS // EDGE * STEPS * PANEL_BYTES
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
 RESULT_BYTES = EDGE * STRIP * LINE
 
+LEAST = 1 << 17
+"""Multiplications below which the unit is not worth to enter."""
+
 LARGEST = 127 + 60
 """Exponent from which sums may overflow that would not in float32, infinite or NaN above it."""
 
 SMALLEST = 2 * 127 - 76
 """Sum of two exponents below which parts of products may be under 2^-126: they would be 0."""
 
-strip_1, strip_2, strip_3, strip_4 = tiles_strip
-merge_1, merge_2, merge_3, merge_4 = merge_strip
-
 
 @pasted
 def unit_is_faster(n, m, k):
     """Whether the unit beats tiles, whose multiplications take twice as long, while to split a
     number takes as long as 40 of its: measured by ``python -m benchmarks gemm``."""
+    work = n * m * k
+    if work < LEAST:
+        return False
     high, wide, deep = (n + 15) & ~15, (m + 15) & ~15, (k + 31) & ~31
-    return deep * (high * wide + 40 * (n + m)) < 2 * n * m * k
+    return deep * (high * wide + 40 * (n + m)) < 2 * work
 
 
 @device
 def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts):
-    """``product`` of float32; parts: how many of each number to multiply.
+    """``product`` of float32; parts: how tiles of each number to multiply.
 
     Blocks with numbers that are too large, infinite or NaN, and of small ones alone, go to tiles.
     """
@@ -133,7 +136,7 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
 
 @pasted
 def depth_of(k):
-    """Rows of y in a strip: all but the last have as many."""
+    """Rows of y in a strip: all but the last have as tiles."""
     blocks = (k + STEP - 1) // STEP
     strips = (blocks + STEPS - 1) // STEPS
     return (blocks + strips - 1) // strips * STEP
@@ -215,22 +218,9 @@ def multiplied(
         height = min(EDGE, rows - i)
         whole = direct and height == lines
         to, to_row, row = (out, out_row, start) if whole else (room, STRIP * LINE, 0)
-        if tiles == 4:
-            strip_4(like, steps, left, right, row, to, to_row, parts)
-            if not whole:
-                merge_4(like, height, last, room, start, start_row, out, out_row)
-        elif tiles == 3:
-            strip_3(like, steps, left, right, row, to, to_row, parts)
-            if not whole:
-                merge_3(like, height, last, room, start, start_row, out, out_row)
-        elif tiles == 2:
-            strip_2(like, steps, left, right, row, to, to_row, parts)
-            if not whole:
-                merge_2(like, height, last, room, start, start_row, out, out_row)
-        else:
-            strip_1(like, steps, left, right, row, to, to_row, parts)
-            if not whole:
-                merge_1(like, height, last, room, start, start_row, out, out_row)
+        amx_strip(like, tiles, steps, left, right, row, to, to_row, parts)
+        if not whole:
+            amx_merge(like, tiles, height, last, room, start, start_row, out, out_row)
         left += panel
         out += EDGE * out_row
         if start:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..amx import AMX, PACK, PACKED, parts_multiplied
+from ..amx import PACK, PACKED, parts_multiplied
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm, tiles_below
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
@@ -17,7 +17,7 @@ from ..vectors import VECTOR_BYTES
 from .amx_product import by_amx, pack, unit_is_faster
 from .tiled_product import by_tiles
 
-__all__ = ["product"]
+__all__ = ["product", "product_on_unit"]
 
 LONG = 16
 """Numbers in a row from which its product with a vector is a sum of vectors."""
@@ -26,34 +26,55 @@ LONG = 16
 @kernel(outputs=0)
 def product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to floats."""
-    if AMX and itemsize(like) == 4:  # constants
-        if transx == PACK:
-            pack(like, transy, m, k, y, ldy, out)
-            return
-        parts = parts_multiplied(like)
-        if transy == PACKED or (parts and unit_is_faster(n, m, k)):
-            by_amx(
-                like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts
-            )  # fmt: skip
-            return
     if VECTOR_BYTES:  # a constant: elsewhere the tiles are not compiled
-        if m == 1 and k >= LONG and not transx and (transy or ldy == 1):
-            size = itemsize(like)
-            times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
+        if by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
             return
-        if n == 1 and not transx:
-            size = itemsize(like)
-            if transy and k >= LONG:
-                times_vector(like, m, k, y, ldy * size, x, start, size, out, size)
-                return
-            if not transy and m >= LONG and k >= LONG:
-                vector_times(like, k, m, x, y, ldy * size, start, out)
-                return
         if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
-            by_tiles(
-                like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout
-            )  # fmt: skip
+            by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
             return
+    by_blas(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+
+
+@kernel(outputs=0)
+def product_on_unit(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``product`` of float32 where there is a matrix unit, and what packs factors for it."""
+    if transx == PACK:
+        pack(like, transy, m, k, y, ldy, out)
+        return
+    parts = parts_multiplied(like)
+    if transy == PACKED or (parts and unit_is_faster(n, m, k)):
+        by_amx(
+            like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts
+        )  # fmt: skip
+        return
+    if by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+        return
+    if own_is_faster(itemsize(like), transx, transy, n, m, k, tiles_below()):
+        by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+        return
+    by_blas(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+
+
+@pasted
+def by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``product`` with a matrix of one row or column; whether it was one."""
+    size = itemsize(like)
+    if m == 1 and k >= LONG and not transx and (transy or ldy == 1):
+        times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
+        return True
+    if n == 1 and not transx:
+        if transy and k >= LONG:
+            times_vector(like, m, k, y, ldy * size, x, start, size, out, size)
+            return True
+        if not transy and m >= LONG and k >= LONG:
+            vector_times(like, k, m, x, y, ldy * size, start, out)
+            return True
+    return False
+
+
+@pasted
+def by_blas(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``product`` by BLAS."""
     if start != 0 and start != out:
         for i in range(n):
             to = pointer(out + i * ldout * itemsize(like), like)
