@@ -17,7 +17,7 @@ from .shown import without_parentheses
 
 CHUNKS = 64
 """Most chunks of a shared loop."""
-WORTH_THREADS = 1 << 19
+WORTH_THREADS = 1 << 16
 """Iterations, those with a function such as exp counted eight times, from which a loop gets a
 compilation with threads of its own: 0.3 s once, to save 100 us each time."""
 

@@ -19,8 +19,8 @@ from .program import Call, Gemm, Instruction, Operand, View
 from .template import Entry, KernelUse
 from .updates import in_step, operands
 
-SHARED_PRODUCT = 2 * matmul.GRAIN
-"""Multiplications, 20 us of them, from which a product gets threads: a fork costs up to 5."""
+SHARED_PRODUCT = matmul.GRAIN
+"""Multiplications from which a product gets threads."""
 
 BLOCK = 1 << 16
 """About how many elements of a gradient are made and used at a time: 256 kB of float32."""
