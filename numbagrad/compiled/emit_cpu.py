@@ -15,12 +15,12 @@ from .counts import WORDS
 from .emit_call import call
 from .emit_guard import check, memory_guard
 from .emit_long import write_long
-from .emit_loop import WORTH_THREADS, LoopText, effort
+from .emit_loop import CHUNKS, WORTH_THREADS, LoopText, effort
 from .emit_product import product, product_and_update, with_updates
 from .emit_text import Text, tuple_text
 from .fusion import collapsed
 from .program import Buffer, Call, Check, Gemm, Instruction, Loop, Program
-from .rows import groups
+from .rows import Group, groups, without_other_rows
 from .template import DONE, OTHER_SHAPE, Argument, Entry, Template
 
 HEAVY = 4_000_000
@@ -33,12 +33,18 @@ SAVED = 100
 """Lines to compile that are worth some nanoseconds in each call."""
 
 
+ROWS = 16
+"""Rows from which loops over rows are together where they have threads."""
+
+
 class Emitter(Text):
     """Writes one program."""
 
     def __init__(self, program: Program, persistent: Sequence[Buffer], counts: int, timed: bool):
-        self.groups = with_updates(groups(program, shared_out))
+        found, steps = arranged(program)
+        self.groups = with_updates(found)
         super().__init__(program, self.groups)
+        self.steps = steps
         self.persistent = persistent
         self.counts = counts
         self.timed = timed
@@ -67,16 +73,42 @@ class Emitter(Text):
             product_and_update(self, first, second)
             return
         loops = [i for i in group if isinstance(i, Loop)]
+        if any(shared_out(loop) for loop in loops):
+            outer = self.set_aside()
+            self.one_name = True
+            self.row_by_row(loops, True)
+            self.one_name = False
+            self.shared_part(outer)
+        else:
+            self.row_by_row(loops, False)
+
+    def row_by_row(self, loops: Sequence[Loop], shared: bool) -> None:
+        """Write several loops inside of one loop over rows, which threads may share."""
         rows = self.number(loops[0].space[0])
-        self.lines.append(f"# {len(loops)} loops, row by row:")
-        self.lines.append(f"for i0 in range({rows}):")
+        told = [f"# {len(loops)} loops, row by row:"]
+        begin = [f"for i0 in range({rows}):"]
+        if shared:
+            chunks = self.number(chunks_of(loops))
+            begin = [
+                f"for c in prange({chunks}):",
+                f"    for i0 in range({rows} * c // {chunks}, {rows} * (c + 1) // {chunks}):",
+            ]
+            self.chunk = "c"
+        indent = "    " * len(begin)
+        inside: list[str] = []
         for loop in loops:
             inner = collapsed(loop, outer=1)
             self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
             outer, self.lines = self.lines, []
             self.comment(loop)
-            self.lines += LoopText(self, inner, False).lines(outer=1)
-            self.lines = outer + [f"    {line}" for line in self.lines]
+            text = LoopText(self, inner, False, among_threads=shared)
+            self.lines += text.lines(outer=1)
+            if shared and text.costly:
+                begin[1:1] = [] if len(begin) > 2 else ["    wide()"]
+            inside += self.lines
+            self.lines = outer
+        self.chunk = ""
+        self.lines += [*told, *begin, *(f"{indent}{line}" for line in inside)]
 
     def instruction(self, i: Instruction) -> None:
         """Write one instruction."""
@@ -198,6 +230,21 @@ def emit(
 def _length(i: Instruction) -> int:
     """About how many lines of text an instruction becomes."""
     return 8 + len(i.ins) + len(i.outs) + len(i.lines) if isinstance(i, Loop) else 3
+
+
+def arranged(program: Program) -> tuple[list[Group], dict[Buffer, int]]:
+    """The instructions in groups that run together, see ``rows.py``."""
+    return without_other_rows(groups(program, _rows_enough), chunks_of)
+
+
+def _rows_enough(loops: Sequence[Loop]) -> bool:
+    """Whether loops over rows may be together: threads share no less than each loop alone."""
+    return loops[0].space[0] >= ROWS or not any(shared_out(loop) for loop in loops)
+
+
+def chunks_of(loops: Sequence[Loop]) -> int:
+    """In how many parts loops over rows are shared out."""
+    return min(loops[0].space[0], CHUNKS) if any(shared_out(loop) for loop in loops) else 1
 
 
 def shared_out(loop: Loop) -> bool:

@@ -42,12 +42,16 @@ def effort(loop: Loop) -> int:
 
 
 class LoopText:
-    """Writes one collapsed loop; ``shared``: with ``prange`` over chunks."""
+    """Writes one collapsed loop.
 
-    def __init__(self, emitter: Text, loop: Loop, shared: bool):
+    shared: with ``prange`` over chunks; among_threads: within such a loop.
+    """
+
+    def __init__(self, emitter: Text, loop: Loop, shared: bool, among_threads: bool = False):
         self.e = emitter
         self.loop = loop
         self.shared = shared
+        self.among_threads = shared or among_threads
         self.number = emitter.loops
         emitter.loops += 1
         self.dims = len(loop.space)
@@ -145,7 +149,7 @@ class LoopText:
         """Whether LLVM must not see how often the loop over dim ``d`` runs."""
         if d == self.dims - 1:
             return d > 0 and self.loop.space[d] in SHORT
-        return d > 0 and self.shared and self.loop.space[d] in FEW
+        return d > 0 and self.among_threads and self.loop.space[d] in FEW
 
     def scalar_code(self, names: dict[str, str], kinds: dict[str, str]) -> None:
         """The lines of the loop as Python."""

@@ -83,6 +83,8 @@ class Text:
         # Of the function that is being written: by buffer, and by place in ``work`` and type.
         self.pointers: dict[Any, str] = {}
         self.one_name = False
+        self.chunk = ""  # the number of a thread's share, where loops run row by row
+        self.steps: dict[Buffer, int] = {}  # of buffers that have a row for each share
         self.declared: list[str] = []
         self.lines: list[str] = []
         self.arguments: list[Argument] = []
@@ -219,6 +221,8 @@ class Text:
                 terms.append(f"i{d}")
             elif s:
                 terms.append(f"i{d} * {self.number(s)}")
+        if self.chunk and o.buffer in self.steps:
+            terms.append(f"{self.chunk} * {self.number(self.steps[o.buffer])}")
         if o.view.offset or not terms:
             terms.append(self.offset(o.view.offset))
         return " + ".join(terms)

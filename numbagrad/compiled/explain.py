@@ -11,11 +11,10 @@ from typing import Any
 
 from ..kernels.expr import FUNCTIONS, Expr, topological
 from ..tables import aligned, count_text, html_table, plural, shortened, size_text, time_text
-from .emit_cpu import shared_out
+from .emit_cpu import arranged
 from .memory import assign, rounded
 from .program import Call, Gemm, Instruction, Loop, Operand, Program, kernel_name, label
 from .rates import Rates, cache_bytes, rates
-from .rows import groups
 from .traced import Launch
 
 CHEAP = frozenset("abs floor ceil trunc rint sign max min copysign isnan isinf isfinite".split())
@@ -136,7 +135,7 @@ def explanation(
 ) -> Explanation:
     """Explain ``program``. how: of one for a GPU, how it is run there."""
     speed = None if how else rates()
-    _, work = assign([(i,) for i in program.instructions] if how else groups(program, shared_out))
+    _, work = assign([(i,) for i in program.instructions] if how else arranged(program)[0])
     held = sum(b.nbytes for b in program.buffers if b.kind != "work") + work
     near = held <= cache_bytes()
     rows = [

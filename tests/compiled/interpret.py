@@ -2,7 +2,7 @@
 
 ``stages`` gives the program of a function before the first pass and after each one; ``run`` runs
 one on memory that is all garbage but for what the caller passes. Work buffers lie where
-``memory.assign`` puts them, and loops run together as ``rows.groups`` says. Start reading at
+``memory.assign`` puts them, and loops run together as ``rows.py`` says. Start reading at
 ``differs``.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from numbagrad.compiled import entry, outside, passes
+from numbagrad.compiled import entry, outside, passes, rows
 from numbagrad.compiled.factor import gradients_factored
 from numbagrad.compiled.lower import lower
 from numbagrad.compiled.memory import assign, rounded
@@ -34,7 +34,6 @@ from numbagrad.compiled.program import (
     View,
     verify,
 )
-from numbagrad.compiled.rows import groups
 from numbagrad.compiled.trace import Recording, record
 from numbagrad.compiled.traced import Memory
 from numbagrad.kernels.expr import COMPARISONS, Expr, topological
@@ -95,7 +94,8 @@ class Memories:
             self.groups: list[tuple[Instruction, ...]] = [(i,) for i in program.instructions]
             self.offsets, total = dict(zip(work, ends, strict=False)), ends[-1]
         else:
-            self.groups = groups(program, lambda loop: False)
+            together = rows.groups(program, lambda loops: True)
+            self.groups, _ = rows.without_other_rows(together, lambda loops: 1)
             self.offsets, total = assign(self.groups)
         self.arena = np.full(total + 64, garbage, np.uint8)
         self.own: dict[Buffer, np.ndarray] = {}

@@ -149,6 +149,22 @@ def rows_that_meet() -> Maker:
     return m
 
 
+def rows_used_again() -> Maker:
+    """``t = 2 x; s = t.sum(1); z = t + s[:, None]; y = t @ t``: t outlives its rows."""
+    m = Maker()
+    for kind, name, size in (
+        ("input", "x", 16), ("work", "s", 4), ("work", "t", 16), ("fresh", "z", 16),
+        ("fresh", "y", 16),
+    ):  # fmt: skip
+        m.buffer(kind, name, size)
+    v, rows = whole(4, 4), View((4, 4), (1, 0))
+    m.loop(("t", v), DOUBLE, ("x", v))
+    m.loop(("s", rows), COPY, ("t", v), mode="sum")
+    m.loop(("z", v), SUM, ("t", v), ("s", rows))
+    m.product("y", "t", "t")
+    return m
+
+
 MADE = {
     "accumulation": accumulation,
     "accumulation, disturbed": lambda: accumulation(disturbed=True),
@@ -157,4 +173,5 @@ MADE = {
     "shifted": shifted,
     "sums": sums,
     "rows that meet": rows_that_meet,
+    "rows used again": rows_used_again,
 }
