@@ -28,7 +28,7 @@ BLOCK = 1 << 16
 
 def product(e: Text, i: Gemm) -> None:
     """``gemm`` at once when it is small, the threaded kernel when it is not."""
-    (out,), (x, y) = i.outs, i.ins
+    (out,), (x, y, *row) = i.outs, i.ins
     if out.view.strides[1] != 1 and out.view.shape[1] != 1:  # out.T = y.T x.T
         out, x, y = transposed(out), transposed(y), transposed(x)
     (n, k), m = x.view.shape, y.view.shape[1]
@@ -39,6 +39,8 @@ def product(e: Text, i: Gemm) -> None:
     ldout = e.number(out.view.strides[0] if n > 1 else max(m, 1))
     sizes = ", ".join(e.number(v) for v in (n, m, k))
     start = f"{e.at(out)}, {ldout}" if i.accumulate else "0, 0"
+    if row:
+        start = f"{e.at(row[0])}, 0"
     arguments = (
         f"{transx}, {transy}, {sizes}, {e.at(x)}, {e.number(ldx)}, "
         f"{e.at(y)}, {e.number(ldy)}, {start}, {e.at(out)}, {ldout}"

@@ -186,6 +186,57 @@ def turned_products(program: Program) -> Program:
     return program.with_instructions(i for i in items if i is not None)
 
 
+def biased_products(program: Program) -> Program:
+    """``t = x y; h = t + row`` becomes a product that begins with the row."""
+    items: list[Instruction | None] = list(program.instructions)
+    uses = Counter(v for i in program.instructions for v in i.used)
+    made = {
+        i.outs[0].value: at
+        for at, i in enumerate(program.instructions)
+        if isinstance(i, Gemm) and not i.accumulate and not i.kept
+    }
+    for at, i in enumerate(program.instructions):
+        if not (isinstance(i, Loop) and _is_sum_of_two(i)):
+            continue
+        (out,) = i.outs
+        for t, row in (i.ins, i.ins[::-1]):
+            before = made.get(t.value, at)
+            gemm = program.instructions[before]
+            if before == at or uses[t.value] != 1 or not isinstance(gemm, Gemm):
+                continue
+            n, m = gemm.outs[0].view.shape
+            strides = (*[0] * (len(i.space) - 1), 1)
+            repeated = i.space[-1:] == (m,) and row.view.strides == strides
+            whole = t.view.contiguous and t.view.covers(t.buffer) and out.view.contiguous
+            whole = whole and gemm.outs[0].view == View((n, m), (m, 1))
+            read = {o.buffer for o in gemm.ins}
+            between = program.instructions[before + 1 : at]
+            settled = all(read.isdisjoint(j.written) for j in between)
+            apart = out.buffer not in read and out.buffer is not row.buffer
+            here = t.buffer is out.buffer and t.view.offset == out.view.offset
+            private = t.buffer.kind == "work" or here
+            alike = t.dtype == row.dtype == out.dtype
+            if repeated and whole and settled and apart and private and alike:
+                begin = Operand(row.value, View((m,), (1,), row.view.offset))
+                outs = (Operand(out.value, View((n, m), (m, 1), out.view.offset)),)
+                items[at] = Gemm(outs, (*gemm.ins, begin), i.kept, (*gemm.sources, *i.sources))
+                items[before] = None
+                break
+    return program.with_instructions(i for i in items if i is not None)
+
+
+def _is_sum_of_two(loop: Loop) -> bool:
+    """Whether all that a loop does is to add two arrays."""
+    if len(loop.outs) != 1 or len(loop.ins) != 2 or len(loop.lines) != 1 or loop.scalars:
+        return False
+    body = loop.lines[0].expr
+    added = body.op in ("add", "plus") and [a.value for a in body.args] in (
+        list(loop.loads),
+        list(loop.loads)[::-1],
+    )
+    return added and loop.stores[0].mode == "store"
+
+
 def _transposed(o: Operand) -> Operand:
     view = o.view
     return Operand(o.value, View(view.shape[::-1], view.strides[::-1], view.offset))

@@ -12,7 +12,7 @@ from ..kernels.expr import constant
 from ..kernels.machine import Kernel
 from .epilogues import with_relu
 from .fusion import fuse, tidy
-from .joined import joined_in_place, turned_products
+from .joined import biased_products, joined_in_place, turned_products
 from .layout import by_columns
 from .program import (
     Buffer,
@@ -290,6 +290,7 @@ PASSES: tuple[Pass, ...] = (
     copy_to_result,
     dead_code,
     joined_in_place,
+    biased_products,
     beside_products,
 )
 

@@ -301,15 +301,17 @@ def is_copy(loop: Loop) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gemm(Instruction):
-    """``out = x y``, or ``kept + x y`` if ``accumulate``; ins are (n, k) and (k, m)."""
+    """``out = x y``, or ``kept + x y`` if ``accumulate``; ins are (n, k) and (k, m), and may be
+    followed by (m), which is added to each row."""
 
     accumulate: bool = False
 
     def body(self) -> list[str]:
         """The product."""
-        (out,), (x, y) = self.outs, self.ins
+        (out,), (x, y, *row) = self.outs, self.ins
         sign = "+=" if self.accumulate else "="
-        return wrapped(f"{out!r} {sign} {x!r} @ {y!r}", "", "    ")
+        added = f" + {row[0]!r}" if row else ""
+        return wrapped(f"{out!r} {sign} {x!r} @ {y!r}{added}", "", "    ")
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ def _product(before: Sequence[Instruction], single: Call) -> Gemm | None:
     if size < LARGE or any(o.view.size != size or not o.view.contiguous for o in parts):
         return None
     for i in before:
-        if isinstance(i, Gemm) and not i.accumulate:
+        if isinstance(i, Gemm) and not i.accumulate and len(i.ins) == 2:
             (out,) = i.outs
             made = any(o.value is out.value for o in single.ins)
             if made and out.view.contiguous and out.view.size == size and out.view.shape[0] > 1:

@@ -30,6 +30,7 @@ from .inner import inner
 from .intrinsics import load
 from .intrinsics import store as put
 from .numba_compiler import way_by_words
+from .pieces import crew_places
 
 __all__ = ["AVAILABLE", "MOST", "SHARE", "STATE", "load_crew"]
 
@@ -252,6 +253,7 @@ def load_crew() -> None:
     llvmlite.binding.add_symbol(STATE, state)
     share = _by_words(_share, (words, types.int64, types.int64, types.int64))
     llvmlite.binding.add_symbol(SHARE, share)
+    crew_places[0], crew_places[1] = share, state
 
 
 _kept: list[Any] = []

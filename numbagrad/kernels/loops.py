@@ -16,6 +16,7 @@ import numpy as np
 from numba import types
 
 from . import machine, store
+from .crew import AVAILABLE, load_crew
 from .expr import (
     ARITHMETIC,
     BITWISE,
@@ -32,13 +33,16 @@ from .halves import arithmetic
 from .intrinsics import FlatType
 from .layout import WORTH, by_value, layout
 from .nest import interpreted, nest
-from .pieces import second_address
+from .pieces import DONE, ONE, second_address
 from .simd_math import FUNCTIONS
 
 CHEAP_GRAIN = 1 << 17
 """Elements from which threads pay for arithmetic; measured by benchmarks/threads.py."""
 COSTLY_GRAIN = 1 << 14
 """The same where the formula calls a function such as exp."""
+
+LONG = 1 << 20
+"""Elements from which a kernel lets go of the interpreter's lock: see ``nest.py``."""
 
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
@@ -242,9 +246,10 @@ def emit(
     """Source text and function name of a CPU kernel.
 
     scalars: inputs passed by value. compute: the type of the arithmetic; outs: the element types of
-    the outputs. limit: the kernel returns False without doing anything if there are as many
-    elements, or if an input differs in shape from the output or is not contiguous; that costs
-    nothing here and 150 ns in Python.
+    the outputs. limit: elements from which threads share them; the kernel returns False without
+    doing anything if nobody has begun the threads, if there are ``LONG`` elements, or if an input
+    differs in shape from the output or is not contiguous; that costs nothing here and 150 ns in
+    Python.
     """
     renamed = {p: _safe(p) for p in formulas[0].inputs}
     inputs = list(renamed.values())
@@ -263,7 +268,8 @@ def emit(
     costly = is_costly(bodies)
     used = "agree, count, load_apart, store_apart" + (", wide" if costly else "")
     lines += ["", f"from numbagrad.kernels.intrinsics import {used}"]
-    lines += ["from numbagrad.kernels.pieces import second_way_in", ""]
+    threaded = "" if limit is None else "by_threads, "
+    lines += [f"from numbagrad.kernels.pieces import {threaded}second_way_in", ""]
     if writer.simd:
         lines[-1:] = [
             f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
@@ -278,8 +284,10 @@ def emit(
     lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
     lines += [f"    n = count({out_names[0]})"]
     if limit is not None:
-        guard = " and ".join([f"n < {limit}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
+        guard = " and ".join([f"n < {LONG}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
         lines += [f"    if not ({guard}):", "        return False"]
+        lines += [f"    if n >= {limit}:", f"        way = by_threads(n, {limit // 2})"]
+        lines += [f"        if way != {ONE}:", f"            return way == {DONE}"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
     lines += ["    for i in range(n):"]
     indent = " " * 8
@@ -300,7 +308,7 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree out i n T math np load_apart store_apart count njit second_way_in wide "
+    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in wide "
     "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
     "uint8".split()
 ).union(_SIMD)
@@ -439,7 +447,9 @@ class ElementwiseKernel:
                 self._known[key] = found
         entry, plan, threads = found
         if plan is None:
-            entry(*args)
+            if not entry(*args):  # there are more threads than when this was found
+                load_crew()
+                entry(*args)
         elif threads > 1:
             entry(plan, args, threads)
         else:
@@ -466,7 +476,9 @@ class ElementwiseKernel:
         arrays = [a for a in args if type(a) is np.ndarray]
         shape = out.shape
         threads = machine.threads() if size >= self.grain else 0
-        if size < self.grain and all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
+        if size < (LONG if AVAILABLE else self.grain) and all(
+            [a.shape == shape and a.flags.c_contiguous for a in arrays]
+        ):
             dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
             return self.entry(dtypes), None, 0
         return *self.nest(args, threads > 1), threads

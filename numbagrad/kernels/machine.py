@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.binding
 import numba
 import numpy as np
 from numba.core.registry import CPUDispatcher
@@ -425,6 +426,9 @@ def _counting_threads() -> Callable[[], int]:
     numba.get_num_threads()
     from numba.np.ufunc import parallel
 
+    from .pieces import crew_places
+
+    crew_places[2] = llvmlite.binding.address_of_symbol("get_num_threads")
     return parallel._get_num_threads
 
 

@@ -197,9 +197,9 @@ def loop(i: Loop, memories: Memories) -> None:
 
 def gemm(i: Gemm, memories: Memories) -> None:
     """A product that is spoilt where it writes what it reads, as BLAS may spoil it."""
-    (out,), (x, y) = [[memories.array(o) for o in side] for side in (i.outs, i.ins)]
+    (out,), (x, y, *row) = [[memories.array(o) for o in side] for side in (i.outs, i.ins)]
     if not i.accumulate:
-        out[...] = 0
+        out[...] = row[0] if row else 0
     for k in range(x.shape[1]):
         out += np.outer(x[:, k], y[k])
 

@@ -262,6 +262,6 @@ def test_every_pass_is_named_here_or_elsewhere() -> None:
     """A new pass must come with a test of its own."""
     tested = (
         "dead_code forward_copies constants common accumulate by_columns fuse copy_to_result "
-        "beside_products turned_products joined_in_place"
+        "beside_products turned_products joined_in_place biased_products"
     )
     assert {p.__name__ for p in passes.PASSES} == set(tested.split())
