@@ -12,6 +12,7 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided
 
 KNOWN_GAPS = {
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
+    "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
     "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",
     "loss.cross_entropy_with_grad_by_columns": "of compiled steps on the CPU; on the GPU rows stay",
     "matmul.shared_gemm": "of compiled steps on the CPU; on the GPU mm does its work",

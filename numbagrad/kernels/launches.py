@@ -9,6 +9,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from .crew import load_crew
 from .layout import TOTAL
 from .loops import ElementwiseKernel
 from .machine import Kernel
@@ -149,12 +150,14 @@ class Launches:
             self.possible = False
 
     def _note_formula(self, kernel: ElementwiseKernel, args: tuple[Any, ...]) -> None:
-        if args[0].size >= kernel.grain:
-            self.possible = False  # by how many threads is for each call to say
-            return
         found = kernel.planned(args)
         if found is None:
             return
+        if args[0].size >= kernel.grain:
+            if found[1] is not None:
+                self.possible = False  # by how many threads is for each call to say
+                return
+            load_crew()  # lest a flat form find none, and do nothing
         place = len(self._image)
         for k, a in enumerate(args):
             if type(a) is np.ndarray:

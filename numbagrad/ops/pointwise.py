@@ -249,8 +249,8 @@ class PointwiseOp:
             if any([e is not None for e in edges]):
                 self.record(args, edges, out)
 
-    def _equal_shapes(self, args: tuple) -> Tensor | None:
-        """The result where every tensor is contiguous and of one shape, else None."""
+    def prepared(self, args: tuple) -> tuple | None:
+        """What ``prepare`` gives for tensors and numbers as ``args``, None if they are others."""
         key = tuple([a._dtype if isinstance(a, Tensor) else type(a) for a in args])
         found = self.fast.get(key)
         if found is None:
@@ -263,6 +263,13 @@ class PointwiseOp:
             )
             types = tuple([getattr(k, "numpy", k) for k in key])
             found = self.prepare(key, operands, types)
+        return found
+
+    def _equal_shapes(self, args: tuple) -> Tensor | None:
+        """The result where every tensor is contiguous and of one shape, else None."""
+        found = self.prepared(args)
+        if found is None:
+            return None
         entry, out_dtype, numpy_dtype, _ = found
         arrays = [a._array if isinstance(a, Tensor) else a for a in args]
         shapes = [a.shape for a in arrays if type(a) is np.ndarray]

@@ -1,6 +1,9 @@
 """Loops made from formulas, in the forms that only large arrays take."""
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -170,17 +173,43 @@ def test_an_output_that_is_an_operand():
 def test_a_number_of_threads_chosen_later_is_used():
     """What a kernel remembers of a call is for the threads of that call."""
     kernel = ElementwiseKernel(Formula("double", ("x",), expr("add", symbol("x"), symbol("x"))))
-    x = np.ones(kernel.grain, np.float32)
+    x = np.ones(2 * kernel.grain, np.float32)[::2]
     before = ng.get_num_threads()
     seen = set()
     try:
         for count in (1, before, 1, before):
             ng.set_num_threads(count)
-            kernel(np.empty_like(x), x)
+            kernel(np.empty(x.shape, x.dtype), x)
             seen |= {found[2] for found in kernel._known.values()}
     finally:
         ng.set_num_threads(before)
     assert seen == {1, before}
+
+
+THREADED = """
+import numpy as np, numbagrad as ng
+from numbagrad.kernels import loops
+most, grain = ng.get_num_threads(), loops.CHEAP_GRAIN
+for count in (1, most, 1, most):
+    ng.set_num_threads(count)
+    for size in (grain - 1, grain, 3 * grain + 77, loops.LONG - 1):
+        a, b = (np.random.rand(size).astype("f4") for _ in range(2))
+        x, y = ng.tensor(a), ng.tensor(b)
+        for _ in range(3):
+            assert (x + y).numpy().tobytes() == (a + b).tobytes(), (count, size)
+            assert ((x > 0.5).numpy() == (a > 0.5)).all()
+            assert (x.double() * 2 + 1).numpy().tobytes() == (a.astype(float) * 2 + 1).tobytes()
+            z = x.clone()
+            z.mul_(3)
+            assert z.numpy().tobytes() == (a * np.float32(3)).tobytes()
+"""
+
+
+@pytest.mark.parametrize("remembered", ["0", "1"])
+def test_flat_forms_share_what_is_long_among_threads(remembered):
+    """In a process where nobody has begun any threads before."""
+    environment = os.environ | {"NUMBAGRAD_REMEMBER_AFTER": remembered}
+    subprocess.run([sys.executable, "-c", THREADED], env=environment, check=True, timeout=300)
 
 
 def test_more_operands_than_any_table_has_room_for():
