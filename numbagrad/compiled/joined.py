@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from ..kernels.cpu.join import place
+from ..kernels.product import StridedGemmKernel
 from .program import (
     Buffer,
     Call,
@@ -28,8 +29,39 @@ from .program import (
     row_major,
 )
 
-Parts = Mapping[Buffer, tuple[Buffer, int]]
-"""For a temporary the array it becomes a part of, and where it begins in it."""
+
+@dataclass(frozen=True)
+class Part:
+    """Where a temporary goes: rows of ``width`` numbers, each at ``begin`` of a row of ``step``."""
+
+    whole: Buffer
+    begin: int
+    width: int
+    step: int
+
+    def view(self, of: View) -> View | None:
+        """The view of the array that ``of`` is of the temporary; None if it crosses rows."""
+        if self.width == self.step:
+            return View(of.shape, of.strides, of.offset + self.begin)
+        row, column = divmod(of.offset, self.width)
+        strides = []
+        for n, s in zip(of.shape, of.strides, strict=True):
+            if n > 1 and 0 <= s < self.width:
+                column += (n - 1) * s
+            elif n > 1 and (s < 0 or s % self.width):
+                return None
+            strides.append(s // self.width * self.step if s >= self.width else s)
+        if column >= self.width:
+            return None
+        offset = row * self.step + self.begin + of.offset % self.width
+        return View(of.shape, tuple(strides), offset)
+
+
+WIDTH = 16
+"""Numbers in a row from which it is worth to make it where there are gaps between rows."""
+
+Parts = Mapping[Buffer, Part]
+"""Of temporaries."""
 
 
 def joined_in_place(program: Program) -> Program:
@@ -37,33 +69,34 @@ def joined_in_place(program: Program) -> Program:
     instructions = program.instructions
     wholes = _only_placed(instructions)
     sources = Counter(i.ins[0].buffer for i in instructions if _is_place(i))
-    parts: dict[Buffer, tuple[Buffer, int]] = {}
+    parts: dict[Buffer, Part] = {}
     placed: dict[Buffer, int] = {}
     for at, i in enumerate(instructions):
         if _is_place(i) and i.outs[0].buffer in wholes:
             source = i.ins[0].buffer
             if sources[source] == 1 and source not in wholes and _is_alone(i):
-                parts[source], placed[source] = (i.outs[0].buffer, _begin(i)), at
+                parts[source], placed[source] = _part(i), at
     for at, i in enumerate(instructions):
         for b in i.written & placed.keys():
             if at > placed[b]:
                 parts.pop(b, None)
-        for b in _crossing(i, parts):
+        for b in (*_crossing(i, parts), *_unfit(i, parts)):
             parts.pop(b, None)
     if not parts:
         return program
     gone = {placed[b] for b in parts}
     kept = [_moved(i, parts) for at, i in enumerate(instructions) if at not in gone]
-    return program.with_instructions(_renumbered(kept, {whole for whole, _ in parts.values()}))
+    return program.with_instructions(_renumbered(kept, {part.whole for part in parts.values()}))
 
 
 def _is_place(i: Instruction) -> bool:
-    """Whether ``i`` copies one run of numbers to one run of numbers."""
+    """Whether ``i`` copies rows of numbers to as many longer ones, or a run of them to another."""
     if not (isinstance(i, Call) and i.kernel is place and isinstance(i.args[2], Scalar)):
         return False
     (out,), (x,) = i.outs, i.ins
     lines = out.view.contiguous and x.view.contiguous
-    return lines and out.view.shape[0] == 1 and i.args[2].text is None and out.dtype == x.dtype
+    whole = out.view.shape[0] == 1 or (out.view.covers(out.buffer) and x.view.shape[1] >= WIDTH)
+    return lines and whole and i.args[2].text is None and out.dtype == x.dtype
 
 
 def _is_alone(i: Instruction) -> bool:
@@ -72,20 +105,25 @@ def _is_alone(i: Instruction) -> bool:
     return x.buffer.kind == "work" and x.view.offset == 0 and x.view.covers(x.buffer)
 
 
-def _begin(i: Instruction) -> int:
+def _part(i: Instruction) -> Part:
+    """Where a ``place`` puts its temporary."""
     assert isinstance(i, Call)
-    return i.outs[0].view.offset + int(i.args[2].value)
+    (rows, step), width = i.outs[0].view.shape, i.ins[0].view.shape[1]
+    begin = i.outs[0].view.offset + int(i.args[2].value)
+    return Part(i.outs[0].buffer, begin, width, width if rows == 1 else step)
 
 
 def _only_placed(instructions: Iterable[Instruction]) -> set[Buffer]:
     """Arrays of the call that are put together of parts that do not overlap, then only read."""
     regions: dict[Buffer, list[tuple[int, int]]] = defaultdict(list)
+    rows: dict[Buffer, set[tuple[int, ...]]] = defaultdict(set)
     other: set[Buffer] = set()
     read: set[Buffer] = set()
     for i in instructions:
         if _is_place(i):
-            whole, begin = i.outs[0].buffer, _begin(i)
-            regions[whole].append((begin, begin + i.ins[0].view.size))
+            whole, part = i.outs[0].buffer, _part(i)
+            regions[whole].append((part.begin, part.begin + part.width))
+            rows[whole].add(i.outs[0].view.shape if i.outs[0].view.shape[0] > 1 else (1, 0))
             other |= {whole} & read
             read |= {i.ins[0].buffer}
         else:
@@ -94,6 +132,7 @@ def _only_placed(instructions: Iterable[Instruction]) -> set[Buffer]:
     found = set()
     for whole, spans in regions.items():
         apart = all(end <= begin for (_, end), (begin, _) in pairwise(sorted(spans)))
+        apart = apart and len(rows[whole]) == 1
         if whole.kind in ("fresh", "work") and whole not in other and apart:
             found.add(whole)
     return found
@@ -101,13 +140,26 @@ def _only_placed(instructions: Iterable[Instruction]) -> set[Buffer]:
 
 def _crossing(i: Instruction, parts: Parts) -> set[Buffer]:
     """Parts that ``i`` writes while it reads others of the same array, and these."""
-    written = {b: parts[b][0] for b in i.written if b in parts}
-    read = {o.buffer: parts[o.buffer][0] for o in i.ins if o.buffer in parts}
+    written = {b: parts[b].whole for b in i.written if b in parts}
+    read = {o.buffer: parts[o.buffer].whole for o in i.ins if o.buffer in parts}
     found: set[Buffer] = set()
     for b, whole in written.items():
         others = {o for o, w in read.items() if w is whole and o is not b}
         if others:
             found |= others | {b}
+    return found
+
+
+def _unfit(i: Instruction, parts: Parts) -> set[Buffer]:
+    """Parts that ``i`` touches otherwise than row by row, or that its kernel wants without gaps."""
+    found = set()
+    for o in (*i.ins, *i.outs):
+        part = parts.get(o.buffer)
+        if part is None or part.width == part.step or _is_place(i):
+            continue
+        gaps = isinstance(i, Call) and not isinstance(i.kernel, StridedGemmKernel)
+        if gaps or part.view(o.view) is None:
+            found.add(o.buffer)
     return found
 
 
@@ -117,13 +169,15 @@ def _moved(i: Instruction, parts: Parts) -> Instruction:
         return i
 
     def value(v: Value) -> Value:
-        return Value(parts[v.buffer][0], 0) if v.buffer in parts else v
+        return Value(parts[v.buffer].whole, 0) if v.buffer in parts else v
 
     def operand(o: Operand) -> Operand:
         if o.buffer not in parts:
             return o
-        view, (whole, begin) = o.view, parts[o.buffer]
-        return Operand(Value(whole, 0), View(view.shape, view.strides, view.offset + begin))
+        part = parts[o.buffer]
+        view = part.view(o.view)
+        assert view is not None
+        return Operand(Value(part.whole, 0), view)
 
     return replace(
         i,

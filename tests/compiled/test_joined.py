@@ -114,17 +114,52 @@ def sliced(x, w):
     return ng.stack([y[1:3], y[2:4], (y @ w)[:2]])
 
 
+def in_columns(x, w):
+    x, w = x.repeat(8, 8), w.repeat(8, 8)
+    return ng.cat([x.exp(), x @ w, (x - w).tanh().T], 1)
+
+
+def in_columns_of_three_dims(x, w):
+    x = x.repeat(8, 8).reshape(2, -1, 4 * len(x)) * 2
+    y = ng.cat([x.exp(), x.sin() * w[0, 0]], 2)
+    return ng.cat([y, x + 1], -1)
+
+
+def in_columns_with_gaps(x, w):
+    y = x.repeat(8, 8).exp()
+    return ng.cat([y[:, ::2], (y * 2)[:, : len(y) // 2], y.T + 1], 1)
+
+
+def in_columns_of_kernels(x, w):
+    x = x.repeat(8, 8)
+    return ng.cat([x.softmax(1), x.cumsum(1), x.tanh().sum(1, keepdim=True).expand(-1, 16)], 1)
+
+
+def attended(x, w):
+    x = x.repeat(8, 16 // len(x) + 1)[:, :16] * w[0, 0]
+    q, k, v = (part.reshape(2, -1, 4, 4).transpose(1, 2) for part in (x, x.sin(), x.tanh()))
+    out = ng.nn.functional.scaled_dot_product_attention(q, k, v)
+    return ng.cat([out.transpose(1, 2).reshape(-1, 16), x.exp()], 1)
+
+
+def split(x, w):
+    parts = (x.repeat(8, 12) * w[0, 0]).chunk(3, 1)
+    return (parts[0].exp() * parts[1].sin()).sum() + (parts[2] @ parts[0].T).mean()
+
+
 FUNCTIONS = {
     f.__name__: f
     for f in (
         rows, steps, products, powers, turned, with_argument, twice, changed_after,
         changed_before, nested, sums, kernels, of_truths, accumulated, used_later, whole_changed,
-        side_by_side, of_dtypes, returned_too, sliced,
+        side_by_side, of_dtypes, returned_too, sliced, in_columns, in_columns_of_three_dims,
+        in_columns_with_gaps, in_columns_of_kernels, attended, split,
     )
 }  # fmt: skip
 STILL_PLACED = frozenset(
     "powers with_argument twice changed_after nested accumulated whole_changed side_by_side "
-    "returned_too sliced".split()
+    "returned_too sliced in_columns in_columns_of_three_dims in_columns_with_gaps "
+    "in_columns_of_kernels".split()
 )
 """Functions of which some part is read, changed or returned elsewhere, is no whole, or has rows."""
 
