@@ -171,12 +171,18 @@ def product_rows(threads: int, rounds: int) -> list[Row]:
 
 
 def _parts_of(x: np.ndarray, y: np.ndarray) -> dict[str, Call]:
-    """What ``x @ y`` chooses between, on one thread: our tiles and the BLAS that is called."""
+    """What ``x @ y`` chooses between, on one thread: our tiles, the matrix unit where there is one,
+    and the BLAS that is called."""
+    from numbagrad.kernels.amx import load_amx
+
     from . import gemm
 
     (n, k), m = x.shape, y.shape[1]
     found: dict[str, Call] = {}
-    for name, loop in zip(("our tiles", "our BLAS"), gemm.products(np.float32), strict=True):
+    names = "our tiles", "the matrix unit", "our BLAS"
+    for name, loop in zip(names, gemm.products(np.float32), strict=True):
+        if name == names[1] and not load_amx():
+            continue
         out = np.empty((n, m), np.float32)
         found[name] = partial(loop, 1, out, x, y, 0, 0, n, m, k)
     return found

@@ -34,7 +34,6 @@ from .warned import warn_user
 __all__ = ["elementwise"]
 
 _new = object.__new__
-empty = np.empty
 
 WITHOUT_OUT = {n: signature_of(("x", "y")[:n]) for n in (1, 2)}
 """What help shows of a function of so many operands."""
@@ -224,7 +223,7 @@ class PointwiseOp:
         if found is None:
             return None
         loop, plan, shape, dtype, numpy_dtype, *_ = found
-        out = wrap(empty(shape, numpy_dtype), dtype)
+        out = wrap(machine.empty(shape, numpy_dtype), dtype)
         loop(plan, (out._array, *[a._array if isinstance(a, Tensor) else a for a in args]))
         self._record_if_needed(args, out)
         return out
@@ -275,7 +274,7 @@ class PointwiseOp:
         shapes = [a.shape for a in arrays if type(a) is np.ndarray]
         if len(shapes) > 1 and any([s != shapes[0] for s in shapes]):
             return None
-        out_array = empty(shapes[0], numpy_dtype)
+        out_array = machine.empty(shapes[0], numpy_dtype)
         if not entry(out_array, *arrays):
             return None
         out = wrap(out_array, out_dtype)

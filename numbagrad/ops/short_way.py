@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from .pointwise import PointwiseOp
 
 _new = object.__new__
-empty = np.empty
+empty, SMALL = np.empty, 1 << 15
+"""What makes arrays of up to so many elements; larger ones may lie in blocks that are kept."""
 getframe = sys._getframe
 OPERANDS = (Tensor, float, int, bool, np.generic, np.ndarray)
 
@@ -47,7 +48,7 @@ def _nested(op: PointwiseOp, nest: tuple, args: tuple, edges: tuple, arrays: tup
     """The result by a loop nest that was planned for such operands before."""
     loop, layout, shape, out_dtype, numpy_dtype, floating, rare, plans = nest
     out = _new(Tensor)
-    out._array = array = empty(shape, numpy_dtype)
+    out._array = array = machine.empty(shape, numpy_dtype)
     out._dtype = out_dtype
     out._counter = out._edge = None
     loop(layout, (array, *arrays))
@@ -98,7 +99,8 @@ def make_unary(op: PointwiseOp) -> Callable:
             if found is None:
                 found = op.prepare(dtype, (dtype,), (array.dtype,))
             entry, out_dtype, numpy_dtype, floating = found
-            out_array = empty(array.shape, numpy_dtype)
+            make = empty if array.size < SMALL else machine.empty
+            out_array = make(array.shape, numpy_dtype)
             if entry(out_array, array):
                 out = _new(Tensor)
                 out._array = out_array
@@ -161,7 +163,8 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                     if found is None:
                         found = op.prepare(dtype, (dtype, dtype), (array.dtype, array.dtype))
                     entry, out_dtype, numpy_dtype, floating = found
-                    out_array = empty(array.shape, numpy_dtype)
+                    make = empty if array.size < SMALL else machine.empty
+                    out_array = make(array.shape, numpy_dtype)
                     if entry(out_array, array, y._array):
                         out = _new(Tensor)
                         out._array = out_array
@@ -214,7 +217,8 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                 if found is None:
                     found = op.prepare(key, (dtype, y), (array.dtype, type(y)))
                 entry, out_dtype, numpy_dtype, floating = found
-                out_array = empty(array.shape, numpy_dtype)
+                make = empty if array.size < SMALL else machine.empty
+                out_array = make(array.shape, numpy_dtype)
                 if entry(out_array, array, y):
                     out = _new(Tensor)
                     out._array = out_array
