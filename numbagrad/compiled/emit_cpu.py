@@ -97,11 +97,10 @@ class Emitter(Text):
         indent = "    " * len(begin)
         inside: list[str] = []
         for loop in loops:
-            inner = collapsed(loop, outer=1)
             self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
             outer, self.lines = self.lines, []
             self.comment(loop)
-            text = LoopText(self, inner, False, among_threads=shared)
+            text = LoopText(self, loop, False, among_threads=shared)
             self.lines += text.lines(outer=1)
             if shared and text.costly:
                 begin[1:1] = [] if len(begin) > 2 else ["    wide()"]

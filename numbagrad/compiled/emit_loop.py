@@ -62,6 +62,7 @@ class LoopText:
         self.body: list[str] = []
         self.second: list[str] = []  # a loop of its own over the last dim, after that of ``body``
         self.costly = is_costly([line.expr for line in loop.lines])
+        self.outer = 0  # dims whose loops are others' too
         self.scratch = 0
         self.sums = 0
         self.parts_of_sums = 0
@@ -71,7 +72,7 @@ class LoopText:
     def lines(self, outer: int = 0) -> list[str]:
         """The text, without the loops over the first ``outer`` dims."""
         loop, e = self.loop, self.e
-        k = self.number
+        k, self.outer = self.number, outer
         pieces = self.piece_of = self.pieces()
         names = self.names = {n: f"{n}_{k}" for n in (*loop.loads, *(x.name for x in loop.lines))}
         self.body += [
@@ -223,6 +224,7 @@ class LoopText:
 
     def columns(self, o: Operand, value: str, wide: str, total: str, result: str) -> None:
         """Sums of columns: a row of sums in memory, over which the inner loop runs."""
+        assert not self.outer, "sums of columns run over all rows"
         e, strides = self.e, o.view.strides
         e.use("load")
         kept = [d for d in range(self.dims) if strides[d]]

@@ -155,7 +155,7 @@ def _unfit(i: Instruction, parts: Parts) -> set[Buffer]:
     found = set()
     for o in (*i.ins, *i.outs):
         part = parts.get(o.buffer)
-        if part is None or part.width == part.step or _is_place(i):
+        if part is None or part.width == part.step or (_is_place(i) and o is i.ins[0]):
             continue
         gaps = isinstance(i, Call) and not isinstance(i.kernel, StridedGemmKernel)
         if gaps or part.view(o.view) is None:
@@ -283,7 +283,10 @@ def _is_sum_of_two(loop: Loop) -> bool:
     """Whether all that a loop does is to add two arrays."""
     if len(loop.outs) != 1 or len(loop.ins) != 2 or len(loop.lines) != 1 or loop.scalars:
         return False
-    body = loop.lines[0].expr
+    line = loop.lines[0]
+    if line.rounded or line.compute != line.dtype:
+        return False
+    body = line.expr
     added = body.op in ("add", "plus") and [a.value for a in body.args] in (
         list(loop.loads),
         list(loop.loads)[::-1],

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .fusion import common_space, in_space
+from .fusion import collapsed, common_space, in_space
 from .program import Buffer, Instruction, Loop, Operand, Program, Value, View
 
 Group = tuple[Instruction, ...]
@@ -57,7 +57,7 @@ def _together(group: Sequence[Loop], loop: Loop) -> list[Loop] | None:
         space = common_space(x.space, wanted)
         if space is None or space[0] != rows or rest * rows != x.size:
             return None
-        shaped.append(in_space(x, space))
+        shaped.append(collapsed(in_space(x, space), outer=1))
     return shaped if rows > 1 and _row_by_row(shaped) else None
 
 
@@ -124,7 +124,8 @@ def without_other_rows(
                     continue
                 views = [o.view for x in loops for o in _all(x) if o.buffer is b]
                 kept = any(v.buffer is b for x in loops for v in x.kept)
-                if kept or any(v.offset != views[0].offset for v in views):
+                turned = any(s < 0 for v in views for s in v.strides)
+                if kept or turned or any(v.offset != views[0].offset for v in views):
                     continue
                 rows, step = rows_of(loops), 1 + max(map(_reach, views))
                 if rows > 1:

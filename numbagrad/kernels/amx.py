@@ -253,7 +253,8 @@ def _three_parts(builder: Any, value: Any, largest: Any) -> list[Any]:
         value = builder.fsub(value, builder.bitcast(part, value.type))
         bits = builder.bitcast(value, bits.type)
         parts.append(part)
-    return [*parts, bits]
+    # Of a float32 below 2^-111 more than 16 bits may be left, in a number too small to be normal.
+    return [*parts, builder.and_(bits, _everywhere(0xFFFF0000))]
 
 
 @intrinsic

@@ -253,7 +253,8 @@ def load_crew() -> None:
     llvmlite.binding.add_symbol(STATE, state)
     share = _by_words(_share, (words, types.int64, types.int64, types.int64))
     llvmlite.binding.add_symbol(SHARE, share)
-    crew_places[0], crew_places[1] = share, state
+    crew_places[1] = state
+    crew_places[0] = share  # last: who finds it uses both
 
 
 _kept: list[Any] = []

@@ -41,8 +41,9 @@ CHEAP_GRAIN = 1 << 16
 COSTLY_GRAIN = 1 << 14
 """The same where the formula calls a function such as exp."""
 
-LONG = 1 << 20
-"""Elements from which a kernel lets go of the interpreter's lock: see ``nest.py``."""
+LONG, COSTLY_LONG = 1 << 20, 1 << 18
+"""Elements from which a kernel lets go of the interpreter's lock, where it calls a function such as
+exp the latter: see ``nest.py``."""
 
 COSTLY = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh "
@@ -247,7 +248,7 @@ def emit(
 
     scalars: inputs passed by value. compute: the type of the arithmetic; outs: the element types of
     the outputs. limit: elements from which threads share them; the kernel returns False without
-    doing anything if nobody has begun the threads, if there are ``LONG`` elements, or if an input
+    doing anything if nobody has begun the threads, if there are ``long`` elements, or if an input
     differs in shape from the output or is not contiguous; that costs nothing here and 150 ns in
     Python.
     """
@@ -284,7 +285,8 @@ def emit(
     lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
     lines += [f"    n = count({out_names[0]})"]
     if limit is not None:
-        guard = " and ".join([f"n < {LONG}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
+        long = COSTLY_LONG if costly else LONG
+        guard = " and ".join([f"n < {long}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
         lines += [f"    if not ({guard}):", "        return False"]
         lines += [f"    if n >= {limit}:", f"        way = by_threads(n, {limit // 2})"]
         lines += [f"        if way != {ONE}:", f"            return way == {DONE}"]
@@ -354,6 +356,7 @@ class ElementwiseKernel:
         self.__doc__ = "; ".join(map(str, formulas))
         costly = is_costly([f.body for f in formulas])
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
+        self.long = (COSTLY_LONG if costly else LONG) if AVAILABLE else self.grain
         self._entries: dict[Any, tuple[Any, int]] = {}
         self._known: dict[Any, Any] = {}  # what ``_find`` found for arrays met before
         self.on_device: Any = None  # its form on a GPU, made on first use
@@ -476,9 +479,7 @@ class ElementwiseKernel:
         arrays = [a for a in args if type(a) is np.ndarray]
         shape = out.shape
         threads = machine.threads() if size >= self.grain else 0
-        if size < (LONG if AVAILABLE else self.grain) and all(
-            [a.shape == shape and a.flags.c_contiguous for a in arrays]
-        ):
+        if size < self.long and all([a.shape == shape and a.flags.c_contiguous for a in arrays]):
             dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
             return self.entry(dtypes), None, 0
         return *self.nest(args, threads > 1), threads

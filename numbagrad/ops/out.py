@@ -21,7 +21,7 @@ from ..kernels.cpu import matmul as products
 from ..later import OUR_FILES
 from ..tape import NUMBERS, grad_mode
 from ..tensor import Tensor
-from . import comparison, formulas
+from . import formulas
 from .argument_names import OLDER, UNUSUAL, USUAL, renamed
 from .base import base_of, broadcast_shape, copy_kernel
 from .inplace import check_distinct
@@ -92,6 +92,8 @@ def into(
     shape differs, with a warning unless it was empty, and takes what may be cast to its dtype.
     op: the elementwise op that ``function`` is. On any error ``out`` is as it was.
     """
+    if hasattr(op, "in_order"):
+        args = op.in_order(args)
     if type(out) is Tensor and not options and _at_once(name, op, out, args):
         out._bump_version()
         return out
@@ -253,9 +255,6 @@ NOTHING_BUT = {
 
 ELEMENTWISE = {
     "add": formulas.Add.op,
-    "bitwise_and": comparison.BitwiseAnd.op,
-    "bitwise_or": comparison.BitwiseOr.op,
-    "bitwise_xor": comparison.BitwiseXor.op,
     "div": formulas.Div.op,
     "neg": formulas.Neg.op,
     "round": formulas.Round.op,

@@ -135,6 +135,16 @@ def in_columns_of_kernels(x, w):
     return ng.cat([x.softmax(1), x.cumsum(1), x.tanh().sum(1, keepdim=True).expand(-1, 16)], 1)
 
 
+def columns_of_what_was_stacked(x, w):
+    x, w = x.repeat(8, 8), w.repeat(8, 8)
+    y = ng.cat([x, w], 0)
+    y.mul_(2)
+    z = ng.stack([x, w]).reshape(-1, x.shape[1])
+    z.add_(1.0)
+    z[0] = w[1]
+    return ng.cat([y, z, ng.cat([w.exp(), x], 0)], 1)
+
+
 def attended(x, w):
     x = x.repeat(8, 16 // len(x) + 1)[:, :16] * w[0, 0]
     q, k, v = (part.reshape(2, -1, 4, 4).transpose(1, 2) for part in (x, x.sin(), x.tanh()))
@@ -154,12 +164,13 @@ FUNCTIONS = {
         changed_before, nested, sums, kernels, of_truths, accumulated, used_later, whole_changed,
         side_by_side, of_dtypes, returned_too, sliced, in_columns, in_columns_of_three_dims,
         in_columns_with_gaps, in_columns_of_kernels, attended, split,
+        columns_of_what_was_stacked,
     )
 }  # fmt: skip
 STILL_PLACED = frozenset(
     "powers with_argument twice changed_after nested accumulated whole_changed side_by_side "
     "returned_too sliced in_columns in_columns_of_three_dims in_columns_with_gaps "
-    "in_columns_of_kernels".split()
+    "in_columns_of_kernels columns_of_what_was_stacked".split()
 )
 """Functions of which some part is read, changed or returned elsewhere, is no whole, or has rows."""
 

@@ -40,8 +40,35 @@ def in_place(x):
     return y
 
 
+def repeated_first(x):
+    e = x.reshape(x.shape[0], 4, -1).exp()
+    w = ng.arange(e.shape[2]) * 0.5
+    return (w * e.sum(-1, keepdim=True) * e).sum(-1)
+
+
+def turned_rows(x):
+    t = x.reshape(x.shape[0], 4, -1).transpose(1, 2)
+    return t / (t * 1.5).abs().sum(-1, keepdim=True)
+
+
+def sums_of_both(x):
+    e = x.reshape(x.shape[0], -1, 2).exp()
+    return e / e.sum(1, keepdim=True) * e.sum(2, keepdim=True)
+
+
+def backwards(x):
+    e = x.exp().flip(1)
+    return e / e.sum(1, keepdim=True)
+
+
 @pytest.mark.parametrize("shape", [(3, 8), (17, 40), (700, 512)])
-@pytest.mark.parametrize("function", [softmax, normalised, ties, used_again, of_blocks, in_place])
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(softmax, normalised, ties, used_again, of_blocks, in_place),
+        *(repeated_first, turned_rows, sums_of_both, backwards),
+    ],
+)
 def test_the_same_as_eager_and_the_same_bits_for_any_threads(function, shape):
     x = ng.tensor(np.random.default_rng(0).standard_normal(shape).astype("f4"))
     if function is ties:

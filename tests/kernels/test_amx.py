@@ -155,6 +155,61 @@ def test_small_numbers_keep_their_digits(scale):
     assert (np.abs(out - exact(x, y)) <= 5e-7 * sizes + 1e-43).all()
 
 
+@pytest.mark.parametrize(("transx", "transy"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("of_x", [True, False])
+def test_tiny_numbers_spoil_none_beside_them(transx, transy, of_x):
+    """What is left of them for the third part has more bits than that holds."""
+    rng = np.random.default_rng(8)
+    x, y = (rng.uniform(-1, 1, s).astype(np.float32) for s in ((48, 160), (160, 80)))
+    given, expected = (x if of_x else y.T), exact(x, y)
+    for k in range(160):
+        if k % 32 >= 10:  # in both halves of a step
+            given[::2, k] *= np.float32(10.0 ** -(20 + k % 24))
+    expected = exact(x, y)
+    out = np.empty((48, 80), np.float32)
+    first, second = (np.ascontiguousarray(a) for a in (x.T if transx else x, y.T if transy else y))
+    by_amx(out, first, second, transx, transy, 0, 0, 3)
+    assert errors(out, x, y).max() < 2e-7
+    room = np.empty(_bytes(80, 160) // 4 + 16, np.float32)
+    product.load_products(np.float32)
+    packed_product(out, x, second, transy, 0, room)
+    assert (np.abs(out - expected) <= 2e-7 * (np.abs(x) @ np.abs(y)) + 1e-37).all()
+
+
+def test_probabilities_that_vanish():
+    rng = np.random.default_rng(9)
+    scores = rng.standard_normal((256, 256)).astype(np.float32) * 30
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    values = rng.standard_normal((256, 64)).astype(np.float32)
+    got = (ng.tensor(p) @ ng.tensor(values)).numpy()
+    assert errors(got, p, values).max() < 4e-7
+
+
+@pytest.mark.parametrize("scales", [(1e-40, 1e17), (1e-30, 1e30), (1e-35, 1.0), (0.0, 1.0)])
+def test_scales_far_apart(scales):
+    rng = np.random.default_rng(10)
+    pair = zip(((64, 96), (96, 80)), scales, strict=True)
+    x, y = ((rng.uniform(1, 2, s) * scale).astype(np.float32) for s, scale in pair)
+    out = np.empty((64, 80), np.float32)
+    by_amx(out, x, y, 0, 0, 0, 0, 3)
+    sizes = np.abs(x).astype(float) @ np.abs(y).astype(float)
+    assert (np.abs(out - exact(x, y)) <= 2e-6 * sizes + 1e-43).all()  # as by the tiles
+
+
+def test_a_thread_of_a_short_stack():
+    """Of 128 KB, which a product may not fill with its blocks."""
+    x, found = ng.rand(300, 300), []
+    expected = (x @ x).numpy()
+    before = threading.stack_size(128 * 1024)
+    try:
+        thread = threading.Thread(target=lambda: found.append((x @ x).numpy()))
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(before)
+    assert (found[0] == expected).all()
+
+
 @pytest.mark.parametrize("transy", [0, 1])
 @pytest.mark.parametrize("n", [1, 5, 8, 16, 20])
 def test_a_packed_factor(n, transy):

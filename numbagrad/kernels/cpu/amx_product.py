@@ -6,6 +6,7 @@ Start at ``by_amx``.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
 from ..amx import (
     EDGE,
@@ -36,7 +37,6 @@ STEPS = 4
 ROWS = 512
 """Most rows of ``x`` that are split before they are multiplied: 384 KB."""
 
-LEFT_BYTES = ROWS // EDGE * STEPS * PANEL_BYTES
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
 RESULT_BYTES = EDGE * STRIP * LINE
 
@@ -46,8 +46,14 @@ LEAST = 1 << 17
 LARGEST = 127 + 60
 """Exponent from which sums may overflow that would not in float32, infinite or NaN above it."""
 
+LOWEST = 127 - 80
+"""Exponent up to which parts of a number may be under 2^-126, which the unit takes for 0."""
+
 SMALLEST = 2 * 127 - 76
-"""Sum of two exponents below which parts of products may be under 2^-126: they would be 0."""
+"""Sum of two exponents up to which parts of products may be under 2^-126: they would be 0."""
+
+malloc = types.ExternalFunction("malloc", types.int64(types.int64))
+free = types.ExternalFunction("free", types.void(types.int64))
 
 
 @pasted
@@ -63,7 +69,7 @@ def unit_is_faster(n, m, k):
 
 @device
 def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts):
-    """``product`` of float32; parts: how tiles of each number to multiply.
+    """``product`` of float32; parts: how many of each number to multiply.
 
     Blocks with numbers that are too large, infinite or NaN, and of small ones alone, go to tiles.
     """
@@ -75,13 +81,19 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
         packed = 0
     x_row, y_row, out_row = ldx * size, ldy * size, ldout * size
     base, ldbase = start, ldstart if start else 0
-    room = scratch(LINE)
-    left, here, result = scratch(LEFT_BYTES), scratch(RIGHT_BYTES), scratch(RESULT_BYTES)
+    depth = depth_of(k)
+    panels = (min(n, ROWS) + EDGE - 1) // EDGE
+    left_bytes = panels * (depth // STEP) * PANEL_BYTES
+    block = malloc(left_bytes + (0 if packed else RIGHT_BYTES) + LINE)  # a thread's stack is short
+    if block == 0:
+        by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+        return
+    left = (block + LINE - 1) & -LINE
+    here, right = left + left_bytes, packed + 2 * LINE
+    room, result = scratch(LINE), scratch(RESULT_BYTES)
     left_peak, right_peak = scratch(LINE), scratch(LINE)
     lines = min(n, EDGE)
     begin_tiles(like, lines, room)
-    depth = depth_of(k)
-    right = packed + 2 * LINE
     h = 0
     while h < k:
         deep = min(depth, k - h)
@@ -115,7 +127,8 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                     high_2 = exponent_of(right_peak)
                 begin = base + (i * ldbase + j) * size if base else 0
                 to = out + i * out_row + j * size
-                if high >= LARGEST or high_2 >= LARGEST or high + high_2 <= SMALLEST:
+                usual = max(high, high_2) < LARGEST and min(high, high_2) > LOWEST
+                if not usual or high + high_2 <= SMALLEST:
                     by_tiles(
                         *(like, transx, transy, rows, columns, deep, first, ldx, second, ldy),
                         *(begin, ldbase, to, ldout),
@@ -132,6 +145,7 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
         h += deep
         base, ldbase = out, ldout
     end_tiles(like, room)
+    free(block)
 
 
 @pasted
