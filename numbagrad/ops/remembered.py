@@ -40,6 +40,8 @@ HOPELESS = 16
 """What a call counts for, in vain, whose kind cannot be remembered while no other is."""
 LONG = 2e-4
 """Seconds from which on a call on large tensors is not remembered: a replay keeps Python's lock."""
+AGAIN = 1024
+"""Calls after which one that took so long is watched once more, which takes a millisecond."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 
@@ -147,8 +149,10 @@ class Memory:
         begin = time.perf_counter()
         with standing_behind(_Watcher(launches)):
             result = self.function(*args, **options)
-        if time.perf_counter() - begin > LONG and sum([t._array.nbytes for t in tensors]) > LARGE:
-            self.plans[key] = 0  # or it was kept from its core: once more after as many calls
+        # Of what is written a few elements are.
+        sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
+        if time.perf_counter() - begin > LONG and sum(sizes) > LARGE:
+            self.plans[key] = AFTER - AGAIN  # it may have been kept from its core
             return result
         plan = self.plan_of(launches, flat, result, args)
         if plan is not None:
