@@ -85,29 +85,25 @@ class Emitter(Text):
     def row_by_row(self, loops: Sequence[Loop], shared: bool) -> None:
         """Write several loops inside of one loop over rows, which threads may share."""
         rows = self.number(loops[0].space[0])
-        told = [f"# {len(loops)} loops, row by row:"]
         begin = [f"for i0 in range({rows}):"]
         if shared:
             chunks = self.number(chunks_of(loops))
-            begin = [
-                f"for c in prange({chunks}):",
-                f"    for i0 in range({rows} * c // {chunks}, {rows} * (c + 1) // {chunks}):",
-            ]
+            span = f"{rows} * c // {chunks}, {rows} * (c + 1) // {chunks}"
+            begin = [f"for c in prange({chunks}):", f"    for i0 in range({span}):"]
             self.chunk = "c"
-        indent = "    " * len(begin)
-        inside: list[str] = []
+        indent, inside, costly = "    " * len(begin), [], False
         for loop in loops:
             self.effort += loop.size * (1 + len(loop.ins) + len(loop.outs))
             outer, self.lines = self.lines, []
             self.comment(loop)
             text = LoopText(self, loop, False, among_threads=shared)
-            self.lines += text.lines(outer=1)
-            if shared and text.costly:
-                begin[1:1] = [] if len(begin) > 2 else ["    wide()"]
-            inside += self.lines
-            self.lines = outer
+            inside += [*self.lines, *text.lines(outer=1)]
+            self.lines, costly = outer, costly or text.costly
+        if shared and costly:
+            begin.insert(1, "    wide()")
         self.chunk = ""
-        self.lines += [*told, *begin, *(f"{indent}{line}" for line in inside)]
+        told = f"# {len(loops)} loops, row by row:"
+        self.lines += [told, *begin, *(f"{indent}{line}" for line in inside)]
 
     def instruction(self, i: Instruction) -> None:
         """Write one instruction."""

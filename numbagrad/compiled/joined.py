@@ -209,15 +209,20 @@ def _renumbered(items: Iterable[Instruction], wholes: set[Buffer]) -> list[Instr
     return found
 
 
-def turned_products(program: Program) -> Program:
-    """``t = x y; s = copy of t turned`` becomes ``s = y' x'``."""
-    items: list[Instruction | None] = list(program.instructions)
-    uses = Counter(v for i in program.instructions for v in i.used)
-    made = {
+def _products(program: Program) -> dict[Value, int]:
+    """Where each product stands that begins with nothing."""
+    return {
         i.outs[0].value: at
         for at, i in enumerate(program.instructions)
         if isinstance(i, Gemm) and not i.accumulate and not i.kept
     }
+
+
+def turned_products(program: Program) -> Program:
+    """``t = x y; s = copy of t turned`` becomes ``s = y' x'``."""
+    items: list[Instruction | None] = list(program.instructions)
+    uses = Counter(v for i in program.instructions for v in i.used)
+    made = _products(program)
     for at, i in enumerate(program.instructions):
         if not (isinstance(i, Loop) and is_copy(i) and i.ins[0].value in made):
             continue
@@ -244,11 +249,7 @@ def biased_products(program: Program) -> Program:
     """``t = x y; h = t + row`` becomes a product that begins with the row."""
     items: list[Instruction | None] = list(program.instructions)
     uses = Counter(v for i in program.instructions for v in i.used)
-    made = {
-        i.outs[0].value: at
-        for at, i in enumerate(program.instructions)
-        if isinstance(i, Gemm) and not i.accumulate and not i.kept
-    }
+    made = _products(program)
     for at, i in enumerate(program.instructions):
         if not (isinstance(i, Loop) and _is_sum_of_two(i)):
             continue

@@ -90,7 +90,7 @@ _parts = ctypes.c_int64()
 _PERMISSION, _TILE_DATA = 0x1023, 18  # arch_prctl's ARCH_REQ_XCOMP_PERM, and XFEATURE_XTILEDATA
 _PRCTL = 158
 
-_BYTE, _INT, _SHORT = ir.IntType(8), ir.IntType(32), ir.IntType(16)
+_BYTE, _INT = ir.IntType(8), ir.IntType(32)
 
 
 @functools.cache

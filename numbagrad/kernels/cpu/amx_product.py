@@ -32,7 +32,7 @@ from .tiled_product import by_tiles
 __all__ = ["by_amx", "pack", "unit_is_faster"]
 
 STEPS = 4
-"""Most tiles along the sum: 64 columns of so tiles fill the innermost cache."""
+"""Most tiles along the sum: 64 columns of so many fill the innermost cache."""
 
 ROWS = 512
 """Most rows of ``x`` that are split before they are multiplied: 384 KB."""
@@ -150,7 +150,7 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
 
 @pasted
 def depth_of(k):
-    """Rows of y in a strip: all but the last have as tiles."""
+    """Rows of y in a strip: all but the last have as many."""
     blocks = (k + STEP - 1) // STEP
     strips = (blocks + STEPS - 1) // STEPS
     return (blocks + strips - 1) // strips * STEP
