@@ -55,7 +55,12 @@ GROUP = 256
 """Narrow rows are taken together up to this many accumulators."""
 
 ABREAST = 32
-"""Accumulators of a long row, which is read from its begin to its end: each takes in four."""
+"""Accumulators of a row; each takes in four numbers at a time."""
+
+LONG = 1 << 13
+"""Elements from which a row is read in its four quarters at once, not from its begin to its end:
+one core sums 40 MB at 34 GB/s then instead of 19 (a Zen 3). Of four short rows at once, which lie
+in a cache, nothing is gained."""
 
 
 @inlined
@@ -78,13 +83,16 @@ def _fold(out, x, part, start, step, four, merge, finish, p):
             if end - i >= 4 * ABREAST:
                 for lane in range(ABREAST):
                     abreast[lane] = start(x)
-                while i + 4 * ABREAST <= end:
+                turns, apart, stride = (end - i) // (4 * ABREAST), ABREAST, 4 * ABREAST
+                if end - i >= LONG:
+                    apart, stride = turns * ABREAST, ABREAST
+                for turn in range(turns):
                     for lane in range(ABREAST):
-                        at = i + lane
-                        a, b = load(x, at), load(x, at + ABREAST)
-                        c, d = load(x, at + 2 * ABREAST), load(x, at + 3 * ABREAST)
+                        at = i + turn * stride + lane
+                        a, b = load(x, at), load(x, at + apart)
+                        c, d = load(x, at + 2 * apart), load(x, at + 3 * apart)
                         abreast[lane] = four(step, abreast[lane], a, b, c, d, p)
-                    i += 4 * ABREAST
+                i += turns * 4 * ABREAST
                 half = ABREAST // 2
                 while half > 0:
                     for lane in range(half):
