@@ -10,6 +10,7 @@ from .. import dtypes
 from ..autograd.function import check_in_place
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.shares import GRAIN
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, copy_kernel, fill_kernel, meets, new_empty
@@ -85,7 +86,13 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
-        return x if _short(x, fill_kernel, int, 0) else fill_(x, 0)
+        if x._edge is None and x._base is None and x._flat and not machine.recording:
+            array = x._array
+            if array.size < GRAIN:  # shorter than the way to a kernel
+                array.fill(0)
+                (x._counter or x._version_counter()).bump()
+                return x
+        return fill_(x, 0)
     except AttributeError as error:
         check_operands("zero_", error, (x,))
         raise

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu import search as kernels
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from .base import as_operand, contiguous, full, new_empty, ones_like, same_device
 from .create import linspace
 from .elementwise import cast, where
@@ -101,14 +103,16 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     """How often each of 0, 1, 2 ... occurs in ``x``, or the sum of its weights.
 
     x: 1-D, ints from 0 on. minlength: least length of the result. Raises DTypeError for floats,
-    ShapeError for negative ints or another shape.
+    ShapeError for negative ints or another shape, ValueError for a negative minlength.
 
     >>> bincount(tensor([0, 2, 2])).tolist()
     [1, 0, 2]
     """
     if as_operand("bincount", x)._dtype.category != 1:
         raise DTypeError(f"bincount: expected a tensor of ints, got {x._dtype}. Use x.long().")
-    if x.ndim != 1 or (x._array.size and amin(x).item() < 0):
+    if minlength < 0:
+        raise ValueError(f"bincount: minlength should be >= 0, got {minlength}.")
+    if x._array.ndim != 1 or (x._array.size and amin(x).item() < 0):
         raise ShapeError(
             f"bincount: bincount only supports 1-d non-negative integral inputs; got shape "
             f"{list(x.shape)}, or a negative element."
@@ -118,6 +122,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
             f"bincount: input and weights should have the same length, got {list(x.shape)} and "
             f"{list(weights.shape)}."
         )
+    if weights is None and not machine.recording:
+        return wrap(np.bincount(x._array, minlength=minlength), dtypes.int64)
     n = max(minlength, int(amax(x).item()) + 1 if x._array.size else 0)
     x = cast(x, dtypes.int64)
     if weights is None:

@@ -12,6 +12,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import devices, memory_formats
 from ..errors import ShapeError
 from ..kernels import machine
@@ -344,31 +346,31 @@ def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     old = array.shape
     if old == shape:
         return seen(Expand, x, array[...], old)
-    sizes, repeated = _expanded(old, shape)
-    strides = [0] * (len(sizes) - len(old)) + list(array.strides)
-    for d in repeated:
-        strides[d] = 0
+    sizes, strides = _expanded(old, shape, array.strides)
+    if type(array) is np.ndarray and x._flat and array.size and 0 not in sizes:
+        return seen(Expand, x, np.ndarray(sizes, array.dtype, array, 0, strides), old)
     step = array.itemsize
     return seen(Expand, x, machine.view(array, sizes, tuple([s // step for s in strides]), 0), old)
 
 
 @functools.lru_cache(maxsize=4096)
-def _expanded(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], list[int]]:
-    """The sizes of a tensor of ``old`` sizes that is expanded to ``shape``, and the places of its
-    dimensions that are repeated."""
+def _expanded(
+    old: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The sizes and strides of a tensor of ``old`` sizes that is expanded to ``shape``."""
     extra = len(shape) - len(old)
     if extra < 0:
         raise ShapeError(
             f"expand: the number of sizes provided ({len(shape)}) must be greater or equal to the "
             f"number of dimensions in the tensor ({len(old)})."
         )
-    sizes, repeated = list(shape), []
+    sizes, steps = list(shape), [0] * extra + list(strides)
     for i, n in enumerate(old, extra):
         wanted = shape[i]
         if wanted == n or wanted == -1:
             sizes[i] = n
         elif n == 1 and wanted >= 0:
-            repeated.append(i)
+            steps[i] = 0
         else:
             raise ShapeError(
                 f"expand: The expanded size of the tensor ({wanted}) must match the existing size "
@@ -380,7 +382,7 @@ def _expanded(old: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, 
             f"expand: The expanded size of the tensor (-1) isn't allowed in a leading, "
             f"non-existing dimension; got {list(shape)}."
         )
-    return tuple(sizes), repeated
+    return tuple(sizes), tuple(steps)
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:
