@@ -139,10 +139,16 @@ class Context:
         value = symbol(found.name)
         return expr("ne", value, ZERO) if described[1] == "bool" else value
 
+    def captured(self, slot: int) -> Captured:
+        """What is known of a tensor."""
+        described = self.describe(self.tensors[slot])
+        assert described is not None
+        return Captured(*described, self.names[slot])
+
     def score(self, body: Expr, mask: Expr | None) -> tuple[Score, list[int]]:
         """The whole, and which of ``tensors`` it reads."""
         used = sorted(self.names)
-        captured = [Captured(*self.describe(self.tensors[k]), self.names[k]) for k in used]
+        captured = [self.captured(k) for k in used]
         reads = [Read(r.name, used.index(r.slot), r.indices) for r in self.reads.values()]
         return Score(body, mask, tuple(reads), tuple(captured)), used
 
@@ -189,7 +195,7 @@ class _ScoreReader(Reader):
             self.fail(node, f"reads {text} by {len(parts)} of its {described[0]} indices")
         indices = tuple([self.value(p, env) for p in parts])
         kinds = dict.fromkeys(POSITIONS, "int32") | {"score": "T"}
-        kinds |= {r.name: self.kind(r) for r in self.context.reads.values()}
+        kinds |= {r.name: self.context.captured(r.slot).kind for r in self.context.reads.values()}
         for part, index in zip(parts, indices, strict=True):
             if not is_whole(index, kinds) or "score" in inputs_of(index):
                 self.fail(
@@ -198,11 +204,6 @@ class _ScoreReader(Reader):
                     f"positions: round it with int() or //",
                 )
         return self.context.read(tensor, text, indices)
-
-    def kind(self, read: Read) -> str:
-        """The kind of a read element."""
-        rank, dtype = self.context.describe(self.context.tensors[read.slot]) or (0, "")
-        return Captured(rank, dtype, "").kind
 
     def literal(self, node: ast.AST, value: Any) -> Expr:
         """A number from outside, or a tensor of one."""
@@ -275,7 +276,8 @@ class ScoreWriter(Writer):
     """Mixed into a writer: what is made of integers alone stays one, the rest is of type T."""
 
     def __init__(self, bodies: list[Expr], kinds: Mapping[str, str], inputs: dict[str, str]):
-        self.kinds, self.known = kinds, {}
+        self.kinds = kinds
+        self.known: dict[Expr, str] = {}
         self.bodies = [lowered(b, integers=self._is_integer) for b in bodies]
         self.made: list[Expr] = []
         super().__init__(self.bodies, False, "T", inputs)

@@ -15,7 +15,6 @@ from ..kernels import machine
 from ..kernels.cpu import flex_attention as kernels
 from ..tensor import Tensor
 from .base import new_empty
-from .create import arange
 from .score_formula import check_reads, score_of
 from .transfer import transfer
 
@@ -59,11 +58,11 @@ class BlockMask:
     def sparsity(self) -> float:
         """The share of blocks that are left out, in percent."""
         total = self.kinds.numel()
-        return 100 * (1 - (self.kinds != 0).sum().item() / total) if total else 0.0
+        return 100 * (1 - self.to_dense().sum().item() / total) if total else 0.0
 
     def to_dense(self) -> Tensor:
         """For each block 1 where any of it is seen, int32."""
-        return (self.kinds != 0).to(dtypes.int32)
+        return self.kinds.clamp(0, 1)
 
     def to(self, device: Any) -> BlockMask:
         """The mask on another device; tensors that ``mask_mod`` reads stay where they are."""
@@ -159,8 +158,3 @@ def and_masks(*mask_mods: MaskMod) -> MaskMod:
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
     """A ``mask_mod`` by which is seen what any of ``mask_mods`` lets be seen."""
     return _joined("or_masks", mask_mods or (_nothing,), _or)
-
-
-def seen_everywhere() -> Tensor:
-    """The kinds of a mask of one block, of which all is seen."""
-    return arange(kernels.FULL, kernels.FULL + 1).to(dtypes.int32).reshape(1, 1, 1, 1)

@@ -6,6 +6,8 @@ import functools
 import math
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..autograd import grad
 from ..errors import DeviceError, DTypeError, ShapeError
@@ -19,7 +21,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .attention import like_rows, normalised, repeated, rows_of
 from .base import Op, as_operand, full, new_empty, same_device
-from .block_mask import BlockMask, seen_everywhere
+from .block_mask import BlockMask
 from .create import arange
 from .elementwise import cast, where
 from .linalg import matmul
@@ -34,8 +36,8 @@ NAME = "flex_attention"
 class FlexAttention(Op):
     """``softmax(score_mod(scale q k^T)) v`` and the logarithms of the sums of exponentials.
 
-    blocks: rows and columns of a block of ``kinds``, see ``BlockMask``. captured: what the formula
-    reads.
+    blocks: rows and columns of a block of ``kinds``, see ``BlockMask``; without, all is seen.
+    captured: what the formula reads.
     """
 
     @staticmethod
@@ -44,7 +46,7 @@ class FlexAttention(Op):
         score: Score,
         blocks: tuple[int, int],
         scale: float,
-        kinds: Tensor,
+        kinds: Tensor | None,
         q: Tensor,
         k: Tensor,
         v: Tensor,
@@ -54,7 +56,7 @@ class FlexAttention(Op):
         out = like_rows(arrays[0], v._array.shape[3], v)
         lse = new_empty(q._array.shape[:3], q._dtype, q._device)
         bad = machine.flag(q._array)
-        sources = *arrays, kinds._array, *[c._array for c in captured], *blocks, scale
+        sources = *arrays, _table(kinds, q), *[c._array for c in captured], *blocks, scale
         kernel = kernels.flex_attention(score)
         machine.launch(kernel, out._array, lse._array, bad, *sources)
         check_reads(NAME, bad, score, captured)
@@ -77,7 +79,7 @@ class FlexAttention(Op):
         machine.launch(
             kernels.flex_attention_grad(score, wrt),
             *[x._array for x in (*grads, *more)],
-            *(rows_of(g), rows_of(out), lse._array, glse._array, *arrays, kinds._array),
+            *(rows_of(g), rows_of(out), lse._array, glse._array, *arrays, _table(kinds, q)),
             *[c._array for c in captured],
             *blocks,
             scale,
@@ -85,6 +87,14 @@ class FlexAttention(Op):
         by_slot: dict[int, Tensor] = dict(zip(wrt, more, strict=True))
         rest = [by_slot.get(i) for i in range(len(captured))]
         return None, None, None, None, *grads, *rest
+
+
+_SEEN = np.full((1, 1, 1, 1), kernels.FULL, np.int32)
+
+
+def _table(kinds: Tensor | None, q: Tensor) -> Any:
+    """The array of ``kinds``; that of one block, all of which is seen."""
+    return machine.table(_SEEN, q._array) if kinds is None else kinds._array
 
 
 # -- of differentiable functions -------------------------------------------------------------------
@@ -297,10 +307,10 @@ def flex_attention(
     if key._array.shape[0] != b:
         key, value = (x.expand(b, *x._array.shape[1:]) for x in (key, value))
     scale = float(1 / math.sqrt(max(features, 1)) if scale is None else scale)
-    kinds, blocks = _full(), (max(rows, 1), max(key._array.shape[2], 1))
+    kinds, blocks = None, (max(rows, 1), max(key._array.shape[2], 1))
     if block_mask is not None:
         kinds, blocks = block_mask.kinds, block_mask.BLOCK_SIZE
-    same_device(NAME, [query, kinds, *captured])
+    same_device(NAME, [query, *captured] if kinds is None else [query, kinds, *captured])
     if features and width and key._array.size and query._array.size:
         out, lse = FlexAttention.apply(score, blocks, scale, kinds, query, key, value, *captured)
         if return_lse:  # the kernel has inf where the gradient needs it
@@ -308,8 +318,3 @@ def flex_attention(
     else:  # no product to run
         out, lse = _composed((score, blocks, scale), query, key, value, captured)
     return (out, lse) if return_lse else out
-
-
-@functools.cache
-def _full() -> Tensor:
-    return seen_everywhere()

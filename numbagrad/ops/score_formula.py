@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..errors import DTypeError, FormulaError
+from ..errors import DimError, DTypeError, FormulaError
 from ..kernels import machine
 from ..kernels.expr import as_truth, symbol
 from ..kernels.score import POSITIONS, Context, Score, WrongCount, key_of
@@ -104,12 +104,14 @@ def _expression(name: str, which: str, function: Any, context: Context) -> Any:
 
 def check_reads(name: str, bad: Any, score: Score, tensors: tuple[Tensor, ...]) -> None:
     """Raise if a kernel has found that an element was read that is not there."""
+    texts = [
+        f"{c.name} of shape {list(t._array.shape)}"
+        for c, t in zip(score.captured, tensors, strict=True)
+    ]
 
     def fail(slot: int) -> None:
-        shape = list(tensors[slot]._array.shape)
-        text = score.captured[slot].name
-        raise IndexError(
-            f"{name}: {text} of shape {shape} is read out of bounds at a position that is seen. "
+        raise DimError(
+            f"{name}: {texts[slot]} is read out of bounds at a position that is seen. "
             f"Make it longer, or limit the index with min and max."
         )
 

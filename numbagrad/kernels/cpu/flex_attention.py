@@ -152,16 +152,15 @@ class _Rows:
 def _forward(score: Score) -> tuple[list[str], set[str]]:
     """The function that makes a row of products scores."""
     lines = ["@stage", "def make(row, m, way, scale, b, h, i, j, more):"]
-    rows = _Rows(score, [score.body], 2)
-    both = _Rows(score, [score.body, *([score.mask] if score.mask is not None else [])], 2)
+    mask = [] if score.mask is None else [score.mask]
+    rows, both = _Rows(score, [score.body], 2), _Rows(score, [score.body, *mask], 2)
     text = [f"_table, _rows, _columns, like, bad, {both.names()}_end = more"]
     text += ["T = like.dtype.type", "hidden = T(-np.inf)", "peak, wrong = hidden, int32(0)"]
     text += [*both.head(), "scale = T(scale)"]
     heads = [f"if way == {PARTIAL}:", "else:"] if score.mask is not None else ["if True:"]
     for masked in (True, False) if score.mask is not None else (False,):
         which = both if masked else rows
-        bodies = [score.body, score.mask] if masked else [score.body]
-        writer = which.written(bodies)
+        writer = which.written([score.body, *(mask if masked else [])])
         inner = [*which.column(), "score = load_apart(row, c, '0.0.2') * scale", *writer.lines]
         inner += [f"x = {writer.number(writer.bodies[0])}"]
         seen = "True"
@@ -186,7 +185,7 @@ def _backward(score: Score, wrt: tuple[int, ...]) -> tuple[list[str], set[str]]:
 
     wrt: the captured tensors whose gradients are added up.
     """
-    slopes = score.slopes()
+    mask, slopes = [] if score.mask is None else [score.mask], score.slopes()
     wanted = [r for r in score.reads if r.slot in wrt and r.name in slopes]
     held = {r.name: f"held_{r.name}" for r in wanted}
     pieces = 3 + len(wanted)
@@ -198,7 +197,7 @@ def _backward(score: Score, wrt: tuple[int, ...]) -> tuple[list[str], set[str]]:
     simd = {"falling_exp"}
     versions = []
     for masked in (True, False) if score.mask is not None else (False,):
-        first = [score.body, *([score.mask] if masked else [])]
+        first = [score.body, *(mask if masked else [])]
         named = slopes if masked else Score(score.body, None, score.reads, score.captured).slopes()
         then = [named["score"], *[named[r.name] for r in wanted]]
         rows = _Rows(score, [*first, *then], pieces)
