@@ -43,6 +43,7 @@ __all__ = [
     "is_whole",
     "key_of",
     "kind_of",
+    "on_device",
 ]
 
 POSITIONS = "b", "h", "q_idx", "kv_idx"
@@ -327,6 +328,20 @@ class ScoreWriter(Writer):
             self.integer = False
         self.t = outer
         return text
+
+
+def on_device(name: str, *about: Any) -> Callable[..., None]:
+    """What runs on a GPU where a kernel of ``cpu/flex_attention.py`` runs on the CPU.
+
+    name: of the function there and here; about: its arguments.
+    """
+
+    def twin(*args: Any) -> None:
+        from .cuda import flex_attention
+
+        getattr(flex_attention, name)(*about)(*args)
+
+    return twin
 
 
 # -- which function it is --------------------------------------------------------------------------

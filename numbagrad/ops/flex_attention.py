@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd import grad
-from ..errors import DeviceError, DTypeError, ShapeError
+from ..autograd import enable_grad, grad
+from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import flex_attention as kernels
 from ..kernels.expr import Expr, constant, expr, inputs_of, symbol, topological
@@ -69,7 +69,8 @@ class FlexAttention(Op):
         score, blocks, scale = ctx.options
         kinds, q, k, v, *captured, out, lse = ctx.saved_tensors
         needs = ctx.needs_input_grad[4:]
-        if grad_mode.enabled:
+        on_gpu = q._device.type != "cpu"
+        if grad_mode.enabled or (on_gpu and any(needs[3:])):  # no kernel adds these up there
             found = _differentiable_grads(ctx.options, g, glse, (q, k, v, *captured), needs)
             return None, None, None, None, *found
         arrays = rows_of(q), rows_of(k), rows_of(v)
@@ -186,12 +187,14 @@ def _differentiable_grads(
     options: tuple, g: Tensor, glse: Tensor, inputs: tuple[Tensor, ...], needs: tuple[bool, ...]
 ) -> list[Tensor | None]:
     """The gradients of FlexAttention, which can be differentiated; memory grows with l times s."""
-    # Each has a node of its own, for one tensor may be several of the inputs.
-    apart = [x.view_as(x) if n else x for x, n in zip(inputs, needs, strict=True)]
-    q, k, v, *captured = apart
-    outputs = _composed(options, q, k, v, tuple(captured))
-    wanted = [x for x, n in zip(apart, needs, strict=True) if n]
-    found = iter(grad(outputs, wanted, (g, glse), create_graph=True, allow_unused=True))
+    again = grad_mode.enabled
+    with enable_grad():
+        # Each has a node of its own, for one tensor may be several of the inputs.
+        apart = [x.view_as(x) if n else x for x, n in zip(inputs, needs, strict=True)]
+        q, k, v, *captured = apart
+        outputs = _composed(options, q, k, v, tuple(captured))
+        wanted = [x for x, n in zip(apart, needs, strict=True) if n]
+        found = iter(grad(outputs, wanted, (g, glse), create_graph=again, allow_unused=True))
     return [next(found) if n else None for n in needs]
 
 
@@ -294,11 +297,6 @@ def flex_attention(
         _check_mask(block_mask, query, key)
     mask_mod = None if block_mask is None else block_mask.mask_mod
     score, captured = score_of(NAME, score_mod, mask_mod)
-    if query._device.type != "cpu":
-        raise DeviceError(
-            f"{NAME}: there is no GPU kernel for this operation yet. Compute it on the CPU, "
-            f"x.cpu()."
-        )
     for tensor, about in zip(captured, score.captured, strict=True):
         if not tensor._array.size:
             raise ShapeError(f"{NAME}: {about.name}, which a formula reads, has no elements.")

@@ -17,7 +17,7 @@ from ..inner import device
 from ..loops import Writer
 from ..machine import Kernel
 from ..product import StridedGemmKernel
-from ..score import POSITIONS, Read, Score, ScoreWriter
+from ..score import POSITIONS, Read, Score, ScoreWriter, on_device
 from .attention import COLUMNS, GRAIN, ROWS
 
 __all__ = ["block_kinds", "flex_attention", "flex_attention_grad", "score_rows", "score_span"]
@@ -296,7 +296,9 @@ def flex_attention(score: Score) -> StridedGemmKernel:
     body += ["        task, out, lse, q, k, v, bad, scale, 0.0, more, score_rows, score_span, make"]
     body += ["    )", "blas_restore(previous)"]
     function, text = _made(lines + ["    " + line for line in body], simd, "flex_attention")
-    return StridedGemmKernel(function, 3, GRAIN, source=text, allocates=True)
+    kernel = StridedGemmKernel(function, 3, GRAIN, source=text, allocates=True)
+    kernel.twin = on_device("flex_attention", score)
+    return kernel
 
 
 @functools.cache
@@ -336,7 +338,9 @@ def flex_attention_grad(score: Score, wrt: tuple[int, ...]) -> StridedGemmKernel
         body += [f"        total += s{k}[each, a]", f"    flat{k}[a] = total"]
     function, text = _made(lines + ["    " + line for line in body], simd, "flex_attention_grad")
     outputs = 3 + len(wrt)
-    return StridedGemmKernel(function, outputs, GRAIN, source=text, allocates=True)
+    kernel = StridedGemmKernel(function, outputs, GRAIN, source=text, allocates=True)
+    kernel.twin = on_device("flex_attention_grad", score, wrt)
+    return kernel
 
 
 @functools.cache
