@@ -38,7 +38,7 @@ class DeviceScoreWriter(ScoreWriter, DeviceWriter):
 
 
 @inlined
-def live(ints, form, b, h, i0, j0, tile):
+def _live(ints, form, b, h, i0, j0, tile):
     """Whether the table lets any score of a square be seen."""
     kb = b if form[FREE] > 1 else 0
     kh = h if form[FREE + 1] > 1 else 0
@@ -109,7 +109,7 @@ class _Text:
         return [*lines, f"{read.name} = {kind}({source}[{at}])"]
 
 
-def emit(score: Score, compute: str) -> str:
+def _emit(score: Score, compute: str) -> str:
     """The source of the module with ``finish`` and ``slope``; compute: the type of floats."""
     writer = _Text(score, compute)
     mask = [] if score.mask is None else [score.mask]
@@ -139,9 +139,9 @@ def emit(score: Score, compute: str) -> str:
 @functools.cache
 def _stage(score: Score) -> tuple[Any, Any, Any]:
     def module(real: Any) -> Any:
-        return store.load_source(emit(score, str(real)), "flex_attention_cuda")
+        return store.load_source(_emit(score, str(real)), "flex_attention_cuda")
 
-    return (lambda real: module(real).finish), (lambda real: module(real).slope), live
+    return (lambda real: module(real).finish), (lambda real: module(real).slope), _live
 
 
 def _given(score: Score, q: Any, table: Any, captured: Any, bad: Any) -> tuple[tuple, list[int]]:
