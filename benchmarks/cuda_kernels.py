@@ -14,6 +14,7 @@ twin nor a reason in cuda_gaps.py.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import sys
 import time
@@ -235,6 +236,27 @@ def attention(kind: Any) -> None:
     mask = full(100, 100, kind=kind, grad=True)
     out = ng.nn.functional.scaled_dot_product_attention(q, q, q, mask)
     out.backward(out.detach())
+    flexible_attention(q, full(4, kind=kind))
+
+
+def flexible_attention(q: Any, slopes: Any) -> None:
+    """Attention with formulas, which read tensors, and its gradients."""
+    from numbagrad.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    ids = full(100, kind=ng.int64)
+
+    def capped(score: Any, b: Any, h: Any, q_idx: Any, kv_idx: Any) -> Any:
+        return math.tanh(score + slopes[h] * (q_idx - kv_idx))
+
+    mask = create_block_mask(
+        lambda b, h, q_idx, kv_idx: q_idx // 8 >= kv_idx % 50, None, None, 100, 100, "cuda", 32
+    )
+    out = flex_attention(q, q, q, capped, mask)
+    out.backward(out.detach())
+    together = flex_attention(
+        q, q, q, lambda s, b, h, q_idx, kv_idx: s if ids[q_idx] == ids[kv_idx] else -math.inf
+    )
+    together.backward(out.detach())
 
 
 def images(kind: Any) -> None:
@@ -472,7 +494,7 @@ def main(arguments: list[str] | None = None) -> int:
 def idle_files(started: set[str]) -> list[str]:
     """Files of GPU kernels of which no kernel was among those started."""
     folder = Path(ng.__file__).parent / "kernels" / "cuda"
-    without = {"__init__", "bias", "join"}  # they start kernels of other files
+    without = {"__init__", "attention", "bias", "flex_attention", "join"}  # start those of others
     names = [f"numbagrad.kernels.cuda.{p.stem}" for p in folder.glob("*.py")]
     return sorted(n for n in names if n.rpartition(".")[2] not in without and n not in started)
 

@@ -18,8 +18,7 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.cuda.runtime.graph import Graph
 from ..kernels.cuda.runtime.launch import note_use
 from ..kernels.cuda.runtime.numbers import DeviceNumber, Numbers
-from ..kernels.cuda.runtime.twins import is_cuda
-from ..kernels.lists import ListKernel
+from ..kernels.cuda.runtime.twins import is_cuda, of_a_user
 from .emit_cuda import Template, operands, place_of
 from .program import Buffer
 from .traced import extent
@@ -43,7 +42,7 @@ def reason(template: Template) -> str:
             if made & hosted:
                 return f"{i.told}: the host writes what it has written"
             hosted |= made
-        if i.kind == "twin" and (is_cuda(i.what) or _of_a_user(i.what)):
+        if i.kind == "twin" and (is_cuda(i.what) or of_a_user(i.what)):
             return f"{i.told}: a kernel of your own chooses its stream"
         if i.kind == "look":
             return "the host looks at every value"
@@ -51,11 +50,6 @@ def reason(template: Template) -> str:
     if set(template.counters) - hosted - given or count > MOST_COUNTERS:
         return "kernels read an array of the host"
     return ""
-
-
-def _of_a_user(kernel: Any) -> bool:
-    """Whether ``kernel`` was given its twin by ``@kernel.cuda``; those of rules have theirs too."""
-    return getattr(kernel, "twin", None) is not None and not isinstance(kernel, ListKernel)
 
 
 class Replay:

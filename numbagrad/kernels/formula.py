@@ -54,7 +54,7 @@ class Formula:
     @staticmethod
     def from_function(function: Callable, name: str | None = None) -> Formula:
         """Read ``function``, a plain scalar Python function or lambda."""
-        reader = _Reader(function)
+        reader = Reader(function)
         inputs = reader.parameters
         body = reader.run({p: symbol(p) for p in inputs})
         return Formula(name or function.__name__, inputs, body)
@@ -68,7 +68,7 @@ def results_of(function: Callable, pairs: Mapping[str, int]) -> tuple[Expr, ...]
 
     pairs: parameters that are tuples, with how many numbers; ``p[0]`` of one is the input ``p_0``.
     """
-    reader = _Reader(function, keywords=True)
+    reader = Reader(function, keywords=True)
     reader.tuples = {n: [symbol(f"{n}_{k}") for k in range(pairs[n])] for n in pairs}
     return reader.results({p: symbol(p) for p in reader.parameters if p not in pairs})
 
@@ -114,7 +114,7 @@ def sign(x: float) -> float:
 _NAMES.update({sigmoid: "sigmoid", rint: "rint", sign: "sign"})
 
 
-class _Reader:
+class Reader:
     """Runs one function's syntax tree on expressions."""
 
     def __init__(self, function: Callable, keywords: bool = False):
@@ -390,11 +390,15 @@ class _Reader:
             return substitute(op.formula.body, dict(zip(op.formula.inputs, values, strict=True)))
         inner = getattr(target, "py_func", target)
         if isinstance(inner, FunctionType):
-            reader = _Reader(inner)
+            reader = self.inner(inner)
             if len(values) != len(reader.parameters):
                 self.fail(node, f"calls {inner.__name__} with {len(values)} arguments")
             return reader.run(dict(zip(reader.parameters, values, strict=True)))
         self.fail(node, f"calls {ast.unparse(func)}, which has no formula")
+
+    def inner(self, function: Any) -> Reader:
+        """A reader of a function that this one calls."""
+        return Reader(function)
 
     def known(self, node: ast.AST, name: str, values: list[Expr]) -> Expr:
         if name in ("max", "min") and len(values) >= 2:

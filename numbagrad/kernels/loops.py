@@ -83,7 +83,8 @@ _SIMD = frozenset(name for name, _ in FUNCTIONS)
 _ROUNDING = frozenset("floor ceil trunc rint".split())
 
 
-def _literal(value: Any, t: str) -> str:
+def literal(value: Any, t: str) -> str:
+    """The text of a number of the type named ``t``, or of a truth value."""
     if isinstance(value, bool):
         return repr(value)
     if isinstance(value, float) and (value != value or value in (np.inf, -np.inf)):
@@ -126,7 +127,7 @@ class Writer:
         if node.op == "input":
             return f"{node.value}_i" if self.inputs is None else self.inputs[node.value]
         if node.op == "const":
-            return _literal(node.value, self.t)
+            return literal(node.value, self.t)
         text = self._text(node)
         if self.uses.get(node, 0) > 1:
             name = f"t{self.first + len(self.lines)}"

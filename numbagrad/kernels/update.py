@@ -19,7 +19,7 @@ from .formula import results_of
 from .lists import ListKernel, list_kernel
 from .loops import Writer
 
-__all__ = ["HostWriter", "Rule"]
+__all__ = ["HostWriter", "Rule", "lowered"]
 
 _ARRAYS = "p", "g"
 
@@ -88,7 +88,7 @@ class Rule:
         given = {n: symbol(to) for n, to in names.items()}
         given[positional[1]] = expr("mul", symbol("sign"), symbol("g"))
         self.scalars = ["sign", *[f"o_{n}" for n in numbers]]
-        self.bodies = [_lowered(substitute(r, given)) for r in results]
+        self.bodies = [lowered(substitute(r, given)) for r in results]
         self.arrays = ["p", *[f"s_{n}" for n in self.kept], "g"]
 
     def hoisted(self) -> tuple[list[tuple[str, Expr]], list[Expr]]:
@@ -178,14 +178,18 @@ def emit(rule: Rule) -> tuple[str, str]:
 # -- rewriting -------------------------------------------------------------------------------------
 
 
-def _lowered(root: Expr) -> Expr:
-    """``root`` without the operations that would need a helper function of the element's type."""
-    (found,) = _rebuilt([root], {}, _simpler)
+def lowered(root: Expr, integers: Callable[[Expr], bool] | None = None) -> Expr:
+    """``root`` without the operations that would need a helper function of the element's type.
+
+    integers: tells what is an integer, whose quotients ``//`` rounds down.
+    """
+    whole = integers or (lambda node: False)
+    (found,) = _rebuilt([root], {}, lambda node, args: _simpler(node, args, whole))
     return found
 
 
-def _simpler(op: str, args: Sequence[Expr]) -> Expr | None:
-    zero = constant(0)
+def _simpler(node: Expr, args: Sequence[Expr], whole: Callable[[Expr], bool]) -> Expr | None:
+    op, zero = node.op, constant(0)
     if op == "sign":
         (x,) = args
         positive, negative = expr("gt", x, zero), expr("lt", x, zero)
@@ -194,19 +198,19 @@ def _simpler(op: str, args: Sequence[Expr]) -> Expr | None:
         x, y = args
         first = expr("gt" if op == "max" else "lt", x, y)
         return pick(expr("or", first, expr("ne", x, x)), x, y)
-    if op == "floordiv":
+    if op == "floordiv" and not whole(node):
         return call("floor", div(*args))
     return None
 
 
 def _replaced(roots: Sequence[Expr], by: dict[Expr, Expr]) -> list[Expr]:
-    return _rebuilt(roots, by, lambda op, args: None)
+    return _rebuilt(roots, by, lambda node, args: None)
 
 
 def _rebuilt(
     roots: Sequence[Expr],
     known: dict[Expr, Expr],
-    other: Callable[[str, Sequence[Expr]], Expr | None],
+    other: Callable[[Expr, Sequence[Expr]], Expr | None],
 ) -> list[Expr]:
     """``roots`` with ``known`` parts replaced, and others as ``other`` says, unless None."""
     done = dict(known)
@@ -214,5 +218,5 @@ def _rebuilt(
         if node in done:
             continue
         args = [done[a] for a in node.args]
-        done[node] = other(node.op, args) or (expr(node.op, *args) if args else node)
+        done[node] = other(node, args) or (expr(node.op, *args) if args else node)
     return [done[r] for r in roots]

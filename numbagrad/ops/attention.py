@@ -23,7 +23,7 @@ from .base import (
     sum_to_shape,
 )
 from .create import ones
-from .elementwise import exp, where
+from .elementwise import exp, log, where
 from .linalg import matmul
 from .random import Dropout, _state
 from .remembered import remembered
@@ -34,7 +34,7 @@ __all__: list[str] = []
 Sizes = tuple[int, ...]
 
 
-def _rows(x: Tensor) -> Any:
+def rows_of(x: Tensor) -> Any:
     """The array of ``x`` (b, h, n, e), whose rows are whole: unit stride, one after another."""
     array = x._array
     _, _, n, e = array.shape
@@ -44,7 +44,7 @@ def _rows(x: Tensor) -> Any:
     return contiguous(x)._array
 
 
-def _like(array: Any, width: int, x: Tensor) -> Tensor:
+def like_rows(array: Any, width: int, x: Tensor) -> Tensor:
     """Uninitialised: rows of ``width`` that lie in memory in the order of those of ``array``.
 
     Heads that were cut out of one row lie in one row again, so that no copy joins them.
@@ -79,9 +79,9 @@ class Attention(Op, remembers=True):
         p: float,
         causal: int,
     ) -> Tensor:
-        arrays = _rows(q), _rows(k), _rows(v)
+        arrays = rows_of(q), rows_of(k), rows_of(v)
         b, h, rows, _ = q._array.shape
-        out = _like(arrays[0], v._array.shape[3], v)
+        out = like_rows(arrays[0], v._array.shape[3], v)
         lse = machine.empty((b, h, rows), q._dtype.numpy, q._device)
         ctx.options = state, scale, p, causal
         machine.launch(kernels.attention, out._array, lse, *arrays, *_settings(ctx, q, k, mask))
@@ -94,9 +94,9 @@ class Attention(Op, remembers=True):
         q, k, v, mask, out = ctx.saved_tensors
         if grad_mode.enabled:
             return _attention_grad(ctx, g, q, k, v, mask)
-        arrays = _rows(q), _rows(k), _rows(v)
-        grads = [_like(a, a.shape[3], g) for a in arrays]
-        sources = _rows(g), _rows(out), ctx.lse, *arrays, *_settings(ctx, q, k, mask)
+        arrays = rows_of(q), rows_of(k), rows_of(v)
+        grads = [like_rows(a, a.shape[3], g) for a in arrays]
+        sources = rows_of(g), rows_of(out), ctx.lse, *arrays, *_settings(ctx, q, k, mask)
         if any(ctx.needs_input_grad[:3]):
             machine.launch(kernels.attention_grad, *[x._array for x in grads], *sources)
         if not ctx.needs_input_grad[3]:
@@ -128,13 +128,21 @@ def _probabilities(q: Tensor, k: Tensor, mask: Tensor | None, scale: float, caus
     if causal:
         visible = tril(ones(scores.shape[2:], dtype=dtypes.bool_, device=q._device))
         scores = where(visible, scores, -math.inf)
+    return normalised(scores)[0]
+
+
+def normalised(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Softmax of rows, 0 in those that see nothing, and the logarithms of sums of exponentials."""
     if scores._array.size == 0:
-        return scores
+        return scores, full(scores._array.shape[:3], -math.inf, scores._dtype, scores._device)
     peak = scores.detach().amax(3, keepdim=True)
     alive = peak != -math.inf
     # The scores of a dead row are exchanged before and after, so that no NaN comes into gradients.
-    weights = exp(where(alive, scores - where(alive, peak, 0.0), 0.0))
-    return where(alive, weights / weights.sum(3, keepdim=True), 0.0)
+    shift = where(alive, peak, 0.0)
+    weights = exp(where(alive, scores - shift, 0.0))
+    total = weights.sum(3, keepdim=True)
+    lse = where(alive, log(total) + shift, -math.inf)
+    return where(alive, weights / total, 0.0), lse.squeeze(3)
 
 
 def _kept(state: Any, p: float, like: Tensor) -> Tensor:
@@ -144,13 +152,13 @@ def _kept(state: Any, p: float, like: Tensor) -> Tensor:
     return Dropout.apply(whole, state, p)[..., :n]
 
 
-def _shared(x: Tensor, heads: int) -> Tensor:
+def repeated(x: Tensor, heads: int) -> Tensor:
     """``x`` (b, g, n, e) with each of its heads repeated for those that share it."""
     b, groups, n, e = x._array.shape
     if groups == heads:
         return x
-    repeated = x.unsqueeze(2).expand(b, groups, heads // groups, n, e)
-    return repeated.reshape(b, heads, n, e)
+    spread = x.unsqueeze(2).expand(b, groups, heads // groups, n, e)
+    return spread.reshape(b, heads, n, e)
 
 
 def _attention_grad(
@@ -160,7 +168,7 @@ def _attention_grad(
     state, scale, p, causal = ctx.options
     b, h, _, _ = q._array.shape
     groups = k._array.shape[1]
-    keys, values = _shared(k, h), _shared(v, h)
+    keys, values = repeated(k, h), repeated(v, h)
     weights = _probabilities(q, keys, mask, scale, causal)
     gweights = matmul(g, values.transpose(2, 3))
     dropped = weights
@@ -325,7 +333,7 @@ def scaled_dot_product_attention(
     if features and width:
         out = Attention.apply(q, k, v, mask, state, float(scale), p, int(is_causal))
     else:  # no product to run
-        weights = _probabilities(q, _shared(k, q._array.shape[1]), mask, scale, int(is_causal))
+        weights = _probabilities(q, repeated(k, q._array.shape[1]), mask, scale, int(is_causal))
         weights = weights * _kept(state, p, weights) if p and size else weights
-        out = matmul(weights, _shared(v, q._array.shape[1]))
+        out = matmul(weights, repeated(v, q._array.shape[1]))
     return out if len(lead) == 2 else out.reshape((*lead, rows, width))

@@ -83,9 +83,9 @@ def _long(d: Draw) -> list[Sample]:
 
 
 def _row(name: str, samples: Any, *errors: Any, **options: Any) -> Case:
-    options = {"rtol64": 1e-9, "rtol32": 1e-4, "method": "-", "domain": (-1.5, 1.5)} | options
-    function = f"nn.functional.{_NAME}"
-    return Case(name, samples, attention, function=function, errors=errors, **options)
+    common = {"rtol64": 1e-9, "rtol32": 1e-4, "method": "-", "domain": (-1.5, 1.5)}
+    options = common | {"function": f"nn.functional.{_NAME}"} | options
+    return Case(name, samples, attention, errors=errors, **options)
 
 
 _x = np.ones((2, 3, 4), "float32")
@@ -94,6 +94,18 @@ _x = np.ones((2, 3, 4), "float32")
 def _refused(*args: Any, words: str, **kwargs: Any) -> Any:
     return wrong(*args, raises=RuntimeError, words=words, **kwargs)
 
+
+def _flexible(d: Draw) -> list[Sample]:
+    return [
+        sample(d(2, 2, 3, 4), d(2, 2, 5, 4), d(2, 2, 5, 3)),
+        sample(d(1, 4, 3, 2), d(1, 2, 5, 2), d(1, 2, 5, 3), scale=-0.5, enable_gqa=True),
+        sample(d(2, 2, 3, 2), d(1, 2, 4, 2), d(1, 2, 4, 2), kind="broadcast"),
+        sample(d(1, 2, 0, 4), d(1, 2, 3, 4), d(1, 2, 3, 4), kind="empty"),
+        sample(d(1, 2, 3, 4), d(1, 2, 0, 4), d(1, 2, 0, 4), kind="empty"),
+    ]
+
+
+_FLEX = "nn.attention.flex_attention.flex_attention"
 
 CASES = [
     _row(
@@ -116,4 +128,12 @@ CASES = [
     _row(f"{_NAME}-mask", _masked),
     _row(f"{_NAME}-shared", _shared),
     _row(f"{_NAME}-long", _long, orders=0),
+    _row(
+        "flex_attention",
+        _flexible,
+        _refused(_x, _x, _x, words="4-dimensional"),
+        _refused(*[np.ones((1, 2, 3, 4), "int64")] * 3, words="needs float32 or float64"),
+        function=_FLEX,
+        peer=False,  # PyTorch's has no gradients on the CPU; see tests/nn/test_flex_attention.py
+    ),
 ]

@@ -8,7 +8,9 @@ the gradients compute each block of probabilities again. How work is cut depends
 so the result does not depend on the threads.
 
 Arrays are (batch, heads, rows, features). Several heads of queries may share one of keys. Start
-reading at ``scores``, then ``attention_rows`` and ``attention_grad_columns``.
+reading at ``scores``, then ``attention_rows`` and ``attention_grad_columns``; they are told by
+functions which keys a block of rows looks at and what becomes of its products, so that
+``flex_attention.py`` has no loops of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
-from ..inner import device
+from ..inner import device, inner
 from ..intrinsics import address, larger, pointer
 from ..product import gemm, strided_gemm_kernel
 from ..simd_math import exp, falling_exp, log
@@ -37,6 +39,10 @@ SHORT = 128
 
 TASKS = 8
 """Tasks among which the gradient is shared at least, if there are keys enough."""
+
+
+stage = inner(forceinline=True)
+"""Decorator of what is done with a row: called with all that it may need, it is slow."""
 
 
 @device
@@ -166,16 +172,44 @@ def rows_at_once(q, causal):
     return ROWS // 2 if causal and q.shape[2] <= SHORT else ROWS
 
 
+@device
+def causal_block(t, q, more):
+    """The first row and the number of rows of block ``t`` of queries, and all blocks of a head."""
+    step, length = rows_at_once(q, more[2]), q.shape[2]
+    return t * step, min(step, length - t * step), (length + step - 1) // step
+
+
+@device
+def causal_span(j, end, b, h, i, n, more):
+    """How many keys from ``j`` on, below ``end``, to take next for n queries from ``i`` on; and
+    how: 0 to leave them out."""
+    last = min(end, i + n) if more[2] else end
+    return (min(COLUMNS, last - j), 1) if j < last else (end - j, 0)
+
+
+@stage
+def masked_scores(row, m, way, scale, b, h, i, j, more):
+    """Make a row of products scores, by mask and causality; the largest of them."""
+    mask, masked, causal = more
+    real = mask.dtype.type
+    if masked:
+        add_mask(row, m, scale, mask, b, h, i, j)
+    visible, by = seen(causal, i, j, m), real(1) if masked else scale
+    return scaled_max(row, m, by, visible, real(-np.inf))
+
+
 @device(allocates=True)
-def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal):
-    """Some rows of queries of one head."""
+def attention_rows(task, out, lse, q, k, v, state, scale, p, more, block, span, make):
+    """Some rows of queries of one head.
+
+    block, span, make: what tells rows of a task, keys that they take together, and scores; here
+    ``causal_block``, ``causal_span`` and ``masked_scores``. more: what those are given.
+    """
     heads, length, keys, width = q.shape[1], q.shape[2], k.shape[2], v.shape[3]
-    step, real = rows_at_once(q, causal), q.dtype.type
-    blocks = (length + step - 1) // step
-    b, h, first = task // blocks // heads, task // blocks % heads, task % blocks * step
-    n, factor = min(step, length - first), real(scale)
-    end = min(keys, first + n) if causal else keys
-    line = whole_line(end)
+    blocks, real = block(0, q, more)[2], q.dtype.type
+    b, h = task // blocks // heads, task // blocks % heads
+    first, n, _ = block(task % blocks, q, more)
+    line, started = whole_line(keys), False
     tile, state_of_rows = np.empty((n, line), q.dtype), np.empty((2, n), q.dtype)
     scores_at = address(tile)
     peak = pointer(address(state_of_rows), q.dtype)
@@ -183,33 +217,34 @@ def attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causa
     for r in range(n):
         peak[r], total[r] = -np.inf, 0
     to, ldout = place(out, b, h, first), row_length(out)
-    if end == 0:
+    j = 0
+    while j < keys:
+        m, way = span(j, keys, b, h, first, n, more)
+        if way:
+            scores(tile, q, k, b, h, first, j, n, m)
+            for r in range(n):
+                i = first + r
+                row = pointer(scores_at + r * line * q.itemsize, q.dtype)
+                largest = make(row, m, way, real(scale), b, h, i, j, more)
+                before = peak[r]
+                if largest > before or largest != largest:
+                    peak[r] = largest
+                shift = real(0) if peak[r] == -np.inf else peak[r]
+                mass = exponentials(row, m, shift, real(0))
+                if p > 0:
+                    drop(row, m, state, counter_of(q, k, b, h, i, j), p, kept(p, q))
+                if started:
+                    less = exp(before - shift)
+                    mass += total[r] * less
+                    scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, less)
+                total[r] = mass
+            begin = to if started else 0
+            source = place(v, b, h // (heads // k.shape[1]), j), row_length(v)
+            gemm(out, 0, 0, n, width, m, scores_at, line, *source, begin, ldout, to, ldout)
+            started = True
+        j += m
+    if not started:
         clear(out, b, h, first, n)
-    for j in range(0, end, COLUMNS):
-        m = min(COLUMNS, end - j)
-        scores(tile, q, k, b, h, first, j, n, m)
-        for r in range(n):
-            i = first + r
-            row = pointer(scores_at + r * line * q.itemsize, q.dtype)
-            if masked:
-                add_mask(row, m, factor, mask, b, h, i, j)
-            visible, by = seen(causal, i, j, m), real(1) if masked else factor
-            largest = scaled_max(row, m, by, visible, real(-np.inf))
-            before = peak[r]
-            if largest > before or largest != largest:
-                peak[r] = largest
-            shift = real(0) if peak[r] == -np.inf else peak[r]
-            mass = exponentials(row, m, shift, real(0))
-            if p > 0:
-                drop(row, m, state, counter_of(q, k, b, h, i, j), p, kept(p, q))
-            if j:
-                less = exp(before - shift)
-                mass += total[r] * less
-                scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, less)
-            total[r] = mass
-        begin = to if j else 0
-        source = place(v, b, h // (heads // k.shape[1]), j), row_length(v)
-        gemm(out, 0, 0, n, width, m, scores_at, line, *source, begin, ldout, to, ldout)
     sums = pointer(address(lse) + ((b * heads + h) * length + first) * q.itemsize, q.dtype)
     for r in range(n):
         # A row that sees nothing is 0, and infinity makes its probabilities 0 in the gradient.
@@ -234,24 +269,54 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     state (2,): random numbers that drop probabilities with chance ``p``. causal: row i sees the
     columns up to i. A row that sees nothing becomes 0, its lse infinity.
     """
-    step = rows_at_once(q, causal)
-    tasks = q.shape[0] * q.shape[1] * ((q.shape[2] + step - 1) // step)
+    more = mask, masked, causal
+    tasks = q.shape[0] * q.shape[1] * causal_block(0, q, more)[2]
     previous = blas_alone(q.size * k.shape[2])
     for task in prange(0, tasks):
-        attention_rows(task, out, lse, q, k, v, mask, state, scale, p, masked, causal)
+        attention_rows(
+            task, out, lse, q, k, v, state, scale, p, more, causal_block, causal_span, masked_scores
+        )
     blas_restore(previous)
+
+
+@stage
+def masked_grads(row, grad, m, way, scale, factor, shift, less, flags, p, b, h, i, j, more):
+    """Make a row of products probabilities, as dropped, and ``grad`` the gradients of scores times
+    ``factor``. shift: the row's lse; less: what all gradients of the row lose; flags: with ``p``
+    the factors of dropped probabilities."""
+    mask, masked, causal = more
+    real = mask.dtype.type
+    hidden = real(-np.inf)
+    most = real(0)  # of large scores, made of other sums than in forward, the rest may be above it
+    if masked:
+        add_mask(row, m, scale, mask, b, h, i, j)
+    visible, by = seen(causal, i, j, m), real(1) if masked else scale
+    if p > 0:
+        for c in range(m):
+            x = row[c] * by - shift
+            x = most if x > most else x
+            weight = falling_exp(x if np.int32(c) < visible else hidden)
+            grad[c] = weight * (flags[c] * grad[c] - less) * factor
+            row[c] = weight * flags[c]
+    else:
+        for c in range(m):
+            x = row[c] * by - shift
+            x = most if x > most else x
+            weight = falling_exp(x if np.int32(c) < visible else hidden)
+            grad[c] = weight * (grad[c] - less) * factor
+            row[c] = weight
 
 
 @device(allocates=True)
 def score_grads(
-    tile, other, lost, g, lse, q, k, v, mask, state, scale, factor, p, masked, causal,
-    b, h, i, j, n, m,
+    tile, other, lost, g, lse, q, k, v, state, scale, factor, p, more, make,
+    b, h, i, j, n, m, way,
 ):  # fmt: skip
     """The probabilities of a block, as dropped, into ``tile``; the gradients of its scores times
-    ``factor`` into ``other``. lost (l): the products of the rows of g and out."""
+    ``factor`` into ``other``. lost (l): the products of the rows of g and out. make: what does so
+    with a row, here ``masked_grads``; more: what it is given."""
     shared, real, line = h // (q.shape[1] // k.shape[1]), q.dtype.type, tile.shape[1]
-    size, times, less_times, hidden = q.itemsize, real(scale), real(factor), real(-np.inf)
-    most = real(0)  # of large scores, made of other sums than in forward, the rest may be above it
+    size = q.itemsize
     scores(tile, q, k, b, h, i, j, n, m)
     factors = place(g, b, h, i), row_length(g), place(v, b, shared, j), row_length(v)
     gemm(tile, 0, 1, n, m, v.shape[3], *factors, 0, 0, address(other), line)
@@ -260,28 +325,15 @@ def score_grads(
     for r in range(n):
         row = pointer(address(tile) + r * line * size, q.dtype)
         grad = pointer(address(other) + r * line * size, q.dtype)
-        if masked:
-            add_mask(row, m, times, mask, b, h, i + r, j)
-        visible, shift, less = seen(causal, i + r, j, m), sums[i + r], lost[i + r]
-        by = real(1) if masked else times
+        flags = pointer(address(dropped), q.dtype)
         if p > 0:
-            flags = pointer(address(dropped), q.dtype)
             for c in range(m):
                 flags[c] = 1
             drop(flags, m, state, counter_of(q, k, b, h, i + r, j), p, kept(p, q))
-            for c in range(m):
-                x = row[c] * by - shift
-                x = most if x > most else x
-                weight = falling_exp(x if np.int32(c) < visible else hidden)
-                grad[c] = weight * (flags[c] * grad[c] - less) * less_times
-                row[c] = weight * flags[c]
-        else:
-            for c in range(m):
-                x = row[c] * by - shift
-                x = most if x > most else x
-                weight = falling_exp(x if np.int32(c) < visible else hidden)
-                grad[c] = weight * (grad[c] - less) * less_times
-                row[c] = weight
+        make(
+            *(row, grad, m, way, real(scale), real(factor), sums[i + r], lost[i + r], flags, p),
+            *(b, h, i + r, j, more),
+        )
     keep(dropped, tile)
 
 
@@ -294,19 +346,31 @@ def lost_rows(lost, g, out, b, h):
         lost[i] = dot(x, y, g.shape[3], nothing)
 
 
+@device
+def chunks_of(k):
+    """Among how many tasks the keys of a head are shared: see ``attention_grad_columns``."""
+    blocks = (k.shape[2] + COLUMNS - 1) // COLUMNS
+    return max(1, min(blocks, TASKS // max(k.shape[0] * k.shape[1], 1)))
+
+
 @device(allocates=True)
 def attention_grad_columns(
-    task, chunks, rest, gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, masked, causal
+    task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more, block, span, make
 ):
-    """A chunk of the keys of one head of keys, for all heads of queries that share it."""
+    """A chunk of the keys of one head of keys, for all heads of queries that share it.
+
+    rest: of chunks but the first, what they add to gq. block, span, make: as ``causal_block``,
+    ``causal_span`` and ``masked_grads``; more: what those are given.
+    """
+    chunks = rest.shape[0] + 1
     b, shared = task // chunks // k.shape[1], task // chunks % k.shape[1]
     chunk, group = task % chunks, q.shape[1] // k.shape[1]
     length, keys, e, width = q.shape[2], k.shape[2], q.shape[3], v.shape[3]
     blocks = (keys + COLUMNS - 1) // COLUMNS
     begin = chunk * blocks // chunks * COLUMNS
     end = min(keys, (chunk + 1) * blocks // chunks * COLUMNS)
-    step = rows_at_once(q, causal)
-    tile = np.empty((min(step, length), whole_line(keys)), q.dtype)
+    most, blocks = block(0, q, more)[1:]
+    tile = np.empty((most, whole_line(keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
     line = tile.shape[1]
     to = gq if chunk == 0 else rest[chunk - 1]
@@ -315,26 +379,39 @@ def attention_grad_columns(
     for h in range(shared * group, (shared + 1) * group):
         clear(to, b, h, 0, length)
         lost_rows(lost, g, out, b, h)
-        for j in range(begin, end, COLUMNS):
-            for i in range(j // step * step if causal else 0, length, step):
-                n = min(step, length - i)
-                m = min(COLUMNS, end - j)
-                if causal:
-                    m = min(m, i + n - j)
-                score_grads(
-                    *(tile, other, lost, g, lse, q, k, v, mask, state, scale, scale, p, masked),
-                    *(causal, b, h, i, j, n, m),
-                )
-                at, row = place(gv, b, shared, j), row_length(gv)
-                factors = address(tile), line, place(g, b, h, i), row_length(g)
-                gemm(tile, 1, 0, m, width, n, *factors, at, row, at, row)
-                at, row = place(gk, b, shared, j), row_length(gk)
-                factors = address(other), line, place(q, b, h, i), row_length(q)
-                gemm(tile, 1, 0, m, e, n, *factors, at, row, at, row)
-                at, row = place(to, b, h, i), row_length(to)
-                factors = address(other), line, place(k, b, shared, j), row_length(k)
-                gemm(tile, 0, 0, n, e, m, *factors, at, row, at, row)
+        for start in range(begin, end, COLUMNS):
+            stop = min(start + COLUMNS, end)
+            for t in range(blocks):
+                i, n, _ = block(t, q, more)
+                j = start
+                while j < stop:
+                    m, way = span(j, stop, b, h, i, n, more)
+                    if way:
+                        score_grads(
+                            tile, other, lost, g, lse, q, k, v, state, scale, scale, p, more,
+                            make, b, h, i, j, n, m, way,
+                        )  # fmt: skip
+                        at, row = place(gv, b, shared, j), row_length(gv)
+                        factors = address(tile), line, place(g, b, h, i), row_length(g)
+                        gemm(tile, 1, 0, m, width, n, *factors, at, row, at, row)
+                        at, row = place(gk, b, shared, j), row_length(gk)
+                        factors = address(other), line, place(q, b, h, i), row_length(q)
+                        gemm(tile, 1, 0, m, e, n, *factors, at, row, at, row)
+                        at, row = place(to, b, h, i), row_length(to)
+                        factors = address(other), line, place(k, b, shared, j), row_length(k)
+                        gemm(tile, 0, 0, n, e, m, *factors, at, row, at, row)
+                    j += m
     keep(tile, other)
+
+
+@device
+def add_chunks(task, gq, rest):
+    """Add what all chunks have for one head of queries, in their order."""
+    b, h = task // gq.shape[1], task % gq.shape[1]
+    for c in range(rest.shape[0]):
+        for i in range(gq.shape[2]):
+            for j in range(gq.shape[3]):
+                gq[b, h, i, j] += rest[c, b, h, i, j]
 
 
 @strided_gemm_kernel(grain=GRAIN, outputs=3, allocates=True)
@@ -343,24 +420,18 @@ def attention_grad(gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, mask
 
     gq, gk, gv: shaped as q, k, v; g as out; rows of unit stride. The rest as there.
     """
-    heads = k.shape[0] * k.shape[1]
-    blocks = (k.shape[2] + COLUMNS - 1) // COLUMNS
-    chunks = max(1, min(blocks, TASKS // max(heads, 1)))
+    chunks, more = chunks_of(k), (mask, masked, causal)
     rest = np.empty((chunks - 1, *q.shape), q.dtype)
     previous = blas_alone(q.size * k.shape[2])
-    for task in prange(0, heads * chunks):
+    for task in prange(0, k.shape[0] * k.shape[1] * chunks):
         attention_grad_columns(
-            *(task, chunks, rest, gq, gk, gv, g, out, lse, q, k, v, mask, state),
-            *(scale, p, masked, causal),
-        )
+            task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more,
+            causal_block, causal_span, masked_grads,
+        )  # fmt: skip
     blas_restore(previous)
     if chunks > 1:
         for task in prange(0, q.shape[0] * q.shape[1]):
-            b, h = task // q.shape[1], task % q.shape[1]
-            for c in range(chunks - 1):
-                for i in range(q.shape[2]):
-                    for j in range(q.shape[3]):
-                        gq[b, h, i, j] += rest[c, b, h, i, j]
+            add_chunks(task, gq, rest)
 
 
 @device(allocates=True)
@@ -375,6 +446,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
     clear(gmask, mb, mh, first, last - first if by_row else 1)
     tile = np.empty((min(ROWS, length), whole_line(keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
+    more = mask, 1, 0
     b0, b1 = (mb, mb + 1) if sizes[0] > 1 else (0, q.shape[0])
     h0, h1 = (mh, mh + 1) if sizes[1] > 1 else (0, heads)
     for b in range(b0, b1):
@@ -385,9 +457,9 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
                 for j in range(0, keys, COLUMNS):
                     m = min(COLUMNS, keys - j)
                     score_grads(
-                        *(tile, other, lost, g, lse, q, k, v, mask, state, scale, 1.0, p, 1, 0),
-                        *(b, h, i, j, n, m),
-                    )
+                        tile, other, lost, g, lse, q, k, v, state, scale, 1.0, p, more,
+                        masked_grads, b, h, i, j, n, m, 1,
+                    )  # fmt: skip
                     for r in range(n):
                         at = place(gmask, mb, mh, i + r if by_row else 0)
                         to = pointer(at, gmask.dtype)

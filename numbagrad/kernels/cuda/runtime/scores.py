@@ -19,6 +19,7 @@ from .warp import barrier, inlined
 __all__ = [
     "MASK",
     "OUT",
+    "PLAIN",
     "G",
     "K",
     "Q",
@@ -116,17 +117,53 @@ def _rows_product(real: Any, tile: int, depth: int, each: int) -> Any:
     return product
 
 
-def scores(real: Any, tile: int, depth: int, each: int) -> Any:
+def masked_score(real: Any) -> Any:
+    """What becomes of a product of a query and a key, times the scale: ``finish`` of ``scores``."""
+
+    @inlined
+    def finish(value, mask, ints, bad, form, masked, causal, b, h, row, col):
+        if causal and col > row:
+            return real(-math.inf)
+        if masked:
+            at = base_of(form, MASK, b, h)
+            value += mask[at + row * form[MASK + 2] + col * form[MASK + 3]]
+        return value
+
+    return finish
+
+
+def plain_slope(real: Any) -> Any:
+    """The gradient of a product from that of its score, ``g``: ``slope`` of ``score_grads``."""
+
+    @inlined
+    def slope(g, value, mask, ints, form, b, h, row, col):
+        return g
+
+    return slope
+
+
+@inlined
+def all_live(ints, form, b, h, i0, j0, tile):
+    """Whether any score of a square is seen: ``live`` of the kernels."""
+    return True
+
+
+PLAIN = masked_score, plain_slope, all_live
+"""How the kernels make scores of products where no formula says otherwise."""
+
+
+def scores(real: Any, tile: int, depth: int, each: int, stage: Any) -> Any:
     """The scores of a square into ``acc``, -inf where hidden or outside."""
     across = tile // each
-    product = _rows_product(real, tile, depth, each)
+    product, finish = _rows_product(real, tile, depth, each), stage[0](real)
 
     @inlined
     def make(
-        acc, left, right, column, q, q_at, k, k_at, mask, mask_at, form, scale, masked, causal,
-        i0, j0, thread,
+        acc, left, right, column, q, k, mask, ints, bad, form, scale, masked, causal, b, h, i0, j0,
+        thread,
     ):  # fmt: skip
         rows, columns = form[2], form[3]
+        q_at, k_at = base_of(form, Q, b, h), base_of(form, K, b, h // (form[0] // form[1]))
         product(
             acc, left, right, column, q, q_at + i0 * form[Q + 2], form[Q + 2], rows - i0,
             k, k_at + j0 * form[K + 2], form[K + 2], columns - j0, form[4], thread,
@@ -136,10 +173,9 @@ def scores(real: Any, tile: int, depth: int, each: int) -> Any:
             for j in range(each):
                 col = j0 + thread % across + j * across
                 value = real(-math.inf)
-                if row < rows and col < columns and (causal == 0 or col <= row):
+                if row < rows and col < columns:
                     value = acc[i, j] * real(scale)
-                    if masked:
-                        value += mask[mask_at + row * form[MASK + 2] + col * form[MASK + 3]]
+                    value = finish(value, mask, ints, bad, form, masked, causal, b, h, row, col)
                 acc[i, j] = value
 
     return make
@@ -159,14 +195,15 @@ def loaded(real: Any, tile: int, threads: int) -> Any:
     return load
 
 
-def score_grads(real: Any, tile: int, depth: int, each: int) -> Any:
+def score_grads(real: Any, tile: int, depth: int, each: int, stage: Any) -> Any:
     """Of a square: probabilities, as dropped, in ``acc``, gradients of scores in ``grads``."""
     across = tile // each
-    make_scores, product = scores(real, tile, depth, each), _rows_product(real, tile, depth, each)
+    product = _rows_product(real, tile, depth, each)
+    finish, slope = stage[0](real), stage[1](real)
 
     @inlined
     def make(
-        acc, grads, left, right, column, g, lost, lse, q, k, v, mask, form, seed, first,
+        acc, grads, left, right, column, g, lost, lse, q, k, v, mask, ints, bad, form, seed, first,
         scale, factor, p, keep, masked, causal, b, h, i0, j0, thread,
     ):  # fmt: skip
         rows, columns = form[2], form[3]
@@ -177,9 +214,11 @@ def score_grads(real: Any, tile: int, depth: int, each: int) -> Any:
             v, base_of(form, V, b, shared) + j0 * form[V + 2], form[V + 2], columns - j0,
             form[5], thread,
         )  # fmt: skip
-        make_scores(
-            acc, left, right, column, q, base_of(form, Q, b, h), k, base_of(form, K, b, shared),
-            mask, base_of(form, MASK, b, h), form, scale, masked, causal, i0, j0, thread,
+        product(
+            acc, left, right, column,
+            q, base_of(form, Q, b, h) + i0 * form[Q + 2], form[Q + 2], rows - i0,
+            k, base_of(form, K, b, shared) + j0 * form[K + 2], form[K + 2], columns - j0,
+            form[4], thread,
         )  # fmt: skip
         for i in range(each):
             row = i0 + thread // across + i * across
@@ -188,11 +227,18 @@ def score_grads(real: Any, tile: int, depth: int, each: int) -> Any:
             less = lost[number] if row < rows else real(0)
             for j in range(each):
                 col = j0 + thread % across + j * across
-                weight = real(math.exp(acc[i, j] - shift))
-                flag = real(1)
-                if p > 0 and row < rows and col < columns:
-                    flag = real(flag_of(seed, first, p, keep, number, columns, col))
-                grads[i, j] = weight * (flag * grads[i, j] - less) * real(factor)
-                acc[i, j] = weight * flag
+                grad, weight = real(0), real(0)
+                if row < rows and col < columns:
+                    value = acc[i, j] * real(scale)
+                    score = finish(value, mask, ints, bad, form, masked, causal, b, h, row, col)
+                    whole = real(math.exp(score - shift))
+                    flag = real(1)
+                    if p > 0:
+                        flag = real(flag_of(seed, first, p, keep, number, columns, col))
+                    grad = whole * (flag * grads[i, j] - less)
+                    grad = slope(grad, value, mask, ints, form, b, h, row, col) * real(factor)
+                    weight = whole * flag
+                grads[i, j] = grad
+                acc[i, j] = weight
 
     return make

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,10 @@ from ....devices import mixed
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
+from ...store import ours
 from . import device, elementwise
 
-__all__ = ["is_cuda", "needed_twin", "run_twin", "twin_of"]
+__all__ = ["is_cuda", "needed_twin", "of_a_user", "run_twin", "twin_of"]
 
 _twins: dict[Any, Callable[..., None]] = {}
 
@@ -77,10 +78,19 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
         operands, scalars = args[:-1], args[-1]
         first = next(a for a in operands if type(a) is list)
         twin(*operands, [a.size for a in first], first[0], *scalars())
-    elif getattr(kernel, "twin", None) is not None:
+    elif of_a_user(kernel):
         twin(*[device.lent(a) for a in args])
     else:
         twin(*args)
+
+
+def of_a_user(kernel: Any) -> bool:
+    """Whether ``kernel`` was given its twin by ``@kernel.cuda``; those of formulas have theirs
+    too."""
+    twin = getattr(kernel, "twin", None)
+    if twin is None or isinstance(kernel, ListKernel):
+        return False
+    return not (isinstance(twin, FunctionType) and ours(twin))
 
 
 def is_cuda(kernel: Any) -> bool:

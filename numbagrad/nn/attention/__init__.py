@@ -1,4 +1,7 @@
-"""PyTorch's choice among kernels of attention: here is one, so ``sdpa_kernel`` changes nothing."""
+"""PyTorch's choice among kernels of attention: here is one, so ``sdpa_kernel`` changes nothing.
+
+``flex_attention`` is attention with scores of your own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 
-__all__ = ["SDPBackend", "sdpa_kernel"]
+from . import flex_attention
+
+__all__ = ["SDPBackend", "flex_attention", "sdpa_kernel"]
 
 
 class SDPBackend(Enum):
