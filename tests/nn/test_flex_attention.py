@@ -12,6 +12,8 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.kernels.cpu import attention as attention_kernels
+from numbagrad.kernels.cpu import flex_attention as flex_kernels
 from numbagrad.nn.attention.flex_attention import (
     and_masks,
     create_block_mask,
@@ -19,6 +21,7 @@ from numbagrad.nn.attention.flex_attention import (
     noop_mask,
     or_masks,
 )
+from numbagrad.ops.score_formula import score_of
 
 WIDE, NARROW, BEHIND = (0, 1000), (0, 40), (5, 1000)
 
@@ -284,6 +287,18 @@ def test_block_masks_tell_what_is_left_out():
     assert mask.to_dense()[1, 2].tolist() == [[min(n, 1) for n in row] for row in below]
     assert mask.sparsity() == pytest.approx(100 * 4 / 15) and mask.to("cpu").shape == mask.shape
     assert repr(mask) == "BlockMask(shape=(2, 3, 40, 40), BLOCK_SIZE=(16, 8))"
+
+
+def test_kernels_are_kept_on_disk():
+    """Addresses of this process in their code, as of a function that is passed, would forbid it."""
+    xs = [ng.tensor(a) for a in arrays((1, 1, 3, 2))]
+    flex_attention(*xs)
+    nn.functional.scaled_dot_product_attention(*xs)
+    score, _ = score_of("flex_attention", None, None)
+    for kernel in (flex_kernels.flex_attention(score), attention_kernels.attention):
+        made = kernel.serial
+        assert made.signatures
+        assert all(made._cache.path(s, made.targetctx).exists() for s in made.signatures)
 
 
 x4, short = ng.ones(1, 2, 3, 4), ng.ones(2)
