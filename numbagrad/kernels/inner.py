@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numba
 
 from .numba_compiler import InnerCompiler
 
-__all__ = ["OPTIONS", "Inner", "device", "inner", "pasted"]
+__all__ = ["OPTIONS", "Inner", "device", "exchanged", "inner", "pasted"]
 
 OPTIONS = {
     "error_model": "numpy",
@@ -63,6 +64,20 @@ def inner(
     if numba.config.DISABLE_JIT:
         return function
     return Inner(function, {**OPTIONS, "_nrt": allocates, **options})
+
+
+def exchanged(function: Any, **others: Any) -> Any:
+    """``function``, where others stand for functions that it finds by these names.
+
+    To pass them would do too, but their addresses in this process became part of the code, which
+    then cannot be kept on disk.
+    """
+    text = getattr(function, "py_func", function)
+    unknown = others.keys() - set(text.__code__.co_names)
+    assert not unknown, f"{text.__name__} does not look for {sorted(unknown)}"
+    made = FunctionType(text.__code__, {**text.__globals__, **others}, text.__name__)
+    made.__module__, made.__qualname__ = text.__module__, text.__qualname__
+    return Inner(made, function.targetoptions) if isinstance(function, Inner) else made
 
 
 device = inner(inline="never")

@@ -41,7 +41,7 @@ def test_the_gradient_of_scores():
     found = wide_arithmetic(
         attention.score_grads,
         *(array(2), array(2), array(1), a4, array(3, "A"), a4, a4, a4, words, f64, f64, f64),
-        *(types.Tuple((a4, i64, i64)), attention.masked_grads._numba_type_, *[i64] * 7),
+        *(types.Tuple((a4, i64, i64)), *[i64] * 7),
     )
     # Once for a row, what dropout does with its probability: a number, no vectors.
     assert not [line for line in found if " x double>" in line]

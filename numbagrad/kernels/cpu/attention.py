@@ -8,9 +8,9 @@ the gradients compute each block of probabilities again. How work is cut depends
 so the result does not depend on the threads.
 
 Arrays are (batch, heads, rows, features). Several heads of queries may share one of keys. Start
-reading at ``scores``, then ``attention_rows`` and ``attention_grad_columns``; they are told by
-functions which keys a block of rows looks at and what becomes of its products, so that
-``flex_attention.py`` has no loops of its own.
+reading at ``scores``, then ``attention_rows`` and ``attention_grad_columns``. Which
+keys a block of rows looks at and what becomes of their products, ``causal_block``, ``causal_span``,
+``masked_scores`` and ``masked_grads`` say; ``flex_attention.py`` has others in their place.
 """
 
 from __future__ import annotations
@@ -199,16 +199,12 @@ def masked_scores(row, m, way, scale, b, h, i, j, more):
 
 
 @device(allocates=True)
-def attention_rows(task, out, lse, q, k, v, state, scale, p, more, block, span, make):
-    """Some rows of queries of one head.
-
-    block, span, make: what tells rows of a task, keys that they take together, and scores; here
-    ``causal_block``, ``causal_span`` and ``masked_scores``. more: what those are given.
-    """
+def attention_rows(task, out, lse, q, k, v, state, scale, p, more):
+    """Some rows of queries of one head. more: mask, masked and causal."""
     heads, length, keys, width = q.shape[1], q.shape[2], k.shape[2], v.shape[3]
-    blocks, real = block(0, q, more)[2], q.dtype.type
+    blocks, real = causal_block(0, q, more)[2], q.dtype.type
     b, h = task // blocks // heads, task // blocks % heads
-    first, n, _ = block(task % blocks, q, more)
+    first, n, _ = causal_block(task % blocks, q, more)
     line, started = whole_line(keys), False
     tile, state_of_rows = np.empty((n, line), q.dtype), np.empty((2, n), q.dtype)
     scores_at = address(tile)
@@ -219,13 +215,13 @@ def attention_rows(task, out, lse, q, k, v, state, scale, p, more, block, span, 
     to, ldout = place(out, b, h, first), row_length(out)
     j = 0
     while j < keys:
-        m, way = span(j, keys, b, h, first, n, more)
+        m, way = causal_span(j, keys, b, h, first, n, more)
         if way:
             scores(tile, q, k, b, h, first, j, n, m)
             for r in range(n):
                 i = first + r
                 row = pointer(scores_at + r * line * q.itemsize, q.dtype)
-                largest = make(row, m, way, real(scale), b, h, i, j, more)
+                largest = masked_scores(row, m, way, real(scale), b, h, i, j, more)
                 before = peak[r]
                 if largest > before or largest != largest:
                     peak[r] = largest
@@ -273,9 +269,7 @@ def attention(out, lse, q, k, v, mask, state, scale, p, masked, causal):
     tasks = q.shape[0] * q.shape[1] * causal_block(0, q, more)[2]
     previous = blas_alone(q.size * k.shape[2])
     for task in prange(0, tasks):
-        attention_rows(
-            task, out, lse, q, k, v, state, scale, p, more, causal_block, causal_span, masked_scores
-        )
+        attention_rows(task, out, lse, q, k, v, state, scale, p, more)
     blas_restore(previous)
 
 
@@ -309,12 +303,11 @@ def masked_grads(row, grad, m, way, scale, factor, shift, less, flags, p, b, h, 
 
 @device(allocates=True)
 def score_grads(
-    tile, other, lost, g, lse, q, k, v, state, scale, factor, p, more, make,
-    b, h, i, j, n, m, way,
-):  # fmt: skip
+    tile, other, lost, g, lse, q, k, v, state, scale, factor, p, more, b, h, i, j, n, m, way
+):
     """The probabilities of a block, as dropped, into ``tile``; the gradients of its scores times
-    ``factor`` into ``other``. lost (l): the products of the rows of g and out. make: what does so
-    with a row, here ``masked_grads``; more: what it is given."""
+    ``factor`` into ``other``. lost (l): the products of the rows of g and out. more: mask,
+    masked and causal."""
     shared, real, line = h // (q.shape[1] // k.shape[1]), q.dtype.type, tile.shape[1]
     size = q.itemsize
     scores(tile, q, k, b, h, i, j, n, m)
@@ -330,7 +323,7 @@ def score_grads(
             for c in range(m):
                 flags[c] = 1
             drop(flags, m, state, counter_of(q, k, b, h, i + r, j), p, kept(p, q))
-        make(
+        masked_grads(
             *(row, grad, m, way, real(scale), real(factor), sums[i + r], lost[i + r], flags, p),
             *(b, h, i + r, j, more),
         )
@@ -354,13 +347,10 @@ def chunks_of(k):
 
 
 @device(allocates=True)
-def attention_grad_columns(
-    task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more, block, span, make
-):
+def attention_grad_columns(task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more):
     """A chunk of the keys of one head of keys, for all heads of queries that share it.
 
-    rest: of chunks but the first, what they add to gq. block, span, make: as ``causal_block``,
-    ``causal_span`` and ``masked_grads``; more: what those are given.
+    rest: of chunks but the first, what they add to gq. more: mask, masked and causal.
     """
     chunks = rest.shape[0] + 1
     b, shared = task // chunks // k.shape[1], task // chunks % k.shape[1]
@@ -369,7 +359,7 @@ def attention_grad_columns(
     blocks = (keys + COLUMNS - 1) // COLUMNS
     begin = chunk * blocks // chunks * COLUMNS
     end = min(keys, (chunk + 1) * blocks // chunks * COLUMNS)
-    most, blocks = block(0, q, more)[1:]
+    most, blocks = causal_block(0, q, more)[1:]
     tile = np.empty((most, whole_line(keys)), q.dtype)
     other, lost = np.empty_like(tile), np.empty(length, q.dtype)
     line = tile.shape[1]
@@ -382,14 +372,14 @@ def attention_grad_columns(
         for start in range(begin, end, COLUMNS):
             stop = min(start + COLUMNS, end)
             for t in range(blocks):
-                i, n, _ = block(t, q, more)
+                i, n, _ = causal_block(t, q, more)
                 j = start
                 while j < stop:
-                    m, way = span(j, stop, b, h, i, n, more)
+                    m, way = causal_span(j, stop, b, h, i, n, more)
                     if way:
                         score_grads(
                             tile, other, lost, g, lse, q, k, v, state, scale, scale, p, more,
-                            make, b, h, i, j, n, m, way,
+                            b, h, i, j, n, m, way,
                         )  # fmt: skip
                         at, row = place(gv, b, shared, j), row_length(gv)
                         factors = address(tile), line, place(g, b, h, i), row_length(g)
@@ -424,10 +414,7 @@ def attention_grad(gq, gk, gv, g, out, lse, q, k, v, mask, state, scale, p, mask
     rest = np.empty((chunks - 1, *q.shape), q.dtype)
     previous = blas_alone(q.size * k.shape[2])
     for task in prange(0, k.shape[0] * k.shape[1] * chunks):
-        attention_grad_columns(
-            task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more,
-            causal_block, causal_span, masked_grads,
-        )  # fmt: skip
+        attention_grad_columns(task, rest, gq, gk, gv, g, out, lse, q, k, v, state, scale, p, more)
     blas_restore(previous)
     if chunks > 1:
         for task in prange(0, q.shape[0] * q.shape[1]):
@@ -458,7 +445,7 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
                     m = min(COLUMNS, keys - j)
                     score_grads(
                         tile, other, lost, g, lse, q, k, v, state, scale, 1.0, p, more,
-                        masked_grads, b, h, i, j, n, m, 1,
+                        b, h, i, j, n, m, 1,
                     )  # fmt: skip
                     for r in range(n):
                         at = place(gmask, mb, mh, i + r if by_row else 0)

@@ -257,11 +257,12 @@ def _imports(simd: set[str]) -> list[str]:
     lines += ["from numba import float32, float64, int32, int64, prange, uint64", ""]
     lines += ["from numbagrad.kernels.blas import blas_alone, blas_restore"]
     lines += ["from numbagrad.kernels.cpu import attention, flex_attention"]
+    lines += ["from numbagrad.kernels.inner import exchanged"]
     names = "address, larger, load_apart, plus, pointer, stack, store_apart"
     lines += [f"from numbagrad.kernels.intrinsics import {names}"]
     if simd:
         lines += [f"from numbagrad.kernels.simd_math import {', '.join(sorted(simd))}"]
-    names = "add_chunks attention_grad_columns attention_rows chunks_of keep stage"
+    names = "add_chunks chunks_of keep stage"
     lines += ["", *[f"{n} = attention.{n}" for n in names.split()]]
     names = "parts_of score_rows score_span"
     return [*lines, *[f"{n} = flex_attention.{n}" for n in names.split()], "", ""]
@@ -288,13 +289,14 @@ def flex_attention(score: Score) -> StridedGemmKernel:
     """
     lines, simd = _forward(score)
     c = _captured(score)
+    lines += ["", "", "rows_of_task = exchanged(", "    attention.attention_rows,"]
+    lines += ["    causal_block=score_rows, causal_span=score_span, masked_scores=make,", ")"]
     lines += ["", "", f"def NAME(out, lse, bad, q, k, v, table, {c}rows, columns, scale):"]
     body = ["bad[0] = -1", f"more = table, rows, columns, lse, bad, {c}0"]
     body += ["tasks = q.shape[0] * q.shape[1] * score_rows(0, q, more)[2]"]
     body += ["previous = blas_alone(q.size * k.shape[2])", "for task in prange(0, tasks):"]
-    body += ["    attention_rows("]
-    body += ["        task, out, lse, q, k, v, bad, scale, 0.0, more, score_rows, score_span, make"]
-    body += ["    )", "blas_restore(previous)"]
+    body += ["    rows_of_task(task, out, lse, q, k, v, bad, scale, 0.0, more)"]
+    body += ["blas_restore(previous)"]
     function, text = _made(lines + ["    " + line for line in body], simd, "flex_attention")
     kernel = StridedGemmKernel(function, 3, GRAIN, source=text, allocates=True)
     kernel.twin = on_device("flex_attention", score)
@@ -314,6 +316,9 @@ def flex_attention_grad(score: Score, wrt: tuple[int, ...]) -> StridedGemmKernel
         "".join([f"gc{k}, " for k in wrt]),
         "".join([f"s{k}, " for k in wrt]),
     )
+    lines += ["", "", "columns_of_task = exchanged(", "    attention.attention_grad_columns,"]
+    lines += ["    causal_block=score_rows, causal_span=score_span,"]
+    lines += ["    score_grads=exchanged(attention.score_grads, masked_grads=make),", ")"]
     lines += ["", "", f"def NAME(gq, gk, gv, {to}g, out, lse, glse, q, k, v, table, {c}"]
     lines += ["         rows, columns, scale):"]
     body = ["tasks = k.shape[0] * k.shape[1] * chunks_of(k)"]
@@ -325,9 +330,11 @@ def flex_attention_grad(score: Score, wrt: tuple[int, ...]) -> StridedGemmKernel
     body += ["previous = blas_alone(q.size * k.shape[2])", "for part in prange(0, parts):"]
     inner = [f"more = table, rows, columns, lse, glse, {c}{sums}part"]
     inner += ["for task in range(part * tasks // parts, (part + 1) * tasks // parts):"]
-    inner += ["    attention_grad_columns("]
-    inner += ["        task, rest, gq, gk, gv, g, out, lse, q, k, v, nothing, scale, 0.0, more,"]
-    inner += ["        score_rows, score_span, make,", "    )"]
+    inner += ["    columns_of_task("]
+    inner += [
+        "        task, rest, gq, gk, gv, g, out, lse, q, k, v, nothing, scale, 0.0, more",
+        "    )",
+    ]
     body += ["    " + line for line in inner]
     body += ["blas_restore(previous)", "if rest.shape[0] > 0:"]
     body += ["    for task in prange(0, q.shape[0] * q.shape[1]):"]
