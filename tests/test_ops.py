@@ -194,7 +194,10 @@ def op_modules() -> list[Any]:
 
 NO_OPS = {
     f"numbagrad.ops.{name}"
-    for name in ("base", "methods", "inplace", "argument_names", "recurrent_steps", "tensor_types")
+    for name in (
+        *("base", "methods", "inplace", "argument_names", "recurrent_steps", "score_formula"),
+        "tensor_types",
+    )
 }
 NO_ROWS = {"elementwise", "cuda"}  # test_elementwise_user.py; a GPU is needed
 NO_ROWS |= {"can_cast", "is_floating_point", "is_nonzero", "result_type"}  # test_names.py
@@ -211,6 +214,7 @@ NO_ROWS |= {"draw_binomial", "draw_poisson", "standard_gamma"}  # kernels/test_d
 NO_ROWS |= {f"fractional_max_pool{n}d" for n in (2, 3)}  # nn/test_fractional_pool.py
 NO_ROWS |= {f"fractional_max_pool{n}d_with_indices" for n in (2, 3)}  # the same
 NO_ROWS |= {"resize_", "resize_as_"}  # ops/test_resizing.py
+NO_ROWS |= {"and_masks", "create_block_mask", "noop_mask", "or_masks"}  # nn/test_flex_attention.py
 NO_ROWS |= {"upsample", "upsample_bilinear", "upsample_nearest"}  # nn/test_multilabel_margin.py
 
 
