@@ -9,7 +9,8 @@ is what is made of them alone. Start reading at ``Score``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -89,6 +90,14 @@ class Score:
         """The kinds of the inputs."""
         reads = {r.name: self.captured[r.slot].kind for r in self.reads}
         return {"score": "T", "g": "T", **dict.fromkeys(POSITIONS, "int32"), **reads}
+
+    def reads_of(self, bodies: Sequence[Expr]) -> list[Read]:
+        """What is read for ``bodies``; elements by whose values others are found come first."""
+        wanted = frozenset().union(*map(inputs_of, bodies))
+        for read in reversed(self.reads):
+            if read.name in wanted:
+                wanted |= frozenset().union(*map(inputs_of, read.indices))
+        return [r for r in self.reads if r.name in wanted]
 
     def slopes(self) -> dict[str, Expr]:
         """The gradients of ``score`` and of what is read, from the gradient ``g`` of the result."""
@@ -399,9 +408,9 @@ def _parts(
     elif isinstance(value, (ModuleType, type)) or (
         callable(value) and not hasattr(value, "forward")
     ):
-        yield id(value)
+        yield _told(value)
     else:  # an object, of whose attributes it may read numbers and tensors
-        yield id(value)
+        yield _told(value)
         if id(value) not in seen:
             seen.add(id(value))
             for name in sorted(names):
@@ -409,6 +418,16 @@ def _parts(
                 if found is not None and not isinstance(found, MethodType):
                     yield name
                     yield from _parts(found, names, describe, tensors, whole, seen)
+
+
+def _told(value: Any) -> Any:
+    """What tells an object from others: a weak reference, for a later one may have its ``id``."""
+    if type(value).__hash__ is None:
+        return id(value)
+    try:
+        return weakref.ref(value)
+    except TypeError:  # a string or a tuple
+        return value
 
 
 def _names(code: CodeType) -> Iterator[str]:

@@ -196,6 +196,15 @@ def _attention_grad(
 NAME = "scaled_dot_product_attention"
 
 
+def check_dtypes(name: str, *tensors: Tensor) -> None:
+    """Raise unless query, key and value have one dtype."""
+    if len({t._dtype for t in tensors}) > 1:
+        raise DTypeError(
+            f"{name}: Expected query, key, and value to have the same dtype, but got "
+            f"{', '.join(str(t._dtype) for t in tensors)}. Convert with .to(dtype)."
+        )
+
+
 def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> None:
     for position, tensor in enumerate((q, k, v)):
         as_operand(NAME, tensor, position)
@@ -206,11 +215,7 @@ def _check(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> No
             f"{NAME}: Expected query, key, and value to all be at least 2 dimensional, but got "
             f"{ranks}. The last two are rows and features."
         )
-    if len({t._dtype for t in (q, k, v)}) > 1:
-        raise DTypeError(
-            f"{NAME}: Expected query, key, and value to have the same dtype, but got "
-            f"{', '.join(str(t._dtype) for t in (q, k, v))}. Convert with .to(dtype)."
-        )
+    check_dtypes(NAME, q, k, v)
     if not q._dtype.is_floating_point:
         raise DTypeError(
             f"{NAME}: not implemented for '{DTYPE_WORDS[q._dtype.name]}', it needs a floating "

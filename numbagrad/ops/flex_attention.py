@@ -19,7 +19,7 @@ from ..kernels.formula import Formula
 from ..kernels.score import POSITIONS, Score, kind_of
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .attention import like_rows, normalised, repeated, rows_of
+from .attention import check_dtypes, like_rows, normalised, repeated, rows_of
 from .base import Op, as_operand, full, new_empty, same_device
 from .block_mask import BlockMask
 from .create import arange
@@ -201,21 +201,21 @@ def _differentiable_grads(
 # -- what the arguments must be --------------------------------------------------------------------
 
 
+def _sizes(shapes: list[tuple[int, ...]]) -> str:
+    q, k, v = map(list, shapes)
+    return f"query {q}, key {k} and value {v}"
+
+
 def _check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> None:
     for position, tensor in enumerate((q, k, v)):
         as_operand(NAME, tensor, position)
-    shapes = [list(t._array.shape) for t in (q, k, v)]
-    got = f"query {shapes[0]}, key {shapes[1]} and value {shapes[2]}"
+    shapes = [t._array.shape for t in (q, k, v)]
     if any(len(s) != 4 for s in shapes):
         raise ShapeError(
             f"{NAME}: Expected query, key, and value to be 4-dimensional, (batch, heads, length, "
-            f"features), but got {got}. Add dimensions with unsqueeze(0)."
+            f"features), but got {_sizes(shapes)}. Add dimensions with unsqueeze(0)."
         )
-    if len({t._dtype for t in (q, k, v)}) > 1:
-        raise DTypeError(
-            f"{NAME}: Expected query, key, and value to have the same dtype, but got "
-            f"{', '.join(str(t._dtype) for t in (q, k, v))}. Convert with .to(dtype)."
-        )
+    check_dtypes(NAME, q, k, v)
     if q._dtype not in (dtypes.float32, dtypes.float64):
         raise DTypeError(
             f"{NAME}: needs float32 or float64, but got {q._dtype}, as autocast makes of products. "
@@ -225,7 +225,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> None:
     if e != ke or keys != values or groups != vh or kb != vb or kb not in (1, b):
         raise ShapeError(
             f"{NAME}: Expected key to have the features of query, and the batch, heads and length "
-            f"of value, and their batch to be that of query or 1, but got {got}."
+            f"of value, and their batch to be that of query or 1, but got "
+            f"{_sizes(shapes)}."
         )
     if not enable_gqa and h != groups:
         raise ShapeError(

@@ -86,7 +86,8 @@ def fill_(x: Tensor, value: Any) -> Tensor:
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
-        if x._edge is None and x._base is None and x._flat and not machine.recording:
+        free = x._edge is None or not grad_mode.enabled
+        if free and x._base is None and x._flat and not machine.recording:
             array = x._array
             if array.size < GRAIN:  # shorter than the way to a kernel
                 array.fill(0)

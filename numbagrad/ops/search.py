@@ -112,18 +112,19 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise DTypeError(f"bincount: expected a tensor of ints, got {x._dtype}. Use x.long().")
     if minlength < 0:
         raise ValueError(f"bincount: minlength should be >= 0, got {minlength}.")
-    if x._array.ndim != 1 or (x._array.size and amin(x).item() < 0):
-        raise ShapeError(
-            f"bincount: bincount only supports 1-d non-negative integral inputs; got shape "
-            f"{list(x.shape)}, or a negative element."
-        )
+    plain = weights is None and not machine.recording  # NumPy looks for negative ones itself
+    if x._array.ndim != 1 or (not plain and x._array.size and amin(x).item() < 0):
+        raise _uncounted(x)
     if weights is not None and weights._array.shape != x._array.shape:
         raise ShapeError(
             f"bincount: input and weights should have the same length, got {list(x.shape)} and "
             f"{list(weights.shape)}."
         )
-    if weights is None and not machine.recording:
-        return wrap(np.bincount(x._array, minlength=minlength), dtypes.int64)
+    if plain:
+        try:
+            return wrap(np.bincount(x._array, minlength=minlength), dtypes.int64)
+        except ValueError:
+            raise _uncounted(x) from None
     n = max(minlength, int(amax(x).item()) + 1 if x._array.size else 0)
     x = cast(x, dtypes.int64)
     if weights is None:
@@ -138,6 +139,13 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     values = contiguous(weights)._array.reshape(column)
     machine.launch(along.place, out._array.reshape((1, n, 1)), values, which)
     return out
+
+
+def _uncounted(x: Tensor) -> ShapeError:
+    return ShapeError(
+        f"bincount: bincount only supports 1-d non-negative integral inputs; got shape "
+        f"{list(x.shape)}, or a negative element."
+    )
 
 
 def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:

@@ -75,13 +75,7 @@ class _Rows:
         self.score, self.pieces = score, pieces
         self.inputs = {"score": "score", "g": "g", **{n: n for n in POSITIONS}}
         self.inputs |= {r.name: r.name for r in score.reads}
-        used = frozenset().union(*map(inputs_of, bodies))
-        # Elements by whose values others are found come first.
-        wanted = set(used)
-        for read in reversed(score.reads):
-            if read.name in wanted:
-                wanted |= frozenset().union(*map(inputs_of, read.indices))
-        self.reads = [r for r in score.reads if r.name in wanted]
+        self.reads = score.reads_of(bodies)
         self.simd: set[str] = set()
 
     def moving(self, read: Read) -> bool:
@@ -112,7 +106,7 @@ class _Rows:
         self.simd |= set(writer.simd)
         return writer
 
-    def loaded(self, read: Read, moving: bool) -> list[str]:
+    def loaded(self, read: Read) -> list[str]:
         """Lines that read an element."""
         kind = self.score.kinds[read.name]
         scope = f"'0.{self.pieces - 1}.{self.pieces}'"
@@ -133,7 +127,7 @@ class _Rows:
                 lines += [f"step{slot}_{d} = c{slot}.strides[{d}] // c{slot}.itemsize"]
         for read in self.reads:
             if not self.moving(read):
-                lines += self.loaded(read, False)
+                lines += self.loaded(read)
         return lines
 
     def column(self) -> list[str]:
@@ -141,12 +135,8 @@ class _Rows:
         lines = ["kv_idx = int32(j + c)"]
         for read in self.reads:
             if self.moving(read):
-                lines += self.loaded(read, True)
+                lines += self.loaded(read)
         return lines
-
-    def names(self) -> str:
-        """The captured arrays, to be unpacked behind others."""
-        return "".join([f"c{k}, " for k in range(len(self.score.captured))])
 
 
 def _forward(score: Score) -> tuple[list[str], set[str]]:
@@ -154,7 +144,7 @@ def _forward(score: Score) -> tuple[list[str], set[str]]:
     lines = ["@stage", "def make(row, m, way, scale, b, h, i, j, more):"]
     mask = [] if score.mask is None else [score.mask]
     rows, both = _Rows(score, [score.body], 2), _Rows(score, [score.body, *mask], 2)
-    text = [f"_table, _rows, _columns, like, bad, {both.names()}_end = more"]
+    text = [f"_table, _rows, _columns, like, bad, {_captured(score)}_end = more"]
     text += ["T = like.dtype.type", "hidden = T(-np.inf)", "peak, wrong = hidden, int32(0)"]
     text += [*both.head(), "scale = T(scale)"]
     heads = [f"if way == {PARTIAL}:", "else:"] if score.mask is not None else ["if True:"]
@@ -220,7 +210,7 @@ def _backward(score: Score, wrt: tuple[int, ...]) -> tuple[list[str], set[str]]:
         versions.append((rows, inner))
         simd |= rows.simd
     rows = versions[0][0]
-    text = [f"_table, _rows, _columns, like, glse, {rows.names()}{sums}part = more"]
+    text = [f"_table, _rows, _columns, like, glse, {_captured(score)}{sums}part = more"]
     text += ["T = like.dtype.type", "hidden, most = T(-np.inf), T(0)", *rows.head()]
     text += ["less, scale, factor = less - glse[b, h, i], T(scale), T(factor)"]
     text += [f"{name} = stack({COLUMNS}, T(0))" for name in held.values()]
@@ -230,7 +220,6 @@ def _backward(score: Score, wrt: tuple[int, ...]) -> tuple[list[str], set[str]]:
         text += ["    for c in range(m):", *["        " + line for line in inner]]
     for read in wanted:
         text += _scattered(rows, read, held[read.name])
-    text += ["keep(row, row)"]
     return lines + ["    " + line for line in text], simd
 
 
@@ -247,7 +236,7 @@ def _scattered(rows: _Rows, read: Read, held: str) -> list[str]:
     inner = ["kv_idx = int32(j + c)"]
     for each in rows.reads:
         if rows.moving(each):
-            inner += rows.loaded(each, True)
+            inner += rows.loaded(each)
     inner += [f"s{read.slot}[part, {flat}] += {held}[c]"]
     return ["for c in range(m):", *["    " + line for line in inner]]
 
@@ -262,7 +251,7 @@ def _imports(simd: set[str]) -> list[str]:
     lines += [f"from numbagrad.kernels.intrinsics import {names}"]
     if simd:
         lines += [f"from numbagrad.kernels.simd_math import {', '.join(sorted(simd))}"]
-    names = "add_chunks chunks_of keep stage"
+    names = "add_chunks chunks_of stage"
     lines += ["", *[f"{n} = attention.{n}" for n in names.split()]]
     names = "parts_of score_rows score_span"
     return [*lines, *[f"{n} = flex_attention.{n}" for n in names.split()], "", ""]
@@ -276,6 +265,7 @@ def _made(lines: list[str], simd: set[str], stem: str) -> tuple[Any, str]:
 
 
 def _captured(score: Score) -> str:
+    """The names of captured arrays, as arguments or to be unpacked behind others."""
     return "".join([f"c{k}, " for k in range(len(score.captured))])
 
 
@@ -360,8 +350,8 @@ def block_kinds(score: Score) -> Kernel:
     assert score.mask is not None
     rows = _Rows(score, [score.mask], 2)
     writer = rows.written([score.mask])
-    lines = ["@stage", "def block(way, bad, b, h, i, first, end, like, more):"]
-    text = [f"{rows.names()}_end = more", "count, wrong, j = 0, int32(0), int64(0)"]
+    lines = ["@stage", "def block(bad, b, h, i, first, end, more):"]
+    text = [f"{_captured(score)}_end = more", "count, wrong, j = 0, int32(0), int64(0)"]
     text += ["T = float64", *rows.head()]
     inner = [*rows.column(), *writer.lines]
     inner += [f"count += 1 if {writer.truth(writer.bodies[0])} else 0"]
@@ -380,7 +370,7 @@ def block_kinds(score: Score) -> Kernel:
     inner += ["for s in range(table.shape[3]):"]
     inner += ["    first, end, count = s * columns, min(keys, (s + 1) * columns), 0"]
     inner += ["    for i in range(begin, last):"]
-    inner += ["        count += block(0, bad, b, h, i, first, end, table, more)"]
+    inner += ["        count += block(bad, b, h, i, first, end, more)"]
     inner += ["    every = count == (last - begin) * (end - first)"]
     inner += [f"    way = {FULL} if every else {PARTIAL}"]
     inner += [f"    table[b, h, t, s] = way if count else {HIDDEN}"]

@@ -132,19 +132,15 @@ def add_at(out, bad, x, index, wrap, skip):
     r = index.size // max(1, rows)
     if k == 1:
         for a in prange(n):
-            if r == 1:  # most often, and a loop of one turn inside of this one takes a quarter more
-                for b in range(index.size):
-                    at = load(index, b)
-                    at = at + m if at < 0 else at
-                    if at != skip:
-                        store(out, a * m + at, load(out, a * m + at) + load(x, a * rows + b))
-            else:
-                for row in range(rows):
-                    for b in range(row * r, (row + 1) * r):
-                        at = index[b]
-                        at = at + m if at < 0 else at
-                        if at != skip:
-                            out[a, np.uintp(at), 0] += x[a, row, 0]
+            row, turn = a * rows, 0  # counted: a loop over r inside takes a quarter more
+            for b in range(index.size):
+                at = load(index, b)
+                at = at + m if at < 0 else at
+                if at != skip:
+                    store(out, a * m + at, load(out, a * m + at) + load(x, row))
+                turn += 1
+                if turn == r:
+                    row, turn = row + 1, 0
         return
     blocks = (k + _WIDTH - 1) // _WIDTH
     for block in prange(n * blocks):

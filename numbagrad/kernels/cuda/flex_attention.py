@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .. import store
-from ..expr import Expr, expr, inputs_of, symbol
+from ..expr import Expr, expr, symbol
 from ..formula import Formula
 from ..loops import ElementwiseKernel
 from ..score import POSITIONS, Score, ScoreWriter
@@ -57,8 +57,8 @@ def _live(ints, form, b, h, i0, j0, tile):
 class _Text:
     """Writes what becomes of one score."""
 
-    def __init__(self, score: Score, compute: str):
-        self.score, self.compute = score, compute
+    def __init__(self, score: Score):
+        self.score = score
         self.inputs = {n: n for n in ("score", "g", *POSITIONS)}
         self.inputs |= {r.name: r.name for r in score.reads}
         self.places: list[int] = []
@@ -67,19 +67,11 @@ class _Text:
             self.places.append(at)
             at += 1 + captured.rank
 
-    def lines(self, bodies: list[Expr], check: str = "") -> tuple[list[str], list[str]]:
-        """Statements that read elements and compute ``bodies``, and the texts of those.
-
-        check: the text of whether the score is seen; elements that are not there are told then.
-        """
+    def lines(self, bodies: list[Expr]) -> tuple[list[str], list[str]]:
+        """Statements that read elements and compute ``bodies``, and the texts of those."""
         lines = ["b, h, q_idx, kv_idx = int32(b), int32(h), int32(row), int32(col)"]
-        wanted = frozenset().union(*map(inputs_of, bodies))
-        for read in reversed(self.score.reads):
-            if read.name in wanted:
-                wanted |= frozenset().union(*map(inputs_of, read.indices))
-        for read in self.score.reads:
-            if read.name in wanted:
-                lines += self.loaded(read)
+        for read in self.score.reads_of(bodies):
+            lines += self.loaded(read)
         writer = DeviceScoreWriter(bodies, self.score.kinds, self.inputs)
         lines += writer.lines
         texts = []
@@ -111,7 +103,7 @@ class _Text:
 
 def _emit(score: Score, compute: str) -> str:
     """The source of the module with ``finish`` and ``slope``; compute: the type of floats."""
-    writer = _Text(score, compute)
+    writer = _Text(score)
     mask = [] if score.mask is None else [score.mask]
     lines, (value, *seen) = writer.lines([score.body, *mask])
     lines = [*lines, f"value = {value}", f"seen = {seen[0] if seen else 'True'}"]
