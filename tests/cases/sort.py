@@ -188,6 +188,13 @@ CASES = [
         dtypes=("int64",),
         result=index,
         orders=0,
+        errors=(
+            wrong(np.array([1, -2]), raises=RuntimeError, words="1-d non-negative"),
+            wrong(np.array([[1, 2]]), raises=RuntimeError, words="1-d non-negative"),
+            wrong(
+                np.array([1, 2]), minlength=-1, raises=(RuntimeError, ValueError), words="minlength"
+            ),
+        ),
     ),
     Case(
         "histc",
