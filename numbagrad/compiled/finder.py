@@ -51,7 +51,8 @@ def places_of(
     return list(finder.places()), list(finder.objects.values())
 
 
-def _names_of(code: types.CodeType) -> set[str]:
+@functools.lru_cache(maxsize=4096)
+def _names_of(code: types.CodeType) -> frozenset[str]:
     """Names of globals and attributes in ``code`` and the functions inside it, as words too."""
     names = set(code.co_names)
     for constant in code.co_consts:
@@ -59,16 +60,17 @@ def _names_of(code: types.CodeType) -> set[str]:
             names.add(constant)
         if isinstance(constant, types.CodeType):
             names |= _names_of(constant)
-    return names
+    return frozenset(names)
 
 
-def _globals_of(code: types.CodeType) -> set[str]:
+@functools.lru_cache(maxsize=4096)
+def _globals_of(code: types.CodeType) -> frozenset[str]:
     """Names of globals that ``code`` and the functions inside it read or write."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in _GLOBAL}
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             names |= _globals_of(constant)
-    return names if "globals" not in names else names | _names_of(code)
+    return frozenset(names if "globals" not in names else names | _names_of(code))
 
 
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")
@@ -78,7 +80,8 @@ class _Finder:
     """Collects functions and objects, by what they name, until nothing new is found."""
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
+        self.names: dict[str, None] = {}  # a set in the order in which they were found
+        self.followed: dict[int, int] = {}  # how many of the names, of each object
         self.functions: dict[int, types.FunctionType] = {}
         self.objects: dict[int, Any] = {}
         self.containers: dict[int, Any] = {}
@@ -130,7 +133,7 @@ class _Finder:
     def function(self, function: types.FunctionType) -> None:
         """Follow what ``function`` closes over, its globals and its defaults."""
         names = _names_of(function.__code__)
-        self.names |= names
+        self.names.update(dict.fromkeys(sorted(names)))
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             self.value(default)
         for cell in _filled(function):
@@ -145,13 +148,16 @@ class _Finder:
         size = -1
         while size != len(self.functions) + len(self.objects) + len(self.names):
             size = len(self.functions) + len(self.objects) + len(self.names)
-            for each in list(self.objects.values()):
-                self.value(getattr(type(each), "forward", None))
-                if not isinstance(each, (type, types.ModuleType)):
-                    self.value(type(each))
-                    for method in _implicit(type(each)):
-                        self.value(method)
-                for name in list(self.names):
+            for key, each in list(self.objects.items()):
+                known = self.followed.get(key)
+                if known is None:
+                    self.value(getattr(type(each), "forward", None))
+                    if not isinstance(each, (type, types.ModuleType)):
+                        self.value(type(each))
+                        for method in _implicit(type(each)):
+                            self.value(method)
+                self.followed[key] = len(self.names)
+                for name in list(self.names)[known or 0 :]:
                     if name in vars(each):
                         self.value(vars(each)[name])
                     elif not isinstance(each, (type, types.ModuleType)):
@@ -184,7 +190,7 @@ class _Finder:
         for each in self.objects.values():
             own = vars(each)
             told = hasattr(type(each), "register_forward_hook")
-            for name in sorted(self.names & own.keys()):
+            for name in sorted(self.names.keys() & own.keys()):
                 if not _counts(own[name]):
                     continue
                 if isinstance(own, dict) and not isinstance(each, types.ModuleType):
@@ -195,7 +201,7 @@ class _Finder:
                 elif getattr(each, name, None) is own[name]:  # no static method of a class
                     yield _place(f"{{}}.{name}", each, name, own[name])
             if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                for name in sorted(self.names - own.keys()):
+                for name in sorted(self.names.keys() - own.keys()):
                     if _is_data(getattr(type(each), name, types)):  # it may get one of its own
                         yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
 
