@@ -15,6 +15,7 @@ KNOWN_GAPS = {
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
     "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",
     "loss.cross_entropy_with_grad_by_columns": "of compiled steps on the CPU; on the GPU rows stay",
+    "norm.logsumexp_with_softmax": "of compiled steps on the CPU; on the GPU the two stay apart",
     "matmul.shared_gemm": "of compiled steps on the CPU; on the GPU mm does its work",
     "random.permutation": "Fisher and Yates is a chain; randperm shuffles on the host and copies",
     "random.philox_block": "a test of the CPU's generator",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from ..kernels.machine import Kernel
 from ..kernels.specialise import specialise
 from ..kernels.traced_float import TracedFloat
 from . import record
+from .merged import with_gradients_merged
 from .program import (
     Buffer,
     Call,
@@ -399,57 +399,6 @@ def in_one_mode(kernel: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...
     return chosen, tuple(given[n] for n in chosen.parameters)
 
 
-def with_losses_merged(events: list[Any]) -> list[Any]:
-    """``events`` with each cross entropy and its own gradient as one launch.
-
-    They take the same exponentials. The gradient must be that of the loss itself, unweighted.
-    """
-    merged = list(events)
-    for k, event in enumerate(events):
-        if getattr(event, "kernel", None) is not loss.cross_entropy:
-            continue
-        out, losses, lse, scale, bad, *rest = event.args
-        x, target, _, weighted, _, smoothing, reduction = rest
-        if weighted or smoothing or reduction == loss.NONE or 0 in x.shape:
-            continue
-        for j in range(k + 1, len(events)):
-            later = events[j]
-            if getattr(later, "kernel", None) is loss.cross_entropy_grad:
-                gx, g, *same = later.args
-                if same == [x, lse, scale, *rest[1:]] and _is_one(events[k:j], g):
-                    args = (out, losses, lse, scale, bad, gx, *rest)
-                    merged[k] = replace(event, kernel=loss.cross_entropy_with_grad, args=args)
-                    merged[j] = None
-                    break
-            if _writes(later) & {x.memory, target.memory, lse.memory, scale.memory}:
-                break
-    return [event for event in merged if event is not None]
-
-
-def _writes(event: Any) -> set[record.Memory]:
-    """The memories that an event may write."""
-    if isinstance(event, record.Check):
-        return set()
-    count = getattr(event.kernel, "outputs", len(event.args))
-    found: set[record.Memory] = set()
-    for arg in event.args[:count]:
-        found |= {r.memory for r in (arg if isinstance(arg, list) else [arg]) if _is_ref(r)}
-    return found
-
-
-def _is_ref(arg: Any) -> bool:
-    return isinstance(arg, record.Ref)
-
-
-def _is_one(events: list[Any], g: record.Ref) -> bool:
-    """Whether ``g`` was last written by filling it with ones."""
-    for event in reversed(events):
-        if g.memory in _writes(event):
-            filled = isinstance(event.kernel, ElementwiseKernel) and len(event.args) == 2
-            return filled and event.args[0].shape == () and event.args[1] in (1, 1.0)
-    return False
-
-
 def lower(
     name: str,
     events: list[record.Launch | record.Check],
@@ -467,7 +416,7 @@ def lower(
     lowering = Lowering(fresh, names, given, on_gpu)
     for memory in (*inputs, *given):
         lowering.buffer(memory)
-    for event in events if on_gpu else with_losses_merged(events):
+    for event in events if on_gpu else with_gradients_merged(events):
         lowering.event(event)
     for memory in fresh:
         lowering.buffer(memory)

@@ -128,7 +128,13 @@ class LogSumExp(Op, remembers=True):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         x, out = ctx.saved_tensors
-        return g.unsqueeze(1) * exp(x - out.unsqueeze(1))
+        if grad_mode.enabled:
+            return g.unsqueeze(1) * exp(x - out.unsqueeze(1))
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        column = x._array.shape[0], 1
+        sums = contiguous(g)._array.reshape(column), out._array.reshape(column)
+        machine.launch(kernels.LOGSUMEXP_GRAD, gx._array, sums[0], contiguous(x)._array, sums[1])
+        return gx
 
 
 class LayerNorm(Op, remembers=True):
@@ -256,7 +262,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     dims = normalize_dims("logsumexp", None if dim == () else dim, len(shape)) if shape else ()
     kept = [d for d in range(len(shape)) if d not in dims]
     if dims != tuple(range(len(kept), len(shape))):
-        x = x.permute((*kept, *dims))
+        x = x.permute((*kept, *dims)).contiguous()
     n, m = math.prod([shape[d] for d in kept]), math.prod([shape[d] for d in dims])
     out = LogSumExp.apply(x.reshape((n, m)))
     return out.reshape([1 if d in dims else s for d, s in enumerate(shape) if keepdim or d in kept])

@@ -46,6 +46,9 @@ def test_rows(dtype):
         sums = np.empty(shape[0], dtype)
         norm.logsumexp_rows(sums, x)
         close(sums, np.log(np.exp(x.astype(np.float64)).sum(-1)))
+        norm.logsumexp_with_softmax(sums, out, x)
+        close(sums, np.log(np.exp(x.astype(np.float64)).sum(-1)))
+        close(out, np.exp(expected), 200)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

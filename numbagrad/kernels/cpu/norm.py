@@ -11,12 +11,16 @@ from math import sqrt
 import numpy as np
 from numba import prange
 
+from ..expr import expr, symbol
+from ..formula import Formula
 from ..inner import device, inner, pasted
 from ..intrinsics import larger, load, stack, store, wide
+from ..loops import ElementwiseKernel
 from ..machine import kernel
 from ..simd_math import exp, falling_exp, log
 
 __all__ = [
+    "LOGSUMEXP_GRAD",
     "layer_norm",
     "layer_norm_grad",
     "log_softmax_axis",
@@ -24,6 +28,7 @@ __all__ = [
     "log_softmax_rows",
     "log_softmax_rows_grad",
     "logsumexp_rows",
+    "logsumexp_with_softmax",
     "softmax_axis",
     "softmax_axis_grad",
     "softmax_rows",
@@ -161,6 +166,36 @@ def logsumexp_rows(out, x):
         peak = row_max(x[i]) if m else x.dtype.type(-np.inf)
         # inf - inf would be NaN where the answer is the peak itself.
         out[i] = peak if np.isinf(peak) else log(sum_of_exp(x[i], peak)) + peak
+
+
+@kernel(outputs=2, grain=16384)
+def logsumexp_with_softmax(out, p, x):
+    """``logsumexp_rows``, and the softmax of each row. out (n) C; p, x (n, m) C."""
+    n, m = x.shape
+    for i in prange(n):
+        peak = row_max(x[i])
+        if np.isinf(peak):
+            out[i] = peak
+            for j in range(m):
+                p[i, j] = exp(x[i, j] - peak)
+        else:
+            for j in range(m):
+                p[i, j] = falling_exp(x[i, j] - peak)
+            total = sum_of(p[i])
+            out[i] = log(total) + peak
+            scale = x.dtype.type(1) / total
+            for j in range(m):
+                p[i, j] *= scale
+
+
+LOGSUMEXP_GRAD = ElementwiseKernel(
+    Formula(
+        "logsumexp_grad",
+        ("g", "x", "lse"),
+        expr("mul", symbol("g"), expr("exp", expr("sub", symbol("x"), symbol("lse")))),
+    )
+)
+"""gx, x (n, m); g, lse (n, 1)."""
 
 
 @pasted
