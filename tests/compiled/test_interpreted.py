@@ -19,6 +19,7 @@ FILES = {
     "compiled/test_compiled_programs.py": 1,
     "compiled/test_graphs_left.py": 8,
     "compiled/test_guards.py": 24,
+    "compiled/test_joined.py": 81,
     "compiled/test_mutations.py": 12,
     "compiled/test_sharing.py": 31,
     "compiled/test_state.py": 44,

@@ -195,7 +195,8 @@ def flat(results):
     return [] if results is None else [results.detach().numpy()]
 
 
-@pytest.mark.parametrize("size", [5, 48])
+# Where nothing is compiled for the small ones, all of this takes half of the time.
+@pytest.mark.parametrize("size", [pytest.param(5, marks=pytest.mark.interpreted), 48])
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_compiled_as_eager(name, gradient, size):
@@ -211,6 +212,7 @@ def test_compiled_as_eager(name, gradient, size):
             np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5 * max(abs(y).max(), 1))
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_is_copied_to_its_place(name):
     compiled = ng.compile(FUNCTIONS[name])
