@@ -16,7 +16,13 @@ from numba.core import config, errors
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
-from numba.core.typed_passes import AnnotateTypes, NativeLowering
+from numba.core.typed_passes import AnnotateTypes, NativeLowering, NopythonRewrites
+from numba.core.untyped_passes import (
+    InlineClosureLikes,
+    LiteralUnroll,
+    RewriteDynamicRaises,
+    WithLifting,
+)
 
 __all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OwnCompiler", "way_by_words"]
 
@@ -165,16 +171,30 @@ class InnerLowering(_Lowering):
 
 
 class KernelCompiler(Compiler):
-    """Numba's compiler with another lowering."""
+    """Numba's compiler with another lowering, without the passes that find nothing here.
+
+    spared: those for functions inside functions, ``with`` blocks, unrolled tuples, errors with
+    arguments and expressions of whole arrays, which kernels of loops do not have. They take a tenth
+    of the time, because each looks at everything.
+    """
 
     lowering: type[_Lowering] = KernelLowering
+    spared: tuple[type, ...] = (
+        WithLifting,
+        InlineClosureLikes,
+        RewriteDynamicRaises,
+        LiteralUnroll,
+        NopythonRewrites,
+    )
 
     def define_pipelines(self) -> Any:
         """Numba's pipelines, each with the lowering exchanged, and no notes on types taken."""
         pipelines = super().define_pipelines()
+        spared = self.spared
+        if not (config.ANNOTATE or config.HTML):
+            spared += (AnnotateTypes,)
         for pipeline in pipelines:
-            if not (config.ANNOTATE or config.HTML):
-                pipeline.passes = [each for each in pipeline.passes if each[0] is not AnnotateTypes]
+            pipeline.passes = [each for each in pipeline.passes if each[0] not in spared]
             for place, (step, why) in enumerate(pipeline.passes):
                 if step is NativeLowering:
                     pipeline.passes[place] = self.lowering, why
@@ -191,6 +211,7 @@ class AllocatingCompiler(KernelCompiler):
     """For those that make arrays."""
 
     lowering = EnteredLowering
+    spared = ()
 
 
 class InnerCompiler(KernelCompiler):
