@@ -85,7 +85,7 @@ class _Finder:
         self.functions: dict[int, types.FunctionType] = {}
         self.objects: dict[int, Any] = {}
         self.containers: dict[int, Any] = {}
-        self.globals: dict[int, set[str]] = {}  # what each function reads or writes there
+        self.globals: dict[int, frozenset[str]] = {}  # what each function reads or writes there
         self.without: set[int] = set()
 
     def value(self, value: Any) -> None:

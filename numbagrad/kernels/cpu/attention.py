@@ -24,7 +24,7 @@ from ..intrinsics import address, larger, pointer
 from ..product import gemm, strided_gemm_kernel
 from ..simd_math import exp, falling_exp, log
 from .norm import summing
-from .random import words_of
+from .philox import words_of
 
 __all__ = ["attention", "attention_grad", "attention_mask_grad"]
 

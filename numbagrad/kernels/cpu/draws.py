@@ -15,7 +15,7 @@ from ..gamma import gamma_functions
 from ..inner import device
 from ..machine import kernel
 from ..rejection import samplers
-from .random import two_doubles
+from .philox import two_doubles
 
 _u64, _f64 = np.uint64, np.float64
 

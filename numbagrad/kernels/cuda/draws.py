@@ -14,7 +14,7 @@ from numba import cuda, float64
 
 from ..gamma import gamma_functions
 from ..rejection import samplers
-from .random import two_doubles
+from .philox import two_doubles
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK

@@ -2,8 +2,8 @@
 
 A thread makes the four words of one counter, and from them four single elements or two double ones.
 ``state`` comes from the host: the seed, and the first counter of the call; a compiled step gives
-numbers in device memory, so that its graph draws others each time. Start reading at ``words_of``,
-then ``uniform``.
+numbers in device memory, so that its graph draws others each time. Start reading at
+``philox.py``, then ``uniform``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,16 @@ import numpy as np
 from numba import cuda
 
 from . import scan, sort
+from .philox import double, double_above, single, single_above, words_of
 from .runtime import device, elementwise
 from .runtime.intrinsics import (
     as_type,
-    bits_float32,
-    bits_float64,
-    float32_bits,
-    float64_bits,
 )
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
+from .turns import log_double, log_single, turn_double, turn_single
 
 __all__ = [
     "bernoulli",
@@ -49,65 +47,10 @@ _32 = _u64(32)
 
 
 @inlined
-def _words(key, start, i, trial):
-    """The four words of attempt ``trial`` of counter ``i``: ten rounds of Philox 4x32."""
-    seed, at = _u64(np.int64(key)), _u64(np.int64(start)) + _u64(i)
-    c0, c1, c2, c3 = _u32(at & _u64(0xFFFFFFFF)), _u32(at >> _32), _u32(trial), _u32(0)
-    k0, k1 = _u32(seed & _u64(0xFFFFFFFF)), _u32(seed >> _32)
-    for _ in range(10):
-        left = _u64(0xD2511F53) * _u64(c0)
-        right = _u64(0xCD9E8D57) * _u64(c2)
-        c0 = _u32(_u32(right >> _32) ^ c1 ^ k0)
-        c1 = _u32(right & _u64(0xFFFFFFFF))
-        c2 = _u32(_u32(left >> _32) ^ c3 ^ k1)
-        c3 = _u32(left & _u64(0xFFFFFFFF))
-        k0 = _u32((_u64(k0) + _u64(0x9E3779B9)) & _u64(0xFFFFFFFF))
-        k1 = _u32((_u64(k1) + _u64(0xBB67AE85)) & _u64(0xFFFFFFFF))
-    return c0, c1, c2, c3
-
-
-@inlined
-def words_of(key, start, i):
-    """The four words of counter ``i`` of the call."""
-    return _words(key, start, i, 0)
-
-
-@inlined
 def _pick(words, j):
     """Word ``j`` of four."""
     a, b, c, d = words
     return a if j == 0 else b if j == 1 else c if j == 2 else d
-
-
-@inlined
-def _single(word):
-    """float32 in [0, 1) from the upper 24 bits."""
-    return _f32(np.int32(word >> _u32(8))) * _f32(2.0**-24)
-
-
-@inlined
-def _single_above(word):
-    """float32 in (0, 1]; small values keep their resolution, which the tails are made of."""
-    return _f32(np.int32(word >> _u32(1))) * _f32(2.0**-31) + _f32(2.0**-32)
-
-
-@inlined
-def _double(high, low):
-    """float64 in [0, 1) from 53 bits of two words."""
-    return _f64(np.int32(high >> _u32(5))) * 2.0**-27 + _f64(np.int32(low >> _u32(6))) * 2.0**-53
-
-
-@inlined
-def two_doubles(key, start, i, trial):
-    """Two float64 in [0, 1) for attempt ``trial``, counted from 1, of counter ``i`` of the call."""
-    a, b, c, d = _words(key, start, i, trial)
-    return _double(a, b), _double(c, d)
-
-
-@inlined
-def _double_above(high, low):
-    """float64 in (0, 1]."""
-    return 1.0 - _double(high, low)
 
 
 def _each(kernel: Any, elements: int, out: Any, state: Any, *args: Any) -> None:
@@ -125,7 +68,7 @@ def _uniform(out, low, high, n, seed, first):
         words = words_of(seed, first, i)
         for j in range(4):
             if 4 * i + j < n:
-                value = _f32(floor + width * _single(_pick(words, j)))
+                value = _f32(floor + width * single(_pick(words, j)))
                 # The sum can round up to high, which is not in the range.
                 out[4 * i + j] = floor if value >= end and width > _f32(0) else value
         i += cuda.gridsize(1)
@@ -143,7 +86,7 @@ def _uniform_double(out, low, high, n, seed, first):
         a, b, c, d = words_of(seed, first, i)
         for j in range(2):
             if 2 * i + j < n:
-                value = low + width * (_double(a, b) if j == 0 else _double(c, d))
+                value = low + width * (double(a, b) if j == 0 else double(c, d))
                 out[2 * i + j] = low if value >= high and width > 0.0 else value
         i += cuda.gridsize(1)
 
@@ -153,81 +96,6 @@ def uniform_double(out, state, low, high):
     _each(_uniform_double, 2, out, state, float(low), float(high))
 
 
-# -- logarithm, sine and cosine: the CPU's series, so that the numbers are the CPU's ---------------
-
-
-@inlined
-def _log_single(x):
-    """Logarithm of a normal float32: its exponent, and the series of 2 artanh(s) of the rest."""
-    bits = float32_bits(x)
-    exponent = (bits - np.int32(0x3F3504F3)) >> np.int32(23)  # the rest lies around 1
-    m = bits_float32(np.int32(bits - (exponent << np.int32(23))))
-    s = (m - _f32(1)) / (m + _f32(1))
-    z = s * s
-    series = _f32(1) + z * (_f32(1 / 3) + z * (_f32(1 / 5) + z * (_f32(1 / 7) + z * _f32(1 / 9))))
-    return _f32(np.int32(exponent)) * _f32(0.6931471805599453) + _f32(2) * s * series
-
-
-@inlined
-def _log_double(x):
-    """Logarithm of a normal float64."""
-    bits = float64_bits(x)
-    exponent = (bits - np.int64(0x3FE6A09E667F3BCD)) >> np.int64(52)
-    m = bits_float64(bits - (exponent << np.int64(52)))
-    s = (m - 1.0) / (m + 1.0)
-    z = s * s
-    series = 1 / 19 + z * (1 / 21)
-    series = 1 / 15 + z * (1 / 17 + z * series)
-    series = 1 / 11 + z * (1 / 13 + z * series)
-    series = 1 / 7 + z * (1 / 9 + z * series)
-    series = 1 / 3 + z * (1 / 5 + z * series)
-    return _f64(np.int32(exponent)) * 0.6931471805599453 + (2.0 * s + 2.0 * s * z * series)
-
-
-@inlined
-def _turn_single(word):
-    """Cosine and sine of the angle that is ``word`` in units of 2**-32 turns."""
-    shifted = _u32((_u64(word) + _u64(0x20000000)) & _u64(0xFFFFFFFF))
-    quarter = shifted >> _u32(30)
-    rest = np.int32(shifted & _u32(0x3FFFFFFF)) - np.int32(0x20000000)
-    x = _f32(rest) * _f32(2.0**-30 * 1.5707963267948966)
-    z = x * x
-    sine = x * (_f32(1) + z * (_f32(-1 / 6) + z * (_f32(1 / 120) + z * _f32(-1 / 5040))))
-    cosine = _f32(1) + z * (
-        _f32(-1 / 2) + z * (_f32(1 / 24) + z * (_f32(-1 / 720) + z * _f32(1 / 40320)))
-    )
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
-
-
-@inlined
-def _turn_double(high, low):
-    """Cosine and sine of the angle that is ``high`` and ``low`` in units of 2**-64 turns."""
-    shifted = _u32((_u64(high) + _u64(0x20000000)) & _u64(0xFFFFFFFF))
-    quarter = shifted >> _u32(30)
-    rest = np.int32(shifted & _u32(0x3FFFFFFF)) - np.int32(0x20000000)
-    x = (_f64(rest) * 2.0**-30 + _f64(np.int32(low >> _u32(1))) * 2.0**-61) * 1.5707963267948966
-    z = x * x
-    sine = 1 / 6227020800 + z * (-1 / 1307674368000)
-    sine = 1 / 362880 + z * (-1 / 39916800 + z * sine)
-    sine = 1 / 120 + z * (-1 / 5040 + z * sine)
-    sine = x + x * z * (-1 / 6 + z * sine)
-    cosine = -1 / 87178291200 + z * (1 / 20922789888000)
-    cosine = -1 / 3628800 + z * (1 / 479001600 + z * cosine)
-    cosine = -1 / 720 + z * (1 / 40320 + z * cosine)
-    cosine = 1.0 + z * (-1 / 2 + z * (1 / 24 + z * cosine))
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
-
-
 def _normal(out, mean, std, n, seed, first):
     mu, sigma = _f32(mean), _f32(std)
     i = cuda.grid(1)
@@ -235,8 +103,8 @@ def _normal(out, mean, std, n, seed, first):
         a, b, c, d = words_of(seed, first, i)
         for half in range(2):
             high, angle = (a, b) if half == 0 else (c, d)
-            radius = sigma * _f32(math.sqrt(_f32(-2) * _log_single(_single_above(high))))
-            cosine, sine = _turn_single(angle)
+            radius = sigma * _f32(math.sqrt(_f32(-2) * log_single(single_above(high))))
+            cosine, sine = turn_single(angle)
             at = 4 * i + 2 * half
             if at < n:
                 out[at] = mu + radius * cosine
@@ -254,8 +122,8 @@ def _normal_double(out, mean, std, n, seed, first):
     i = cuda.grid(1)
     while 2 * i < n:
         a, b, c, d = words_of(seed, first, i)
-        radius = std * math.sqrt(-2.0 * _log_double(_double_above(a, b)))
-        cosine, sine = _turn_double(c, d)
+        radius = std * math.sqrt(-2.0 * log_double(double_above(a, b)))
+        cosine, sine = turn_double(c, d)
         out[2 * i] = mean + radius * cosine
         if 2 * i + 1 < n:
             out[2 * i + 1] = mean + radius * sine
@@ -272,9 +140,9 @@ def _exponential(out, rate, n, seed, first):
     i = cuda.grid(1)
     while 2 * i < n:
         a, b, c, d = words_of(seed, first, i)
-        out[2 * i] = scale * _log_double(1.0 - _double(a, b))
+        out[2 * i] = scale * log_double(1.0 - double(a, b))
         if 2 * i + 1 < n:
-            out[2 * i + 1] = scale * _log_double(1.0 - _double(c, d))
+            out[2 * i + 1] = scale * log_double(1.0 - double(c, d))
         i += cuda.gridsize(1)
 
 
@@ -340,7 +208,7 @@ def _bernoulli_each(out, p, bad, n, seed, first):
         for j in range(2):
             at = 2 * i + j
             if at < n:
-                drawn = _double(a, b) if j == 0 else _double(c, d)
+                drawn = double(a, b) if j == 0 else double(c, d)
                 out[at] = as_type(out, 1 if drawn < p[at] else 0)
                 if not (p[at] >= 0 and p[at] <= 1):
                     bad[0] = 0
@@ -410,7 +278,7 @@ def _refuse(bad: Any, p: Any, least: int) -> None:
 def _double_at(seed, first, i):
     """The float64 in [0, 1) that element ``i`` of a call uses."""
     a, b, c, d = words_of(seed, first, i // 2)
-    return _double(c, d) if i % 2 else _double(a, b)
+    return double(c, d) if i % 2 else double(a, b)
 
 
 def _draw_again(out, bad, sums, size, k, m, seed, first):
@@ -450,7 +318,7 @@ def _race(times, p, size, seed, first):
     i = cuda.grid(1)
     while i < size:
         weight = _f64(p[i])
-        time = -_log_double(1.0 - _double_at(seed, first, i))
+        time = -log_double(1.0 - _double_at(seed, first, i))
         times[i] = time / weight if weight > 0 else math.inf
         i += cuda.gridsize(1)
 
