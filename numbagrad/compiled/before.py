@@ -89,13 +89,14 @@ def renew_dicts(before: list[Before], recorder: Recorder) -> None:
 
 @dataclass
 class Effects:
-    """What a recorded function does to tensors beside writing their memory."""
+    """What a recorded function does to tensors beside writing their memory, and to modules."""
 
     grads: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
     arrays: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     bumps: list[tuple[Tensor, int, Any]] = field(default_factory=list)  # versions, line
     needs: list[tuple[Tensor, bool]] = field(default_factory=list)  # requires_grad
     argument_needs: list[tuple[int, bool]] = field(default_factory=list)  # of which argument
+    modes: list[tuple[Any, str, bool]] = field(default_factory=list)  # of modules, as of train()
 
 
 def effects_since(before: list[Before], recorder: Recorder) -> Effects:

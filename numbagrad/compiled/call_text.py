@@ -176,6 +176,8 @@ def result_text(w: Writer, recording: Recording, buffers: dict[Any, Buffer], pla
         elif moved:
             w.after.append(f"r{k}._version_counter().value = {moved}")
     _turn(w, recording, False)  # now that results lead to them
+    for module, name, mode in recording.effects.modes:
+        w.after.append(f"setattr({w.name('module', module)}, {name!r}, {mode})")
     texts.reverse()
     w.after.append(f"return {_nested(w, recording.result_spec, texts)}")
 

@@ -175,6 +175,10 @@ def _record(
                         renew_dicts(before, recorder)
                 slots = known_slots(places, held.modules)
                 for change in held.changes(places, objects):
+                    if change.is_mode:
+                        found.effects.modes.append((change.module, change.key, change.new))
+                        setattr(change.module, change.key, change.old)
+                        continue
                     slot = slot_of(change)
                     if slot is not None:
                         slots.append(slot)

@@ -1,4 +1,4 @@
-"""``requires_grad`` set inside of a compiled function: each call does it, as eager code does."""
+"""What is turned on and off inside of a compiled function: ``requires_grad``, modes of modules."""
 
 from __future__ import annotations
 
@@ -123,7 +123,46 @@ def results(compiled):
     return call
 
 
-RECORDINGS = {adversaries: [2, 1], unmet: [2], argument: [2], for_a_while: [1], results: [2, 1]}
+def modes(compiled):
+    """A step and a test that see to the mode themselves."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+
+    @compiled
+    def trained(x):
+        net.train()
+        return net(x)
+
+    @compiled
+    def tested(x):
+        net.eval()
+        return net(x)
+
+    def call(k):
+        x = ng.ones(5, 3) * k
+        return [trained(x), net[2].training, net.training, trained(x), tested(x), net[1].training]
+
+    return call
+
+
+def toggle(compiled):
+    class Alternating(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = True
+
+        def forward(self, x):
+            self.first = not self.first
+            return -x if self.first else x
+
+    net = Alternating()
+    run = compiled(net.forward)
+    return lambda k: [run(ng.ones(2)), net.first]
+
+
+RECORDINGS = {
+    **{adversaries: [2, 1], unmet: [2], argument: [2], for_a_while: [1], results: [2, 1]},
+    **{modes: [2, 1], toggle: [2]},
+}
 """Each state that the functions meet is recorded once."""
 
 
