@@ -160,8 +160,13 @@ def toggle(compiled):
 
 
 RECORDINGS = {
-    **{adversaries: [2, 1], unmet: [2], argument: [2], for_a_while: [1], results: [2, 1]},
-    **{modes: [2, 1], toggle: [2]},
+    adversaries: [2, 1],
+    unmet: [2],
+    argument: [2],
+    for_a_while: [1],
+    results: [2, 1],
+    modes: [2, 1],
+    toggle: [2],
 }
 """Each state that the functions meet is recorded once."""
 
