@@ -272,6 +272,7 @@ class CompiledFunction:
         with self._shared.lock:
             self._entries.clear()
             self._shared.codes.clear()
+            self._exchanged = Exchanged()
             self._fast, self._last = _nothing, None
 
     def _seen(self) -> Entry:
