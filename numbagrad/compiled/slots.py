@@ -113,11 +113,16 @@ class Exchanged:
     """What others set between one recording of a function and the next: calls can read it.
 
     It is a number in the place of another, or a tensor in that of a tensor, as a temperature that
-    is lowered and a batch that is an attribute.
+    is lowered and a batch that is an attribute. known: the slots found before.
     """
 
-    def __init__(self, places: Iterable[Place] = (), modules: Iterable[Any] = ()) -> None:
-        self._places = list(places)
+    def __init__(
+        self,
+        places: Iterable[Place] = (),
+        modules: Iterable[Any] = (),
+        known: Iterable[Slot] = (),
+    ) -> None:
+        self._places, self._known = list(places), list(known)
         self._numbers = [
             (weakref.ref(module), name, value)
             for module in modules
@@ -128,7 +133,7 @@ class Exchanged:
     def slots(self) -> list[Slot]:
         """A slot for each of them."""
         found = [slot_of(change) for change in self._changes() if _is_argument(change)]
-        return [replace(slot, seen=None) for slot in found if slot is not None]
+        return [*self._known, *[replace(slot, seen=None) for slot in found if slot is not None]]
 
     def _changes(self) -> Iterable[Change]:
         for place in self._places:

@@ -206,7 +206,8 @@ class CompiledFunction:
             if isinstance(error, StateMadeError) or not exchanged:
                 raise
             found = recorded(self._function, leaves, spec, places, objects, slots, tied)
-        self._exchanged = Exchanged(places, found.recording.recorder.held.modules)
+            exchanged = []
+        self._exchanged = Exchanged(places, found.recording.recorder.held.modules, exchanged)
         kernels = found.recording.recorder.python_kernels
         if kernels:
             places, _ = places_of(self._function, looked_into, kernels)

@@ -120,6 +120,16 @@ def test_it_is_read_at_each_call(make):
     assert compiled[0].cache_info().recordings == RECORDINGS[make]
 
 
+def test_another_signature_reads_it_from_the_first_call_on():
+    model = Tempered()
+    run = ng.compile(lambda x: model(x))
+    for k, x in enumerate((ng.ones(2), ng.ones(2), ng.ones(2, dtype=ng.float64), ng.ones(2))):
+        for tau in (k + 1.0, k + 5.0) if k else (2.0,):
+            model.tau = tau
+            assert run(x).tolist() == pytest.approx([1 / tau] * 2)
+    assert run.cache_info().recordings == 3
+
+
 def test_other_compiled_functions_notice_too():
     """One that has taken the number for what it is, and is not called meanwhile."""
     model = Tempered()
