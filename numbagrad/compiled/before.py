@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Before:
 
     def concerns(self, recorder: Recorder) -> bool:
         """Whether the recording has met the tensor's memory: other threads go on meanwhile."""
-        if id(self.tensor) in recorder.arrays_set:
+        met = id(self.tensor)
+        if met in recorder.arrays_set or met in recorder.edges_set:
             return True
         ours = isinstance(self.array, (np.ndarray, DeviceArray))
         return ours and recorder.known_memory(self.array) is not None
@@ -54,6 +55,8 @@ class Before:
             t._grad = self.grad
         if not self.concerns(recorder):
             return
+        if self.edge is None and t._edge is not None and t.is_leaf:
+            t._leaf_edge = t._edge  # what a call turns on again, and where results may lead to
         for name, value in (
             ("_array", self.array),
             ("_dtype", self.dtype),
@@ -86,11 +89,14 @@ def renew_dicts(before: list[Before], recorder: Recorder) -> None:
 
 @dataclass
 class Effects:
-    """What a recorded function does to tensors beside writing their memory."""
+    """What a recorded function does to tensors beside writing their memory, and to modules."""
 
     grads: list[tuple[Tensor, Tensor | None]] = field(default_factory=list)
     arrays: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     bumps: list[tuple[Tensor, int, Any]] = field(default_factory=list)  # versions, line
+    needs: list[tuple[Tensor, bool]] = field(default_factory=list)  # requires_grad
+    argument_needs: list[tuple[int, bool]] = field(default_factory=list)  # of which argument
+    modes: list[tuple[Any, str, bool]] = field(default_factory=list)  # of modules, as of train()
 
 
 def effects_since(before: list[Before], recorder: Recorder) -> Effects:
@@ -120,17 +126,8 @@ def effects_since(before: list[Before], recorder: Recorder) -> Effects:
                 "make and that is not a leaf. Change a clone, or pass detach() of it."
             )
         if (t._edge is None) != (b.edge is None):
-            refuse_requires_grad()
+            found.needs.append((t, t._edge is not None))
     return found
-
-
-def refuse_requires_grad() -> NoReturn:
-    """Raise because a tensor from outside was made to need a gradient, or not to."""
-    raise RecordingError(
-        "requires_grad_: not possible inside a compiled function for a tensor that it did not "
-        "make: a compiled call would not do it. Change requires_grad before the call, or use "
-        "x.detach().requires_grad_() inside."
-    )
 
 
 def roots_of(before: list[Before]) -> dict[int, list[Before]]:

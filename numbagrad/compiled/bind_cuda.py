@@ -90,7 +90,7 @@ class CudaBound:
         self._inputs = [
             (k, a.buffer in template.written)
             for k, a in enumerate(template.arguments)
-            if a.buffer.kind == "input"
+            if a.buffer.kind == "input" and a.buffer in used
         ]
         for b in used:
             if b.kind == "work" and b.memory is not None and place_of(b) is None:

@@ -75,6 +75,7 @@ def effects_text(
     given: dict[Memory, tuple[Tensor, Tensor]],
 ) -> None:
     """Write what a call does to tensors after native code has run."""
+    _turn(w, recording, True)
     owner = {id(grad): t for t, grad in given.values()}
     for t, by, _ in recording.effects.bumps:
         if id(t) in owner:
@@ -132,15 +133,22 @@ def effects_text(
         w.after.append(f"receive(a{k}, {grad})")
 
 
+def _turn(w: Writer, recording: Recording, needed: bool) -> None:
+    """Write which tensors are made to need a gradient, or not to."""
+    names = [w.name("t", t) for t, needs in recording.effects.needs if needs is needed]
+    names += [f"a{k}" for k, needs in recording.effects.argument_needs if needs is needed]
+    w.after += [f"{name}.requires_grad_({needed})" for name in names]
+
+
 def receive(tensor: Tensor, grad: Tensor) -> None:
     """Let ``tensor`` have a gradient that backward inside computed for it, as a leaf or further.
 
     A leaf had none before, or the function has dropped it: a call guards that.
     """
     edge = tensor._edge
-    if type(edge) is AccumulateGrad:
+    if edge is None or type(edge) is AccumulateGrad:  # None: it needed one only inside
         tensor._grad = None
-        if edge._hooks is None:
+        if edge is None or edge._hooks is None:
             tensor._grad = grad  # nobody else holds it: to take it over is what the tape would do
             return
     run_backward([(edge, grad)], retain_graph=False, create_graph=False)
@@ -167,6 +175,9 @@ def result_text(w: Writer, recording: Recording, buffers: dict[Any, Buffer], pla
             w.after.append(f"r{k}._kept, r{k}._counter = {kept}, {kept}._counter")
         elif moved:
             w.after.append(f"r{k}._version_counter().value = {moved}")
+    _turn(w, recording, False)  # now that results lead to them
+    for module, name, mode in recording.effects.modes:
+        w.after.append(f"setattr({w.name('module', module)}, {name!r}, {mode})")
     texts.reverse()
     w.after.append(f"return {_nested(w, recording.result_spec, texts)}")
 

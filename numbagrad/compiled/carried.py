@@ -305,16 +305,19 @@ class Carried:
         for slot, then in zip(self.slots, self.then, strict=True):
             value = slot.read()
             if _shown(value) != then and type(value) is not slot.number:
-                return f"{slot.name!r}, which the function sets: {_shown(value)}, was {then}"
+                return f"{self._called(slot)}: {_shown(value)}, was {then}"
             flatten(value, every)
         found = changed_guard(guarded, every)
         number = re.match(r"argument (\d+) ", found)
         if number is None or int(number[1]) < self.first:
             return found
-        name = self._owner(int(number[1])).name
-        return (
-            f"{name!r}, which the function sets, shares memory with what it writes or closes over"
-        )
+        called = self._called(self._owner(int(number[1])))
+        return f"{called}, shares memory with what it writes or closes over"
+
+    def _called(self, slot: Slot) -> str:
+        """What it is, for people."""
+        sets = any([slot is each for each, _ in self.written])
+        return f"{slot.name!r}, which {'the function sets' if sets else 'others set'}"
 
 
 def _as_now(slot: Slot) -> Slot | None:

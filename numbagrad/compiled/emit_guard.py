@@ -26,10 +26,14 @@ def check(e: Text, i: Check) -> None:
 
 def memory_guard(e: Text, persistent: Sequence[Buffer]) -> list[str]:
     """Return early where an input overlaps memory that is written, or where somebody else
-    holds memory that this call would overwrite."""
+    holds memory that this call would overwrite.
+
+    Not for inputs that no instruction touches, as what a call finds and only sets anew.
+    """
     lines = []
     written = {o.buffer for i in e.program.instructions for o in i.outs}
-    inputs = [a for a in e.arguments if a.buffer.kind == "input"]
+    met = written | {x.buffer for i in e.program.instructions for x in i.ins}
+    inputs = [a for a in e.arguments if a.buffer.kind == "input" and a.buffer in met]
     bound = [b for b in e.places if isinstance(b, Buffer)]
     lasting = [b for b in bound if b.kind == "state" and b in written]
     lasting += [b for b in persistent if b in bound]

@@ -51,8 +51,9 @@ class Graph:
                 if edge is None:
                     continue
                 n, index = split_edge(edge)
-                mine = type(n) is AccumulateGrad and id(n.variable) in self.stand_ins
-                if n._sequence < self.start or mine:
+                leaf = id(n.variable) if type(n) is AccumulateGrad else 0
+                known = leaf in self.stand_ins or leaf in self.recorder.others
+                if n._sequence < self.start or known:
                     targets[n, index] = edge
         split = len(self.recorder.events)
         try:

@@ -63,6 +63,11 @@ class Change:
     watched: bool = False  # whether another recording has looked at the module
     alone: bool = False  # whether nobody else sees to it
 
+    @property
+    def is_mode(self) -> bool:
+        """Whether it is as of ``module.train()``: each mode has recordings of its own."""
+        return self.module is not None and type(self.old) is type(self.new) is bool
+
 
 class Held:
     """What lists, dicts and objects hold before a recording."""

@@ -82,6 +82,7 @@ class Recorder:
         self.arrays_read: set[int] = set()  # ids of tensors whose array was looked at first
         self.edges_read: set[int] = set()  # ids of tensors whose history was asked for
         self.arrays_set: set[int] = set()  # ids of tensors that were given an array
+        self.edges_set: set[int] = set()  # ids of tensors that were given a history, or lost it
         self.others: frozenset[int] = frozenset()  # ids of tensors that lived before
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does

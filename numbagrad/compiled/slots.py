@@ -20,7 +20,7 @@ from ..tree import LEAF, flatten
 from .held import Change
 from .places import ABSENT, PLAIN, Place, same
 
-__all__ = ["Slot", "known_slots", "may_change", "remember", "same_form", "slot_of"]
+__all__ = ["Exchanged", "Slot", "known_slots", "may_change", "remember", "same_form", "slot_of"]
 
 _HOLDERS = (dict, OrderedDict, defaultdict, list, CellType)
 
@@ -107,6 +107,59 @@ def slot_of(change: Change) -> Slot | None:
     if type(change.old) in (int, float) and type(change.new) is type(change.old):
         return replace(slot, number=type(change.old), seen=change.new)
     return slot if may_change(change.old, change.new) else None
+
+
+class Exchanged:
+    """What others set between one recording of a function and the next: calls can read it.
+
+    It is a number in the place of another, or a tensor in that of a tensor, as a temperature that
+    is lowered and a batch that is an attribute. known: the slots found before.
+    """
+
+    def __init__(
+        self,
+        places: Iterable[Place] = (),
+        modules: Iterable[Any] = (),
+        known: Iterable[Slot] = (),
+    ) -> None:
+        self._places, self._known = list(places), list(known)
+        self._numbers = [
+            (weakref.ref(module), name, value)
+            for module in modules
+            for name, value in vars(module).items()
+            if type(value) in (float, int)
+        ]
+
+    def slots(self) -> list[Slot]:
+        """A slot for each of them."""
+        found = [slot_of(change) for change in self._changes() if _is_argument(change)]
+        return [*self._known, *[replace(slot, seen=None) for slot in found if slot is not None]]
+
+    def _changes(self) -> Iterable[Change]:
+        for place in self._places:
+            if place.told:
+                continue  # of a module
+            yield Change(place.holder, place.name, place.value, place.now(), place.name)
+            for container, copy in place.content:
+                if isinstance(container, dict):
+                    for key in container.keys() & copy.keys():
+                        name = f"{place.name}[{key!r}]"
+                        yield Change(container, key, copy[key], container[key], name)
+        for reference, name, value in self._numbers:  # last, for they know their modules
+            module = reference()
+            if module is not None:
+                new = vars(module).get(name, ABSENT)
+                yield Change(vars(module), name, value, new, name, module, watched=True)
+
+
+def _is_argument(change: Change) -> bool:
+    """Whether calls can take what was set as they take arguments of that type."""
+    old, new = change.old, change.new
+    if old is new or type(old) is not type(new):
+        return False
+    if type(new) in (float, int):
+        return old != new and old == old and new == new
+    return type(new) is Tensor and old._edge is new._edge is None
 
 
 def may_change(old: Any, new: Any) -> bool:

@@ -31,6 +31,7 @@ from .finder import places_of
 from .places import content_of
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
+from .slots import Exchanged
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
 
@@ -91,6 +92,7 @@ class CompiledFunction:
         self._warned = self._has_made_state = False
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
+        self._exchanged = Exchanged()
         self._classes: set[type] = set()  # of which it has been a method
         functools.update_wrapper(self, function, updated=())
         FUNCTIONS.add(self)
@@ -195,7 +197,17 @@ class CompiledFunction:
         looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
         places, objects = places_of(self._function, looked_into)
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
-        found = recorded(self._function, leaves, spec, places, objects, slots, tied)
+        exchanged = self._exchanged.slots()
+        try:
+            found = recorded(
+                self._function, leaves, spec, places, objects, [*slots, *exchanged], tied
+            )
+        except Exception as error:  # whatever Python code does not take of a number to come
+            if isinstance(error, StateMadeError) or not exchanged:
+                raise
+            found = recorded(self._function, leaves, spec, places, objects, slots, tied)
+            exchanged = []
+        self._exchanged = Exchanged(places, found.recording.recorder.held.modules, exchanged)
         kernels = found.recording.recorder.python_kernels
         if kernels:
             places, _ = places_of(self._function, looked_into, kernels)
@@ -261,6 +273,7 @@ class CompiledFunction:
         with self._shared.lock:
             self._entries.clear()
             self._shared.codes.clear()
+            self._exchanged = Exchanged()
             self._fast, self._last = _nothing, None
 
     def _seen(self) -> Entry:

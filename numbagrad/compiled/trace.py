@@ -28,7 +28,6 @@ from .before import (
     Effects,
     effects_since,
     note_covering,
-    refuse_requires_grad,
     renew_dicts,
     roots_of,
 )
@@ -176,6 +175,10 @@ def _record(
                         renew_dicts(before, recorder)
                 slots = known_slots(places, held.modules)
                 for change in held.changes(places, objects):
+                    if change.is_mode:
+                        found.effects.modes.append((change.module, change.key, change.new))
+                        setattr(change.module, change.key, change.old)
+                        continue
                     slot = slot_of(change)
                     if slot is not None:
                         slots.append(slot)
@@ -253,7 +256,7 @@ def _run(
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
     closed_over = (seen | recorder.grads_set) & {id(b.tensor) for b in before}
     effects = effects_since(before, recorder)
-    _check_requires_grad(leaves, stand_in)
+    effects.argument_needs += _turned(leaves, stand_in)
     _put_in_order(effects, recorder)
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
     known = {id(b.tensor) for b in before}
@@ -326,11 +329,13 @@ def _whole(given: list[Any]) -> tuple[int, ...]:
     return tuple([id(leaf) for leaf in given if not isinstance(leaf, Tensor)])
 
 
-def _check_requires_grad(leaves: list[Any], stand_in: dict[int, Tensor]) -> None:
-    """Raise if an argument was made to need a gradient, or not to."""
-    for k, t in stand_in.items():
-        if t.is_leaf and (t._edge is None) != (leaves[k]._edge is None):
-            refuse_requires_grad()
+def _turned(leaves: list[Any], stand_in: dict[int, Tensor]) -> list[tuple[int, bool]]:
+    """The arguments that were made to need a gradient, or not to."""
+    return [
+        (k, t._edge is not None)
+        for k, t in stand_in.items()
+        if t.is_leaf and (t._edge is None) != (leaves[k]._edge is None)
+    ]
 
 
 def _grads_by_id(

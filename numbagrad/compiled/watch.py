@@ -70,6 +70,9 @@ class _WatchedEdge:
         return tensor.__dict__.get("_edge")
 
     def __set__(self, tensor: Any, edge: Any) -> None:
+        recorder = machine.recorder.current
+        if recorder is not None:
+            recorder.edges_set.add(id(tensor))
         tensor.__dict__["_edge"] = edge
 
 

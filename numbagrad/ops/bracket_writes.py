@@ -16,7 +16,17 @@ from ..kernels.cpu import index as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import contiguous, copy_kernel, fill_kernel, meets
-from .brackets import ALL, Group, beside, check_mask, getitem, joined, parsed, parts_of
+from .brackets import (
+    ALL,
+    Group,
+    beside,
+    check_mask,
+    getitem,
+    joined,
+    parsed,
+    parts_of,
+    with_tensors,
+)
 from .elementwise import cast, clone, masked_fill
 from .from_data import as_tensor
 from .index import Put, _write, launch_checked, scalar_tensor
@@ -35,7 +45,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     In place, by the tape's rules. Gradient: to ``value``, and to the elements of ``x`` that stay.
     Where indices repeat the last entry stands, and only it gets a gradient.
     """
-    _written(x, key, value)
+    _written(x, with_tensors(key), value)
 
 
 def _assigned(x: Tensor, key: Any, value: Any) -> Tensor:

@@ -72,10 +72,31 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         for part in key:
             if type(part) is Tensor:
                 return _picked(x, key)
+            if type(part) in _SEQUENCES:
+                return _picked(x, with_tensors(key))
             basic = basic and type(part) in _BASIC
         if basic:
             return _basic(x, key)
+    if kind in _SEQUENCES:
+        found = with_tensors(key)
+        if found is not key:
+            return getitem(x, found)
     return _looked_up(x, key)
+
+
+_SEQUENCES = (range, list)
+
+
+def with_tensors(key: Any) -> Any:
+    """A key with tensors for its lists and ranges, which is remembered; as it is in recordings."""
+    kind = type(key)
+    if machine.recording or not (kind is tuple or kind in _SEQUENCES):
+        return key
+    parts = parts_of(key)
+    if parts is key and not any([type(k) in _SEQUENCES for k in key]):
+        return key
+    found = tuple([_part(k) if type(k) in _SEQUENCES else k for k in parts])
+    return found[0] if parts[0] is key else found
 
 
 def _looked_up(x: Tensor, key: Any) -> Tensor:
@@ -251,6 +272,8 @@ def _part(k: Any) -> Any:
             )
         if not isinstance(k, np.ndarray) and len(k) == 0:
             return wrap(np.empty(0, np.int64), dtypes.int64)
+        if type(k) is range and not machine.recording:
+            return wrap(np.arange(k.start, k.stop, k.step), dtypes.int64)
         k = as_tensor(list(k) if isinstance(k, range) else k, device=devices.cpu)
     if k._dtype is dtypes.uint8:
         warn_user("index: indexing with uint8 is read as a mask and deprecated; use ng.bool.")

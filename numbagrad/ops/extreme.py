@@ -13,6 +13,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import along
 from ..kernels.cpu import reduce as kernels
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.shares import pieces
 from ..tensor import Tensor
 from .argument_names import by_other_names
@@ -170,6 +171,16 @@ def amin(x: Tensor, dim: Any = None, keepdim: bool = False, **names: Any) -> Ten
     where = axes("amin", as_operand("amin", x), dim, keepdim)
     _check("amin", x, where, dim is None or dim == (), ShapeError)
     return _over(Amin, x, where, kernels.amin)
+
+
+def extremes(name: str, x: Tensor) -> tuple[Any, Any]:
+    """The least and the largest element as Python numbers, by which ``name`` decides what it runs.
+
+    Not for empty x. A recorded function reads them of what it closes over, and compares it later.
+    """
+    if type(x._array) is not DeviceArray and machine.deciding(name, x._array):
+        return x._array.min().item(), x._array.max().item()
+    return amin(x).item(), amax(x).item()
 
 
 @remembered

@@ -16,7 +16,7 @@ from ..tensor import Tensor, wrap
 from .base import as_operand, contiguous, full, new_empty, ones_like, same_device
 from .create import linspace
 from .elementwise import cast, where
-from .extreme import amax, amin
+from .extreme import extremes
 from .gather import gathered
 from .index import index_add
 from .part import narrow
@@ -113,7 +113,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     if minlength < 0:
         raise ValueError(f"bincount: minlength should be >= 0, got {minlength}.")
     plain = weights is None and not machine.recording  # NumPy looks for negative ones itself
-    if x._array.ndim != 1 or (not plain and x._array.size and amin(x).item() < 0):
+    least, most = (0, -1) if plain or not x._array.size else extremes("bincount", x)
+    if x._array.ndim != 1 or least < 0:
         raise _uncounted(x)
     if weights is not None and weights._array.shape != x._array.shape:
         raise ShapeError(
@@ -125,7 +126,7 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
             return wrap(np.bincount(x._array, minlength=minlength), dtypes.int64)
         except ValueError:
             raise _uncounted(x) from None
-    n = max(minlength, int(amax(x).item()) + 1 if x._array.size else 0)
+    n = max(minlength, most + 1)
     x = cast(x, dtypes.int64)
     if weights is None:
         weights = ones_like(x)
@@ -163,7 +164,7 @@ def histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
         raise ValueError(f"histc: bins must be > 0, got {bins}.")
     low, high = float(min), float(max)
     if low == high and x._array.size:
-        low, high = float(amin(x).item()), float(amax(x).item())
+        low, high = map(float, extremes("histc", x))
     if low == high:
         low, high = low - 1.0, high + 1.0
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
@@ -187,7 +188,7 @@ def _edges(x: Tensor, bins: int, range: Any) -> Tensor:
     if range is not None:
         low, high = map(float, range)
     elif x._array.size:
-        low, high = float(amin(x).item()), float(amax(x).item())
+        low, high = map(float, extremes("histogram", x))
     else:
         low, high = 0.0, 1.0
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -25,9 +25,12 @@ from .base import (
     normalize_dims,
     same_device,
 )
+from .create import arange
 from .join import stack, unbind
 from .part import narrow
 from .remembered import remembered
+from .scan import cumsum
+from .search import searchsorted
 from .transpose import transpose
 from .view import expand, reshape, sizes_of, unsqueeze
 
@@ -71,31 +74,44 @@ def tile(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     return repeat(x, (1,) * (x._array.ndim - len(times)) + times)
 
 
-def repeat_interleave(x: Tensor, repeats: Any, dim: int | None = None, **_: Any) -> Tensor:
+def repeat_interleave(
+    x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
     """Each entry of ``dim`` (of all elements, for None) repeated, one after another.
 
-    repeats: a number, or an integer tensor with one for each entry.
+    repeats: a number, or an integer tensor with one for each entry. None: x holds the repeats, of
+    0, 1, 2 ... output_size: their sum, which a compiled function has to know if repeats are among
+    its arguments.
 
     >>> repeat_interleave(tensor([1, 2]), 2).tolist()
     [1, 1, 2, 2]
+    >>> repeat_interleave(tensor([0, 2, 1])).tolist()
+    [1, 1, 2]
     """
     as_operand("repeat_interleave", x)
+    if repeats is None:
+        x, repeats = arange(x._array.size, dtype=x._dtype, device=x._device), x
     if dim is None:
         x, dim = reshape(x, (x._array.size,)), 0
     dim = normalize_dim("repeat_interleave", dim, x._array.ndim)
     shape = x._array.shape
     if isinstance(repeats, Tensor):
+        if output_size is not None and machine.is_traced(repeats._array):
+            ends = cumsum(expand(repeats, shape[dim]), 0)
+            places = arange(output_size, device=x._device)
+            return x.index_select(dim, searchsorted(ends, places, right=True))
         if repeats._array.size != 1:
-            return _repeat_counts(x, repeats, dim)
+            return _repeat_counts(x, repeats, dim, output_size)
         repeats = repeats.item()
     if repeats < 0:
         raise ShapeError(f"repeat_interleave: repeats must be non-negative, got {repeats}.")
+    _check_repeated(output_size, shape[dim] * repeats)
     wide = (*shape[: dim + 1], repeats, *shape[dim + 1 :])
     joined = (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :])
     return reshape(expand(unsqueeze(x, dim + 1), wide), joined)
 
 
-def _repeat_counts(x: Tensor, repeats: Tensor, dim: int) -> Tensor:
+def _repeat_counts(x: Tensor, repeats: Tensor, dim: int, output_size: int | None) -> Tensor:
     same_device("repeat_interleave", (x, repeats))
     counts = repeats.tolist()
     if repeats._array.shape != (x._array.shape[dim],) or min(counts, default=0) < 0:
@@ -103,6 +119,7 @@ def _repeat_counts(x: Tensor, repeats: Tensor, dim: int) -> Tensor:
             f"repeat_interleave: repeats must have the same size as input along dim "
             f"({x._array.shape[dim]}) and no negative entry, got {list(repeats.shape)}."
         )
+    _check_repeated(output_size, sum(counts))
     if not sum(counts):
         return narrow(x, dim, 0, 0)
     if not machine.is_recording():
@@ -110,6 +127,14 @@ def _repeat_counts(x: Tensor, repeats: Tensor, dim: int) -> Tensor:
         return x.index_select(dim, wrap(places, dtypes.int64).to(x._device))
     entries = unbind(x, dim)
     return stack([e for e, n in zip(entries, counts, strict=True) for _ in range(n)], dim)
+
+
+def _check_repeated(output_size: int | None, size: int) -> None:
+    if output_size not in (None, size):
+        raise ShapeError(
+            f"repeat_interleave: Invalid output_size, expected {size}, which is what the repeats "
+            f"sum up to, but got {output_size}."
+        )
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:

@@ -17,6 +17,7 @@ from .base import Op, as_operand, contiguous, full, new_empty
 from .bracket_writes import setitem
 from .create import arange
 from .elementwise import cast, where
+from .extreme import extremes
 from .index import _INTS, TakeGrad, _read, index_add, index_tensor, launch_checked
 from .moments import norm
 from .remembered import remembered
@@ -189,7 +190,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         if not at.size:
             raise ShapeError("one_hot: Can not infer total number of classes from empty tensor.")
-        num_classes = input.max().item() + 1
+        num_classes = extremes("one_hot", index)[1] + 1
     if num_classes <= 0 and at.size:
         raise ShapeError("one_hot: num_classes should be positive; Class values must be >= 0.")
     out = new_empty((*index._array.shape, num_classes), dtypes.int64, index._device)

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from ..errors import RecordingError
+from ..errors import StateMadeError
 from ..kernels import machine
 from ..tape import grad_mode
 from ..tensor import Tensor
@@ -87,7 +87,7 @@ class SGD(Optimizer):
             chosen = [([True] * len(params), later)]
         else:
             if machine.is_recording() and grad_mode.anomaly is None:
-                raise RecordingError(
+                raise StateMadeError(
                     "SGD: the first step with dampening differs from the others and cannot be "
                     "recorded. Take one step before you compile."
                 )

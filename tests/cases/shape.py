@@ -413,8 +413,15 @@ CASES = [
     ),
     moved(
         "repeat_interleave-counts",
-        lambda d: [sample(d(3, 2), np.array([1, 0, 2]), dim=0)],
-        lambda x, times, dim: np.repeat(x, times, axis=dim),
+        lambda d: [
+            sample(d(3, 2), np.array([1, 0, 2]), dim=0),
+            sample(d(3, 2), np.array([1, 0, 2]), dim=0, output_size=3),
+        ],
+        lambda x, times, dim, output_size=None: np.repeat(x, times, axis=dim),
+        errors=(
+            wrong(_ones, np.array([1, 2]), 0, output_size=4, raises=RuntimeError, words="size"),
+            wrong(_ones, 2, 0, output_size=5, raises=RuntimeError, words="Invalid output_size"),
+        ),
     ),
     moved(
         "flip",

@@ -27,6 +27,8 @@ DECIDING = {
     "tolist": (lambda x, t: x.split(t.tolist()), [1, 2], lambda t: t.copy_(ng.tensor([2, 1]))),
     "item": (lambda x, t: x ** t.item(), 2, lambda t: t.fill_(3)),
     "index": (lambda x, t: x[: int(t)], 2, lambda t: t.fill_(1)),
+    "bincount": (lambda x, t: x * t.bincount(minlength=3), [0, 2, 2], lambda t: t.fill_(1)),
+    "one_hot": (lambda x, t: x @ F.one_hot(t).double(), [0, 2, 1], lambda t: t.fill_(1)),
     "if": (lambda x, t: x.exp() if t else x.sum(), True, lambda t: t.fill_(False)),
 }
 
@@ -74,6 +76,16 @@ def test_a_graph_net_trains_on_some_of_its_nodes():
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)
 
 
+def test_repeats_whose_sum_is_given_need_not_decide():
+    repeated = ng.compile(lambda x, n: x.repeat_interleave(n, 0, output_size=4))
+    x = ng.tensor([1.0, 2.0, 3.0])
+    assert repeated(x, ng.tensor([1, 0, 3])).tolist() == [1.0, 3.0, 3.0, 3.0]
+    assert repeated(x, ng.tensor([0, 3, 1])).tolist() == [2.0, 2.0, 2.0, 3.0]
+    assert repeated.cache_info().recordings == 1
+    with pytest.raises(IndexError):
+        repeated(x, ng.tensor([0, 2, 1]))
+
+
 def test_lengths_that_are_captured_pack():
     lengths, x = ng.tensor([3, 1]), ng.randn(3, 2, 4)
     layer = nn.GRU(4, 5)
@@ -101,6 +113,7 @@ def _counted(x):
 REFUSED = {
     "computed": (lambda x: x[x > 0], r"x\[mask\].*ng.where"),
     "an argument": (lambda x: x.long().tolist(), "tolist"),
+    "an argument's bins": (lambda x: x.long().bincount(minlength=2), "bincount"),
     "a float": (lambda x: x * SCALE.item(), "item"),
     "too long": (lambda x: LARGE.nonzero(), "nonzero"),
     "written first": (lambda x: x * COUNT.add_(1).item(), "item"),

@@ -114,6 +114,17 @@ def test_parameters_as_one_vector():
         utils.vector_to_parameters(ng.arange(3.0), module.parameters())
 
 
+def test_functional_call_with_several_dicts():
+    module, x = nn.BatchNorm1d(2), ng.tensor([[1.0, 3.0], [2.0, 5.0]])
+    weights = {"weight": ng.tensor([2.0, 1.0]), "bias": ng.ones(2)}
+    buffers = {"running_mean": ng.ones(2), "running_var": ng.ones(2)}
+    out = ng.func.functional_call(module.eval(), (weights, buffers), x)
+    expected = ng.func.functional_call(module, weights | buffers, x)
+    assert ng.equal(out, expected) and ng.allclose(out[0], ng.tensor([1.0, 3.0]), atol=1e-4)
+    with pytest.raises(ValueError, match="'bias' appears in multiple dictionaries"):
+        ng.func.functional_call(module, (weights, {"bias": ng.ones(2)}), x)
+
+
 def test_functional_call():
     module = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     module[1].weight = module[0].weight

@@ -461,6 +461,37 @@ def test_one_of_each_row_of_many():
             x.gather(1, wrong)
 
 
+KEYS = {
+    "range beside places": lambda k: (range(4), np.arange(k, k + 4) % 3),
+    "list beside places": lambda k: ([0, k % 4, 2], np.arange(3)),
+    "list after a slice": lambda k: (slice(None), [k % 3, 0]),
+    "list": lambda k: [k % 4, 1],
+    "list with a slice": lambda k: [slice(0, 2), k % 3],
+    "range that falls": lambda k: range(3, -1, -1 - k % 3),
+    "mask": lambda k: ([True, False, k % 2 == 0, True], 1),
+    "empty": lambda k: [],
+}
+
+
+@pytest.mark.parametrize("row", KEYS)
+def test_lists_and_ranges_between_brackets(row):
+    """Many calls of a kind, the last of which are remembered, with other values in them."""
+    for k in range(24):
+        key = KEYS[row](k)
+        plain = tuple(key) if row == "list with a slice" else key
+        plain = list(key) if isinstance(key, range) else plain
+        plain = np.empty(0, np.int64) if row == "empty" else plain
+        given = key
+        if type(key) is tuple:
+            given = tuple(ng.tensor(p) if isinstance(p, np.ndarray) else p for p in key)
+        expected = np.arange(12.0).reshape(4, 3)
+        x = ng.tensor(expected)
+        assert x[given].tolist() == expected[plain].tolist()
+        x[given] = float(k)
+        expected[plain] = float(k)
+        assert x.tolist() == expected.tolist()
+
+
 def test_counts_that_repeat_rows():
     x = ng.randn(4, 3, dtype=ng.double, requires_grad=True)
     counts = ng.tensor([2, 0, 1, 3])

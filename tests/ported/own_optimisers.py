@@ -106,12 +106,18 @@ def sharpness_aware(torch, nn, F, run):
     optimizer = SAM(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.5)
     x, y = run.randn(8, 4), run.randint(0, 3, (8,))
-    for _ in range(4):
+
+    @run.step
+    def step(x, y):
         loss = F.cross_entropy(model(x), y)
         loss.backward()
         optimizer.first_step(zero_grad=True)
         F.cross_entropy(model(x), y).backward()
         optimizer.second_step(zero_grad=True)
+        return loss
+
+    for _ in range(4):
+        loss = step(x, y)
         scheduler.step()
         run.note(loss=loss.item(), lr=scheduler.get_last_lr()[0])
 

@@ -26,6 +26,12 @@ def _called(kind: type) -> str:
     return "Module" if kind is Registering else kind.__name__
 
 
+def _is_equal(held: Any, value: Any) -> bool:
+    """Whether a number or text is set to what it is; 0.0 may be -0.0."""
+    kind = type(value)
+    return kind is type(held) and kind in (int, float, str) and held == value and value != 0.0
+
+
 class Registering:
     """The part of ``Module`` that registers."""
 
@@ -73,7 +79,7 @@ class Registering:
             # Switched back it is the old sum: steps compiled before train() and eval() run again.
             if self._watched:
                 machine.add_to_epoch(hash((id(self), name)) * (value - held))
-        elif held is not value and self._watched:
+        elif held is not value and self._watched and not _is_equal(held, value):
             self._announce(name)
         object.__setattr__(self, name, value)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...kernels import machine
@@ -13,7 +13,7 @@ __all__ = ["functional_call"]
 
 def functional_call(
     module: Any,
-    parameters_and_buffers: Mapping[str, Tensor],
+    parameters_and_buffers: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
@@ -21,15 +21,18 @@ def functional_call(
 ) -> Any:
     """``module(*args, **kwargs)`` with the named tensors in place of its parameters and buffers.
 
-    parameters_and_buffers: by dotted name; the gradient flows to these tensors. A parameter that
-    the module holds under several names is replaced under all of them. args: a tuple, or the one
-    argument. strict: all names must be given. The module is as before afterwards.
+    parameters_and_buffers: by dotted name, in one dict or several; the gradient flows to these
+    tensors. A parameter that the module holds under several names is replaced under all of them.
+    args: a tuple, or the one argument. strict: all names must be given. The module is as before
+    afterwards. Raises ValueError for a name in two dicts.
 
     >>> import numbagrad as ng
     >>> layer = ng.nn.Linear(1, 1, bias=False)
     >>> functional_call(layer, {"weight": ng.ones(1, 1)}, ng.ones(1, 1)).tolist()
     [[1.0]]
     """
+    if not isinstance(parameters_and_buffers, Mapping):
+        parameters_and_buffers = _joined(parameters_and_buffers)
     slots = _slots(module)
     unknown = [name for name in parameters_and_buffers if name not in slots]
     missing = [name for name in slots if name not in parameters_and_buffers]
@@ -61,6 +64,19 @@ def functional_call(
         machine.add_to_epoch(-amount)
         for owner, table, key, held, _ in replaced:
             owner.__dict__[key] = owner.__dict__[table][key] = held
+
+
+def _joined(dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """One dict of several, such as of parameters and of buffers."""
+    found: dict[str, Tensor] = {}
+    for each in dicts:
+        for name, tensor in each.items():
+            if name in found:
+                raise ValueError(
+                    f"functional_call: {name!r} appears in multiple dictionaries. Give it in one."
+                )
+            found[name] = tensor
+    return found
 
 
 def _slots(module: Any) -> dict[str, tuple[Any, str, str]]:
