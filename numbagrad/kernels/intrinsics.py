@@ -497,20 +497,34 @@ def _plus(typing, total, x):
     return total(total, total), generate
 
 
-@intrinsic
-def _larger(typing, x, y):
-    """The larger of two floats, NaN if one is NaN: one instruction of LLVM, which vectorises.
-
-    Of zeros any: to tell them apart takes as long as all the rest.
-    """
+def _extreme(name: str) -> Any:
+    """What generates ``llvm.NAME`` of two floats, which vectorises, or the one of two integers."""
+    order = ">" if name == "maximum" else "<"
 
     def generate(context, builder, signature, args):
         kind = args[0].type
+        if isinstance(kind, ir.IntType):
+            return builder.select(builder.icmp_signed(order, *args), *args)
         function_type = ir.FunctionType(kind, [kind, kind])
-        function = builder.module.declare_intrinsic("llvm.maximum", [kind], function_type)
+        function = builder.module.declare_intrinsic(f"llvm.{name}", [kind], function_type)
         return builder.call(function, args, fastmath=("nsz",))
 
-    return x(x, x), generate
+    return generate
+
+
+@intrinsic
+def _larger(typing, x, y):
+    """The larger of two numbers of one type, NaN if one is NaN.
+
+    Of zeros any: to tell them apart takes as long as all the rest.
+    """
+    return x(x, x), _extreme("maximum")
+
+
+@intrinsic
+def _smaller(typing, x, y):
+    """The smaller of two numbers of one type, as ``larger``."""
+    return x(x, x), _extreme("minimum")
 
 
 if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debugging kernels
@@ -617,6 +631,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """The larger of two numbers, NaN if one is NaN."""
         return np.maximum(x, y)
 
+    def smaller(x, y):
+        """The smaller of two numbers, NaN if one is NaN."""
+        return np.minimum(x, y)
+
     def unknown(number):
         """The number."""
         return number
@@ -655,4 +673,5 @@ else:
     itemsize = _itemsize
     call, call_for, call_python = _call, _call_for, _call_python
     stack, widened, lesser, added = _stack, _widened, _lesser, _added
-    parted, plus, larger, unknown, wide = _parted, _plus, _larger, _unknown, _wide
+    parted, plus, unknown, wide = _parted, _plus, _unknown, _wide
+    larger, smaller = _larger, _smaller

@@ -56,20 +56,15 @@ def is_costly(bodies: Sequence[Expr]) -> bool:
     return any(node.op in COSTLY for node in topological(list(bodies)))
 
 
-# Functions that Numba lacks, or that lose the width of float32, in the terms of those it has.
+# Functions that Numba lacks, or that lose the width of float32, in the terms of those it has; names
+# are of intrinsics.
 _HELPERS = {
     "sign": """
 def sign(x):
     return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
 """,
-    "max": """
-def maximum(x, y):
-    return x if x > y or x != x else y
-""",
-    "min": """
-def minimum(x, y):
-    return x if x < y or x != x else y
-""",
+    "max": "larger",
+    "min": "smaller",
     "floordiv": """
 def floordiv(x, y):
     return T(x // y)
@@ -219,6 +214,8 @@ def helper_name(op: str, t: str) -> str:
 
 def helper_lines(op: str, t: str) -> list[str]:
     """The helper function of ``op`` as source lines."""
+    if _HELPERS[op].isidentifier():
+        return [f"from numbagrad.kernels.intrinsics import {_HELPERS[op]} as {helper_name(op, t)}"]
     text = _HELPERS[op].strip().replace(f"def {_CALLS[op]}(", f"def {helper_name(op, t)}(")
     return ["@njit(error_model='numpy')", *text.replace("T(", f"{t}(").splitlines()]
 
