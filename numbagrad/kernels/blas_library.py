@@ -14,6 +14,7 @@ import re
 import site
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from numba import types
 
 from .processor import features, is_amd
 
-__all__ = ["NAMES", "TRANS", "Library", "chosen", "gemm_signature"]
+__all__ = ["NAMES", "TRANS", "Library", "chosen", "gemm_signature", "limit_threads"]
 
 CHOICES = ("auto", "mkl", "openblas")
 """What NUMBAGRAD_BLAS may say; "auto", the default, is oneMKL where it is installed and fast.
@@ -161,15 +162,34 @@ def _already_loaded(path: Path) -> ctypes.CDLL | None:
         return None
 
 
-def bundled_openblas() -> Path | None:
-    """The OpenBLAS inside SciPy's wheel, or None where SciPy came another way."""
-    spec = importlib.util.find_spec("scipy")
+def bundled_openblas(name: str = "scipy") -> Path | None:
+    """The OpenBLAS inside SciPy's or NumPy's wheel, or None where that came another way."""
+    spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None:
         return None
     package = Path(spec.origin).parent
-    folders = (package.parent / "scipy.libs", package / ".dylibs")
+    folders = (package.parent / f"{name}.libs", package / ".dylibs")
     found = [path for folder in folders for path in sorted(folder.glob("libscipy_openblas*"))]
     return found[0] if found else None
+
+
+def limit_threads(n: int) -> None:
+    """Let the factorisations of NumPy and SciPy, and whatever else they multiply, use n threads."""
+    for limit in _limits():
+        limit(n)
+
+
+@functools.cache
+def _limits() -> list[Callable[[int], None]]:
+    """Of each OpenBLAS what sets the number of its threads."""
+    found = []
+    for name, suffix in (("numpy", "64_"), ("scipy", "")):
+        path = bundled_openblas(name)
+        if path is not None:
+            with suppress(OSError, AttributeError):  # it will not load, or names things otherwise
+                library = ctypes.CDLL(str(path))
+                found.append(getattr(library, f"scipy_openblas_set_num_threads{suffix}"))
+    return found
 
 
 def _openblas(path: Path) -> Library:

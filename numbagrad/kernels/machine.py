@@ -433,7 +433,9 @@ def _counting_threads() -> Callable[[], int]:
 
 
 def set_threads(n: int) -> None:
-    """Let kernels use ``n`` threads, from 1 to the number the process started with."""
+    """Let kernels, and LAPACK, use ``n`` threads, from 1 to the number the process started with."""
+    from .blas_library import limit_threads
+
     _choose_threading_layer()
     most = numba.config.NUMBA_NUM_THREADS
     if not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
@@ -442,6 +444,7 @@ def set_threads(n: int) -> None:
             f"with, got {n!r}. NUMBA_NUM_THREADS sets it before Python starts."
         )
     numba.set_num_threads(n)
+    limit_threads(n)
     changed()  # compiled steps choose by the number of threads
 
 

@@ -115,3 +115,33 @@ def test_the_library_of_scipy_when_it_came_another_way(monkeypatch):
     behind = blas_library._behind_scipy()
     assert set(behind.addresses) == set(blas_library.NAMES)
     assert all(np.array(list(behind.addresses.values())) != 0)
+
+
+LIMITED = """
+import ctypes
+
+import numbagrad as ng
+from numbagrad.kernels.blas_library import bundled_openblas
+
+def now():
+    found = []
+    for name, suffix in (("numpy", "64_"), ("scipy", "")):
+        library = ctypes.CDLL(str(bundled_openblas(name)))
+        found.append(getattr(library, "scipy_openblas_get_num_threads" + suffix)())
+    return found
+
+ng.set_num_threads(1)
+ng.linalg.matrix_exp(ng.eye(3))
+print(now())
+ng.set_num_threads(2)
+print(now())
+"""
+
+
+@pytest.mark.skipif(
+    None in [blas_library.bundled_openblas(name) for name in ("numpy", "scipy")],
+    reason="NumPy or SciPy came without an OpenBLAS of its own",
+)
+def test_threads_of_factorisations_are_limited_too():
+    run = in_new_process(LIMITED, NUMBA_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")
+    assert run.stdout.split("\n")[:2] == ["[1, 1]", "[2, 2]"], run.stderr
