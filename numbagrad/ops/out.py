@@ -448,6 +448,11 @@ def _signature(function: Any) -> inspect.Signature:
     )
 
 
+def _usual(op: Any) -> Any:
+    """What takes the operands of an op, as a tuple."""
+    return op.mixed if len(op.inputs) > 2 else op.general
+
+
 def _text(function: Any) -> tuple[str, dict[str, Any]]:
     """A function that calls ``function``, or ``into`` if it gets ``out``: text and globals.
 
@@ -465,7 +470,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
     names = {
         "function": function,
-        "usually": NOTHING_BUT.get(name, function) if op is None else op.general,
+        "usually": NOTHING_BUT.get(name, function) if op is None else _usual(op),
         "further": _further,
         "check": check_operands,
         "defaults": defaults,

@@ -28,7 +28,7 @@ from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
-from .short_way import make_binary, make_unary, never
+from .short_way import make_binary, make_mixed, make_unary, never
 from .warned import warn_user
 
 __all__ = ["elementwise"]
@@ -146,10 +146,12 @@ class PointwiseOp:
 
     def __call__(self, *args: Any) -> Tensor:
         """Apply to tensors and numbers of any shapes that broadcast."""
-        n = len(args)
-        if n == 2:
+        n, wanted = len(args), len(self.inputs)
+        if n < wanted <= n + len(self.defaults):
+            args = args + self.defaults[n - wanted :]
+        if wanted == 2:
             return self.binary(*args)
-        return self.unary(*args) if n == 1 else self.general(args)
+        return self.unary(*args) if wanted == 1 else self.mixed(args)
 
     @functools.cached_property
     def unary(self) -> Callable:
@@ -160,6 +162,11 @@ class PointwiseOp:
     def binary(self) -> Callable:
         """The op of two operands, with a short way for equal shapes and for numbers."""
         return make_binary(self, operator=False)
+
+    @functools.cached_property
+    def mixed(self) -> Callable[[tuple], Tensor]:
+        """The op of three operands and more, with a short way for equal shapes and for numbers."""
+        return make_mixed(self)
 
     def into(self, args: tuple, surplus: Any, out: Any) -> Tensor:
         """The result in ``out``. surplus: what came by position after ``args``: refused."""
@@ -184,9 +191,7 @@ class PointwiseOp:
                 f"got {len(args)}."
             )
         if not machine.recording:
-            out = self._equal_shapes(args) if len(args) > 2 else None
-            if out is None:
-                out = self._seen_before(args)
+            out = self._seen_before(args)
             if out is not None:
                 return out
         if machine.autocasting:
@@ -263,23 +268,6 @@ class PointwiseOp:
             types = tuple([getattr(k, "numpy", k) for k in key])
             found = self.prepare(key, operands, types)
         return found
-
-    def _equal_shapes(self, args: tuple) -> Tensor | None:
-        """The result where every tensor is contiguous and of one shape, else None."""
-        found = self.prepared(args)
-        if found is None:
-            return None
-        entry, out_dtype, numpy_dtype, _ = found
-        arrays = [a._array if isinstance(a, Tensor) else a for a in args]
-        shapes = [a.shape for a in arrays if type(a) is np.ndarray]
-        if len(shapes) > 1 and any([s != shapes[0] for s in shapes]):
-            return None
-        out_array = machine.empty(shapes[0], numpy_dtype)
-        if not entry(out_array, *arrays):
-            return None
-        out = wrap(out_array, out_dtype)
-        self._record_if_needed(args, out)
-        return out
 
     def result_dtype(self, args: tuple) -> DType:
         """The dtype of the result for these arguments."""
@@ -376,8 +364,11 @@ class PointwiseOp:
 class FactorLast(PointwiseOp):
     """An op of tensors whose last operand is a factor, which PyTorch once took as the second."""
 
-    def general(self, args: tuple) -> Tensor:
-        return super().general(self.in_order(args))
+    @functools.cached_property
+    def mixed(self) -> Callable[[tuple], Tensor]:
+        """The op of its operands in this order or the old one."""
+        mixed = make_mixed(self)
+        return lambda args: mixed(self.in_order(args))
 
     def in_order(self, args: tuple) -> tuple:
         """``args`` with the factor at the end."""

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.nn import functional as F
 from numbagrad.ops import inplace, remembered
 
 NAMES = "add_ sub_ mul_ div_".split()
@@ -528,3 +529,35 @@ def test_large_halves(dtype):
     x = ng.randn(1000, 300).to(dtype)
     expected = (x * 2 + 1).tanh()
     assert (x.mul_(2).add_(1).tanh_() == expected).all()
+
+
+def test_operands_that_were_left_out_are_the_defaults():
+    x = ng.tensor([[-1.0, 2.0]], requires_grad=True)
+    for function, given in ((F.elu, (1.0,)), (F.softplus, (1.0, 20.0)), (F.celu, (1.0,))):
+        short, whole = function(x), function(x, *given)
+        assert short.tolist() == whole.tolist()
+        assert ng.autograd.grad(short.sum(), x)[0].tolist() == (
+            ng.autograd.grad(whole.sum(), x)[0].tolist()
+        )
+
+
+def test_three_operands_by_the_short_way_notice_what_changes():
+    x = ng.tensor([0.5, 1.0, 2.0], requires_grad=True)
+    middle = x * 1.0
+    out = F.softplus(middle, 2.0)
+    middle.mul_(3.0)
+    with pytest.raises(RuntimeError, match="modified by an in-place operation"):
+        out.sum().backward()
+    wide = ng.tensor([1.0, 2.0, 3.0], dtype=ng.float64, requires_grad=True)
+    ng.addcmul(x, wide, wide, value=2.0).sum().backward()
+    assert (x.grad.dtype, wide.grad.dtype) == (ng.float32, ng.float64)
+    assert wide.grad.tolist() == [4.0, 8.0, 12.0]
+
+
+def test_three_operands_of_which_some_need_gradients():
+    for needed in ((True, False), (False, True), (True, True)):
+        x, y = (ng.tensor([1.0, 4.0]).requires_grad_(each) for each in needed)
+        ng.lerp(x, y, 0.25).sum().backward()
+        assert [None if t.grad is None else t.grad.tolist() for t in (x, y)] == [
+            [factor] * 2 if each else None for each, factor in zip(needed, (0.75, 0.25))
+        ]
