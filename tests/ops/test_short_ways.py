@@ -546,7 +546,7 @@ def test_three_operands_by_the_short_way_notice_what_changes():
     middle = x * 1.0
     out = F.softplus(middle, 2.0)
     middle.mul_(3.0)
-    with pytest.raises(RuntimeError, match="modified by an in-place operation"):
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
     wide = ng.tensor([1.0, 2.0, 3.0], dtype=ng.float64, requires_grad=True)
     ng.addcmul(x, wide, wide, value=2.0).sum().backward()
@@ -559,5 +559,6 @@ def test_three_operands_of_which_some_need_gradients():
         x, y = (ng.tensor([1.0, 4.0]).requires_grad_(each) for each in needed)
         ng.lerp(x, y, 0.25).sum().backward()
         assert [None if t.grad is None else t.grad.tolist() for t in (x, y)] == [
-            [factor] * 2 if each else None for each, factor in zip(needed, (0.75, 0.25))
+            [factor] * 2 if each else None
+            for each, factor in zip(needed, (0.75, 0.25), strict=True)
         ]
