@@ -148,10 +148,10 @@ class PointwiseOp:
         """Apply to tensors and numbers of any shapes that broadcast."""
         n, wanted = len(args), len(self.inputs)
         if n < wanted <= n + len(self.defaults):
-            args = args + self.defaults[n - wanted :]
-        if wanted == 2:
+            args, n = args + self.defaults[n - wanted :], wanted
+        if n == wanted == 2:
             return self.binary(*args)
-        return self.unary(*args) if wanted == 1 else self.mixed(args)
+        return self.unary(*args) if n == wanted == 1 else self.mixed(args)
 
     @functools.cached_property
     def unary(self) -> Callable:
