@@ -583,7 +583,7 @@ WRITERS = {
     "ops/linalg.py": 1,
     "ops/pointwise.py": 1,
     "ops/shared_memory.py": 1,
-    "ops/short_way.py": 12,
+    "ops/short_way.py": 15,
     "ops/view.py": 2,
     "tape.py": 4,
     "tensor.py": 9,
