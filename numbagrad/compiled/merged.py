@@ -88,12 +88,9 @@ def _writes(event: Any) -> set[record.Memory]:
     count = getattr(event.kernel, "outputs", len(event.args))
     found: set[record.Memory] = set()
     for arg in event.args[:count]:
-        found |= {r.memory for r in (arg if isinstance(arg, list) else [arg]) if _is_ref(r)}
+        refs = arg if isinstance(arg, list) else [arg]
+        found |= {ref.memory for ref in refs if isinstance(ref, record.Ref)}
     return found
-
-
-def _is_ref(arg: Any) -> bool:
-    return isinstance(arg, record.Ref)
 
 
 def _is_one(events: list[Any], g: record.Ref) -> bool:

@@ -177,15 +177,7 @@ class PointwiseOp:
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
-        if len(args) < len(self.inputs):
-            missing = len(self.inputs) - len(args)
-            if missing > len(self.defaults):
-                raise TypeError(
-                    f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
-                    f"got {len(args)}."
-                )
-            args = args + self.defaults[len(self.defaults) - missing :]
-        elif len(args) > len(self.inputs):
+        if len(args) != len(self.inputs):
             raise TypeError(
                 f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
                 f"got {len(args)}."
@@ -308,7 +300,7 @@ class PointwiseOp:
         wrapped = [(d, 2) if isinstance(d, DType) else (dtypes.of_number(d), 0) for d in operands]
         out_dtype = self.promoted(wrapped)
         if len(types) != len(self.inputs):
-            return (never, out_dtype, out_dtype.numpy, False)  # defaults: the general way
+            return (never, out_dtype, out_dtype.numpy, False)  # which the general way refuses
         entry = self.kernel.entry((out_dtype.numpy, *types))
         found = (entry, out_dtype, out_dtype.numpy, out_dtype.is_floating_point)
         if not out_dtype.is_floating_point or out_dtype in operands:

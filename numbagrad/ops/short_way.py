@@ -284,7 +284,7 @@ def make_mixed(op: PointwiseOp) -> Callable[[tuple], Tensor]:
         make = empty if array.size < SMALL else machine.empty
         out_array = make(array.shape, numpy_dtype)
         if not entry(out_array, *arrays):
-            del out_array, array
+            del out_array
             return general(args)
         out = _new(Tensor)
         out._array = out_array

@@ -131,3 +131,24 @@ def follow(make=World, step="train", between=None, calls=6, data=batches):
     for k, (a, b) in enumerate(zip(found, expected, strict=True)):
         assert_same(a, b, f"call {k}: ")
     return function
+
+
+def recordings_of(make, count):
+    """How often each function of a scenario is recorded in so many calls, each as without compile.
+
+    make: takes what compiles, or does not, and returns a function of the number of the call.
+    """
+    compiled = []
+
+    def compile_and_keep(function):
+        compiled.append(ng.compile(function))
+        return compiled[-1]
+
+    calls = []
+    for wrap in (lambda function: function, compile_and_keep):
+        ng.manual_seed(0)
+        calls.append(make(wrap))
+    for k in range(count):
+        expected, got = (snapshot(call(k)) for call in calls)
+        assert_same(got, expected, f"call {k}: ")
+    return [each.cache_info().recordings for each in compiled]

@@ -10,7 +10,7 @@ import numbagrad as ng
 from numbagrad import nn
 from numbagrad.nn import functional as F
 
-from .following import assert_same, snapshot
+from .following import recordings_of
 
 
 class Tempered(nn.Module):
@@ -104,20 +104,7 @@ RECORDINGS = {attribute: 2, settings: 2, batch: 2, epoch: 3, value: 6}
 
 @pytest.mark.parametrize("make", RECORDINGS)
 def test_it_is_read_at_each_call(make):
-    compiled = []
-
-    def compile_and_keep(function):
-        compiled.append(ng.compile(function))
-        return compiled[-1]
-
-    calls = []
-    for wrap in (lambda function: function, compile_and_keep):
-        ng.manual_seed(0)
-        calls.append(make(wrap))
-    for k in range(6):
-        expected, got = (snapshot(call(k)) for call in calls)
-        assert_same(got, expected, f"call {k}: ")
-    assert compiled[0].cache_info().recordings == RECORDINGS[make]
+    assert recordings_of(make, 6) == [RECORDINGS[make]]
 
 
 def test_another_signature_reads_it_from_the_first_call_on():

@@ -195,7 +195,7 @@ def flat(results):
     return [] if results is None else [results.detach().numpy()]
 
 
-# Where nothing is compiled for the small ones, all of this takes half of the time.
+# What is joined is decided before anything is compiled: small ones run as Python.
 @pytest.mark.parametrize("size", [pytest.param(5, marks=pytest.mark.interpreted), 48])
 @pytest.mark.parametrize("gradient", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONS)

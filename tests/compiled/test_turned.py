@@ -8,7 +8,7 @@ import numbagrad as ng
 from numbagrad import nn
 from numbagrad.nn import functional as F
 
-from .following import assert_same, snapshot
+from .following import recordings_of
 
 
 def requires_grad(module, flag):
@@ -173,17 +173,4 @@ RECORDINGS = {
 
 @pytest.mark.parametrize("make", RECORDINGS)
 def test_each_call_sets_it(make):
-    compiled = []
-
-    def compile_and_keep(function):
-        compiled.append(ng.compile(function))
-        return compiled[-1]
-
-    calls = []
-    for wrap in (lambda function: function, compile_and_keep):
-        ng.manual_seed(0)
-        calls.append(make(wrap))
-    for k in range(4):
-        expected, got = (snapshot(call(k)) for call in calls)
-        assert_same(got, expected, f"call {k}: ")
-    assert [each.cache_info().recordings for each in compiled] == RECORDINGS[make]
+    assert recordings_of(make, 4) == RECORDINGS[make]

@@ -49,6 +49,17 @@ def log_double(x):
 
 
 @pasted
+def _in_quarter(quarter, sine, cosine):
+    """Cosine and sine of an angle, from those of what it has beyond so many quarters of a turn."""
+    odd = quarter & _u32(1) != _u32(0)
+    c = sine if odd else cosine
+    s = cosine if odd else sine
+    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
+    s = -s if quarter >= _u32(2) else s
+    return c, s
+
+
+@pasted
 def turn_single(word):
     """Cosine and sine of the angle that is ``word`` in units of 2**-32 turns."""
     shifted = _u32(word + _u32(0x20000000))
@@ -60,12 +71,7 @@ def turn_single(word):
     cosine = _f32(1) + z * (
         _f32(-1 / 2) + z * (_f32(1 / 24) + z * (_f32(-1 / 720) + z * _f32(1 / 40320)))
     )
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
+    return _in_quarter(quarter, sine, cosine)
 
 
 @pasted
@@ -92,9 +98,4 @@ def turn_double(high, low):
     cosine = -1 / 720 + z * cosine
     cosine = 1 / 24 + z * cosine
     cosine = 1.0 + z * (-1 / 2 + z * cosine)
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
+    return _in_quarter(quarter, sine, cosine)

@@ -41,6 +41,17 @@ def log_double(x):
 
 
 @inlined
+def _in_quarter(quarter, sine, cosine):
+    """Cosine and sine of an angle, from those of what it has beyond so many quarters of a turn."""
+    odd = quarter & _u32(1) != _u32(0)
+    c = sine if odd else cosine
+    s = cosine if odd else sine
+    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
+    s = -s if quarter >= _u32(2) else s
+    return c, s
+
+
+@inlined
 def turn_single(word):
     """Cosine and sine of the angle that is ``word`` in units of 2**-32 turns."""
     shifted = _u32((_u64(word) + _u64(0x20000000)) & _u64(0xFFFFFFFF))
@@ -52,12 +63,7 @@ def turn_single(word):
     cosine = _f32(1) + z * (
         _f32(-1 / 2) + z * (_f32(1 / 24) + z * (_f32(-1 / 720) + z * _f32(1 / 40320)))
     )
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
+    return _in_quarter(quarter, sine, cosine)
 
 
 @inlined
@@ -76,9 +82,4 @@ def turn_double(high, low):
     cosine = -1 / 3628800 + z * (1 / 479001600 + z * cosine)
     cosine = -1 / 720 + z * (1 / 40320 + z * cosine)
     cosine = 1.0 + z * (-1 / 2 + z * (1 / 24 + z * cosine))
-    odd = quarter & _u32(1) != _u32(0)
-    c = sine if odd else cosine
-    s = cosine if odd else sine
-    c = -c if quarter == _u32(1) or quarter == _u32(2) else c
-    s = -s if quarter >= _u32(2) else s
-    return c, s
+    return _in_quarter(quarter, sine, cosine)
