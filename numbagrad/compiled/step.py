@@ -197,16 +197,17 @@ class CompiledFunction:
         looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
         places, objects = places_of(self._function, looked_into)
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
-        exchanged = self._exchanged.slots()
-        try:
-            found = recorded(
-                self._function, leaves, spec, places, objects, [*slots, *exchanged], tied
-            )
-        except Exception as error:  # whatever Python code does not take of a number to come
-            if isinstance(error, StateMadeError) or not exchanged:
+        exchanged, found = self._exchanged.slots(), None
+        if exchanged:
+            given = [*slots, *exchanged]
+            try:
+                found = recorded(self._function, leaves, spec, places, objects, given, tied)
+            except StateMadeError:
                 raise
+            except Exception:  # whatever Python code does not take of a number to come
+                exchanged = []
+        if found is None:  # here, where an error is the only one that users see
             found = recorded(self._function, leaves, spec, places, objects, slots, tied)
-            exchanged = []
         self._exchanged = Exchanged(places, found.recording.recorder.held.modules, exchanged)
         kernels = found.recording.recorder.python_kernels
         if kernels:

@@ -128,3 +128,14 @@ def test_other_compiled_functions_notice_too():
     assert second(ng.ones(1)).item() == 1.5
     model.tau = 1.0
     assert second(ng.ones(1)).item() == 2.0
+
+
+def test_an_error_is_told_once():
+    model = Tempered()
+    run = ng.compile(lambda x: model(x) @ ng.ones(3))
+    run(ng.ones(3))
+    model.tau = 4.0
+    with pytest.raises(RuntimeError, match="matmul") as caught:
+        run(ng.ones(4))
+    assert caught.value.__context__ is None
+    assert run(ng.ones(3)).item() == 0.75
