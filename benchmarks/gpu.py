@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import itertools
 import json
 import platform
 import statistics
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ class Work:
     flops: int = 0
     host: bool = False  # time the Python that launches, not the device
     backend: str = "numba"  # who multiplies in ours
+    repeat: int = 1  # calls between two marks: many where a call is short
 
 
 @dataclass
@@ -54,29 +57,38 @@ class Row:
     error: str = ""
 
 
-def milliseconds(call: Callable[[], Any], rounds: int, host: bool) -> float:
-    """Median time of ``call``: of the device between two events, or of the host alone."""
+def timed(call: Callable[[], Any], repeat: int, host: bool) -> float:
+    """Milliseconds of one ``call``: of the device between two events, or of the host alone."""
     from numba import cuda
 
-    for _ in range(3):
-        call()
-    ng.cuda.synchronize()
-    times = []
-    for _ in range(rounds):
-        if host:
-            start = time.perf_counter()
-            for _ in range(100):
-                call()
-            times.append((time.perf_counter() - start) * 10)
-            ng.cuda.synchronize()
-        else:
-            begin, end = cuda.event(), cuda.event()
-            begin.record()
+    if host:
+        start = time.perf_counter()
+        for _ in range(repeat):
             call()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+        took = (time.perf_counter() - start) * 1e3
+        ng.cuda.synchronize()
+        return took / repeat
+    begin, end = cuda.event(), cuda.event()
+    begin.record()
+    for _ in range(repeat):
+        call()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / repeat
+
+
+def milliseconds(work: Work, rounds: int) -> list[float]:
+    """Median times of ours and the peer's, in turns."""
+    calls = [work.ours, work.peer] if work.peer else [work.ours]
+    for call in calls:
+        for _ in range(6):  # compiled and captured by then
+            call()
+    ng.cuda.synchronize()
+    times: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, kept in zip(calls, times, strict=True):
+            kept.append(timed(call, work.repeat, work.host))
+    return [statistics.median(each) for each in times]
 
 
 def peer_library() -> Any:
@@ -181,46 +193,91 @@ def cublas_peer(size: int, dtype: str, torch: Any) -> tuple[Any, Any]:
 
 
 def steps(torch: Any, small: bool) -> Iterator[Work]:
-    """Training steps and single launches, whose cost is Python's."""
-    shapes = [(8, 4, 3, 4)] if small else [(784, 256, 10, 128), (1024, 4096, 1024, 512)]
-    for features, hidden, classes, batch in shapes:
-        calls = []
-        for lib in [ng, torch] if torch else [ng]:
-            calls.append(training_step(lib, features, hidden, classes, batch))
-        name = f"MLP step {features}-{hidden}-{classes} batch {batch}, eager"
-        yield Work(name, calls[0], calls[1] if torch else None)
+    """Training steps, eager and compiled, and single launches, whose cost is Python's."""
+    shapes = [((8, 4, 3), 4)] if small else [((784, 256, 128, 10), 128), ((1024, 4096, 1024), 512)]
+    for sizes, batch in shapes:
+        name = f"MLP step {'-'.join(map(str, sizes))} batch {batch}"
+        eager, data = training_step(ng, sizes, batch)
+        fused, batch_of_fused = training_step(ng, sizes, batch)
+        compiled = bound(ng.compile(fused), batch_of_fused)
+        theirs = bound(*training_step(torch, sizes, batch)) if torch else None
+        graph = captured(torch, sizes, batch) if torch else None
+        yield Work(f"{name}, eager", bound(eager, data), theirs, repeat=20)
+        yield Work(f"{name}, compiled; eager peer", compiled, theirs, repeat=20)
+        yield Work(f"{name}, compiled; the peer's graph", compiled, graph, repeat=20)
     x = [lib.ones(1, device="cuda") for lib in ([ng, torch] if torch else [ng])]
     calls = [lambda x=each: x + x for each in x]
-    yield Work("launch of add, host", calls[0], calls[1] if torch else None, host=True)
+    yield Work("launch of add, host", calls[0], calls[1] if torch else None, host=True, repeat=100)
 
 
-def training_step(lib: Any, features: int, hidden: int, classes: int, batch: int) -> Any:
-    """Forward, backward and momentum SGD of a small perceptron."""
-    nn = lib.nn
-    model = nn.Sequential(nn.Linear(features, hidden), nn.ReLU(), nn.Linear(hidden, classes)).cuda()
+def bound(call: Callable[..., Any], data: tuple[Any, ...]) -> Callable[[], Any]:
+    """``call`` with its arguments."""
+    return partial(call, *data)
+
+
+def training_step(lib: Any, sizes: tuple[int, ...], batch: int) -> tuple[Any, tuple[Any, ...]]:
+    """Forward, backward and momentum SGD of a perceptron, and a batch for it."""
+    nn, pairs = lib.nn, list(itertools.pairwise(sizes))
+    layers = [layer for a, b in pairs for layer in (nn.Linear(a, b), nn.ReLU())][:-1]
+    model = nn.Sequential(*layers).cuda()
     optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    x = lib.randn(batch, features, device="cuda")
-    target = lib.randint(0, classes, (batch,), device="cuda")
 
-    def step() -> None:
+    def step(x: Any, target: Any) -> Any:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), target).backward()
+        loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
         optimizer.step()
+        return loss.detach()
 
-    return step
+    x = lib.randn(batch, sizes[0], device="cuda")
+    return step, (x, lib.randint(0, sizes[-1], (batch,), device="cuda"))
+
+
+def captured(torch: Any, sizes: tuple[int, ...], batch: int) -> Any:
+    """PyTorch's step as one CUDA graph; a call copies its inputs in and replays it."""
+    step, data = training_step(torch, sizes, batch)
+    inside = [x.clone() for x in data]
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step(*inside)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step(*inside)
+
+    def replay() -> None:
+        for mine, given in zip(inside, data, strict=True):
+            mine.copy_(given)
+        graph.replay()
+
+    return replay
+
+
+def guarded(section: Any) -> Iterator[Work]:
+    """What ``section`` yields; an error on the way ends it as a row of the table."""
+    try:
+        yield from section
+    except Exception as error:  # the other sections are worth having
+        told = error
+
+        def fail() -> None:
+            raise told
+
+        yield Work(section.__name__, fail)
 
 
 def measured(work: Work, rounds: int, copy_speed: float) -> Row:
     """Time one piece of work; an error becomes part of the table."""
     try:
         ng.cuda.set_matmul_backend(work.backend)
-        ours = milliseconds(work.ours, rounds, work.host)
-        peer = milliseconds(work.peer, rounds, work.host) if work.peer else None
+        ours, *others = milliseconds(work, rounds)
     except Exception as error:  # the other rows are worth having
         return Row(work.name, float("nan"), None, error=f"{type(error).__name__}: {error}")
     finally:
         ng.cuda.set_matmul_backend("numba")
-    row = Row(work.name, ours, peer)
+    row = Row(work.name, ours, others[0] if others else None)
     if work.bytes:
         row.gigabytes = work.bytes / ours / 1e6
         row.of_copy = row.gigabytes / copy_speed if copy_speed else 1.0
@@ -251,6 +308,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--elements", type=int, default=64 << 20)
     parser.add_argument("--matmul", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=31)
+    parser.add_argument(
+        "--only", default="", help="rows whose name contains one of these, split by commas"
+    )
     parser.add_argument("--dry", action="store_true", help="leave benchmarks/results as it is")
     chosen = parser.parse_args(arguments)
     if not ng.cuda.is_available():
@@ -276,10 +336,13 @@ def main(arguments: list[str] | None = None) -> int:
     rows: list[Row] = []
     copy_speed = 0.0
     small = chosen.elements < 1 << 16
-    for work in (
-        *bandwidth(chosen.elements, torch), *products(chosen.matmul, torch),
-        *library_products(chosen.matmul, torch), *steps(torch, small),
-    ):  # fmt: skip
+    sections = (
+        bandwidth(chosen.elements, torch), products(chosen.matmul, torch),
+        library_products(chosen.matmul, torch), steps(torch, small),
+    )  # fmt: skip
+    for work in chain(*map(guarded, sections)):
+        if not any(part in work.name for part in chosen.only.split(",")):
+            continue
         row = measured(work, chosen.rounds, copy_speed)
         if work.name == "copy" and row.gigabytes:
             copy_speed = row.gigabytes

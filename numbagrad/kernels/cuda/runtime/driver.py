@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import DeviceError
+from .newer_numpy import load_device_functions
 
 __all__ = ["GPU", "Absent", "Simulated"]
 
@@ -184,6 +185,7 @@ class GPU:
         from cuda.bindings import driver
         from numba import cuda
 
+        load_device_functions()  # also users' own kernels need them
         self._driver, self._cuda = driver, cuda
         device = cuda.get_current_device()
         name = device.name

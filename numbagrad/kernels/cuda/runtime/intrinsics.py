@@ -192,6 +192,10 @@ else:
     import operator
 
     from llvmlite import ir
+
+    from .newer_numpy import load_device_functions
+
+    load_device_functions()
     from numba.cuda import models, types
     from numba.cuda.cudaimpl import lower
     from numba.cuda.extending import intrinsic
