@@ -116,7 +116,7 @@ def bandwidth(n: int, torch: Any) -> Iterator[Work]:
 
     def work(name: str, moved: int, call: Callable[[Any, int], Any]) -> Work:
         calls = [lambda lib=lib, k=k: call(lib, k) for k, lib in enumerate(libraries)]
-        return Work(name, calls[0], calls[1] if torch else None, moved * 4)
+        return Work(name, calls[0], calls[1] if torch else None, moved * 4, repeat=10)
 
     yield work("copy", 2 * n, lambda lib, k: flat[k].clone())
     yield work("add", 3 * n, lambda lib, k: flat[k] + other[k])
@@ -144,7 +144,7 @@ def adam(n: int, libraries: list[Any]) -> Iterator[Work]:
         p = lib.randn(n, device="cuda").requires_grad_()
         p.grad = lib.randn(n, device="cuda")
         calls.append(lib.optim.Adam([p]).step)
-    yield Work("Adam", calls[0], calls[1] if len(calls) > 1 else None, 7 * n * 4)
+    yield Work("Adam", calls[0], calls[1] if len(calls) > 1 else None, 7 * n * 4, repeat=10)
 
 
 def products(size: int, torch: Any) -> Iterator[Work]:
@@ -153,9 +153,8 @@ def products(size: int, torch: Any) -> Iterator[Work]:
         libraries = [ng, torch] if torch else [ng]
         x = [lib.randn(size, size, dtype=getattr(lib, dtype), device="cuda") for lib in libraries]
         calls = [lambda x=each: x @ x for each in x]
-        yield Work(
-            f"matmul {size} {dtype}", calls[0], calls[1] if torch else None, flops=2 * size**3
-        )
+        peer = calls[1] if torch else None
+        yield Work(f"matmul {size} {dtype}", calls[0], peer, flops=2 * size**3, repeat=5)
 
 
 def library_products(size: int, torch: Any) -> Iterator[Work]:
@@ -168,13 +167,21 @@ def library_products(size: int, torch: Any) -> Iterator[Work]:
         for backend in ("numba", "cublaslt"):
             named = f"{size} {dtype}, {backend}"
             flops = 2 * size**3
-            yield Work(f"matmul {named}", partial(ng.mm, x, x), peer, flops=flops, backend=backend)
+            yield Work(
+                f"matmul {named}",
+                partial(ng.mm, x, x),
+                peer,
+                flops=flops,
+                backend=backend,
+                repeat=10,
+            )
             yield Work(
                 f"linear with bias {named}",
                 partial(ng.nn.functional.linear, x, x, row),
                 biased,
                 flops=flops,
                 backend=backend,
+                repeat=10,
             )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..kernels.cuda.runtime import device
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.cuda.runtime.copies import copy_all
 from ..kernels.cuda.runtime.graph import Graph
 from ..kernels.cuda.runtime.launch import note_use
 from ..kernels.cuda.runtime.numbers import DeviceNumber, Numbers
@@ -155,11 +156,12 @@ class Replay:
 
     def _copy(self, given: Sequence[Any], chosen: list[bool], inward: bool) -> None:
         """The chosen arguments to the graph's memory, or from there."""
-        driver, queue = device.driver(), device.current_queue()
+        pairs = []
         for array, fixed, wanted in zip(given, self._fixed, chosen, strict=True):
             if not wanted or fixed is None or not array.size:
                 continue
             note_use(array)
             low, high = extent(array)
             pair = (fixed.pointer, low) if inward else (low, fixed.pointer)
-            driver.copy_within(*pair, high - low, queue)
+            pairs.append((*pair, high - low))
+        copy_all(pairs)

@@ -24,6 +24,7 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
+from . import device_way
 from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
@@ -69,6 +70,7 @@ class PointwiseOp:
         self.fast: dict[Any, Any] = {}
         self.plans: dict[Any, SavePlan] = {}
         self.nests: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self.walks: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # the same on a GPU
 
     # -- the formula and its gradients, read when first needed ------------------------------------
 
@@ -182,8 +184,13 @@ class PointwiseOp:
                 f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
                 f"got {len(args)}."
             )
+        away = machine.away is not None and machine.recorder.current is None
         if not machine.recording:
             out = self._seen_before(args)
+            if out is not None:
+                return out
+        elif away and not machine.autocasting:
+            out = device_way.seen_before(self, args)
             if out is not None:
                 return out
         if machine.autocasting:
@@ -207,7 +214,10 @@ class PointwiseOp:
         out = wrap(machine.empty(shape, out_dtype.numpy, device), out_dtype)
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
-        self._remember(args, out, operands)
+        if away and device.type != "cpu":
+            device_way.remember(self, args, out)
+        else:
+            self._remember(args, out, operands)
         self._record_if_needed(args, out)
         return out
 

@@ -74,7 +74,16 @@ def test_freed_neighbours_become_one():
     for k in (0, 2, 1, 3):
         cache.give(blocks[k])
     assert cache.allocated == 0
-    assert cache.take(SMALL, 0).address == blocks[0].address
+    assert cache.empty() == SMALL_SEGMENT  # only a whole segment goes back
+    assert cache.segments == 0
+
+
+def test_blocks_that_wait_for_their_size_make_room_for_others():
+    cache = BlockCache(CountingDriver())
+    blocks = [cache.take(SMALL // 2, 0) for _ in range(4)]
+    for block in blocks:
+        cache.give(block)
+    assert {cache.take(SMALL, 0).address for _ in range(2)} == {blocks[k].address for k in (0, 2)}
     assert cache.segments == 1
 
 

@@ -144,9 +144,10 @@ class PTX(Simulated):
 
     def launcher(
         self, kernel: Callable[..., None], signature: tuple[Any, ...], grid: Any, block: Any,
-        queue: Any,
+        shared: int, queue: Any,
     ) -> Callable[..., None]:  # fmt: skip
         """What runs ``kernel`` on the values of its arguments."""
+        assert shared == 0, "dynamic shared memory"
         code = self._codes.get((kernel, signature))
         if code is None:
             code = self._codes[kernel, signature] = code_of(kernel, signature, self.give)

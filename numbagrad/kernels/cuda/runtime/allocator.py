@@ -1,9 +1,9 @@
 """Blocks of device memory, kept for reuse: asking the driver costs 100 us and stops the device.
 
-Memory is taken from the driver in segments and handed out in blocks. A freed block joins its free
-neighbours and waits in the pool of its stream: work on one stream is ordered, so a block can be
-reused there at once, while a kernel that reads it is still running. Start reading at
-``BlockCache.take``.
+Memory is taken from the driver in segments and handed out in blocks. A freed block first waits for
+one who wants as much again, as a training loop does; when others need room it joins its free
+neighbours in the pool of its stream. Work on one stream is ordered, so a block can be reused there
+at once, while a kernel that reads it is still running. Start reading at ``BlockCache.take``.
 """
 
 from __future__ import annotations
@@ -95,10 +95,12 @@ class BlockCache:
         self._driver = driver
         self._lock = threading.Lock()
         self._returned: deque[tuple[Block, tuple[Any, ...]]] = deque()
+        self._recent: dict[tuple[int, Any], list[Block]] = {}  # by size and stream
+        self._closed = False
         self._pools: dict[tuple[Any, bool], _Pool] = {}
         self._waiting: list[tuple[Block, list[Callable[[], bool]]]] = []
         self._small_segments: set[int] = set()
-        self.allocated = self.reserved = 0
+        self._allocated = self.reserved = 0
         self.peak_allocated = self.peak_reserved = 0
         self.segments = self.requests = self.reuses = 0
 
@@ -108,33 +110,44 @@ class BlockCache:
         Raises OutOfMemoryError, naming the sizes, when the driver has no more even after every
         unused segment went back to it.
         """
-        rounded = max(ROUND, -(-size // ROUND) * ROUND)
+        rounded = -(-size // ROUND) * ROUND or ROUND
         with self._lock:
-            self._collect()
+            if self._returned or self._waiting:
+                self._collect()
             self.requests += 1
-            block = self._from_pool(rounded, stream)
-            if block is None:
-                block = self._new_segment(rounded, stream, size)
-            else:
+            recent = self._recent.get((rounded, stream))
+            if recent:
+                block = recent.pop()
                 self.reuses += 1
-            self._split(block, rounded)
-            block.free = False
-            self.allocated += block.size
-            self.peak_allocated = max(self.peak_allocated, self.allocated)
+            else:
+                block = self._found(rounded, stream, size)
+            self._allocated = allocated = self._allocated + block.size
+            if allocated > self.peak_allocated:
+                self.peak_allocated = allocated
             return block
 
     def give(self, block: Block, streams: tuple[Any, ...] = ()) -> None:
         """Take ``block`` back. streams: others than its own that have worked on it.
 
-        A finaliser calls this, perhaps while this very thread is inside the cache: then the block
-        is taken in by the next call.
+        A finaliser calls this, perhaps while this very thread is inside the cache: the block is
+        taken in by the next call.
         """
-        self._returned.append((block, streams))
-        if self._lock.acquire(blocking=False):
+        if not self._closed:
+            self._returned.append((block, streams))
+
+    def close(self) -> None:
+        """Ignore what comes back from now on: the process ends, and the driver with it."""
+        self._closed = True
+
+    @property
+    def allocated(self) -> int:
+        """Bytes in use by tensors."""
+        if self._lock.acquire(blocking=False):  # else this very thread is inside
             try:
                 self._collect()
             finally:
                 self._lock.release()
+        return self._allocated
 
     def empty(self) -> int:
         """Give every segment that is not in use back to the driver; the number of bytes."""
@@ -160,11 +173,33 @@ class BlockCache:
 
     # -- inside; the lock is held ------------------------------------------------------------------
 
+    def _found(self, rounded: int, stream: Any, requested: int) -> Block:
+        """A block that is in nobody's hands, cut to ``rounded`` bytes."""
+        block = self._from_pool(rounded, stream)
+        if block is None and self._recent:
+            self._settle()
+            block = self._from_pool(rounded, stream)
+        if block is None:
+            block = self._new_segment(rounded, stream, requested)
+        else:
+            self.reuses += 1
+        self._split(block, rounded)
+        block.free = False
+        return block
+
+    def _settle(self) -> None:
+        """Put the blocks that wait for their size into the pools."""
+        recent, self._recent = self._recent, {}
+        for blocks in recent.values():
+            for block in blocks:
+                self._release(block)
+
     def _empty(self) -> int:
         self._collect()
         if self._waiting:
             self._driver.synchronize()
             self._collect()
+        self._settle()
         pools = self._pools.values()
         free = [block for pool in pools for block in pool.blocks.values()]
         whole = [block for block in free if block.before is None and block.after is None]
@@ -214,9 +249,9 @@ class BlockCache:
             raise OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {megabytes(requested)}. The GPU has "
                 f"{megabytes(total)} in all, of which {megabytes(free)} are free; numbagrad's "
-                f"tensors use {megabytes(self.allocated)}, and {megabytes(self.reserved)} are held "
-                f"for reuse or in use. Use smaller batches, delete tensors, or look for others on "
-                f"this GPU."
+                f"tensors use {megabytes(self._allocated)}, and {megabytes(self.reserved)} are "
+                f"held for reuse or in use. Use smaller batches, delete tensors, or look for "
+                f"others on this GPU."
             )
         if size <= SMALL:
             self._small_segments.add(address)
@@ -263,15 +298,13 @@ class BlockCache:
 
     def _collect(self) -> None:
         """Take in what was given back, except where another stream still works on it."""
-        if not self._returned and not self._waiting:
-            return
         while self._returned:
             block, streams = self._returned.popleft()
-            self.allocated -= block.size
+            self._allocated -= block.size
             if streams:
                 self._waiting.append((block, [self._driver.record(s) for s in streams]))
             else:
-                self._release(block)
+                self._keep(block)
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             for block, events in waiting:
@@ -279,7 +312,16 @@ class BlockCache:
                 if events:
                     self._waiting.append((block, events))
                 else:
-                    self._release(block)
+                    self._keep(block)
+
+    def _keep(self, block: Block) -> None:
+        """Let ``block`` wait for one who wants as much."""
+        key = block.size, block.stream
+        recent = self._recent.get(key)
+        if recent is None:
+            self._recent[key] = [block]
+        else:
+            recent.append(block)
 
 
 def megabytes(size: int) -> str:

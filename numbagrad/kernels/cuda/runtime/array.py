@@ -36,7 +36,7 @@ class Memory:
 
     def __del__(self) -> None:
         if hasattr(self, "others"):  # taking the block may have failed
-            self.cache.give(self.block, tuple(self.others or ()))
+            self.cache.give(self.block, tuple(self.others) if self.others else ())
 
 
 class Captured(list):

@@ -8,6 +8,7 @@ one with ``CUDA_VISIBLE_DEVICES``.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import os
@@ -122,6 +123,7 @@ def driver() -> Any:
                     raise DeviceError(f"cuda is not available: {reason}. Use device='cpu'.")
                 found, cache = _stand_in or (_found(), BlockCache)
                 _cache = cache(found)
+                atexit.register(_cache.close)
                 _driver = found
     return _driver
 

@@ -15,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ....collector import seldom
 from ....errors import DeviceError
 from .newer_numpy import load_device_functions
 
 __all__ = ["GPU", "Absent", "Simulated"]
+
+STATIC_SHARED = 48 << 10
+"""Bytes of shared memory that a block may have without asking."""
 
 
 class _Moment:
@@ -187,6 +191,8 @@ class GPU:
 
         load_device_functions()  # also users' own kernels need them
         self._driver, self._cuda = driver, cuda
+        self._functions: dict[Any, int] = {}
+        self._kept: list[Any] = []  # Numba's kernels, which own the loaded code
         device = cuda.get_current_device()
         name = device.name
         self.name = name.decode() if isinstance(name, bytes) else name
@@ -208,6 +214,43 @@ class GPU:
     def enter(self) -> None:
         """Make the device's context current in this thread."""
         self._cuda.current_context()
+
+    def launcher(
+        self, kernel: Callable[..., None], signature: tuple[Any, ...], grid: Any, block: Any,
+        shared: int, queue: Any,
+    ) -> Callable[..., None]:  # fmt: skip
+        """What runs ``kernel`` on the values of its arguments, compiled or loaded here."""
+        from .calls import launcher
+
+        self.enter()
+        function = self._functions.get((kernel, signature, shared))
+        if function is None:
+            function = self._loaded(kernel, signature, shared)
+            self._functions[kernel, signature, shared] = function
+        sizes = [n if isinstance(n, tuple) else (n,) for n in (grid, block)]
+        grid, block = ((*map(int, n), 1, 1)[:3] for n in sizes)
+        return launcher(
+            function, signature, grid, block, shared, self.handle(queue), self._not_launched
+        )
+
+    def _loaded(self, kernel: Any, signature: tuple[Any, ...], shared: int) -> int:
+        """The driver's handle of a kernel for arguments of these types."""
+        from .kept import specialised
+
+        with seldom():
+            found = specialised(kernel, signature, self.capability)
+        (compiled,) = found.overloads.values()
+        loaded = compiled._codelibrary.get_cufunc().kernel.handle
+        function = self._checked("cuKernelGetFunction", self._driver.cuKernelGetFunction(loaded))
+        if shared > STATIC_SHARED:
+            most = self._driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            set_attribute = self._driver.cuFuncSetAttribute
+            self._checked("cuFuncSetAttribute", set_attribute(function, most, shared))
+        self._kept.append(found)
+        return int(function)
+
+    def _not_launched(self, status: int) -> None:
+        self._checked("cuLaunchKernel", (self._driver.CUresult(status),))
 
     def malloc(self, size: int) -> int | None:
         """The address of ``size`` bytes, or None if there are not so many."""

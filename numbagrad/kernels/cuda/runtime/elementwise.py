@@ -7,7 +7,7 @@ is not contiguous is computed from the number of the element. Start reading at `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ...formula import Formula
 from ...halves import HALVES, arithmetic
 from ...loops import ElementwiseKernel, Writer, compute_type
 from .array import DeviceArray
-from .launch import start, strided_grid
+from .launch import prepared, strided_grid
 from .shape import BLOCK
 
 __all__ = ["HELPERS", "LIBRARY", "DeviceWriter", "copy", "emit", "fill", "run"]
@@ -252,7 +252,7 @@ class DeviceElementwise:
         self.formulas = kernel.formulas
         self.outputs = kernel.outputs
         self._functions: dict[Any, Any] = {}
-        self._met: dict[Any, tuple[Any, ...]] = {}
+        self._met: dict[Any, Callable[..., None]] = {}
 
     def function(
         self, dtypes: tuple[Any, ...], form: str, rank: int = 1, wide: bool = False
@@ -289,37 +289,57 @@ class DeviceElementwise:
         ]
         return None, 1, self.function(dtypes, form, len(sizes), wide), tuple(numbers)
 
+    def walk(self, args: tuple[Any, ...]) -> Callable[..., None]:
+        """What runs on arguments of these shapes, strides and types: outputs, then operands."""
+        vector, lanes, function, numbers = self._plan(args)
+        n = args[0].size
+        if n == 0:
+            return _nothing
+        one_by_one = prepared(function, strided_grid(n), BLOCK)
+        if vector is None or n < lanes:
+            return lambda *args: one_by_one(n, *args, *numbers)
+        by_vectors = prepared(vector, strided_grid(-(-n // lanes)), BLOCK)
+
+        def walk(*args: Any) -> None:
+            together = 0
+            for a in args:
+                if a.__class__ is DeviceArray:
+                    together |= a.pointer
+            if together % 16:
+                one_by_one(n, *args)
+            else:
+                by_vectors(n, *args)
+
+        return walk
+
     def __call__(self, args: tuple[Any, ...]) -> None:
         """Run on arrays and numbers: outputs, then operands."""
         key = tuple(
             [(a.shape, a.strides, a.dtype) if type(a) is DeviceArray else type(a) for a in args]
         )
-        plan = self._met.get(key)
-        if plan is None:
+        walk = self._met.get(key)
+        if walk is None:
             if len(self._met) >= 1024:
                 self._met.clear()
-            plan = self._met[key] = self._plan(args)
-        vector, lanes, function, numbers = plan
-        n = args[0].size
-        if n == 0:
-            return
-        if vector is not None:
-            together = 0
-            for a in args:
-                if type(a) is DeviceArray:
-                    together |= a.pointer
-            if together % 16 == 0 and n >= lanes:
-                start(vector, strided_grid(-(-n // lanes)), BLOCK, n, *args)
-                return
-        start(function, strided_grid(n), BLOCK, n, *args, *numbers)
+            walk = self._met[key] = self.walk(args)
+        walk(*args)
+
+
+def _nothing(*args: Any) -> None:
+    """The walk over no elements."""
+
+
+def on_device(kernel: ElementwiseKernel) -> DeviceElementwise:
+    """The GPU's form of ``kernel``."""
+    found = kernel.on_device
+    if found is None:
+        found = kernel.on_device = DeviceElementwise(kernel)
+    return found
 
 
 def run(kernel: ElementwiseKernel, args: tuple[Any, ...]) -> None:
     """Run ``kernel`` on the device: outputs, then arrays there and numbers."""
-    found = kernel.on_device
-    if found is None:
-        found = kernel.on_device = DeviceElementwise(kernel)
-    found(args)
+    on_device(kernel)(args)
 
 
 _copy = DeviceElementwise(ElementwiseKernel(Formula("copy", ("x",), symbol("x"))))

@@ -9,16 +9,16 @@ number that lies in device memory goes in as a pointer too: see ``by_reference``
 from __future__ import annotations
 
 import functools
-import warnings
+import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 from numba import cuda, float32, float64, types
 
-from ....collector import seldom
 from ....errors import DeviceError
-from . import device, intrinsics, kept, simulator
+from . import device, intrinsics, simulator
 from .array import DeviceArray
 from .numbers import DeviceNumber
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
@@ -28,6 +28,7 @@ __all__ = [
     "made",
     "note_memory",
     "note_use",
+    "prepared",
     "start",
     "strided_grid",
     "types_of",
@@ -39,9 +40,6 @@ _BOOL = np.dtype(np.bool_)
 launches: dict[tuple[Callable[..., None], tuple[Any, ...]], int] = {}
 """Threads of the largest block that each kernel was started with, for each set of Numba types,
 while nobody is the device."""
-
-_compiled: dict[Any, Any] = {}
-_launchers: dict[Any, Any] = {}
 
 if SIMULATED:
     simulator.mend()
@@ -114,23 +112,11 @@ def _form(kernel: Callable[..., None], kinds: list[Any]) -> Callable[..., None]:
     return by_reference(kernel, places, len(kinds)) if places else kernel
 
 
-def _launcher(
-    kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any
-) -> Any:
-    """What launches ``kernel`` on arguments like these, compiled or loaded on first use."""
-    signature = types_of(args)
-    found = _compiled.get((kernel, signature))
-    if found is None:
-        with seldom():
-            found = kept.specialised(kernel, signature, device.driver().capability)
-        _compiled[kernel, signature] = found
-    with warnings.catch_warnings():  # small grids are what small tensors need
-        warnings.simplefilter("ignore")
-        return found[grid, block, queue]
+def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any, shared: int = 0) -> None:
+    """Run ``kernel`` on the current stream: ``grid`` blocks of ``block`` threads.
 
-
-def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> None:
-    """Run ``kernel`` on the current stream: ``grid`` blocks of ``block`` threads."""
+    shared: bytes of shared memory for each block, beside what the kernel declares.
+    """
     if SIMULATED:
         _simulate(kernel, grid, block, args)
         return
@@ -152,24 +138,66 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
         else:
             values.append(a)
             kinds.append(a.__class__)
-    key = kernel, grid, block, queue, *kinds
-    launcher = _launchers.get(key)
+    launchers = _here.launchers
+    key = kernel, grid, block, shared, queue, *kinds
+    launcher = launchers.get(key)
     if launcher is None:
-        driver = device.driver()
-        form = _form(kernel, kinds)
-        if driver.name == "none":
-            compiled = form, types_of(args)
-            launches[compiled] = max(launches.get(compiled, 0), int(np.prod(block)))
-            launcher = _nothing
-        elif hasattr(driver, "launcher"):  # a stand-in that runs kernels in its own way
-            launcher = driver.launcher(form, types_of(args), grid, block, queue)
-        else:
-            driver.enter()
-            launcher = _launcher(form, args, grid, block, queue)
-        if len(_launchers) >= 8192:
-            _launchers.clear()
-        _launchers[key] = launcher
+        if len(launchers) >= 8192:
+            launchers.clear()
+        launcher = launchers[key] = _launcher(kernel, kinds, args, grid, block, shared, queue)
     launcher(*values)
+
+
+class _Here(threading.local):
+    """What launches of this thread: a launcher has a place for the values of one call."""
+
+    def __init__(self) -> None:
+        self.launchers: dict[Any, Any] = {}
+
+
+_here = _Here()
+
+
+def prepared(kernel: Callable[..., None], grid: int, block: int) -> Callable[..., None]:
+    """``start`` of ``kernel`` for arguments whose kinds are the same in each call."""
+    if SIMULATED:
+        return functools.partial(start, kernel, grid, block)
+    launchers: dict[Any, Any] = {}  # a launcher belongs to a thread, and launches on one queue
+
+    def start_prepared(*args: Any) -> None:
+        queue = device.current_queue()
+        launcher = launchers.get((get_ident(), queue))
+        if launcher is None:
+            if len(launchers) >= 64:
+                launchers.clear()
+            kinds = [_kind_of(a) for a in args]
+            launcher = _launcher(kernel, kinds, args, grid, block, 0, queue)
+            launchers[get_ident(), queue] = launcher
+        values = []
+        for a in args:
+            if a.__class__ is DeviceArray:
+                values.append(a.pointer)
+                if a.memory.stream is not queue:
+                    _note(a.memory, queue)
+            else:
+                values.append(a)
+        launcher(*values)
+
+    return start_prepared
+
+
+def _launcher(
+    kernel: Callable[..., None], kinds: list[Any], args: tuple[Any, ...], grid: Any, block: Any,
+    shared: int, queue: Any,
+) -> Any:  # fmt: skip
+    """What launches ``kernel`` on arguments like these."""
+    driver = device.driver()
+    form, signature = _form(kernel, kinds), types_of(args)
+    if driver.name == "none":
+        compiled = form, signature
+        launches[compiled] = max(launches.get(compiled, 0), int(np.prod(block)))
+        return _nothing
+    return driver.launcher(form, signature, grid, block, shared, queue)
 
 
 def _nothing(*values: Any) -> None:

@@ -1,0 +1,79 @@
+"""The short way from a call of an elementwise op to its kernel on a GPU.
+
+The device works while Python prepares the next launch, and small tensors are done before it has:
+what a call costs the host is what it costs. What ``PointwiseOp.general`` finds out about operands
+is kept by their dtypes, shapes and strides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
+from ..tape import NUMBERS, grad_mode
+from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    from .pointwise import PointwiseOp
+
+MOST = 512
+"""Kinds of operands that an op remembers."""
+
+_new = object.__new__
+
+
+def _layout(args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Dtype, shape and strides of each operand, one after another; None unless all tensors lie on
+    the GPU."""
+    key: list[Any] = []
+    for a in args:
+        if isinstance(a, Tensor):
+            array = a._array
+            if array.__class__ is not DeviceArray:
+                return None
+            key += (a._dtype, array.shape, array.strides)
+        else:
+            key.append(a.__class__)
+    return tuple(key)
+
+
+def seen_before(op: PointwiseOp, args: tuple[Any, ...]) -> Tensor | None:
+    """The result for operands on the GPU such as have come before, else None."""
+    key = _layout(args)
+    if key is None:
+        return None
+    found = op.walks.get(key)
+    if found is None:
+        return None
+    walk, shape, dtype, numpy_dtype, floating, device = found
+    out = _new(Tensor)
+    out._array = array = machine.away.empty(shape, numpy_dtype, device)
+    out._dtype, out._device = dtype, device
+    out._counter = out._edge = None
+    walk(array, *[a._array if isinstance(a, Tensor) else a for a in args])
+    if floating and grad_mode.enabled:
+        edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
+        for edge in edges:
+            if edge is not None:
+                op.record(args, edges, out)
+                break
+    return out
+
+
+def remember(op: PointwiseOp, args: tuple[Any, ...], out: Tensor) -> None:
+    """Keep what a call of ``general`` has found out for ``seen_before``."""
+    key = _layout(args)
+    if key is None or not all([isinstance(a, Tensor) or type(a) in NUMBERS for a in args]):
+        return
+    dtype = out._dtype
+    if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):
+        return  # the default dtype decided, which may change
+    from ..kernels.cuda.runtime.elementwise import on_device
+
+    if len(op.walks) >= MOST:
+        op.walks.clear()
+    operands = [a._array if isinstance(a, Tensor) else a for a in args]
+    walk = on_device(op.kernel).walk((out._array, *operands))
+    array = out._array
+    op.walks[key] = walk, array.shape, dtype, dtype.numpy, dtype.is_floating_point, array.device
