@@ -5,10 +5,13 @@ Start reading at ``copy_all``.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numba import cuda
 
 from . import device
+from .array import DeviceArray
 from .intrinsics import load4, pointer_at, store4
 from .launch import start, strided_grid
 from .shape import BLOCK, SIMULATED
@@ -66,6 +69,12 @@ def _copies(
     _move(words, bytes, to, source, size)
 
 
+@functools.cache
+def _like() -> tuple[DeviceArray, DeviceArray]:
+    """Arrays of words and of bytes, for their types."""
+    return device.table(np.zeros(4, np.uint32)), device.table(np.zeros(4, np.uint8))
+
+
 def copy_all(pairs: list[tuple[int, int, int]]) -> None:
     """Copy on the current stream. pairs: where to, where from, how many bytes; none overlap."""
     few = []
@@ -74,7 +83,7 @@ def copy_all(pairs: list[tuple[int, int, int]]) -> None:
             device.driver().copy_within(to, source, size, device.current_queue())
         else:
             few.append((to, source, size))
-    like = [device.table(np.zeros(4, kind)) for kind in (np.uint32, np.uint8)] if few else []
+    like = _like() if few else ()
     for first in range(0, len(few), TOGETHER):
         part = few[first : first + TOGETHER]
         longest = max([size for _, _, size in part])
