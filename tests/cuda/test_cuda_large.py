@@ -72,6 +72,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "chosen by a mask": lambda t: t(130, 70)[t.ints(2, 130, 70) > 0],
     "joined": lambda t: ng.cat([t(65, 300), t(65, 7)], 1),
     "strided": lambda t: (t(130, 70).mT * 2 + t(70, 1), t(33, 65)[1::2, ::3].exp()),
+    "flat by tiles": lambda t: (t(9001) * 2, t(65, 132) + t(65, 132)),
+    "copies": lambda t: (t(9001).clone(), t(3, 70, 67).mT.contiguous(), t(65, 130).T.contiguous()),
+    "copies of images": lambda t: t(2, 40, 9, 7).permute(0, 2, 3, 1).contiguous(),
+    "broadcast by vectors": lambda t: (t(65, 132) + t(132), t(65, 132) * t(65, 1), t(9000) * t(1)),
+    "strided by vectors": lambda t: (t(5, 33, 9, 8).swapaxes(1, 2) * 2).exp(),
     "lower triangle": lambda t: t(130, 131).tril(),
     "bins": lambda t: ng.bucketize(t(3001), t(500).detach().sort().values),
 }  # fmt: skip
