@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import device
 from .shape import BLOCK, SIMULATED, SIMULATED_GRID
 
-__all__ = ["DEPTH", "WAVES", "tile_grid"]
+__all__ = ["DEPTH", "WAVES", "power_of_two", "tile_grid"]
 
 DEPTH = 2
 """Reads of 16 bytes that a thread has under way before it needs the first, of each array."""
@@ -26,3 +26,8 @@ def most_blocks() -> int:
 def tile_grid(tiles: int, rest: int = 0) -> int:
     """Blocks for so many tiles, a tile to a block at a time, and ``rest`` elements one by one."""
     return max(1, min(max(tiles, -(-rest // BLOCK)), most_blocks()))
+
+
+def power_of_two(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(n - 1, 0).bit_length()

@@ -52,11 +52,11 @@ def turned(
 def _kernel(bits: Any, side: int) -> Any:
     high = BLOCK // WARP
     wide = side + 1  # so that a column of a square lies in different banks
-    down, over = side // high, side // WARP
+    down, over, spots = side // high, side // WARP, side * wide
 
     def turned_copy(out, x, tiles, rows, columns, from_matrix, from_column):
         """A square to a block; x[matrix, row, column] lies at row, columns from_column apart."""
-        square = cuda.shared.array(side * wide, bits)
+        square = cuda.shared.array(spots, bits)
         lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
         over_rows, over_columns = (rows + side - 1) // side, (columns + side - 1) // side
         tile = cuda.blockIdx.x
@@ -67,15 +67,17 @@ def _kernel(bits: Any, side: int) -> Any:
             here = matrix * from_matrix + column * from_column + row
             there = (matrix * rows + row) * columns + column
             if row + side <= rows and column + side <= columns:
+                at = here + warp * from_column + lane
                 for k in range(down):
                     for h in range(over):
-                        j, i = warp + k * high, lane + h * WARP
-                        square[j * wide + i] = x[here + j * from_column + i]
+                        square[(warp + k * high) * wide + lane + h * WARP] = x[at + h * WARP]
+                    at += high * from_column
                 cuda.syncthreads()
+                at = there + warp * columns + lane
                 for k in range(down):
                     for h in range(over):
-                        i, j = warp + k * high, lane + h * WARP
-                        out[there + i * columns + j] = square[j * wide + i]
+                        out[at + h * WARP] = square[(lane + h * WARP) * wide + warp + k * high]
+                    at += high * columns
             else:
                 for k in range(down):
                     for h in range(over):
