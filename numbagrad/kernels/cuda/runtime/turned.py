@@ -18,6 +18,9 @@ from .shape import BLOCK, WARP
 
 __all__ = ["turn", "turned"]
 
+SIDE = 2 * WARP
+"""Rows and columns of a square of up to 4 bytes an element; half of it for 8."""
+
 LEAST = WARP
 """Rows and columns from which a matrix is worth squares."""
 
@@ -99,7 +102,7 @@ def _kernel(bits: Any, side: int) -> Any:
 def turn(out: Any, x: Any, plan: tuple[int, ...]) -> None:
     """out = x; out C, of the dtype and shape of x, which ``turned`` has taken apart."""
     matrices, rows, columns, from_matrix, from_column = plan
-    side = WARP if out.itemsize > 4 else 2 * WARP
+    side = SIDE // 2 if out.itemsize > 4 else SIDE
     tiles = matrices * -(-rows // side) * -(-columns // side)
     kernel = _kernel(_KINDS[out.itemsize], side)
     numbers = tiles, rows, columns, from_matrix, from_column
