@@ -38,6 +38,8 @@ CASES: dict[str, Callable[..., Any]] = {
         t(1, 2, 67, 9), t(1, 2, 129, 9), t(1, 2, 129, 9), t(67, 129)
     ),
     "sum of all": lambda t: t(70001).sum(),
+    "sums by vectors": lambda t: (t(3, 20004).sum(1), t(400, 8).sum(1), t(3, 516).sum(1)),
+    "sums of columns by vectors": lambda t: (t(2001, 8).sum(0), t(700, 132).sum(0), t(9, 4).sum(0)),
     "sums of long rows": lambda t: t(3, 20001).sum(1),
     "sums of columns": lambda t: t(9001, 3).sum(0),
     "sums in the middle": lambda t: t(3, 700, 5).sum(1),
@@ -49,8 +51,16 @@ CASES: dict[str, Callable[..., Any]] = {
     "medians": lambda t: t(5, 1001).median(1).values,
     "softmax of short rows": lambda t: F.softmax(t(70, 500), 1),
     "softmax of long rows": lambda t: F.log_softmax(t(7, 3001), 1),
+    "softmax of short rows by parts": lambda t: (F.softmax(t(300, 8), 1), F.softmax(t(70, 5), 1)),
+    "softmax of held rows": lambda t: (F.softmax(t(3, 4096), 1), F.log_softmax(t(2, 2052), 1)),
+    "softmax of endless rows": lambda t: (
+        F.softmax(t(2, 9004), 1), F.log_softmax(t(1, 4999), 1), F.softmax(t(1, 9001), 1)
+    ),
     "softmax of columns": lambda t: F.softmax(t(300, 70), 0),
     "layer norm": lambda t: F.layer_norm(t(37, 1025), (1025,), t(1025), t(1025)),
+    "layer norm of held rows": lambda t: (
+        F.layer_norm(t(3, 2052), (2052,), t(2052), t(2052)), F.layer_norm(t(131, 12), (12,), t(12))
+    ),
     "batch norm of vectors": lambda t: F.batch_norm(t(1033, 9), None, None, t(9), t(9), True),
     "batch norm of images": lambda t: F.batch_norm(
         t(3, 5, 65, 67), None, None, t(5), t(5), training=True

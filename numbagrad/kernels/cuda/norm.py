@@ -14,9 +14,10 @@ import numpy as np
 from numba import cuda, float64
 
 from . import reduce
-from .runtime import device
-from .runtime.held import Held, grid_for_rows, held_by, reader, summed, writer
-from .runtime.launch import made, start, strided_grid
+from .runtime import device, long_rows
+from .runtime.grids import tile_grid
+from .runtime.held import Held, grid_for_rows, held_by, lanes_of, reader, summed, writer
+from .runtime.launch import made, start
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, exponentials, grid_of, rows_of, team_for
@@ -45,6 +46,8 @@ def _lines(make: Callable[..., Any], shape: Any, options: tuple, first: Any, *ar
     if held is not None:
         kernel = made(_HELD[make], first.itemsize, held, *options)
         start(kernel, grid_for_rows(held, n), BLOCK, first, *args, n, m)
+    elif n and make is _softmax and inner == 1:
+        long_rows.softmax(first, *args, n, m, *options)
     elif n:
         team = team_for(m, inner)
         kernel = made(make, first.itemsize, team, *options)
@@ -416,18 +419,34 @@ ROWS = 4 if BLOCK < 32 else 128
 """Rows whose gradients of weight and bias one thread sums; fixed, so that bits are too."""
 
 
-def _layer_norm_sums(gweight, gbias, g, x, mean, rstd, size, n, m):
-    """A thread for each of ``size`` columns of pieces of ROWS rows; float64 (pieces, m)."""
-    at = cuda.grid(1)
-    while at < size:
-        piece, j = split(at, m)
-        along, total = float64(0), float64(0)
-        for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
-            value = float64(g[i * m + j])
-            along += value * float64((x[i * m + j] - mean[i]) * rstd[i])
-            total += value
-        gweight[at], gbias[at] = along, total
-        at += cuda.gridsize(1)
+def _layer_norm_sums(real: Any, lanes: int) -> Any:
+    read = reader(float64, Held(1, 1, lanes))
+
+    def sums(gweight, gbias, g, x, mean, rstd, size, n, m):
+        """A thread for each of ``size`` groups of columns of pieces of ROWS rows.
+
+        gweight, gbias: float64 (pieces, m).
+        """
+        grads, values = cuda.local.array(lanes, float64), cuda.local.array(lanes, float64)
+        along, total = cuda.local.array(lanes, float64), cuda.local.array(lanes, float64)
+        at = cuda.grid(1)
+        while at < size:
+            piece, group = split(at, m // lanes)
+            for q in range(lanes):
+                along[q], total[q] = float64(0), float64(0)
+            for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
+                place = i * m + group * lanes
+                read(grads, g, place, 0, 1, float64(0))
+                read(values, x, place, 0, 1, float64(0))
+                for q in range(lanes):
+                    total[q] += grads[q]
+                    along[q] += grads[q] * float64((real(values[q]) - mean[i]) * rstd[i])
+            for q in range(lanes):
+                place = piece * m + group * lanes + q
+                gweight[place], gbias[place] = along[q], total[q]
+            at += cuda.gridsize(1)
+
+    return sums
 
 
 def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
@@ -448,8 +467,11 @@ def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     pieces = max(-(-n // ROWS), 1)
     shape, wide = (1, pieces, m), np.dtype(np.float64)
     partial = [device.empty(shape, wide, gx.device) for _ in range(2)]
-    size = pieces * m
-    start(_layer_norm_sums, strided_grid(size), BLOCK, *partial, g, x, mean, rstd, size, n, m)
+    lanes = lanes_of(m, x, g)
+    size = pieces * m // lanes
+    grid = tile_grid(-(-size // BLOCK))
+    sums = made(_layer_norm_sums, x.itemsize, lanes)
+    start(sums, grid, BLOCK, *partial, g, x, mean, rstd, size, n, m)
     for out, source in zip((gweight, gbias), partial, strict=True):
         if m == 1:
             reduce.sum(out.reshape(1, 1, 1), source.reshape(1, pieces, 1))

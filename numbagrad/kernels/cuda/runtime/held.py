@@ -15,7 +15,7 @@ from .intrinsics import load2, load4, store2, store4
 from .shape import BLOCK, WARP, WARPS
 from .warp import block_max, block_sum, inlined, shuffle_xor
 
-__all__ = ["Held", "grid_for_rows", "held_by", "reader", "summed", "writer"]
+__all__ = ["Held", "grid_for_rows", "held_by", "lanes_of", "reader", "summed", "writer"]
 
 GROUPS = 8
 """Most groups of a thread; their registers leave a multiprocessor at least 16 warps."""
@@ -40,15 +40,18 @@ class Held:
         return self.groups * self.lanes
 
 
-def held_by(m: int, *arrays: Any) -> Held | None:
-    """Who holds rows of ``m`` elements of ``arrays``; None if they are too long."""
-    widest = max([a.itemsize for a in arrays])
-    lanes = 4 if widest <= 4 else 2
+def lanes_of(m: int, *arrays: Any) -> int:
+    """Neighbours that can be loaded at once from rows of ``m`` elements of ``arrays``."""
+    lanes = 4 if max([a.itemsize for a in arrays]) <= 4 else 2
     together = 0
     for a in arrays:
         together |= a.pointer
-    if m % lanes or together % 16:
-        lanes = 1
+    return 1 if m % lanes or together % 16 else lanes
+
+
+def held_by(m: int, *arrays: Any) -> Held | None:
+    """Who holds rows of ``m`` elements of ``arrays``; None if they are too long."""
+    lanes = lanes_of(m, *arrays)
     groups = -(-m // lanes)
     most = GROUPS if lanes > 1 else 2 * GROUPS
     if groups <= WARP * GROUPS:
