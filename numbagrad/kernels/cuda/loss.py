@@ -14,7 +14,7 @@ from numba import cuda, float64, int64
 from ..halves import arithmetic
 from . import reduce
 from .runtime import device
-from .runtime.held import Held, grid_for_rows, held_by, reader, summed
+from .runtime.held import Held, grid_for_rows, held_by, reader, summed, writer
 from .runtime.intrinsics import as_type
 from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
@@ -206,22 +206,64 @@ def _cross_entropy_grad(
         at += cuda.gridsize(1)
 
 
+def _held_grad(real: Any, held: Held) -> Any:
+    """The same for rows that a team can hold: what a row has in common is found once."""
+    width, count, size, lanes = held.width, held.count, held.size, held.lanes
+    read, write = reader(real, held), writer(held)
+
+    def held_grad(
+        gx, g, x, lse, norm, target, weight, mass, n, c, weighted, ignore, smoothing, reduction
+    ):
+        values = cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        sharp, smooth = real(1.0 - smoothing), real(smoothing / c)
+        whole = mass[0] if weighted else real(c)
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = c if i < n else 0
+            read(values, x, i * c, lane, end, real(0))
+            t = target[i] if i < n else ignore
+            if t != ignore and t >= 0 and t < c:
+                scale = g[i] if reduction == NONE else real(g[0] / norm[0])
+                own = sharp * weight[t] if weighted else sharp
+                high, mine = scale * (own + smooth * whole), scale * own
+                shift = lse[i]
+                for k in range(size):
+                    j = (k // lanes * width + lane) * lanes + k % lanes
+                    value = high * real(math.exp(values[k] - shift))
+                    if j == t:
+                        value -= mine
+                    if smoothing > 0.0 and j < end:
+                        value -= scale * smooth * (weight[j] if weighted else real(1))
+                    values[k] = value
+            else:
+                for k in range(size):
+                    values[k] = real(0)
+            write(gx, values, i * c, lane, end)
+            base += cuda.gridDim.x * count
+
+    return held_grad
+
+
 def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, smoothing, reduction):
     """Gradient of ``cross_entropy``: ``g / norm (mass softmax(x) - target row)``.
 
     gx (n, c) C; g (1), or (n) if reduction is NONE; the rest as for ``cross_entropy``.
     """
-    c = x.shape[1]
+    n, c = x.shape
     mass = norm
     if weighted:
         mass = device.empty((1, 1, 1), arithmetic(x.dtype), x.device)
         reduce.sum(mass, weight.reshape(1, c, 1))
-    size = x.size
-    if size:
-        start(
-            _cross_entropy_grad, strided_grid(size), BLOCK, gx, g, x, lse, norm, target, weight,
-            mass, size, c, weighted, ignore, smoothing, reduction,
-        )  # fmt: skip
+    arrays, size = (gx, g, x, lse, norm, target, weight, mass), x.size
+    options = c, weighted, ignore, smoothing, reduction
+    held = held_by(c, gx, x) if size else None
+    if held is not None:
+        kernel = made(_held_grad, x.itemsize, held)
+        start(kernel, grid_for_rows(held, n), BLOCK, *arrays, n, *options)
+    elif size:
+        start(_cross_entropy_grad, strided_grid(size), BLOCK, *arrays, size, *options)
 
 
 def _target_rows(out, target, weight, size, c, weighted, ignore, smoothing):
