@@ -252,9 +252,9 @@ def _dropout(out, x, p, scale, whole, n, seed, first):
     keep, drop = as_type(x, scale), as_type(x, 0)
     i = cuda.grid(1)
     while 4 * i < n:
-        k, l, m, o = words_of(seed, first, i)
-        a, b = keep if _u64(k) >= limit else drop, keep if _u64(l) >= limit else drop
-        c, d = keep if _u64(m) >= limit else drop, keep if _u64(o) >= limit else drop
+        r0, r1, r2, r3 = words_of(seed, first, i)
+        a, b = keep if _u64(r0) >= limit else drop, keep if _u64(r1) >= limit else drop
+        c, d = keep if _u64(r2) >= limit else drop, keep if _u64(r3) >= limit else drop
         at = 4 * i
         if whole and at + 3 < n:
             e, f, g, h = load4(x, at)

@@ -53,7 +53,7 @@ class Reduction:
 class Source:
     """What is reduced: ``value(x, y, i, middle)``; middle: ``about(center, row or column)``.
 
-    of: ``of(x[i], middle)``, the same where it takes no y, so that neighbours can be loaded at once.
+    of: ``of(x[i], middle)``, the same where it takes no y: neighbours can be loaded at once.
     """
 
     about: Callable[..., Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 from .grids import power_of_two, tile_grid
 from .intrinsics import load2, load4, store2, store4
-from .shape import BLOCK, WARP, WARPS
+from .shape import BLOCK, WARP
 from .warp import block_max, block_sum, inlined, shuffle_xor
 
 __all__ = ["Held", "grid_for_rows", "held_by", "lanes_of", "reader", "summed", "writer"]
