@@ -20,6 +20,7 @@ from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.cuda.runtime.elementwise import fill
 from ..kernels.cuda.runtime.flags import keep_flag
 from ..kernels.cuda.runtime.folds import grid_for
+from ..kernels.cuda.runtime.grids import tile_grid
 from ..kernels.cuda.runtime.launch import start, strided_grid
 from ..kernels.cuda.runtime.shape import BLOCK, WARP
 from ..kernels.cuda.runtime.teams import grid_of, team_for
@@ -197,7 +198,7 @@ class CudaBound:
                 return lambda: start(function, grid, BLOCK, n, *self._values(i.args))
             lanes = kernel.lanes
             wide = _loaded(kernel.vector[1], kernel.vector[0])
-            wide_grid = strided_grid(-(-n // lanes))
+            wide_grid = tile_grid(-(-n // (lanes * BLOCK)))
 
             def by_vectors() -> None:
                 values = self._values(i.args)

@@ -38,6 +38,8 @@ CASES: dict[str, Callable[..., Any]] = {
         t(1, 2, 67, 9), t(1, 2, 129, 9), t(1, 2, 129, 9), t(67, 129)
     ),
     "sum of all": lambda t: t(70001).sum(),
+    "sums by vectors": lambda t: (t(3, 20004).sum(1), t(400, 8).sum(1), t(3, 516).sum(1)),
+    "sums of columns by vectors": lambda t: (t(2001, 8).sum(0), t(700, 132).sum(0), t(9, 4).sum(0)),
     "sums of long rows": lambda t: t(3, 20001).sum(1),
     "sums of columns": lambda t: t(9001, 3).sum(0),
     "sums in the middle": lambda t: t(3, 700, 5).sum(1),
@@ -49,8 +51,16 @@ CASES: dict[str, Callable[..., Any]] = {
     "medians": lambda t: t(5, 1001).median(1).values,
     "softmax of short rows": lambda t: F.softmax(t(70, 500), 1),
     "softmax of long rows": lambda t: F.log_softmax(t(7, 3001), 1),
+    "softmax of short rows by parts": lambda t: (F.softmax(t(300, 8), 1), F.softmax(t(70, 5), 1)),
+    "softmax of held rows": lambda t: (F.softmax(t(3, 4096), 1), F.log_softmax(t(2, 2052), 1)),
+    "softmax of endless rows": lambda t: (
+        F.softmax(t(2, 9004), 1), F.log_softmax(t(1, 4999), 1), F.softmax(t(1, 9001), 1)
+    ),
     "softmax of columns": lambda t: F.softmax(t(300, 70), 0),
     "layer norm": lambda t: F.layer_norm(t(37, 1025), (1025,), t(1025), t(1025)),
+    "layer norm of held rows": lambda t: (
+        F.layer_norm(t(3, 2052), (2052,), t(2052), t(2052)), F.layer_norm(t(131, 12), (12,), t(12))
+    ),
     "batch norm of vectors": lambda t: F.batch_norm(t(1033, 9), None, None, t(9), t(9), True),
     "batch norm of images": lambda t: F.batch_norm(
         t(3, 5, 65, 67), None, None, t(5), t(5), training=True
@@ -72,6 +82,11 @@ CASES: dict[str, Callable[..., Any]] = {
     "chosen by a mask": lambda t: t(130, 70)[t.ints(2, 130, 70) > 0],
     "joined": lambda t: ng.cat([t(65, 300), t(65, 7)], 1),
     "strided": lambda t: (t(130, 70).mT * 2 + t(70, 1), t(33, 65)[1::2, ::3].exp()),
+    "flat by tiles": lambda t: (t(9001) * 2, t(65, 132) + t(65, 132)),
+    "copies": lambda t: (t(9001).clone(), t(3, 70, 67).mT.contiguous(), t(65, 130).T.contiguous()),
+    "copies of images": lambda t: t(2, 40, 9, 7).permute(0, 2, 3, 1).contiguous(),
+    "broadcast by vectors": lambda t: (t(65, 132) + t(132), t(65, 132) * t(65, 1), t(9000) * t(1)),
+    "strided by vectors": lambda t: (t(5, 33, 9, 8).swapaxes(1, 2) * 2).exp(),
     "lower triangle": lambda t: t(130, 131).tril(),
     "bins": lambda t: ng.bucketize(t(3001), t(500).detach().sort().values),
 }  # fmt: skip

@@ -14,12 +14,13 @@ from numba import cuda, float64, int64
 from ..halves import arithmetic
 from . import reduce
 from .runtime import device
+from .runtime.held import Held, grid_for_rows, held_by, reader, summed, writer
 from .runtime.intrinsics import as_type
 from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, exponentials, grid_of, team_for
-from .runtime.warp import block_sum, split
+from .runtime.warp import block_sum, inlined, split
 
 __all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
 
@@ -27,10 +28,29 @@ NONE, MEAN, SUM = 0, 1, 2
 NO_ROW = 1 << 62
 
 
+def _loss_of(real: Any) -> Any:
+    @inlined
+    def loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing):
+        """The loss of a row; at: its logit of class t; rest: the sum over all classes."""
+        loss = real(0)
+        if t < 0 or t >= c:
+            if t != ignore:
+                loss = real(math.nan)
+        elif t != ignore:
+            loss = high - (at - peak)
+            if weighted:
+                loss *= weight[t]
+            if smoothing > 0.0:
+                loss = loss * real(1.0 - smoothing) + rest * real(smoothing / c)
+        return loss
+
+    return loss_of
+
+
 def _rows_kernel(real: Any, team: Team) -> Any:
     """Loss and logsumexp of each row."""
     width, count, total_of = team.width, team.count, team.sum
-    peak_of, mass_of = exponentials(real, team)
+    (peak_of, mass_of), loss_of = exponentials(real, team), _loss_of(real)
 
     def loss_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
         shared = cuda.shared.array(WARPS, real)
@@ -52,22 +72,57 @@ def _rows_kernel(real: Any, team: Team) -> Any:
                     rest += each * weight[j] if weighted else each
                 rest = total_of(rest, shared)
             if lane == 0 and i < n:
-                t = target[i]
                 lse[i] = high + peak
-                loss = real(0)
-                if t < 0 or t >= c:
-                    if t != ignore:
-                        loss = real(math.nan)
-                elif t != ignore:
-                    loss = high - (x[row + t] - peak)
-                    if weighted:
-                        loss *= weight[t]
-                    if smoothing > 0.0:
-                        loss = loss * real(1.0 - smoothing) + rest * real(smoothing / c)
-                losses[i] = loss
+                t = target[i]
+                at = x[row + t] if t >= 0 and t < c else real(0)
+                losses[i] = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
             base += cuda.gridDim.x * count
 
     return loss_rows
+
+
+def _held_kernel(real: Any, held: Held) -> Any:
+    """Loss and logsumexp of each row, for rows that a team can hold."""
+    width, count, size, lanes = held.width, held.count, held.size, held.lanes
+    read, (total_of, largest_of), loss_of = reader(real, held), summed(held), _loss_of(real)
+
+    def held_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
+        shared = cuda.shared.array(WARPS, real)
+        values = cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            row = i * c
+            end = c if i < n else 0
+            read(values, x, row, lane, end, real(-math.inf))
+            peak = values[0]
+            for k in range(1, size):
+                peak = values[k] if values[k] > peak or values[k] != values[k] else peak
+            peak = largest_of(peak, shared)
+            if peak == real(-math.inf):
+                peak = real(0)
+            total = real(0)
+            for k in range(size):
+                total += real(math.exp(values[k] - peak))
+            total = total_of(total, shared)
+            high = real(math.log(total)) if end > 0 else real(0)
+            rest = real(0)
+            if smoothing > 0.0:
+                for k in range(size):
+                    j = (k // lanes * width + lane) * lanes + k % lanes
+                    if j < end:
+                        each = high - (values[k] - peak)
+                        rest += each * weight[j] if weighted else each
+                rest = total_of(rest, shared)
+            if lane == 0 and i < n:
+                lse[i] = high + peak
+                t = target[i]
+                at = x[row + t] if t >= 0 and t < c else real(0)
+                losses[i] = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
+            base += cuda.gridDim.x * count
+
+    return held_rows
 
 
 def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignore, reduction):
@@ -114,10 +169,14 @@ def cross_entropy(
     smoothing (float), reduction.
     """
     n, c = x.shape
-    team = team_for(c)
-    kernel = made(_rows_kernel, x.itemsize, team)
+    held = held_by(c, x) if x.size else None
+    if held is None:
+        team = team_for(c)
+        kernel, grid = made(_rows_kernel, x.itemsize, team), grid_of(team, n)
+    else:
+        kernel, grid = made(_held_kernel, x.itemsize, held), grid_for_rows(held, n)
     options = n, c, weighted, ignore
-    start(kernel, grid_of(team, n), BLOCK, losses, lse, x, target, weight, *options, smoothing)
+    start(kernel, grid, BLOCK, losses, lse, x, target, weight, *options, smoothing)
     start(
         _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction
     )  # fmt: skip
@@ -147,22 +206,64 @@ def _cross_entropy_grad(
         at += cuda.gridsize(1)
 
 
+def _held_grad(real: Any, held: Held) -> Any:
+    """The same for rows that a team can hold: what a row has in common is found once."""
+    width, count, size, lanes = held.width, held.count, held.size, held.lanes
+    read, write = reader(real, held), writer(held)
+
+    def held_grad(
+        gx, g, x, lse, norm, target, weight, mass, n, c, weighted, ignore, smoothing, reduction
+    ):
+        values = cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        sharp, smooth = real(1.0 - smoothing), real(smoothing / c)
+        whole = mass[0] if weighted else real(c)
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = c if i < n else 0
+            read(values, x, i * c, lane, end, real(0))
+            t = target[i] if i < n else ignore
+            if t != ignore and t >= 0 and t < c:
+                scale = g[i] if reduction == NONE else real(g[0] / norm[0])
+                own = sharp * weight[t] if weighted else sharp
+                high, mine = scale * (own + smooth * whole), scale * own
+                shift = lse[i]
+                for k in range(size):
+                    j = (k // lanes * width + lane) * lanes + k % lanes
+                    value = high * real(math.exp(values[k] - shift))
+                    if j == t:
+                        value -= mine
+                    if smoothing > 0.0 and j < end:
+                        value -= scale * smooth * (weight[j] if weighted else real(1))
+                    values[k] = value
+            else:
+                for k in range(size):
+                    values[k] = real(0)
+            write(gx, values, i * c, lane, end)
+            base += cuda.gridDim.x * count
+
+    return held_grad
+
+
 def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, smoothing, reduction):
     """Gradient of ``cross_entropy``: ``g / norm (mass softmax(x) - target row)``.
 
     gx (n, c) C; g (1), or (n) if reduction is NONE; the rest as for ``cross_entropy``.
     """
-    c = x.shape[1]
+    n, c = x.shape
     mass = norm
     if weighted:
         mass = device.empty((1, 1, 1), arithmetic(x.dtype), x.device)
         reduce.sum(mass, weight.reshape(1, c, 1))
-    size = x.size
-    if size:
-        start(
-            _cross_entropy_grad, strided_grid(size), BLOCK, gx, g, x, lse, norm, target, weight,
-            mass, size, c, weighted, ignore, smoothing, reduction,
-        )  # fmt: skip
+    arrays, size = (gx, g, x, lse, norm, target, weight, mass), x.size
+    options = c, weighted, ignore, smoothing, reduction
+    held = held_by(c, gx, x) if size else None
+    if held is not None:
+        kernel = made(_held_grad, x.itemsize, held)
+        start(kernel, grid_for_rows(held, n), BLOCK, *arrays, n, *options)
+    elif size:
+        start(_cross_entropy_grad, strided_grid(size), BLOCK, *arrays, size, *options)
 
 
 def _target_rows(out, target, weight, size, c, weighted, ignore, smoothing):

@@ -14,8 +14,10 @@ import numpy as np
 from numba import cuda, float64
 
 from . import reduce
-from .runtime import device
-from .runtime.launch import made, start, strided_grid
+from .runtime import device, long_rows
+from .runtime.grids import tile_grid
+from .runtime.held import Held, grid_for_rows, held_by, lanes_of, reader, summed, writer
+from .runtime.launch import made, start
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
 from .runtime.teams import Team, exponentials, grid_of, rows_of, team_for
@@ -40,7 +42,13 @@ def _lines(make: Callable[..., Any], shape: Any, options: tuple, first: Any, *ar
     """Start the kernel that ``make(real, team, *options)`` makes on the middle axis of shape."""
     outer, m, inner = shape
     n = outer * inner
-    if n:
+    held = held_by(m, first, *args) if inner == 1 and n else None
+    if held is not None:
+        kernel = made(_HELD[make], first.itemsize, held, *options)
+        start(kernel, grid_for_rows(held, n), BLOCK, first, *args, n, m)
+    elif n and make is _softmax and inner == 1:
+        long_rows.softmax(first, *args, n, m, *options)
+    elif n:
         team = team_for(m, inner)
         kernel = made(make, first.itemsize, team, *options)
         start(kernel, grid_of(team, n), BLOCK, first, *args, n, m, inner)
@@ -51,6 +59,75 @@ def _rows(make: Callable[..., Any], n: int, m: int, first: Any, *args: Any) -> N
     if n:
         team = team_for(m)
         start(made(make, first.itemsize, team), grid_of(team, n), BLOCK, first, *args, n, m)
+
+
+def _softmax_held(real: Any, held: Held, log: bool) -> Any:
+    """The kernel of softmax, or of its logarithm, for rows that a team can hold."""
+    width, count, size = held.width, held.count, held.size
+    read, write, (total_of, largest_of) = reader(real, held), writer(held), summed(held)
+
+    def softmax(out, x, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        values = cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = m if i < n else 0
+            read(values, x, i * m, lane, end, real(-math.inf))
+            peak = values[0]
+            for k in range(1, size):
+                peak = values[k] if values[k] > peak or values[k] != values[k] else peak
+            peak = largest_of(peak, shared)
+            total = real(0)
+            for k in range(size):
+                values[k] -= peak
+                power = real(math.exp(values[k]))
+                total += power
+                if not log:
+                    values[k] = power
+            total = total_of(total, shared)
+            if log:
+                shift = real(math.log(total)) if end > 0 else real(0)
+                for k in range(size):
+                    values[k] -= shift
+            else:
+                part = real(1) / total
+                for k in range(size):
+                    values[k] *= part
+            write(out, values, i * m, lane, end)
+            base += cuda.gridDim.x * count
+
+    return softmax
+
+
+def _softmax_grad_held(real: Any, held: Held, log: bool) -> Any:
+    width, count, size = held.width, held.count, held.size
+    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
+
+    def softmax_grad(gx, g, out, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        values, grads = cuda.local.array(size, real), cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = m if i < n else 0
+            read(grads, g, i * m, lane, end, real(0))
+            read(values, out, i * m, lane, end, real(0))
+            total = real(0)
+            for k in range(size):
+                total += grads[k] if log else grads[k] * values[k]
+            total = total_of(total, shared)
+            for k in range(size):
+                if log:
+                    grads[k] -= real(math.exp(values[k])) * total
+                else:
+                    grads[k] = values[k] * (grads[k] - total)
+            write(gx, grads, i * m, lane, end)
+            base += cuda.gridDim.x * count
+
+    return softmax_grad
 
 
 def _softmax(real: Any, team: Team, log: bool) -> Any:
@@ -102,6 +179,9 @@ def _softmax_grad(real: Any, team: Team, log: bool) -> Any:
             base += cuda.gridDim.x * count
 
     return softmax_grad
+
+
+_HELD = {_softmax: _softmax_held, _softmax_grad: _softmax_grad_held}
 
 
 def softmax_rows(out, x):
@@ -176,6 +256,85 @@ def logsumexp_rows(out, x):
 # -- layer normalisation ---------------------------------------------------------------------------
 
 
+def _layer_norm_held(real: Any, held: Held) -> Any:
+    width, count, size, lanes = held.width, held.count, held.size, held.lanes
+    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
+
+    def layer_norm(out, mean, rstd, x, weight, bias, eps, affine, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        values, along = cuda.local.array(size, real), cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = m if i < n else 0
+            read(values, x, i * m, lane, end, real(0))
+            total = real(0)
+            for k in range(size):
+                total += values[k]
+            center = total_of(total, shared) / real(m)
+            total = real(0)
+            for k in range(size):
+                values[k] -= center
+                if (k // lanes * width + lane) * lanes < end:
+                    total += values[k] * values[k]
+            total = total_of(total, shared)
+            scale = real(1) / real(math.sqrt(total / real(m) + real(eps)))
+            if lane == 0 and i < n:
+                mean[i], rstd[i] = center, scale
+            for k in range(size):
+                values[k] *= scale
+            if affine & 1:
+                read(along, weight, 0, lane, end, real(0))
+                for k in range(size):
+                    values[k] *= along[k]
+            if affine & 2:
+                read(along, bias, 0, lane, end, real(0))
+                for k in range(size):
+                    values[k] += along[k]
+            write(out, values, i * m, lane, end)
+            base += cuda.gridDim.x * count
+
+    return layer_norm
+
+
+def _layer_norm_grad_held(real: Any, held: Held) -> Any:
+    width, count, size = held.width, held.count, held.size
+    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
+
+    def layer_norm_grad(gx, g, x, mean, rstd, weight, affine, n, m):
+        shared = cuda.shared.array(WARPS, real)
+        units, inners = cuda.local.array(size, real), cuda.local.array(size, real)
+        scales = cuda.local.array(size, real)
+        lane = cuda.threadIdx.x % width
+        base = cuda.blockIdx.x * count
+        while base < n:
+            i = base + cuda.threadIdx.x // width
+            end = m if i < n else 0
+            read(units, x, i * m, lane, end, real(0))
+            read(inners, g, i * m, lane, end, real(0))
+            center = mean[i] if i < n else real(0)
+            scale = rstd[i] if i < n else real(0)
+            if affine & 1:
+                read(scales, weight, 0, lane, end, real(0))
+                for k in range(size):
+                    inners[k] *= scales[k]
+            total, along = real(0), real(0)
+            for k in range(size):
+                units[k] = (units[k] - center) * scale
+                total += inners[k]
+                along += inners[k] * units[k]
+            total = total_of(total, shared) / real(m)
+            cuda.syncthreads()
+            along = total_of(along, shared) / real(m)
+            for k in range(size):
+                inners[k] = scale * (inners[k] - total - units[k] * along)
+            write(gx, inners, i * m, lane, end)
+            base += cuda.gridDim.x * count
+
+    return layer_norm_grad
+
+
 def _layer_norm(real: Any, team: Team) -> Any:
     width, count, total_of = team.width, team.count, team.sum
 
@@ -216,7 +375,14 @@ def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
     out (n, m) C; mean, rstd (n) C, for the gradient; x (n, m) C; weight, bias (m) C. affine: bit 1
     if weight is to be used, bit 2 if bias is; an unused one may be any array of rank 1.
     """
-    _rows(_layer_norm, *x.shape, out, mean, rstd, x, weight, bias, eps, affine)
+    n, m = x.shape
+    held = held_by(m, out, x, weight, bias) if n else None
+    if held is None:
+        _rows(_layer_norm, n, m, out, mean, rstd, x, weight, bias, eps, affine)
+    else:
+        kernel = made(_layer_norm_held, x.itemsize, held)
+        args = out, mean, rstd, x, weight, bias, eps, affine
+        start(kernel, grid_for_rows(held, n), BLOCK, *args, n, m)
 
 
 def _layer_norm_grad(real: Any, team: Team) -> Any:
@@ -253,18 +419,34 @@ ROWS = 4 if BLOCK < 32 else 128
 """Rows whose gradients of weight and bias one thread sums; fixed, so that bits are too."""
 
 
-def _layer_norm_sums(gweight, gbias, g, x, mean, rstd, size, n, m):
-    """A thread for each of ``size`` columns of pieces of ROWS rows; float64 (pieces, m)."""
-    at = cuda.grid(1)
-    while at < size:
-        piece, j = split(at, m)
-        along, total = float64(0), float64(0)
-        for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
-            value = float64(g[i * m + j])
-            along += value * float64((x[i * m + j] - mean[i]) * rstd[i])
-            total += value
-        gweight[at], gbias[at] = along, total
-        at += cuda.gridsize(1)
+def _layer_norm_sums(real: Any, lanes: int) -> Any:
+    read = reader(float64, Held(1, 1, lanes))
+
+    def sums(gweight, gbias, g, x, mean, rstd, size, n, m):
+        """A thread for each of ``size`` groups of columns of pieces of ROWS rows.
+
+        gweight, gbias: float64 (pieces, m).
+        """
+        grads, values = cuda.local.array(lanes, float64), cuda.local.array(lanes, float64)
+        along, total = cuda.local.array(lanes, float64), cuda.local.array(lanes, float64)
+        at = cuda.grid(1)
+        while at < size:
+            piece, group = split(at, m // lanes)
+            for q in range(lanes):
+                along[q], total[q] = float64(0), float64(0)
+            for i in range(piece * ROWS, min((piece + 1) * ROWS, n)):
+                place = i * m + group * lanes
+                read(grads, g, place, 0, 1, float64(0))
+                read(values, x, place, 0, 1, float64(0))
+                for q in range(lanes):
+                    total[q] += grads[q]
+                    along[q] += grads[q] * float64((real(values[q]) - mean[i]) * rstd[i])
+            for q in range(lanes):
+                place = piece * m + group * lanes + q
+                gweight[place], gbias[place] = along[q], total[q]
+            at += cuda.gridsize(1)
+
+    return sums
 
 
 def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
@@ -273,15 +455,23 @@ def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     gx (n, m) C; gweight, gbias (m) C, written always; the rest as for ``layer_norm``.
     """
     n, m = x.shape
-    if x.size:
-        _rows(_layer_norm_grad, n, m, gx, g, x, mean, rstd, weight, affine)
+    args = gx, g, x, mean, rstd, weight, affine
+    held = held_by(m, gx, g, x, weight) if x.size else None
+    if held is not None:
+        kernel = made(_layer_norm_grad_held, x.itemsize, held)
+        start(kernel, grid_for_rows(held, n), BLOCK, *args, n, m)
+    elif x.size:
+        _rows(_layer_norm_grad, n, m, *args)
     if not m:
         return
     pieces = max(-(-n // ROWS), 1)
     shape, wide = (1, pieces, m), np.dtype(np.float64)
     partial = [device.empty(shape, wide, gx.device) for _ in range(2)]
-    size = pieces * m
-    start(_layer_norm_sums, strided_grid(size), BLOCK, *partial, g, x, mean, rstd, size, n, m)
+    lanes = lanes_of(m, x, g)
+    size = pieces * m // lanes
+    grid = tile_grid(-(-size // BLOCK))
+    sums = made(_layer_norm_sums, x.itemsize, lanes)
+    start(sums, grid, BLOCK, *partial, g, x, mean, rstd, size, n, m)
     for out, source in zip((gweight, gbias), partial, strict=True):
         if m == 1:
             reduce.sum(out.reshape(1, 1, 1), source.reshape(1, pieces, 1))

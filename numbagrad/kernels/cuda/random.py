@@ -16,9 +16,9 @@ from numba import cuda
 from . import scan, sort
 from .philox import double, double_above, single, single_above, words_of
 from .runtime import device, elementwise
-from .runtime.intrinsics import (
-    as_type,
-)
+from .runtime.array import DeviceArray
+from .runtime.grids import tile_grid
+from .runtime.intrinsics import as_type, load4, store4
 from .runtime.launch import start, strided_grid
 from .runtime.maths import math
 from .runtime.shape import BLOCK
@@ -46,37 +46,59 @@ _u32, _u64, _f32, _f64 = np.uint32, np.uint64, np.float32, np.float64
 _32 = _u64(32)
 
 
-@inlined
-def _pick(words, j):
-    """Word ``j`` of four."""
-    a, b, c, d = words
-    return a if j == 0 else b if j == 1 else c if j == 2 else d
-
-
 def _each(kernel: Any, elements: int, out: Any, state: Any, *args: Any) -> None:
     """Start ``kernel(out, ..., n, seed, first)``, a thread for each counter of ``elements``."""
     n = out.size
     if n:
-        grid = strided_grid(-(-n // elements))
+        grid = tile_grid(-(-n // (elements * BLOCK)))
         start(kernel, grid, BLOCK, out, *args, n, state[0], state[1])
 
 
-def _uniform(out, low, high, n, seed, first):
+def _fours(kernel: Any, out: Any, state: Any, *args: Any) -> None:
+    """``_each`` of kernels that write by four where the addresses of all arrays allow it."""
+    together = out.pointer
+    for a in args:
+        together |= a.pointer if isinstance(a, DeviceArray) else 0
+    _each(kernel, 4, out, state, *args, 1 if together % 16 == 0 else 0)
+
+
+@inlined
+def _put(out, i, n, whole, a, b, c, d):
+    """Write a counter's four elements, of those that there are."""
+    at = 4 * i
+    if whole and at + 3 < n:
+        store4(out, at, a, b, c, d)
+    else:
+        out[at] = a
+        if at + 1 < n:
+            out[at + 1] = b
+        if at + 2 < n:
+            out[at + 2] = c
+        if at + 3 < n:
+            out[at + 3] = d
+
+
+@inlined
+def _between(word, floor, width, end):
+    value = _f32(floor + width * single(word))
+    # The sum can round up to high, which is not in the range.
+    return floor if value >= end and width > _f32(0) else value
+
+
+def _uniform(out, low, high, whole, n, seed, first):
     floor, width, end = _f32(low), _f32(high - low), _f32(high)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = words_of(seed, first, i)
-        for j in range(4):
-            if 4 * i + j < n:
-                value = _f32(floor + width * single(_pick(words, j)))
-                # The sum can round up to high, which is not in the range.
-                out[4 * i + j] = floor if value >= end and width > _f32(0) else value
+        a, b, c, d = words_of(seed, first, i)
+        p, q = _between(a, floor, width, end), _between(b, floor, width, end)
+        r, s = _between(c, floor, width, end), _between(d, floor, width, end)
+        _put(out, i, n, whole, p, q, r, s)
         i += cuda.gridsize(1)
 
 
 def uniform(out, state, low, high):
     """out (n,) float32 in [low, high); state (2,). One word an element."""
-    _each(_uniform, 4, out, state, float(low), float(high))
+    _fours(_uniform, out, state, float(low), float(high))
 
 
 def _uniform_double(out, low, high, n, seed, first):
@@ -96,26 +118,28 @@ def uniform_double(out, state, low, high):
     _each(_uniform_double, 2, out, state, float(low), float(high))
 
 
-def _normal(out, mean, std, n, seed, first):
+@inlined
+def _pair(high, angle, mu, sigma):
+    """Two normal numbers from two words."""
+    radius = sigma * _f32(math.sqrt(_f32(-2) * log_single(single_above(high))))
+    cosine, sine = turn_single(angle)
+    return mu + radius * cosine, mu + radius * sine
+
+
+def _normal(out, mean, std, whole, n, seed, first):
     mu, sigma = _f32(mean), _f32(std)
     i = cuda.grid(1)
     while 4 * i < n:
         a, b, c, d = words_of(seed, first, i)
-        for half in range(2):
-            high, angle = (a, b) if half == 0 else (c, d)
-            radius = sigma * _f32(math.sqrt(_f32(-2) * log_single(single_above(high))))
-            cosine, sine = turn_single(angle)
-            at = 4 * i + 2 * half
-            if at < n:
-                out[at] = mu + radius * cosine
-            if at + 1 < n:
-                out[at + 1] = mu + radius * sine
+        p, q = _pair(a, b, mu, sigma)
+        r, s = _pair(c, d, mu, sigma)
+        _put(out, i, n, whole, p, q, r, s)
         i += cuda.gridsize(1)
 
 
 def normal(out, state, mean, std):
     """out (n,) float32, normal by Box and Muller; state (2,). One word an element."""
-    _each(_normal, 4, out, state, float(mean), float(std))
+    _fours(_normal, out, state, float(mean), float(std))
 
 
 def _normal_double(out, mean, std, n, seed, first):
@@ -185,20 +209,21 @@ def integers(out, state, low, span):
     _each(_integers, 2, out, state, int(low), int(span))
 
 
-def _bernoulli(out, p, n, seed, first):
+def _bernoulli(out, p, whole, n, seed, first):
     limit = _u64(p * 4294967296.0)
+    yes, no = as_type(out, 1), as_type(out, 0)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = words_of(seed, first, i)
-        for j in range(4):
-            if 4 * i + j < n:
-                out[4 * i + j] = as_type(out, 1 if _u64(_pick(words, j)) < limit else 0)
+        a, b, c, d = words_of(seed, first, i)
+        q, r = yes if _u64(a) < limit else no, yes if _u64(b) < limit else no
+        s, t = yes if _u64(c) < limit else no, yes if _u64(d) < limit else no
+        _put(out, i, n, whole, q, r, s, t)
         i += cuda.gridsize(1)
 
 
 def bernoulli(out, state, p):
     """out (n,) any dtype: 1 with probability p, else 0; state (2,). One word an element."""
-    _each(_bernoulli, 4, out, state, float(p))
+    _fours(_bernoulli, out, state, float(p))
 
 
 def _bernoulli_each(out, p, bad, n, seed, first):
@@ -222,16 +247,26 @@ def bernoulli_each(out, bad, p, state):
     _each(_bernoulli_each, 2, out, state, p, bad)
 
 
-def _dropout(out, x, p, scale, n, seed, first):
+def _dropout(out, x, p, scale, whole, n, seed, first):
     limit = _u64(p * 4294967296.0)
     keep, drop = as_type(x, scale), as_type(x, 0)
     i = cuda.grid(1)
     while 4 * i < n:
-        words = words_of(seed, first, i)
-        for j in range(4):
-            at = 4 * i + j
-            if at < n:
-                out[at] = x[at] * (keep if _u64(_pick(words, j)) >= limit else drop)
+        r0, r1, r2, r3 = words_of(seed, first, i)
+        a, b = keep if _u64(r0) >= limit else drop, keep if _u64(r1) >= limit else drop
+        c, d = keep if _u64(r2) >= limit else drop, keep if _u64(r3) >= limit else drop
+        at = 4 * i
+        if whole and at + 3 < n:
+            e, f, g, h = load4(x, at)
+            store4(out, at, e * a, f * b, g * c, h * d)
+        else:
+            out[at] = x[at] * a
+            if at + 1 < n:
+                out[at + 1] = x[at + 1] * b
+            if at + 2 < n:
+                out[at + 2] = x[at + 2] * c
+            if at + 3 < n:
+                out[at + 3] = x[at + 3] * d
         i += cuda.gridsize(1)
 
 
@@ -240,7 +275,7 @@ def dropout(out, x, state, p, scale):
 
     The mask is never stored: the same state gives it again for the gradient.
     """
-    _each(_dropout, 4, out, state, x, float(p), float(scale))
+    _fours(_dropout, out, state, x, float(p), float(scale))
 
 
 # -- draws by weight -------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Formulas to GPU kernels: the device's form of ``loops.ElementwiseKernel``.
 
-Two forms. *flat*: every array is contiguous and of one shape; a walk over the elements in strides
-of the grid, by 128 bits where the addresses allow it. *strided*: the position in each array that
-is not contiguous is computed from the number of the element. Start reading at ``run``.
+Two forms. *flat*: every array is contiguous and of one shape. *strided*: the position in each array
+that is not contiguous is computed from the number of the element. Both go by 128 bits where the
+layout and the addresses allow it. Start reading at ``run``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from ...expr import Expr, substitute, symbol
 from ...formula import Formula
 from ...halves import HALVES, arithmetic
 from ...loops import ElementwiseKernel, Writer, compute_type
+from . import grids
 from .array import DeviceArray
+from .grids import tile_grid
 from .launch import prepared, strided_grid
 from .shape import BLOCK
+from .turned import turn, turned
 
 __all__ = ["HELPERS", "LIBRARY", "DeviceWriter", "copy", "emit", "fill", "run"]
 
@@ -97,26 +100,50 @@ class KernelText:
             for body, out in zip(self.bodies, self.outs, strict=True)
         ]
 
-    def by_vectors(self, lanes: int) -> None:
-        """Append the walk over groups of elements; what is left over comes after."""
-        self.lines += [f"    groups = n // {lanes}", "    while i < groups:"]
-        for a in self.arrays:
-            targets = ", ".join([f"{a}_{k}" for k in range(lanes)])
-            self.lines += [f"        {targets} = load{lanes}({a}, i * {lanes})"]
-        for k in range(lanes):
-            results = self.element({a: f"T({a}_{k})" for a in self.arrays}, k)
-            for o, text in zip(self.outputs, results, strict=True):
-                self.lines += [f"        {o}_{k} = {text}"]
-        for o in self.outputs:
-            values = ", ".join([f"{o}_{k}" for k in range(lanes)])
-            self.lines += [f"        store{lanes}({o}, i * {lanes}, {values})"]
-        self.lines += ["        i += step", f"    i = groups * {lanes} + cuda.grid(1)"]
+    def by_vectors(self, form: str, lanes: int, rank: int, count: str, depth: int) -> None:
+        """Append the walk of blocks over tiles; what is left over comes after.
 
-    def positions(self, form: str, rank: int, count: str) -> tuple[dict[str, str], list[str]]:
+        A thread takes ``depth`` groups of ``lanes`` neighbours of a tile, and has them all under
+        way before it needs the first.
+        """
+        size = f"{depth * lanes} * BLOCK"
+        self.lines[-2:] = [f"    tiles = n // ({size})", "    tile = int64(cuda.blockIdx.x)"]
+        self.lines += ["    while tile < tiles:"]
+        self.lines += [f"        i = tile * ({size}) + cuda.threadIdx.x * {lanes}"]
+        letters = dict(zip([*self.outputs, *self.arrays], form, strict=True))
+        for g in range(depth):
+            self.lines += [f"        i_{g} = i + {g * lanes} * BLOCK"]
+            places = self.positions(form, rank, count, g)[0] if set(form) != {"c"} else {}
+            at = {a: places.get(a, f"i_{g}") for a in letters}
+            for a in self.arrays:
+                names = [f"{a}_{g}_{k}" for k in range(lanes)]
+                if letters[a] == "b":
+                    self.lines += [f"        {' = '.join(names)} = {a}[{at[a]}]"]
+                else:
+                    self.lines += [f"        {', '.join(names)} = load{lanes}({a}, {at[a]})"]
+            if places:
+                self.lines += [f"        {o}_to_{g} = {at[o]}" for o in self.outputs]
+        for g in range(depth):
+            for k in range(lanes):
+                loaded = {a: f"T({a}_{g}_{k})" for a in self.arrays}
+                results = self.element(loaded, g * lanes + k)
+                for o, text in zip(self.outputs, results, strict=True):
+                    self.lines += [f"        {o}_{k} = {text}"]
+            for o in self.outputs:
+                values = ", ".join([f"{o}_{k}" for k in range(lanes)])
+                to = f"i_{g}" if set(form) == {"c"} else f"{o}_to_{g}"
+                self.lines += [f"        store{lanes}({o}, {to}, {values})"]
+        self.lines += ["        tile += cuda.gridDim.x"]
+        self.lines += [f"    i = tiles * ({size}) + cuda.grid(1)", "    step = cuda.gridsize(1)"]
+
+    def positions(
+        self, form: str, rank: int, count: str, group: int | None = None
+    ) -> tuple[dict[str, str], list[str]]:
         """Append the computation of places; each array's place, and the parameters it takes."""
+        i = "i" if group is None else f"i_{group}"
         named = zip([*self.outputs, *self.arrays], form, strict=True)
-        strided = [a for a, letter in named if letter == "s"]
-        self.lines += [f"        rest = {count}(i)"]
+        strided = [a for a, letter in named if letter != "c"]
+        self.lines += [f"        rest = {count}({i})"]
         for d in range(rank - 1, 0, -1):
             self.lines += [f"        j_{d} = {count}(rest % {count}(size_{d}))"]
             self.lines += [f"        rest = {count}(rest // {count}(size_{d}))"]
@@ -133,7 +160,7 @@ class KernelText:
         self.lines += ["    while i < n:"]
         index = dict.fromkeys([*self.outputs, *self.arrays], "i")
         parameters: list[str] = []
-        if form not in _FLAT:
+        if set(form) != {"c"}:
             places, parameters = self.positions(form, rank, count)
             index |= places
         self.lines += [f"        {a}_x = T({a}[{index[a]}])" for a in self.arrays]
@@ -152,6 +179,7 @@ class KernelText:
         vectors = [name for name in vectors if f"{name}(" in body]
         if vectors:
             lines += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {', '.join(vectors)}"]
+            lines += ["from numbagrad.kernels.cuda.runtime.shape import BLOCK"]
         library = [f"{f}_{t}" for f in sorted(LIBRARY) for t in ("float32", "float64")]
         used = ", ".join(["math", *[name for name in library if f"{name}(" in body]])
         lines += [f"from numbagrad.kernels.cuda.runtime.maths import {used}"]
@@ -164,12 +192,10 @@ class KernelText:
         return lines
 
 
-_FLAT = ("1", "2", "4", "8")
-
-
 def emit(
     formulas: Sequence[Formula],
     form: str,
+    lanes: int,
     rank: int,
     wide: bool,
     scalars: Sequence[bool],
@@ -178,22 +204,29 @@ def emit(
 ) -> tuple[str, str]:
     """Source text and function name of a kernel.
 
-    form: "1", "2", "4" or "8" elements at a time, the flat form; for the strided one a letter for
-    each array, outputs first: "c" contiguous, "s" strided. rank: its number of dimensions; wide:
+    form: a letter for each array, outputs first: "c" contiguous, "s" strided, "v" strided with
+    neighbours in the last dimension, "b" the same element all along it. lanes: elements at a time,
+    1, 2, 4 or 8; 1 where there is an "s". rank: the number of dimensions of a strided form; wide:
     whether elements are counted by 64 bits. scalars: which inputs are passed by value. compute:
     the type of the arithmetic; outs: dtypes of the outputs.
     """
     kernel = KernelText(formulas, scalars, compute, outs)
-    if form in ("2", "4", "8"):
-        kernel.by_vectors(int(form))
-    parameters = kernel.one_by_one(form, rank, "int64" if wide else "uint32")
+    count = "int64" if wide else "uint32"
+    if lanes > 1:
+        kernel.by_vectors(form, lanes, rank, count, depth_of(form))
+    parameters = kernel.one_by_one(form, rank, count)
     body = "\n".join(kernel.lines).replace("_T(", f"_{compute}(")  # floor_T and its like
     names = ", ".join(["n", *kernel.outputs, *kernel.inputs, *parameters])
     text = [*kernel.head(body), "", f"def NAME({names}):"]
-    text += [f'    """{form}: {"; ".join(map(str, formulas))}"""', body]
+    text += [f'    """{form}{lanes}: {"; ".join(map(str, formulas))}"""', body]
     source = "\n".join(text) + "\n"
     name = store.content_name(f"{formulas[0].name}_cuda", source)
     return source.replace("NAME", name, 1), name
+
+
+def depth_of(form: str) -> int:
+    """Groups of neighbours that a thread takes at a time."""
+    return grids.DEPTH if len(form) <= 3 else 1
 
 
 def _converted(text: str, is_bool: bool, out: np.dtype, compute: str) -> str:
@@ -245,41 +278,68 @@ def _element_strides(array: DeviceArray, shape: tuple[int, ...]) -> tuple[int, .
     return (0,) * (len(shape) - len(found)) + found
 
 
+def _letters(
+    sizes: list[int], steps: list[list[int]], dense: list[bool], lanes: int, outputs: int
+) -> str | None:
+    """The form by ``lanes`` neighbours at a time, see ``emit``; None where the layout forbids it.
+
+    Addresses of groups are multiples of 16 bytes where those of the arrays are.
+    """
+    if sizes[-1] % lanes or any(st[-1] != 1 for st in steps[:outputs]):
+        return None
+    for *outer, inner in steps:
+        if inner not in (0, 1) or (inner and any(s % lanes for s in outer)):
+            return None
+    named = zip(steps, dense, strict=True)
+    return "".join(["c" if d else "v" if st[-1] else "b" for st, d in named])
+
+
 class DeviceElementwise:
     """The compiled forms of one ElementwiseKernel, and the loop nests it has met."""
 
     def __init__(self, kernel: ElementwiseKernel):
         self.formulas = kernel.formulas
         self.outputs = kernel.outputs
+        self.copies = [f.body.op for f in kernel.formulas] == ["input"]
         self._functions: dict[Any, Any] = {}
         self._met: dict[Any, Callable[..., None]] = {}
 
     def function(
-        self, dtypes: tuple[Any, ...], form: str, rank: int = 1, wide: bool = False
+        self, dtypes: tuple[Any, ...], form: str, lanes: int = 1, rank: int = 1, wide: bool = False
     ) -> Any:
         """The kernel for dtypes of outputs, then operands (``float``, ``int`` for numbers)."""
-        key = dtypes, form, rank, wide
+        key = dtypes, form, lanes, rank, wide
         found = self._functions.get(key)
         if found is None:
             outs, operands = dtypes[: self.outputs], dtypes[self.outputs :]
             compute = compute_type(outs, operands)
             scalars = [isinstance(d, type) for d in operands]
-            text, name = emit(self.formulas, form, rank, wide, scalars, compute, outs)
+            text, name = emit(self.formulas, form, lanes, rank, wide, scalars, compute, outs)
             found = self._functions[key] = getattr(store.load_source(text, name), name)
         return found
 
     def _plan(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """What a call with such arguments launches: (vector form and lanes, form, numbers)."""
+        """What a call with such arguments launches: (vector form, elements of a tile, form,
+        numbers).
+        """
         out = args[0]
         shape = out.shape
+        if self.copies and out.c_contiguous and type(args[1]) is DeviceArray:
+            x = args[1]
+            alike = x.shape == shape and x.dtype == out.dtype
+            squares = turned(shape, x.strides, x.itemsize) if alike else None
+            if squares is not None:
+                return turn, 0, None, squares
         dtypes = tuple([a.dtype if type(a) is DeviceArray else type(a) for a in args])
         arrays = [a for a in args if type(a) is DeviceArray]
-        if all([a.shape == shape and a.c_contiguous for a in arrays]):
-            widest = max([a.dtype.itemsize for a in arrays])
-            lanes = 8 if all([a.dtype in HALVES for a in arrays]) else 4 if widest <= 4 else 2
-            return self.function(dtypes, str(lanes)), lanes, self.function(dtypes, "1"), ()
-        sizes, steps = merged(shape, [_element_strides(a, shape) for a in arrays])
+        widest = max([a.dtype.itemsize for a in arrays])
+        lanes = 8 if all([a.dtype in HALVES for a in arrays]) else 4 if widest <= 4 else 2
         dense = [a.shape == shape and a.c_contiguous for a in arrays]
+        if all(dense):
+            form = "c" * len(arrays)
+            tile = depth_of(form) * lanes * BLOCK
+            return self.function(dtypes, form, lanes), tile, self.function(dtypes, form), ()
+        sizes, steps = merged(shape, [_element_strides(a, shape) for a in arrays])
         form = "".join(["c" if d else "s" for d in dense])
         reach = [sum([abs(s) * (n - 1) for s, n in zip(st, sizes, strict=True)]) for st in steps]
         wide = max(out.size, *reach) >= 1 << 31
@@ -287,28 +347,33 @@ class DeviceElementwise:
             *sizes[1:],
             *[s for st, d in zip(steps, dense, strict=True) if not d for s in st],
         ]
-        return None, 1, self.function(dtypes, form, len(sizes), wide), tuple(numbers)
+        plain = self.function(dtypes, form, 1, len(sizes), wide)
+        letters = _letters(sizes, steps, dense, lanes, self.outputs)
+        if letters is None:
+            return None, 1, plain, tuple(numbers)
+        vector = self.function(dtypes, letters, lanes, len(sizes), wide)
+        return vector, depth_of(letters) * lanes * BLOCK, plain, tuple(numbers)
 
     def walk(self, args: tuple[Any, ...]) -> Callable[..., None]:
         """What runs on arguments of these shapes, strides and types: outputs, then operands."""
-        vector, lanes, function, numbers = self._plan(args)
+        vector, tile, function, numbers = self._plan(args)
         n = args[0].size
         if n == 0:
             return _nothing
+        if vector is turn:
+            return lambda *args: turn(*args, numbers)
         one_by_one = prepared(function, strided_grid(n), BLOCK)
-        if vector is None or n < lanes:
+        if vector is None or n < tile:
             return lambda *args: one_by_one(n, *args, *numbers)
-        by_vectors = prepared(vector, strided_grid(-(-n // lanes)), BLOCK)
+        by_vectors = prepared(vector, tile_grid(n // tile, n % tile), BLOCK)
 
         def walk(*args: Any) -> None:
             together = 0
             for a in args:
                 if a.__class__ is DeviceArray:
                     together |= a.pointer
-            if together % 16:
-                one_by_one(n, *args)
-            else:
-                by_vectors(n, *args)
+            chosen = one_by_one if together % 16 else by_vectors
+            chosen(n, *args, *numbers)
 
         return walk
 

@@ -14,9 +14,11 @@ from numba import cuda, float64, int64
 
 from ...halves import is_floating
 from . import device
-from .launch import start, strided_grid
+from .grids import power_of_two, tile_grid
+from .intrinsics import load2, load4
+from .launch import start
 from .shape import BLOCK, PART, PARTS, SIMULATED, WARP, WARPS
-from .warp import inlined, shuffle_down
+from .warp import inlined, shuffle_down, split
 
 __all__ = [
     "PLAIN",
@@ -49,10 +51,14 @@ class Reduction:
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """What is reduced: ``value(x, y, i, middle)``; middle: ``about(center, row or column)``."""
+    """What is reduced: ``value(x, y, i, middle)``; middle: ``about(center, row or column)``.
+
+    of: ``of(x[i], middle)``, the same where it takes no y: neighbours can be loaded at once.
+    """
 
     about: Callable[..., Any]
     value: Callable[..., Any]
+    of: Callable[..., Any] | None = None
 
 
 @inlined
@@ -71,6 +77,17 @@ def _plain(x, y, i, middle):
 
 
 @inlined
+def _itself(value, middle):
+    return value
+
+
+@inlined
+def _squared(value, middle):
+    away = float64(value) - middle
+    return away * away
+
+
+@inlined
 def _square(x, y, i, middle):
     away = float64(x[i]) - middle
     return away * away
@@ -81,45 +98,117 @@ def _product(x, y, i, middle):
     return (float64(x[i]) - middle) * float64(y[i])
 
 
-PLAIN = Source(_nothing, _plain)
-SQUARES = Source(_middle, _square)
+PLAIN = Source(_nothing, _plain, _itself)
+SQUARES = Source(_middle, _square, _squared)
 """The squares of x - center, for floats."""
 PRODUCTS = Source(_middle, _product)
 """The products (x - center) y, for floats."""
 
 
-def _kernels(reduction: Reduction, wide: Any, again: bool, source: Source) -> tuple[Any, Any, Any]:
-    """Kernels for rows by warp, rows by block, and columns.
+def _taking(step: Any, source: Source, lanes: int) -> tuple[Any, Any]:
+    """What adds ``lanes`` neighbours to one accumulator, and to one each."""
+    value, of = source.value, source.of
+
+    @inlined
+    def one(acc, x, y, i, middle, p):
+        return step(acc, value(x, y, i, middle), p)
+
+    @inlined
+    def two(acc, x, y, i, middle, p):
+        a, b = load2(x, i)
+        return step(step(acc, of(a, middle), p), of(b, middle), p)
+
+    @inlined
+    def four(acc, x, y, i, middle, p):
+        a, b, c, d = load4(x, i)
+        acc = step(step(acc, of(a, middle), p), of(b, middle), p)
+        return step(step(acc, of(c, middle), p), of(d, middle), p)
+
+    @inlined
+    def one_each(accs, x, y, i, middles, p):
+        accs[0] = step(accs[0], value(x, y, i, middles[0]), p)
+
+    @inlined
+    def two_each(accs, x, y, i, middles, p):
+        a, b = load2(x, i)
+        accs[0] = step(accs[0], of(a, middles[0]), p)
+        accs[1] = step(accs[1], of(b, middles[1]), p)
+
+    @inlined
+    def four_each(accs, x, y, i, middles, p):
+        a, b, c, d = load4(x, i)
+        accs[0] = step(accs[0], of(a, middles[0]), p)
+        accs[1] = step(accs[1], of(b, middles[1]), p)
+        accs[2] = step(accs[2], of(c, middles[2]), p)
+        accs[3] = step(accs[3], of(d, middles[3]), p)
+
+    return {1: (one, one_each), 2: (two, two_each), 4: (four, four_each)}[lanes]
+
+
+@inlined
+def _piece_of(task, k, n):
+    """Row of a task, first and last of the piece of ``n`` that is its own, and whether it ends."""
+    if k == 1:
+        return task, int64(0), int64(n), True
+    row, piece = split(task, k)
+    return row, piece * n // k, (piece + 1) * n // k, piece == k - 1
+
+
+def _kernels(
+    reduction: Reduction, wide: Any, again: bool, source: Source, lanes: int
+) -> tuple[Any, Any, Any]:
+    """Kernels for rows by part of a warp, rows by block, and columns.
 
     wide: the type of accumulators. again: whether x holds accumulators, of an earlier pass. The
-    ``many`` centers belong to the rows, or the columns of all rows, in turn.
+    ``many`` centers belong to the rows, or the columns of all rows, in turn. lanes: neighbours that
+    are loaded at once; rows are multiples of them, or there is only one.
     """
     merge, finish = reduction.merge, reduction.finish
     step = _merged_step(merge) if again else reduction.step
     about, value = source.about, source.value
+    take, take_each = _taking(step, source, lanes)
+    spots = BLOCK * lanes
 
-    def narrow(out, x, y, center, many, tasks, k, n, neutral, p):
-        """A warp for each of ``tasks`` pieces of rows."""
-        lane = cuda.threadIdx.x % WARP
-        base = cuda.blockIdx.x * WARPS
+    @inlined
+    def along(x, y, row, first, last, ends, n, middle, lane, width, neutral, p):
+        """A thread's part of the groups from ``first`` to ``last`` of a row."""
+        acc = wide(neutral)
+        i, end = row * n + (first + lane) * lanes, row * n + last * lanes
+        apart = width * lanes
+        while i + 3 * apart < end:  # four loads under way at a time
+            acc = take(acc, x, y, i, middle, p)
+            acc = take(acc, x, y, i + apart, middle, p)
+            acc = take(acc, x, y, i + 2 * apart, middle, p)
+            acc = take(acc, x, y, i + 3 * apart, middle, p)
+            i += 4 * apart
+        while i < end:
+            acc = take(acc, x, y, i, middle, p)
+            i += apart
+        if lanes > 1 and ends:
+            i = row * n + last * lanes + lane
+            while i < (row + 1) * n:
+                acc = step(acc, value(x, y, i, middle), p)
+                i += width
+        return acc
+
+    def narrow(out, x, y, center, many, tasks, k, n, width, neutral, p):
+        """``width`` threads, a power of two and part of a warp, for each of ``tasks`` pieces."""
+        lane, count = cuda.threadIdx.x % width, BLOCK // width
+        base = cuda.blockIdx.x * count
         while base < tasks:
-            task = base + cuda.threadIdx.x // WARP
+            task = base + cuda.threadIdx.x // width
             acc = wide(neutral)
             if task < tasks:
-                row, piece = task // k, task % k
-                i = row * n + piece * n // k + lane
-                end = row * n + (piece + 1) * n // k
+                row, first, last, ends = _piece_of(task, k, n // lanes)
                 middle = about(center, row % many)
-                while i < end:
-                    acc = step(acc, value(x, y, i, middle), p)
-                    i += WARP
-            delta = WARP // 2
+                acc = along(x, y, row, first, last, ends, n, middle, lane, width, neutral, p)
+            delta = width // 2
             while delta > 0:
                 acc = merge(acc, shuffle_down(acc, delta))
                 delta //= 2
             if lane == 0 and task < tasks:
                 out[task] = finish(acc, p)
-            base += cuda.gridDim.x * WARPS
+            base += cuda.gridDim.x * count
 
     def rows(out, x, y, center, many, tasks, k, n, neutral, p):
         """A block for each of ``tasks`` pieces of rows."""
@@ -127,19 +216,10 @@ def _kernels(reduction: Reduction, wide: Any, again: bool, source: Source) -> tu
         lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
         task = cuda.blockIdx.x
         while task < tasks:
-            row, piece = task // k, task % k
-            i = row * n + piece * n // k + cuda.threadIdx.x
-            end = row * n + (piece + 1) * n // k
+            row, first, last, ends = _piece_of(task, k, n // lanes)
             middle = about(center, row % many)
-            acc = wide(neutral)
-            while i + 3 * BLOCK < end:  # four loads under way at a time
-                a, b = value(x, y, i, middle), value(x, y, i + BLOCK, middle)
-                c, d = value(x, y, i + 2 * BLOCK, middle), value(x, y, i + 3 * BLOCK, middle)
-                acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
-                i += 4 * BLOCK
-            while i < end:
-                acc = step(acc, value(x, y, i, middle), p)
-                i += BLOCK
+            at = cuda.threadIdx.x
+            acc = along(x, y, row, first, last, ends, n, middle, at, BLOCK, neutral, p)
             delta = WARP // 2
             while delta > 0:
                 acc = merge(acc, shuffle_down(acc, delta))
@@ -154,38 +234,53 @@ def _kernels(reduction: Reduction, wide: Any, again: bool, source: Source) -> tu
             cuda.syncthreads()
             task += cuda.gridDim.x
 
-    def columns(out, x, y, center, many, tasks, k, n, inner, neutral, p):
-        """A block for each of ``tasks`` pieces of WARP columns; its warps share the rows."""
-        shared = cuda.shared.array(BLOCK, wide)
-        lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP
-        tiles = (inner + WARP - 1) // WARP
+    def columns(out, x, y, center, many, tasks, k, n, inner, across, neutral, p):
+        """A block for each of ``tasks`` pieces of ``across`` groups of columns.
+
+        across: a power of two; the threads beneath each other share out the rows.
+        """
+        shared = cuda.shared.array(spots, wide)
+        accs, middles = cuda.local.array(lanes, wide), cuda.local.array(lanes, float64)
+        lane, deep, down = cuda.threadIdx.x % across, cuda.threadIdx.x // across, BLOCK // across
+        tiles = (inner + across * lanes - 1) // (across * lanes)
         task = cuda.blockIdx.x
         while task < tasks:
-            column = task % tiles * WARP + lane
-            piece = task // tiles
-            row = piece // k * n + piece % k * n // k + warp
-            end = piece // k * n + (piece % k + 1) * n // k
-            acc = wide(neutral)
+            piece, tile = split(task, tiles)
+            column = (tile * across + lane) * lanes
+            outer, first, last, _ = _piece_of(piece, k, n)
+            row, end = outer * n + first + deep, outer * n + last
+            for q in range(lanes):
+                accs[q] = wide(neutral)
             if column < inner:
-                middle = about(center, (piece // k * inner + column) % many)
-                apart = WARPS * inner
-                while row + 3 * WARPS < end:
-                    at = row * inner + column
-                    a, b = value(x, y, at, middle), value(x, y, at + apart, middle)
-                    at += 2 * apart
-                    c, d = value(x, y, at, middle), value(x, y, at + apart, middle)
-                    acc = step(step(step(step(acc, a, p), b, p), c, p), d, p)
-                    row += 4 * WARPS
+                for q in range(lanes):
+                    middles[q] = about(center, (outer * inner + column + q) % many)
+                at, apart = row * inner + column, down * inner
+                while row + 3 * down < end:
+                    take_each(accs, x, y, at, middles, p)
+                    take_each(accs, x, y, at + apart, middles, p)
+                    take_each(accs, x, y, at + 2 * apart, middles, p)
+                    take_each(accs, x, y, at + 3 * apart, middles, p)
+                    row += 4 * down
+                    at += 4 * apart
                 while row < end:
-                    acc = step(acc, value(x, y, row * inner + column, middle), p)
-                    row += WARPS
-            shared[cuda.threadIdx.x] = acc
-            cuda.syncthreads()
-            if warp == 0 and column < inner:
-                for other in range(1, WARPS):
-                    acc = merge(acc, shared[other * WARP + lane])
-                out[piece * inner + column] = finish(acc, p)
-            cuda.syncthreads()
+                    take_each(accs, x, y, at, middles, p)
+                    row += down
+                    at += apart
+            half = down // 2
+            while half > 0:
+                if deep >= half and deep < 2 * half:
+                    for q in range(lanes):
+                        shared[((deep - half) * across + lane) * lanes + q] = accs[q]
+                cuda.syncthreads()
+                if deep < half:
+                    for q in range(lanes):
+                        other = shared[(deep * across + lane) * lanes + q]
+                        accs[q] = merge(accs[q], other)
+                cuda.syncthreads()
+                half //= 2
+            if deep == 0 and column < inner:
+                for q in range(lanes):
+                    out[piece * inner + column + q] = finish(accs[q], p)
             task += cuda.gridDim.x
 
     return narrow, rows, columns
@@ -209,16 +304,30 @@ _made: dict[Any, tuple[Any, Any, Any]] = {}
 
 
 def _kernels_for(
-    reduction: Reduction, floating: bool, again: bool, last: bool, source: Source
+    reduction: Reduction, floating: bool, again: bool, last: bool, source: Source, lanes: int
 ) -> Any:
-    key = reduction, floating, again, last, source
+    key = reduction, floating, again, last, source, lanes
     found = _made.get(key)
     if found is None:
         used = reduction
         if not last:
             used = Reduction(reduction.step, reduction.merge, same, reduction.first)
-        found = _made[key] = _kernels(used, float64 if floating else int64, again, source)
+        wide = float64 if floating else int64
+        found = _made[key] = _kernels(used, wide, again, source, lanes)
     return found
+
+
+def _lanes_of(x: Any, source: Source) -> int:
+    """Neighbours that are loaded at once from x (outer, n, inner)."""
+    outer, n, inner = x.shape
+    lanes = 4 if x.itemsize <= 4 else 2
+    whole = inner % lanes == 0 if inner > 1 else n % lanes == 0 or outer == 1
+    return lanes if source.of and whole and x.pointer % 16 == 0 else 1
+
+
+def _across(inner: int, lanes: int) -> int:
+    """Threads side by side over groups of ``lanes`` columns."""
+    return min(WARP, power_of_two(-(-inner // lanes)))
 
 
 def _pass(
@@ -226,26 +335,30 @@ def _pass(
     source: Source = PLAIN, y: Any = None, center: Any = None,
 ) -> None:  # fmt: skip
     """One pass from x (outer, n, inner) to out (outer, k, inner)."""
-    narrow, rows, columns = _kernels_for(reduction, floating, again, last, source)
+    lanes = _lanes_of(x, source)
+    narrow, rows, columns = _kernels_for(reduction, floating, again, last, source, lanes)
     (outer, k, inner), n = out.shape, x.shape[1]
     neutral = reduction.first[0 if floating else 1]
     arrays = out, x, x if y is None else y, x if center is None else center
     many = 1 if center is None else center.size
     if inner > 1:
-        tasks = outer * k * -(-inner // WARP)
-        start(columns, grid_for(tasks), BLOCK, *arrays, many, tasks, k, n, inner, neutral, p)
+        across = _across(inner, lanes)
+        tasks = outer * k * -(-inner // (across * lanes))
+        numbers = many, tasks, k, n, inner, across, neutral, p
+        start(columns, grid_for(tasks), BLOCK, *arrays, *numbers)
         return
     tasks = outer * k
     if n <= NARROW * k:
-        grid = grid_for(-(-tasks // WARPS))
-        start(narrow, grid, BLOCK, *arrays, many, tasks, k, n, neutral, p)
+        width = min(WARP, power_of_two(-(-n // (k * lanes))))
+        grid = grid_for(-(-tasks * width // BLOCK))
+        start(narrow, grid, BLOCK, *arrays, many, tasks, k, n, width, neutral, p)
     else:
         start(rows, grid_for(tasks), BLOCK, *arrays, many, tasks, k, n, neutral, p)
 
 
 def grid_for(tasks: int) -> int:
     """Blocks of a grid that walks over ``tasks``, one to a block at a time."""
-    return strided_grid(tasks * BLOCK)
+    return tile_grid(tasks)
 
 
 def parts_of(tasks: int, n: int, inner: int) -> int:
@@ -268,7 +381,9 @@ def fold(
     if out.size == 0:
         return
     floating = is_floating(x.dtype)
-    parts = parts_of(outer * k * -(-inner // WARP), n, inner) if k == 1 else 1
+    lanes = _lanes_of(x, source)
+    tiles = -(-inner // (_across(inner, lanes) * lanes))
+    parts = parts_of(outer * k * tiles, n, inner) if k == 1 else 1
     if parts == 1:
         _pass(reduction, out, x, p, floating, False, True, source, y, center)
         return

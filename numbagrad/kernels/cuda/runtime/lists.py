@@ -15,8 +15,9 @@ from numba import cuda
 
 from . import device
 from .array import DeviceArray
+from .grids import tile_grid
 from .intrinsics import as_type, pointer_at
-from .launch import note_use, start, strided_grid
+from .launch import note_use, start
 from .shape import BLOCK, SIMULATED
 
 __all__ = ["CHUNK", "advance", "chunks_of", "over", "pointers_to"]
@@ -52,7 +53,7 @@ def over(kernel: Any, lists: list[Any], sizes: Any, like: Any, *scalars: Any) ->
     chunks, k = chunks_of(sizes)
     if k:
         arrays = pointers_to(*lists), len(sizes), chunks, k, like
-        start(kernel, strided_grid(k * BLOCK), BLOCK, *arrays, *scalars)
+        start(kernel, tile_grid(k), BLOCK, *arrays, *scalars)
 
 
 def _count_steps(pointers, count, like):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .launch import strided_grid
+from .grids import tile_grid
 from .maths import math
 from .shape import BLOCK, WARP, WARPS
 from .warp import block_max, block_sum, inlined, split, warp_max, warp_sum
@@ -50,7 +50,7 @@ def team_for(length: int, inner: int = 1) -> Team:
 
 def grid_of(team: Team, rows: int) -> int:
     """Blocks for so many rows."""
-    return strided_grid(-(-rows // team.count) * BLOCK)
+    return tile_grid(-(-rows // team.count))
 
 
 def rows_of(team: Team) -> Callable[..., Any]:

@@ -54,13 +54,28 @@ def emit(rule: Rule, compute: str) -> tuple[str, str]:
     inner = ["t = chunks[3 * c]"]
     if rule.counted:
         inner += ["count = float64(pointer_at(pointers[n + t], counter)[0])", *once]
-    inner += [
-        f"{a} = pointer_at(pointers[{at} * n + t], like)" for a, at in _positions(rule).items()
-    ]
-    inner += ["for i in range(chunks[3 * c + 1] + cuda.threadIdx.x, chunks[3 * c + 2], BLOCK):"]
+    places = _positions(rule)
+    inner += [f"{a} = pointer_at(pointers[{at} * n + t], like)" for a, at in places.items()]
+    together = " | ".join([f"pointers[{at} * n + t]" for at in places.values()])
+    inner += ["i, end = chunks[3 * c + 1], chunks[3 * c + 2]"]
+    lanes = 4 if compute == "float32" else 2
+    inner += [f"groups = (end - i) // {lanes} if ({together}) % 16 == 0 else 0"]
+    inner += ["group, first = cuda.threadIdx.x, i", "while group < groups:"]
+    written = [a for a in rule.arrays if a != "g"]
+    each = [f"i = first + group * {lanes}"]
+    for a in rule.arrays:
+        each += [f"{', '.join([f'{a}_{q}' for q in range(lanes)])} = load{lanes}({a}, i)"]
+    for q in range(lanes):
+        each += [*[f"x_{a} = T({a}_{q})" for a in rule.arrays], *writer.lines]
+        results = [f"y_{k}_{q} = T({writer.number(b)})" for k, b in enumerate(bodies)]
+        each += results
+    for k, a in enumerate(written):
+        values = ", ".join([f"y_{k}_{q}" for q in range(lanes)])
+        each += [f"store{lanes}({a}, i, {values})"]
+    inner += ["    " + line for line in [*each, "group += BLOCK"]]
+    inner += [f"for i in range(first + groups * {lanes} + cuda.threadIdx.x, end, BLOCK):"]
     each = [f"x_{a} = T({a}[i])" for a in rule.arrays] + writer.lines
     results = [f"y_{k} = T({writer.number(b)})" for k, b in enumerate(bodies)]
-    written = [a for a in rule.arrays if a != "g"]
     each += [*results, *[f"{a}[i] = y_{k}" for k, a in enumerate(written)]]
     inner += ["    " + line for line in each]
     inner += ["c += cuda.gridDim.x"]
@@ -69,7 +84,8 @@ def emit(rule: Rule, compute: str) -> tuple[str, str]:
     used = [f"{f}_{t}" for f in sorted(LIBRARY) for t in ("float32", "float64")]
     used = ["math", *[name for name in used if f"{name}(" in body]]
     head = ["import numpy as np", "from numba import cuda, float32, float64", ""]
-    head += ["from numbagrad.kernels.cuda.runtime.intrinsics import pointer_at"]
+    intrinsics = f"load{lanes}, pointer_at, store{lanes}"
+    head += [f"from numbagrad.kernels.cuda.runtime.intrinsics import {intrinsics}"]
     head += [f"from numbagrad.kernels.cuda.runtime.maths import {', '.join(used)}"]
     head += ["from numbagrad.kernels.cuda.runtime.shape import BLOCK"]
     head += ["", f"T = {compute}", "", "", f"def NAME({', '.join(parameters)}):"]
