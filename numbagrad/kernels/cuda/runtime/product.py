@@ -15,10 +15,11 @@ from typing import Any
 from numba import cuda, int32
 
 from .cores import ADD, BIAS
+from .shape import SIMULATED
 from .shared import copy1, copy16
 from .warp import inlined, pasted
 
-__all__ = ["Tile", "added", "tiled"]
+__all__ = ["Tile", "added", "product_tile", "tiled"]
 
 APART = 4
 """Elements between rows in shared memory: what a warp stores by columns meets in no bank twice."""
@@ -45,6 +46,36 @@ class Tile:
         return self.rows * self.cols // (self.each_row * self.each_col) * self.parts
 
 
+if SIMULATED:
+    TILES = Tile(8, 8, 4, 1, 4, 4), Tile(4, 4, 4, 2, 4, 4)
+    WIDE_TILES = TILES
+else:
+    TILES = Tile(128, 128, 8, 1, 8, 8, 2), Tile(64, 64, 8, 4, 8, 8, 2), Tile(32, 32, 8, 8, 4, 8)
+    WIDE_TILES = Tile(64, 64, 8, 1, 4, 4, 2), Tile(32, 32, 8, 4, 4, 4)
+"""Tiles for float32 and for float64, from the largest."""
+
+BUSY = 2 if SIMULATED else 120
+"""Blocks from which on a GPU counts as busy: the H100 and the H200 have 132 multiprocessors."""
+
+SHARED = 48 << 10
+"""Bytes of shared memory that a block has at the most, unless it asks for more."""
+
+LONGEST = 1 << 30
+"""Steps of a share, which are counted in 32 bits."""
+
+
+def product_tile(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int]:
+    """The tile for a result (batch, n, m) of ``k`` steps, and in how many shares they are made.
+
+    Sizes alone decide, so that the bits are the same on every GPU.
+    """
+    for tile in WIDE_TILES if itemsize == 8 else TILES:
+        enough = -(-n // tile.rows) * -(-m // tile.cols) * batch >= BUSY
+        if enough and 2 * min(n, m) >= min(tile.rows, tile.cols):
+            break
+    return tile, max(-(-k // LONGEST), 1)
+
+
 def repeated(step: Any, count: int) -> Any:
     """``step(i, ...)`` to ``step(i + count - 1, ...)``: LLVM leaves long loops as they are.
 
@@ -62,7 +93,7 @@ def repeated(step: Any, count: int) -> Any:
     return both
 
 
-def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[Any, Any, Any]:
+def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[Any, ...]:
     """Where a thread begins in a slice of ``lines`` rows or columns, how it brings words, and how
     it stores them.
 
@@ -78,35 +109,37 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
     assert loads * threads * width == lines * span, "more threads than a slice has words"
     # Neighbours along read a sector of 32 bytes. The words of a thread lie ``down`` lines and
     # ``far`` steps apart: ``rounds`` of them at the same steps.
-    near = min(span, 32 // size) // width if along else 1
+    near = min(min(span, 32 // size) // width, threads) if along else 1
     row = near * lines if along else lines // width
     rounds = max(row // threads, 1)
     down = threads // near
     far = max(threads // row, 1) * (near * width if along else 1)
 
     @inlined
-    def begin(thread):
+    def first(thread):
         """Line and step of a thread's first word."""
         if along:
             return thread // near % lines, (thread % near + thread // row * near) * width
         return thread % row * width, thread // row
 
     @pasted
-    def fetch(s, some, x, at, line, step, spare, left):
-        """The ``s``-th word; the first is at element ``at`` of x. spare: lines from there on, left:
-        steps from there on that there are.
-
-        Instead of lines outside another is read: nobody asks for what becomes of them.
+    def bring(s, some, x, at, line, step, spare):
+        """The ``s``-th word; the first is at element ``at`` of x. spare: lines that there are from
+        there on. Instead of one outside another is read: nobody asks for what becomes of it.
         """
-        i, f = s % rounds * down, s // rounds * far
-        if f < left:
-            at += f * step
-            if rounds > 1 and i < spare:
-                at += i * line
-            if wide:
-                copy16(some, s * vector, x, at)
-            else:
-                copy1(some, s, x, at)
+        at += s // rounds * far * step
+        if rounds > 1 and s % rounds * down < spare:
+            at += s % rounds * down * line
+        if wide:
+            copy16(some, s * vector, x, at)
+        else:
+            copy1(some, s, x, at)
+
+    @pasted
+    def begin_with(s, some, x, at, line, step, spare, left):
+        """``bring`` where only ``left`` steps are left, for the rest zeros."""
+        if s // rounds * far < left:
+            bring(s, some, x, at, line, step, spare)
         else:
             for c in range(width):
                 some[s * width + c] = real(0)
@@ -121,7 +154,7 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
             for c in range(width):
                 copy1(shared, at + c * apart, some, s * width + c)
 
-    return begin, repeated(fetch, loads), repeated(put, loads)
+    return first, *[repeated(each, loads) for each in (begin_with, bring, put)]
 
 
 def squares(real: Any, tile: Tile) -> Any:
@@ -160,13 +193,17 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
     left_row, right_row = rows + APART, cols + APART
     second = span * left_row  # where the slice of y lies behind that of x
     whole = span * (left_row + right_row)
-    size = max(2 * whole, rows * cols * parts if parts > 1 else 0)
+    last = parts  # teams whose squares fit into shared memory together
+    while last > 1 and last * rows * cols * (real.bitwidth // 8) > SHARED:
+        last //= 2
+    assert 2 * last >= parts
+    size = max(2 * whole, rows * cols * last if parts > 1 else 0)
     each = each_row * each_col
     vectors = each // vector // parts
     words = each_col // vector
-    begin_x, fetch_x, put_x = slices(real, tile, rows, *x_form)
-    begin_y, fetch_y, put_y = slices(real, tile, cols, *y_form)
-    wide_x, wide_y = vector if x_form[1] else 1, vector if y_form[1] else 1
+    first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
+    first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
+    lines_x, lines_y = [vector if form == (False, True) else 1 for form in (x_form, y_form)]
     loads_x, loads_y = rows * span // threads, cols * span // threads
     multiply = squares(real, tile)
 
@@ -182,10 +219,17 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         copy16(shared, (part * rows + i) * cols + j, acc, q * vector)
 
     @pasted
+    def take(q, acc, shared, column, part, tx, ty):
+        i, j = place(q, tx, ty)
+        copy16(column, 0, shared, (part * rows + i) * cols + j)
+        for c in range(vector):
+            acc[q * vector + c] += column[c]
+
+    @pasted
     def collect(q, acc, shared, column, thread):
         at = (thread + q * threads) * vector
         copy16(acc, q * vector, shared, at)
-        for p in range(1, parts):
+        for p in range(1, last):
             copy16(column, 0, shared, p * rows * cols + at)
             for c in range(vector):
                 acc[q * vector + c] += column[c]
@@ -222,7 +266,8 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
                             value += bias[j + c]
                         out[at + c] = value
 
-    lay, collect, write = repeated(lay, each_row * words), repeated(collect, vectors), repeated(write, vectors)
+    lay, take = repeated(lay, each_row * words), repeated(take, each_row * words)
+    collect, write = repeated(collect, vectors), repeated(write, vectors)
 
     def product(
         out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row,
@@ -246,41 +291,54 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         first_row, first_col = cuda.blockIdx.x * rows, cuda.blockIdx.y * cols
         batch = cuda.blockIdx.z // shares
         begin = cuda.blockIdx.z % shares * share
-        left = int32(min(share, k - begin))  # which takes a register less
-        i, f = begin_x(thread)
-        spare_x, left_x = n - first_row - i, int32(left - f)
+        # The first slice is the short one, so that later ones need no look at where they end.
+        steps = min(share, k - begin)
+        short = (steps - 1) % span + 1
+        i, f = first_x(thread)
+        spare_x, left = n - first_row - i, min(steps, short) - f
         at_x = batch * x_batch + (begin + f) * x_step
-        at_x += min(first_row + i, n - wide_x) * x_row
+        at_x += min(first_row + i, n - lines_x) * x_row
         to_x = f * left_row + i
-        j, f = begin_y(thread)
-        spare_y, left_y = m - first_col - j, int32(left - f)
+        begin_x(0, some_x, x, at_x, x_row, x_step, spare_x, left)
+        put_x(0, shared, to_x, some_x)
+        j, f = first_y(thread)
+        spare_y, left = m - first_col - j, min(steps, short) - f
         at_y = batch * y_batch + (begin + f) * y_step
-        at_y += min(first_col + j, m - wide_y) * y_col
+        at_y += min(first_col + j, m - lines_y) * y_col
         to_y = second + f * right_row + j
+        begin_y(0, some_y, y, at_y, y_col, y_step, spare_y, left)
+        put_y(0, shared, to_y, some_y)
         from_x = part * depth * left_row + ty * vector
         from_y = second + part * depth * right_row + tx * vector
         for i in range(each):
             acc[i] = real(0)
-        fetch_x(0, some_x, x, at_x, x_row, x_step, spare_x, left_x)
-        fetch_y(0, some_y, y, at_y, y_col, y_step, spare_y, left_y)
-        put_x(0, shared, to_x, some_x)
-        put_y(0, shared, to_y, some_y)
         cuda.syncthreads()
+        at_x += short * x_step
+        at_y += short * y_step
+        left = int32(steps - short)
         here = 0
-        while left > 0:
+        while left >= 0:
+            if left > 0:
+                bring_x(0, some_x, x, at_x, x_row, x_step, spare_x)
+                bring_y(0, some_y, y, at_y, y_col, y_step, spare_y)
             left = int32(left - span)
-            left_x, left_y = int32(left_x - span), int32(left_y - span)
             at_x += span * x_step
             at_y += span * y_step
-            fetch_x(0, some_x, x, at_x, x_row, x_step, spare_x, left_x)
-            fetch_y(0, some_y, y, at_y, y_col, y_step, spare_y, left_y)
             multiply(0, acc, row, column, shared, here + from_x, here + from_y)
             here = whole - here
             put_x(0, shared, here + to_x, some_x)
             put_y(0, shared, here + to_y, some_y)
             cuda.syncthreads()
         if parts > 1:
-            lay(0, shared, acc, part, tx, ty)
+            if last < parts:
+                if part >= last:
+                    lay(0, shared, acc, part - last, tx, ty)
+                cuda.syncthreads()
+                if part < last:
+                    take(0, acc, shared, column, part, tx, ty)
+                cuda.syncthreads()
+            if part < last:
+                lay(0, shared, acc, part, tx, ty)
             cuda.syncthreads()
             collect(0, acc, shared, column, thread)
         base = cuda.blockIdx.z * out_batch
