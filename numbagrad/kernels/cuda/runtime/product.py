@@ -50,8 +50,8 @@ if SIMULATED:
     TILES = Tile(8, 8, 4, 1, 4, 4), Tile(4, 4, 4, 2, 4, 4)
     WIDE_TILES = TILES
 else:
-    TILES = Tile(128, 128, 8, 1, 8, 8, 2), Tile(64, 64, 8, 4, 8, 8, 2), Tile(32, 32, 8, 8, 4, 8)
-    WIDE_TILES = Tile(64, 64, 8, 1, 4, 4, 2), Tile(32, 32, 8, 4, 4, 4)
+    TILES = Tile(128, 128, 8, 1, 8, 8, 2), Tile(64, 64, 8, 2, 4, 8, 2), Tile(32, 32, 8, 8, 4, 8)
+    WIDE_TILES = Tile(128, 64, 8, 1, 8, 4), Tile(64, 64, 8, 1, 4, 4, 2), Tile(32, 32, 8, 4, 4, 4, 2)
 """Tiles for float32 and for float64, from the largest."""
 
 BUSY = 2 if SIMULATED else 120
@@ -199,7 +199,7 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
     assert 2 * last >= parts
     size = max(2 * whole, rows * cols * last if parts > 1 else 0)
     each = each_row * each_col
-    vectors = each // vector // parts
+    vectors = -(-each // (vector * parts))
     words = each_col // vector
     first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
     first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
@@ -228,11 +228,12 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
     @pasted
     def collect(q, acc, shared, column, thread):
         at = (thread + q * threads) * vector
-        copy16(acc, q * vector, shared, at)
-        for p in range(1, last):
-            copy16(column, 0, shared, p * rows * cols + at)
-            for c in range(vector):
-                acc[q * vector + c] += column[c]
+        if at < rows * cols:
+            copy16(acc, q * vector, shared, at)
+            for p in range(1, last):
+                copy16(column, 0, shared, p * rows * cols + at)
+                for c in range(vector):
+                    acc[q * vector + c] += column[c]
 
     @pasted
     def write(
@@ -242,6 +243,8 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         if parts > 1:
             at = (thread + q * threads) * vector
             i, j = at // cols, at % cols
+            if at >= rows * cols:
+                return
         else:
             i, j = place(q, tx, ty)
         i, j = first_row + i, first_col + j
