@@ -18,7 +18,7 @@ from .. import backend, precision
 from .runtime import cublas, device
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
-from .runtime.product import added, product_tile, tiled
+from .runtime.product import TILES, added, product_tile, tiled
 from .runtime.shape import BLOCK
 from .runtime.tiles import MOST
 
@@ -56,7 +56,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     stacked = len(out.shape) == 3
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
-    most = MOST * 16
+    most = MOST * TILES[-1].cols
     if m > most:
         for first in range(0, m, most):
             part = slice(first, first + most)
@@ -79,10 +79,11 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
 
 def _start_tiled(
     out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row, x_batch, y_batch, out_batch,
-    batch, epilogue, chosen=None,
+    batch, epilogue,
 ):  # fmt: skip
     """Products without tensor cores."""
-    tile, shares = chosen or product_tile(out.itemsize, n, m, k, batch)
+    tile, shares = product_tile(out.itemsize, n, m, k, batch)
+    shares = min(shares, max(MOST // batch, 1))
     span, words = tile.depth * tile.parts, 16 // out.itemsize
     share = max(-(-k // (shares * span)), 1) * span
     shares = max(-(-k // share), 1)
