@@ -1,11 +1,8 @@
-"""Products of matrices: tiles in shared memory, a square of the result in each thread's registers.
+"""Products of matrices: which kernel makes one, and with what tiles.
 
-A block makes a tile of the result. It goes along the summed dimension in steps: all threads bring
-a slice of both operands into shared memory, loading the next slice while they multiply this one.
-The rows and columns of a thread lie apart by the number of threads across the tile, so that
-neighbours read and write neighbouring words. Start reading at ``_tiled``. Halves, and float32 where
-the user allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt
-it makes the large ones: see ``runtime/cublas.py``.
+The kernel without tensor cores is in ``runtime/product.py``. Halves, and float32 where the user
+allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt it makes
+the large ones: see ``runtime/cublas.py``. Start reading at ``_multiply``.
 """
 
 from __future__ import annotations
@@ -81,7 +78,7 @@ def _start_tiled(
     out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row, x_batch, y_batch, out_batch,
     batch, epilogue,
 ):  # fmt: skip
-    """Products without tensor cores."""
+    """Products without tensor cores: in one launch, or in two where several blocks share steps."""
     tile, shares = product_tile(out.itemsize, n, m, k, batch)
     shares = min(shares, max(MOST // batch, 1))
     span, words = tile.depth * tile.parts, 16 // out.itemsize
@@ -92,7 +89,8 @@ def _start_tiled(
     kernel = made(tiled, out.itemsize, tile, x_form, y_form)
     target, ending, row, apart = out, epilogue, out_row, out_batch
     if shares > 1:
-        target, ending, row, apart = device.empty((batch, shares, n, m), out.dtype, out.device), NEW, m, n * m
+        target = device.empty((batch, shares, n, m), out.dtype, out.device)
+        ending, row, apart = NEW, m, n * m
     addresses = target.pointer | (bias.pointer if ending == BIAS else 0)
     wide = addresses % 16 == 0 and m % words == row % words == apart % words == 0
     start(

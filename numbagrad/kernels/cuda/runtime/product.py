@@ -146,7 +146,7 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
 
     @pasted
     def put(s, shared, at, some):
-        """The ``s``-th word into shared memory, a row for each step; the first belongs to ``at``."""
+        """The ``s``-th word into shared memory, a row for each step; ``at``: of the first."""
         at += s // rounds * far * apart + s % rounds * down
         if wide and not along:
             copy16(shared, at, some, s * vector)
