@@ -86,6 +86,7 @@ def compile_for(
                     abi="numba",
                     cc=capability,
                     output="ltoir",
+                    launch_bounds=getattr(kernel, "launch_bounds", None),
                 )
             text = _linked(codes, arch)
         except Exception as error:  # whatever the compiler finds is the report

@@ -22,6 +22,10 @@ slow = pytest.mark.skipif(device.simulating(), reason="too large for the simulat
 CASES: dict[str, Callable[..., Any]] = {
     "product by large tiles": lambda t: t(132, 70, 9) @ t(132, 9, 70),
     "transposed": lambda t: t(132, 9, 70).mT @ t(132, 70, 9).mT,
+    "product by large tiles, of whole words": lambda t: t(132, 72, 12) @ t(132, 12, 68),
+    "transposed, of whole words": lambda t: t(132, 12, 72).mT @ t(132, 68, 12).mT,
+    "product by middle tiles": lambda t: t(132, 36, 40) @ t(132, 40, 36),
+    "product of many steps": lambda t: t(36, 500) @ t(500, 44),
     "product by small tiles": lambda t: t(67, 45) @ t(45, 83),
     "linear": lambda t: F.linear(t(131, 47), t(66, 47), t(66)),
     "convolution by large tiles": lambda t: F.conv2d(t(1, 1, 133, 131), t(65, 1, 3, 3), t(65)),
@@ -172,6 +176,17 @@ def test_products_wider_than_a_grid(monkeypatch: Any) -> None:
     assert sum([grid[1] for grid in grids]) >= 93_750 and all([grid[1] <= 65535 for grid in grids])
     monkeypatch.undo()
     monkeypatch.setattr(matmul, "MOST", 2)
+    for got, expected in zip(products("cuda"), products("cpu"), strict=True):
+        np.testing.assert_allclose(
+            got.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5
+        )
+
+
+def test_products_in_shares(monkeypatch: Any) -> None:
+    """Steps are counted in 32 bits: more of them are for several blocks, whose sums are added."""
+    from numbagrad.kernels.cuda.runtime import product
+
+    monkeypatch.setattr(product, "LONGEST", 4)
     for got, expected in zip(products("cuda"), products("cpu"), strict=True):
         np.testing.assert_allclose(
             got.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5

@@ -1,11 +1,8 @@
-"""Products of matrices: tiles in shared memory, a square of the result in each thread's registers.
+"""Products of matrices: which kernel makes one, and with what tiles.
 
-A block makes a tile of the result. It goes along the summed dimension in steps: all threads bring
-a slice of both operands into shared memory, loading the next slice while they multiply this one.
-The rows and columns of a thread lie apart by the number of threads across the tile, so that
-neighbours read and write neighbouring words. Start reading at ``_tiled``. Halves, and float32 where
-the user allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt
-it makes the large ones: see ``runtime/cublas.py``.
+The kernel without tensor cores is in ``runtime/product.py``. Halves, and float32 where the user
+allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt it makes
+the large ones: see ``runtime/cublas.py``. Start reading at ``_multiply``.
 """
 
 from __future__ import annotations
@@ -15,97 +12,25 @@ from typing import Any
 from numba import cuda
 
 from .. import backend, precision
-from .runtime import cublas
+from .runtime import cublas, device
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
+from .runtime.product import TILES, added, product_tile, tiled
 from .runtime.shape import BLOCK
-from .runtime.tiles import MOST, multiplied, tile_for
+from .runtime.tiles import MOST
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
 
-def _tiled(real: Any, tile: int, depth: int, each: int, epilogue: int) -> Any:
-    """The kernel for a shape; epilogue: NEW writes, ADD adds to out, BIAS adds a row."""
-    across = tile // each
-    threads = across * across
-    loads = tile * depth // threads
-    width = tile + 1
-    multiply = multiplied(across, depth, each)
-
-    def tiled(
-        out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row,
-        x_batch, y_batch, out_batch, x_by_rows, y_by_rows,
-    ):  # fmt: skip
-        """x_row, x_step: strides of x along n and k; y_step, y_col: of y along k and m."""
-        left = cuda.shared.array((depth, width), real)
-        right = cuda.shared.array((depth, width), real)
-        acc = cuda.local.array((each, each), real)
-        some_x = cuda.local.array(loads, real)
-        some_y = cuda.local.array(loads, real)
-        column = cuda.local.array(each, real)
-        thread = cuda.threadIdx.x
-        tx, ty = thread % across, thread // across
-        first_row, first_col = cuda.blockIdx.x * tile, cuda.blockIdx.y * tile
-        base_x = cuda.blockIdx.z * x_batch
-        base_y = cuda.blockIdx.z * y_batch
-        for i in range(each):
-            for j in range(each):
-                acc[i, j] = real(0)
-        # Neighbouring threads read along the dimension whose stride is 1.
-        for s in range(loads):
-            at = thread + s * threads
-            i = at // depth if x_by_rows else at % tile
-            step = at % depth if x_by_rows else at // tile
-            row = first_row + i
-            inside = row < n and step < k
-            some_x[s] = x[base_x + row * x_row + step * x_step] if inside else real(0)
-            j = at % tile if y_by_rows else at // depth
-            step = at // tile if y_by_rows else at % depth
-            col = first_col + j
-            inside = col < m and step < k
-            some_y[s] = y[base_y + step * y_step + col * y_col] if inside else real(0)
-        start_k = 0
-        while start_k < k:
-            for s in range(loads):
-                at = thread + s * threads
-                i = at // depth if x_by_rows else at % tile
-                step = at % depth if x_by_rows else at // tile
-                left[step, i] = some_x[s]
-                j = at % tile if y_by_rows else at // depth
-                step = at // tile if y_by_rows else at % depth
-                right[step, j] = some_y[s]
-            cuda.syncthreads()
-            start_k += depth
-            if start_k < k:
-                for s in range(loads):
-                    at = thread + s * threads
-                    i = at // depth if x_by_rows else at % tile
-                    step = start_k + (at % depth if x_by_rows else at // tile)
-                    row = first_row + i
-                    inside = row < n and step < k
-                    some_x[s] = x[base_x + row * x_row + step * x_step] if inside else real(0)
-                    j = at % tile if y_by_rows else at // depth
-                    step = start_k + (at // tile if y_by_rows else at % depth)
-                    col = first_col + j
-                    inside = col < m and step < k
-                    some_y[s] = y[base_y + step * y_step + col * y_col] if inside else real(0)
-            multiply(acc, left, right, column, tx, ty)
-            cuda.syncthreads()
-        base = cuda.blockIdx.z * out_batch
-        for i in range(each):
-            row = first_row + ty + i * across
-            for j in range(each):
-                col = first_col + tx + j * across
-                if row < n and col < m:
-                    at = base + row * out_row + col
-                    if epilogue == ADD:
-                        out[at] = out[at] + acc[i, j]
-                    elif epilogue == BIAS:
-                        out[at] = acc[i, j] + bias[col]
-                    else:
-                        out[at] = acc[i, j]
-
-    return tiled
+def _form(a: Any, line: int, step: int, lines: int, steps: int, batch: int) -> tuple[bool, bool]:
+    """How a factor is read, see ``product.slices``. line, step, batch: its strides."""
+    words = 16 // a.itemsize
+    even = a.pointer % 16 == 0 and batch % words == 0
+    if line == 1 and even and lines % words == 0 and step % words == 0:
+        return False, True
+    if step == 1:
+        return True, even and steps % words == 0 and line % words == 0
+    return False, False
 
 
 def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epilogue: int) -> None:
@@ -128,14 +53,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     stacked = len(out.shape) == 3
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
-    if size == 2 or (size == 4 and precision.float32_products != "highest"):
-        kernel, rows, cols, threads = core_kernel(out.dtype, n, m, batch, epilogue)
-    else:
-        chosen = tile_for(size, n, m, batch)
-        kernel = made(_tiled, size, *chosen, epilogue)
-        rows = cols = chosen[0]
-        threads = (chosen[0] // chosen[2]) ** 2
-    most = MOST * cols
+    most = MOST * TILES[-1].cols
     if m > most:
         for first in range(0, m, most):
             part = slice(first, first + most)
@@ -145,12 +63,45 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         return
     for first in range(0, batch, MOST):
         count = min(batch - first, MOST)
-        grid = -(-n // rows), -(-m // cols), count
         arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
+        arrays.append(arrays[0] if bias is None else bias)
+        sizes = n, m, k, x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches
+        if size == 2 or (size == 4 and precision.float32_products != "highest"):
+            kernel, rows, cols, threads = core_kernel(out.dtype, n, m, batch, epilogue)
+            grid = -(-n // rows), -(-m // cols), count
+            start(kernel, grid, threads, *arrays, *sizes, int(x_step == 1), int(y_col == 1))
+        else:
+            _start_tiled(*arrays, *sizes, count, epilogue)
+
+
+def _start_tiled(
+    out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row, x_batch, y_batch, out_batch,
+    batch, epilogue,
+):  # fmt: skip
+    """Products without tensor cores: in one launch, or in two where several blocks share steps."""
+    tile, shares = product_tile(out.itemsize, n, m, k, batch)
+    shares = min(shares, max(MOST // batch, 1))
+    span, words = tile.depth * tile.parts, 16 // out.itemsize
+    share = max(-(-k // (shares * span)), 1) * span
+    shares = max(-(-k // share), 1)
+    x_form = _form(x, x_row, x_step, n, k, x_batch)
+    y_form = _form(y, y_col, y_step, m, k, y_batch)
+    kernel = made(tiled, out.itemsize, tile, x_form, y_form)
+    target, ending, row, apart = out, epilogue, out_row, out_batch
+    if shares > 1:
+        target = device.empty((batch, shares, n, m), out.dtype, out.device)
+        ending, row, apart = NEW, m, n * m
+    addresses = target.pointer | (bias.pointer if ending == BIAS else 0)
+    wide = addresses % 16 == 0 and m % words == row % words == apart % words == 0
+    start(
+        kernel, (-(-n // tile.rows), -(-m // tile.cols), batch * shares), tile.threads,
+        target, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, row,
+        x_batch, y_batch, apart, share, shares, ending, int(wide),
+    )  # fmt: skip
+    if shares > 1:
         start(
-            kernel, grid, threads, *arrays, out if bias is None else bias, n, m, k,
-            x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches,
-            int(x_step == 1), int(y_col == 1),
+            added, strided_grid(batch * n * m), BLOCK, out, target, bias, n, m, out_row, out_batch,
+            shares, epilogue, batch,
         )  # fmt: skip
 
 

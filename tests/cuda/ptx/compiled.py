@@ -45,7 +45,7 @@ def compile_text(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str
         with seldom():  # device functions ask for the device
             codes, _ = cuda.compile_all(
                 kernel, types.void(*signature), device=False, abi="numba", cc=CAPABILITY,
-                output="ptx",
+                output="ptx", launch_bounds=getattr(kernel, "launch_bounds", None),
             )  # fmt: skip
     finally:
         dispatcher.get_current_device = held

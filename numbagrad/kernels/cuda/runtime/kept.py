@@ -48,12 +48,13 @@ def specialised(
     kernel: Callable[..., None], signature: tuple[Any, ...], capability: tuple[int, ...]
 ) -> Any:
     """Numba's dispatcher of ``kernel`` for these types, with code from disk if it is there."""
-    text = f"{_stamp()} {store.source_with_globals(kernel)}"  # type: ignore[arg-type]
+    bounds = getattr(kernel, "launch_bounds", None)
+    text = f"{_stamp()} {bounds} {store.source_with_globals(kernel)}"  # type: ignore[arg-type]
     stamp = hashlib.sha256(text.encode()).hexdigest()
     files, key = store.OneFilePerSignature(kernel.__name__, stamp), (str(signature), capability)
     found = _rebuilt(files.load(key), kernel, signature)
     if found is None:
-        found = cuda.jit(types.void(*signature))(kernel)
+        found = cuda.jit(types.void(*signature), launch_bounds=bounds)(kernel)
         saved = _saved(found.overloads[signature])
         if saved is not None:
             files.save(key, saved)

@@ -38,6 +38,14 @@ def _shared_array(self: Any, shape: Any, dtype: Any, alignment: Any = None) -> n
     return found
 
 
+def _local_array(self: Any, shape: Any, dtype: Any, alignment: Any = None) -> np.ndarray:
+    """The array of one thread; Numba's refuses to be told an alignment."""
+    from numba import types
+    from numba.np.numpy_support import as_dtype
+
+    return np.empty(shape, as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
+
+
 def _run(manager: Any, block: tuple[int, ...], *args: Any) -> None:
     """Run the threads of one block; stands in for ``BlockManager.run``.
 
@@ -69,6 +77,7 @@ def mend() -> None:
     from numba.cuda.simulator import kernel, kernelapi
 
     kernelapi.FakeCUDAShared.array = _shared_array
+    kernelapi.FakeCUDALocal.array = _local_array
     with suppress(ImportError):
         import greenlet  # noqa: F401
 

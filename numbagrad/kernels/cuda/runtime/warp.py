@@ -20,6 +20,7 @@ __all__ = [
     "block_sum",
     "called",
     "inlined",
+    "pasted",
     "shuffle_down",
     "shuffle_xor",
     "split",
@@ -36,7 +37,7 @@ if SIMULATED:
         """Decorator of a function that kernels call."""
         return function
 
-    called = inlined
+    called = pasted = inlined
 
     def barrier():
         """All threads of the block wait for each other."""
@@ -106,6 +107,8 @@ if SIMULATED:
 
 else:
     inlined = cuda.jit(device=True, inline="always")
+    # For what stands many times in a kernel: Numba compiles it once, and LLVM always inlines it.
+    pasted = cuda.jit(device=True, forceinline=True)
     # For longer functions: Numba compiles them once, and LLVM inlines them where it pays.
     called = cuda.jit(device=True)
 

@@ -1,0 +1,77 @@
+"""Words between memories: what a thread moves at once, in one instruction.
+
+LLVM that is not in ``intrinsics.py``; beside the intrinsic stands what the simulator runs.
+"""
+
+from __future__ import annotations
+
+from .shape import SIMULATED
+
+__all__ = ["copy1", "copy16"]
+
+if SIMULATED:
+
+    def copy16(target, j, source, i):
+        """The 16 bytes at element i of source to element j of target; both addresses aligned.
+
+        Each is an array of the kernel's own, local or shared, or a pointer; of one dtype.
+        """
+        for k in range(16 // source.dtype.itemsize):
+            target[j + k] = source[i + k]
+
+    def copy1(target, j, source, i):
+        """Element i of source to element j of target; both as for ``copy16``."""
+        target[j] = source[i]
+
+else:
+    from llvmlite import ir
+
+    from .newer_numpy import load_device_functions
+
+    load_device_functions()
+    from numba.cuda import types
+    from numba.cuda.extending import intrinsic
+
+    if not hasattr(types, "Array"):  # Numba's own target, where numba-cuda is not installed
+        from numba import types
+
+    def _address(context, builder, kind, memory, i):
+        if isinstance(kind, types.Array):
+            memory = context.make_array(kind)(context, builder, memory).data
+        return builder.gep(memory, [i])
+
+    def _words(context, builder, kind, memory, i):
+        """The address of element i, as that of a vector of 16 bytes."""
+        at = _address(context, builder, kind, memory, i)
+        count = 16 // context.get_abi_sizeof(at.type.pointee)
+        return builder.bitcast(at, ir.VectorType(at.type.pointee, count).as_pointer())
+
+    @intrinsic
+    def copy16(typing, target, j, source, i):
+        """The 16 bytes at element i of source to element j of target; both addresses aligned.
+
+        Each is an array of the kernel's own, local or shared, or a pointer; of one dtype.
+        """
+
+        def generate(context, builder, signature, arguments):
+            into, j, memory, i = arguments
+            vector = builder.load(_words(context, builder, source, memory, i), align=16)
+            builder.store(vector, _words(context, builder, target, into, j), align=16)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64), generate
+
+    @intrinsic
+    def copy1(typing, target, j, source, i):
+        """Element i of source to element j of target; both as for ``copy16``.
+
+        Unlike an assignment it does not look whether an index is negative, which takes as long.
+        """
+
+        def generate(context, builder, signature, arguments):
+            into, j, memory, i = arguments
+            value = builder.load(_address(context, builder, source, memory, i))
+            builder.store(value, _address(context, builder, target, into, j))
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64), generate
