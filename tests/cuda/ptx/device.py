@@ -144,9 +144,9 @@ class PTX(Simulated):
 
     def launcher(
         self, kernel: Callable[..., None], signature: tuple[Any, ...], grid: Any, block: Any,
-        queue: Any,
+        queue: Any, shared: int = 0,
     ) -> Callable[..., None]:  # fmt: skip
-        """What runs ``kernel`` on the values of its arguments."""
+        """What runs ``kernel`` on the values of its arguments; shared: bytes that are asked for."""
         code = self._codes.get((kernel, signature))
         if code is None:
             code = self._codes[kernel, signature] = code_of(kernel, signature, self.give)
@@ -163,7 +163,7 @@ class PTX(Simulated):
         def now(*values: Any) -> None:
             self.launched[code.name] = self.launched.get(code.name, 0) + 1
             words = [_bits(v, kind) for v, kind in zip(values, kinds, strict=True)]
-            self.machine.run(code, grid, block, words)
+            self.machine.run(code, grid, block, words, shared)
 
         return run
 

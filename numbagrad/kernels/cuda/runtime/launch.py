@@ -115,8 +115,9 @@ def _form(kernel: Callable[..., None], kinds: list[Any]) -> Callable[..., None]:
 
 
 def _launcher(
-    kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any
-) -> Any:
+    kernel: Callable[..., None], args: tuple[Any, ...], grid: Any, block: Any, queue: Any,
+    shared: int,
+) -> Any:  # fmt: skip
     """What launches ``kernel`` on arguments like these, compiled or loaded on first use."""
     signature = types_of(args)
     found = _compiled.get((kernel, signature))
@@ -124,13 +125,31 @@ def _launcher(
         with seldom():
             found = kept.specialised(kernel, signature, device.driver().capability)
         _compiled[kernel, signature] = found
+    if shared > 48 << 10:
+        _allow(found.overloads[signature], shared)
     with warnings.catch_warnings():  # small grids are what small tensors need
         warnings.simplefilter("ignore")
-        return found[grid, block, queue]
+        return found[grid, block, queue, shared]
 
 
-def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> None:
-    """Run ``kernel`` on the current stream: ``grid`` blocks of ``block`` threads."""
+def _allow(compiled: Any, shared: int) -> None:
+    """Let blocks of a kernel ask for more than 48 KB of shared memory."""
+    from cuda.bindings import driver as cu
+
+    attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    handle = getattr(compiled._codelibrary.get_cufunc(), "handle", None)
+    (error,) = cu.cuFuncSetAttribute(cu.CUfunction(int(handle)), attribute, shared)
+    if error:
+        raise DeviceError(f"cuda: {shared} bytes of shared memory for a block: {error}")
+
+
+def start(
+    kernel: Callable[..., None], grid: Any, block: Any, *args: Any, shared: int = 0
+) -> None:
+    """Run ``kernel`` on the current stream: ``grid`` blocks of ``block`` threads.
+
+    shared: bytes of shared memory that a block has beside the kernel's own arrays.
+    """
     if SIMULATED:
         _simulate(kernel, grid, block, args)
         return
@@ -152,7 +171,7 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
         else:
             values.append(a)
             kinds.append(a.__class__)
-    key = kernel, grid, block, queue, *kinds
+    key = kernel, grid, block, queue, shared, *kinds
     launcher = _launchers.get(key)
     if launcher is None:
         driver = device.driver()
@@ -162,10 +181,10 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any) -> Non
             launches[compiled] = max(launches.get(compiled, 0), int(np.prod(block)))
             launcher = _nothing
         elif hasattr(driver, "launcher"):  # a stand-in that runs kernels in its own way
-            launcher = driver.launcher(form, types_of(args), grid, block, queue)
+            launcher = driver.launcher(form, types_of(args), grid, block, queue, shared)
         else:
             driver.enter()
-            launcher = _launcher(form, args, grid, block, queue)
+            launcher = _launcher(form, args, grid, block, queue, shared)
         if len(_launchers) >= 8192:
             _launchers.clear()
         _launchers[key] = launcher

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .shape import SIMULATED
 
 __all__ = [
-    "WAIT", "address", "commit", "copy16", "fragment", "fragment_turned", "put2", "shared_address",
+    "WAIT", "address", "commit", "copy16", "fragment", "fragment_turned", "put2", "asked_memory",
     "take4",
 ]
 
@@ -37,15 +37,18 @@ if not SIMULATED:
         return types.int64(pointer), generate
 
     @intrinsic
-    def shared_address(typing, array):
-        """Where an array in shared memory begins, as uint32."""
+    def asked_memory(typing):
+        """Where the shared memory begins that the launch asks for, as uint32; aligned to 128."""
 
         def generate(context, builder, signature, arguments):
-            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-            kind = data.type.pointee.as_pointer(3)
-            return builder.ptrtoint(builder.addrspacecast(data, kind), _WORD)
+            kind, name = ir.ArrayType(ir.IntType(8), 0), "numbagrad_asked_memory"
+            memory = builder.module.globals.get(name)
+            if memory is None:
+                memory = ir.GlobalVariable(builder.module, kind, name, addrspace=3)
+                memory.linkage, memory.align = "external", 128
+            return builder.ptrtoint(memory, _WORD)
 
-        return types.uint32(array), generate
+        return types.uint32(), generate
 
     @intrinsic
     def copy16(typing, to, source, there):

@@ -21,18 +21,20 @@ from .intrinsics import MULTIPLY, load4, store4
 from .pipeline import (
     WAIT,
     address,
+    asked_memory,
     commit,
     copy16,
     fragment,
     fragment_turned,
     put2,
-    shared_address,
     take4,
 )
-from .tiles import FEW
+from .launch import start
+from .shape import SIMULATED
+from .tiles import FEW, MOST
 from .warp import inlined
 
-__all__ = ["SHAPES", "Shape", "ring_kernel", "shape_for"]
+__all__ = ["SHAPES", "Shape", "multiplied", "ring_kernel", "shape_for"]
 
 NEW, ADD, BIAS = 0, 1, 2
 LANES = 32
@@ -89,6 +91,51 @@ def shape_for(n: int, m: int, batch: int) -> Shape:
     return shape
 
 
+def _by_rows(
+    array: Any, along: int, across: int, length: int, rest: int, batch: int
+) -> bool | None:
+    """Whether ``length`` is the dimension of unit stride of a factor, or None if none is, or if
+    16 bytes cannot be copied at once. along, across: strides of ``length`` and of ``rest``."""
+    if (batch | array.pointer // BYTES) % 8:
+        return None
+    if along == 1 and across % 8 == 0 and length % 8 == 0:
+        return True
+    if across == 1 and along % 8 == 0 and rest % 8 == 0:
+        return False
+    return None
+
+
+def multiplied(
+    out: Any, x: Any, y: Any, bias: Any, sizes: tuple[int, int, int],
+    strides: tuple[int, int, int, int], batch: int, epilogue: int,
+) -> bool:  # fmt: skip
+    """Make ``out = x y`` as ``matmul`` does, if the factors permit it; whether they did.
+
+    sizes: n, m, k; strides: of x along n and k, of y along k and m.
+    """
+    n, m, k = sizes
+    x_row, x_step, y_step, y_col = strides
+    stacked = len(out.shape) == 3
+    apart = [a.strides[0] // BYTES if stacked else 0 for a in (x, y, out)]
+    if SIMULATED or batch > MOST or max(sizes) >= 1 << 30:
+        return False
+    x_by_rows = _by_rows(x, x_step, x_row, k, n, apart[0])
+    y_by_rows = _by_rows(y, y_col, y_step, m, k, apart[1])
+    if x_by_rows is None or y_by_rows is None:
+        return False
+    out_row = out.strides[-2] // BYTES
+    paired = not (out.pointer // BYTES | out_row | apart[2]) % 4
+    shape = shape_for(n, m, batch)
+    start(
+        ring_kernel(out.dtype, shape, epilogue, x_by_rows, y_by_rows),
+        (-(-n // shape.rows) * -(-m // shape.cols), 1, batch), shape.threads,
+        out, x, y, out if bias is None else bias, n, m, k,
+        x_row if x_by_rows else x_step, y_step if y_by_rows else y_col, out_row, *apart,
+        int(paired), shared=shape.shared,
+    )  # fmt: skip
+    return True
+
+
 @functools.cache
 def ring_kernel(
     dtype: np.dtype, shape: Shape, epilogue: int, x_by_rows: bool, y_by_rows: bool
@@ -108,7 +155,6 @@ def ring_kernel(
     lane_y, squares_y = _reader(cols, depth, not y_by_rows, True)
     count_x, count_y = steps if x_by_rows else tall, pairs if y_by_rows else steps
     lanes, finish = wide // 4, _finisher(epilogue)
-    words = total // 4 if total <= 48 << 10 else 0  # more has to be asked for by the launch
 
     def ringed(
         out, x, y, bias, n, m, k, x_far, y_far, out_row, x_batch, y_batch, out_batch, paired
@@ -117,7 +163,6 @@ def ring_kernel(
 
         paired: whether four neighbours of out, from a multiple of 4 on, may be written at once.
         """
-        memory = cuda.shared.array(words, uint32, 128)
         acc = cuda.local.array((tall, broad, 4), float32)
         a = cuda.local.array((2, tall, 4), uint32)
         b = cuda.local.array((2, pairs, 4), uint32)
@@ -135,7 +180,7 @@ def ring_kernel(
         first_row = int32((top + tile % there) * rows)
         first_col = int32(tile // there * cols)
 
-        base = shared_address(memory)
+        base = asked_memory()
         put_x, at_x, far_x, inside_x, step_x = place_x(thread, first_row, n, x_far)
         put_y, at_y, far_y, inside_y, step_y = place_y(thread, first_col, m, y_far)
         put_x, put_y = uint32(base + put_x), uint32(base + size_x + put_y)
@@ -219,13 +264,13 @@ def ring_kernel(
             for j in range(broad):
                 put2(uint32(put + j * 32), acc[i, j, 0], acc[i, j, 1])
                 put2(uint32(put + j * 32 + 8 * apart), acc[i, j, 2], acc[i, j, 3])
-            cuda.syncwarp()
+            cuda.syncthreads()
             for r in range(0, 16, LANES // lanes):
                 v = take4(uint32(take + r * apart))
                 if row < n:
                     finish(out, at, bias, col, m, whole, v)
                 row, at = int32(row + LANES // lanes), at + LANES // lanes * out_row
-            cuda.syncwarp()
+            cuda.syncthreads()
 
     return ringed
 
@@ -267,9 +312,9 @@ def _finisher(epilogue: int) -> Any:
     return finish
 
 
-def _order(depth: int) -> tuple[int, int]:
-    """How the pieces of a row change places: by bits of its number, shifted, under a mask."""
-    return (0, 7) if depth >= 64 else (1, 3)
+def _order(elements: int) -> tuple[int, int]:
+    """How the pieces of a row of so many elements change places: by its number shifted and masked."""
+    return (0, 7) if elements >= 64 else (1, 3)
 
 
 def _copier(span: int, depth: int, threads: int, along: bool) -> tuple[Any, Any]:
@@ -279,8 +324,8 @@ def _copier(span: int, depth: int, threads: int, along: bool) -> tuple[Any, Any]
     """
     pieces = (depth if along else span) // 8  # in a row of shared memory
     loads, apart = span * depth // 8 // threads, threads // pieces
-    shift, mask = _order(depth if along else 64)
-    assert apart % 8 == 0 or mask == 3 and apart % 8 == 0, "pieces would change places"
+    shift, mask = _order(depth if along else span)
+    assert apart % 8 == 0 and loads, "pieces would change places"
     width = 16 * pieces
 
     @inlined
@@ -315,7 +360,7 @@ def _copier(span: int, depth: int, threads: int, along: bool) -> tuple[Any, Any]
 def _reader(span: int, depth: int, along: bool, right: bool) -> tuple[Any, Any]:
     """Functions for the fragments of a warp: where a lane reads, and those of 16 steps of k."""
     width = BYTES * (depth if along else span)
-    shift, mask = _order(depth if along else 64)
+    shift, mask = _order(depth if along else span)
 
     @inlined
     def place(lane, first, w):
