@@ -134,13 +134,12 @@ def _launcher(
 
 def _allow(compiled: Any, shared: int) -> None:
     """Let blocks of a kernel ask for more than 48 KB of shared memory."""
-    from cuda.bindings import driver as cu
+    from cuda.bindings.driver import CUfunction_attribute
+    from numba.cuda.cudadrv.driver import driver
 
-    attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    handle = getattr(compiled._codelibrary.get_cufunc(), "handle", None)
-    (error,) = cu.cuFuncSetAttribute(cu.CUfunction(int(handle)), attribute, shared)
-    if error:
-        raise DeviceError(f"cuda: {shared} bytes of shared memory for a block: {error}")
+    attribute = CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    function = compiled._codelibrary.get_cufunc()
+    driver.cuKernelSetAttribute(attribute, shared, function.handle, function.device.id)
 
 
 def start(

@@ -79,7 +79,11 @@ class Shape:
         return self.slice_bytes * self.stages
 
 
-SHAPES = (Shape(2, 4, 64, 64, 32, 4), Shape(2, 2, 64, 64, 32, 3), Shape(2, 2, 32, 32, 64, 3))
+SHAPES = (
+    Shape(2, 4, 64, 64, 32, 4, 8, True),
+    Shape(2, 2, 64, 64, 32, 3, 8, True),
+    Shape(2, 2, 32, 32, 64, 3, 8, True),
+)
 """From large to small."""
 
 
