@@ -316,7 +316,7 @@ def _finisher(epilogue: int) -> Any:
 
 
 def _order(elements: int) -> tuple[int, int]:
-    """How the pieces of a row of so many elements change places: by its number shifted and masked."""
+    """How the pieces of a row of so many elements change places: by its number, shifted, masked."""
     return (0, 7) if elements >= 64 else (1, 3)
 
 
