@@ -64,7 +64,7 @@ def test_copies_of_nothing():
     "body,problem",
     [
         (COPY + COMMIT + BARRIER + OTHER + READ + GIVE, "nothing was written"),
-        (COPY + COMMIT + "cp.async.wait_group 1;\n" + BARRIER + OTHER + READ, "nothing was written"),
+        (COPY + COMMIT + "cp.async.wait_group 1;\n" + BARRIER + OTHER + READ, "nothing was"),
         (COPY + WAIT + BARRIER + OTHER + READ + GIVE, "nothing was written"),
         (COPY + COMMIT + WAIT + OTHER + READ + GIVE, "race|nothing was written"),
         (COPY + COMMIT + WAIT + BARRIER + OTHER + READ + COPY + COMMIT, "race with a read"),

@@ -38,9 +38,13 @@ class Machine:
     steps: int = 0
 
     def run(
-        self, code: Code, grid: tuple[int, ...], block: tuple[int, ...], args: list[int],
+        self,
+        code: Code,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: list[int],
         asked: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Run a launch; raises Fault, saying where, for whatever is wrong.
 
         asked: bytes of shared memory beside those of the kernel's own arrays.
@@ -53,7 +57,8 @@ class Machine:
         many = held > 48 << 10 or held + asked > SHARED or (code.open < 0 and asked)
         if threads > 1024 or max(grid[1:]) > 65535 or many or 8 * len(args) > 32764:
             raise Fault(
-                f"{code.name}: {grid} of {block}, {held} + {asked} bytes shared, {len(args)} arguments"
+                f"{code.name}: {grid} of {block}, {held} + {asked} bytes shared, "
+                f"{len(args)} arguments"
             )
         box[memory.BASE], box[memory.SHARED_SIZE] = space.base, shared
         box[memory.LOCAL], box[memory.LOCAL_SIZE] = shared, local

@@ -81,7 +81,7 @@ def parse(text: str) -> Kernel:
     for piece in _pieces(text):
         head = _HEAD.match(piece[0])
         if head is None:
-            found = _array(piece[0].replace(".visible", "").replace(".common", "").replace(".extern", "").strip())
+            found = _array(re.sub(r"\.(visible|common|extern)\b", "", piece[0]).strip())
             if found is not None:
                 declared[found.name] = found
         elif piece[1] is not None:

@@ -1,7 +1,7 @@
 """Copies to shared memory that run beside the arithmetic, and reads of it for tensor cores.
 
-PTX ISA, "cp.async" and "ldmatrix". Compute capability 8.0 and later; not in the simulator. Addresses
-are numbers: 64 bits in global memory, 32 in the shared memory of the block.
+PTX ISA, "cp.async" and "ldmatrix". Compute capability 8.0 and later; not in the simulator.
+Addresses are numbers: 64 bits in global memory, 32 in the shared memory of the block.
 """
 
 from __future__ import annotations
