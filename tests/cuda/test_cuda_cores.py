@@ -72,6 +72,70 @@ def test_a_gradient_is_added_in_place(tf32: None) -> None:
     close(weight.grad, 2 * np.broadcast_to(a.sum(0), w.shape), "float16")
 
 
+@pytest.fixture
+def ring(monkeypatch: Any) -> Any:
+    """The module of products with a ring, with a list of what it has said to each product."""
+    if device.simulating():
+        pytest.skip("the simulator has no copies that end later")
+    from numbagrad.kernels.cuda.runtime import ring
+
+    multiplied, said = ring.multiplied, []
+
+    def noted(*args: Any) -> bool:
+        said.append(multiplied(*args))
+        return said[-1]
+
+    monkeypatch.setattr(ring, "multiplied", noted)
+    monkeypatch.setattr(ring, "said", said, raising=False)
+    return ring
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "which,layout", [(2, "nn"), (2, "nt"), (2, "tn"), (2, "tt"), (1, "tn"), (0, "nn"), (0, "tt")]
+)
+def test_products_with_a_ring(which: int, layout: str, ring: Any, monkeypatch: Any) -> None:
+    """Every shape of tiles, and rests in each direction: of rows, of columns and of k."""
+    shape = ring.SHAPES[which]
+    monkeypatch.setattr(ring, "SHAPES", (shape,))
+    n, m, k = shape.rows + 8, shape.cols + 8, 3 * shape.depth + 8
+    dtype = ("float16", "bfloat16")[which % 2]
+    x, a = matrix(dtype, *((k, n) if layout[0] == "t" else (n, k)))
+    y, b = matrix(dtype, *((m, k) if layout[1] == "t" else (k, m)))
+    x, a = (x.t(), a.T) if layout[0] == "t" else (x, a)
+    y, b = (y.t(), b.T) if layout[1] == "t" else (y, b)
+    close(x @ y, a @ b, dtype)
+    assert ring.said == [True]
+
+
+@pytest.mark.cuda
+def test_endings_of_products_with_a_ring(ring: Any) -> None:
+    for m in (72, 67):  # four neighbours at once, and one by one
+        x, a = matrix("float16", 70, 40)
+        w, b = matrix("float16", m, 40)
+        bias, c = matrix("float16", m)
+        close(ng.nn.functional.linear(x, w, bias), a @ b.T + c, "float16")
+    s, e = matrix("bfloat16", 3, 16, 24)
+    close(ng.bmm(s, s.transpose(1, 2)), e @ e.transpose(0, 2, 1), "bfloat16")
+    weight, w = matrix("float16", 72, 40)
+    weight.requires_grad_()
+    x, a = matrix("float16", 64, 40)
+    for _ in range(2):  # the second is added
+        ng.nn.functional.linear(x, weight).sum().backward()
+    close(weight.grad, 2 * np.broadcast_to(a.sum(0), w.shape), "float16")
+    assert all(ring.said) and len(ring.said) >= 6
+
+
+@pytest.mark.cuda
+def test_what_cannot_be_copied_by_16_bytes(ring: Any) -> None:
+    x, a = matrix("bfloat16", 24, 33)
+    close(x[:, 1:] @ x[:, 1:].t(), a[:, 1:] @ a[:, 1:].T, "bfloat16")
+    close(x.t() @ x, a.T @ a, "bfloat16")
+    y, b = matrix("bfloat16", 24, 48)
+    close(y[:, ::2] @ y[:, ::2].t(), b[:, ::2] @ b[:, ::2].T, "bfloat16")
+    assert ring.said == [False] * 3
+
+
 def test_precision_of_float32() -> None:
     assert ng.get_float32_matmul_precision() == "highest"
     with pytest.raises(ValueError, match="'highest', 'high', 'medium'"):

@@ -16,8 +16,11 @@ from .runtime import cublas, device
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.product import TILES, added, product_tile, tiled
-from .runtime.shape import BLOCK
+from .runtime.shape import BLOCK, SIMULATED
 from .runtime.tiles import MOST
+
+if not SIMULATED:  # which has no copies that end later
+    from .runtime import ring
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
@@ -53,6 +56,13 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     stacked = len(out.shape) == 3
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
+    strides = x_row, x_step, y_step, y_col
+    if (
+        size == 2
+        and not SIMULATED
+        and ring.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue)
+    ):
+        return
     most = MOST * TILES[-1].cols
     if m > most:
         for first in range(0, m, most):
@@ -63,7 +73,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         return
     for first in range(0, batch, MOST):
         count = min(batch - first, MOST)
-        arrays = [a if first == 0 else a[first:] for a in (out, x, y)]
+        arrays: list[Any] = [a if first == 0 else a[first:] for a in (out, x, y)]
         arrays.append(arrays[0] if bias is None else bias)
         sizes = n, m, k, x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches
         if size == 2 or (size == 4 and precision.float32_products != "highest"):
@@ -71,7 +81,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
             grid = -(-n // rows), -(-m // cols), count
             start(kernel, grid, threads, *arrays, *sizes, int(x_step == 1), int(y_col == 1))
         else:
-            _start_tiled(*arrays, *sizes, count, epilogue)
+            _start_tiled(*arrays, *sizes, count, epilogue)  # type: ignore[call-arg]
 
 
 def _start_tiled(

@@ -47,7 +47,7 @@ def _lines(make: Callable[..., Any], shape: Any, options: tuple, first: Any, *ar
         kernel = made(_HELD[make], first.itemsize, held, *options)
         start(kernel, grid_for_rows(held, n), BLOCK, first, *args, n, m)
     elif n and make is _softmax and inner == 1:
-        long_rows.softmax(first, *args, n, m, *options)
+        long_rows.softmax(first, args[0], n, m, *options)
     elif n:
         team = team_for(m, inner)
         kernel = made(make, first.itemsize, team, *options)

@@ -23,7 +23,7 @@ CONTROL = {
     name: number
     for number, name in enumerate(
         "jump branch exit barrier reduce load store shuffle vote mma to_generic from_generic "
-        "fence trap change".split()
+        "fence trap change squares copy group".split()
     )
 }
 """What the machine does itself, by number; rows of the table follow."""
@@ -53,7 +53,10 @@ APART = 256
 
 @dataclass
 class Code:
-    """A kernel for the machine. preset: registers with a value of their own, and the values."""
+    """A kernel for the machine. preset: registers with a value of their own, and the values.
+
+    open: where the shared array begins whose size the launch says; -1 if there is none.
+    """
 
     name: str
     words: np.ndarray
@@ -63,6 +66,7 @@ class Code:
     parameters: list[tuple[int, str]]
     fields: dict[str, list[tuple[int, int]]]
     sizes: dict[str, int]
+    open: int = -1
 
 
 @dataclass
@@ -81,6 +85,7 @@ class _Assembler:
     sizes: dict[str, int] = field(default_factory=dict)
     statement: Statement = field(default_factory=lambda: Statement(""))
     calls: list[str] = field(default_factory=list)
+    open: int = -1  # where the array begins whose size the launch says
 
     def refuse(self, why: str) -> NotCovered:
         return NotCovered(f"{self.kernel.name[-60:]}: {self.statement}: {why}")
@@ -156,10 +161,14 @@ class _Assembler:
         """Give every shared and local array its place in the window of the block or the thread."""
         for space in ("shared", "local"):
             at = APART
-            for array in [a for a in self.kernel.arrays.values() if a.space == space]:
+            arrays = [a for a in self.kernel.arrays.values() if a.space == space]
+            for array in sorted(arrays, key=lambda a: a.size == 0):
                 at = -(-at // max(array.align, 16)) * max(array.align, 16)
                 self.arrays[array.name] = at
-                self.fields.setdefault(space, []).append((at, array.size))
+                if array.size == 0:
+                    self.open = at
+                else:
+                    self.fields.setdefault(space, []).append((at, array.size))
                 at += array.size + APART
             self.sizes[space] = -(-at // APART) * APART
 
@@ -396,6 +405,28 @@ class _Assembler:
         registers = [self.value(word) for group in operands for word in group]
         self.emit(CONTROL["mma"], which, *registers)
 
+    def _ldmatrix(self, parts: list[str], operands: tuple) -> None:
+        """Words: whether turned, results, address, step."""
+        turned = "trans" in parts
+        wanted = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16"
+        if ".".join(parts) != wanted:
+            raise self.refuse("only four squares of halves")
+        results = map(self.value, operands[0])
+        self.emit(CONTROL["squares"], int(turned), *results, *self.memory(operands[1]))
+
+    def _cp(self, parts: list[str], operands: tuple) -> None:
+        """Words: address and step in shared and in global memory, what is not 0 for zeros."""
+        if parts[2] in ("commit_group", "wait_group"):
+            groups = int(operands[0]) if operands else 0
+            self.emit(CONTROL["group"], int(parts[2] == "wait_group"), groups)
+            return
+        parts = [p for p in parts if p != "L2::128B"]
+        if ".".join(parts) != "cp.async.cg.shared.global" or operands[2] != "16":
+            raise self.refuse("only copies of 16 bytes")
+        ignored = self.value(operands[3]) if len(operands) > 3 else -1
+        places = *self.memory(operands[0]), *self.memory(operands[1])
+        self.emit(CONTROL["copy"], *places, ignored)
+
     def _atom(self, parts: list[str], operands: tuple) -> None:
         """Words: space, bytes, which, type (0 u, 1 s, 2 f), address, step, result, operands."""
         known = ("relaxed", "acq_rel", "acquire", "release", "gpu", "cta", "sys")
@@ -441,4 +472,5 @@ def assemble(kernel: Kernel, place: dict[str, int]) -> Code:
         parameters,
         maker.fields,
         maker.sizes,
+        maker.open,
     )

@@ -146,8 +146,7 @@ class PTX(Simulated):
         self, kernel: Callable[..., None], signature: tuple[Any, ...], grid: Any, block: Any,
         shared: int, queue: Any,
     ) -> Callable[..., None]:  # fmt: skip
-        """What runs ``kernel`` on the values of its arguments."""
-        assert shared == 0, "dynamic shared memory"
+        """What runs ``kernel`` on the values of its arguments; shared: bytes that are asked for."""
         code = self._codes.get((kernel, signature))
         if code is None:
             code = self._codes[kernel, signature] = code_of(kernel, signature, self.give)
@@ -164,7 +163,7 @@ class PTX(Simulated):
         def now(*values: Any) -> None:
             self.launched[code.name] = self.launched.get(code.name, 0) + 1
             words = [_bits(v, kind) for v, kind in zip(values, kinds, strict=True)]
-            self.machine.run(code, grid, block, words)
+            self.machine.run(code, grid, block, words, shared)
 
         return run
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from numbagrad.kernels import store
 
-from . import arithmetic, bits, memory, warp
+from . import arithmetic, bits, copies, memory, warp
 from .assemble import CONTROL
 from .table import ROWS
 
@@ -102,7 +102,7 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     at_of[lanes[j]] = at
                 count = 0
                 break
-            elif op == SHUFFLE or op == VOTE or op == MMA:
+            elif op == SHUFFLE or op == VOTE or op == MMA or op == SQUARES:
                 needed = live
                 if op == SHUFFLE or (op == VOTE and row[1] < 4):
                     needed = np.uint64(0)
@@ -125,6 +125,8 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     problem = shuffle(registers, row, lanes, count, where, first)
                 elif op == VOTE:
                     vote(registers, row, lanes, count)
+                elif op == SQUARES:
+                    problem = squares(views, box, registers, row, first, where)
                 else:
                     multiply(registers, row)
                 if problem:
@@ -145,6 +147,13 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                 if problem:
                     where[1] = at
                     return problem
+            elif op == COPY:
+                problem = begin(views, box, registers, row, lanes, count, first, where)
+                if problem:
+                    where[1] = at
+                    return problem
+            elif op == GROUP:
+                finish(views, box, row, lanes, count, first)
             elif op == TO_GENERIC or op == FROM_GENERIC:
                 for j in range(count):
                     base = box[BASE]
@@ -185,6 +194,7 @@ def run_blocks(words, registers, preset, values, shape, order, fields, seed, vie
     for block in order:
         box[BLOCK] = box[INTERVAL]
         states = views[4]
+        views[13][:] = 0
         states[box[SHARED] : box[SHARED] + box[SHARED_SIZE]] = 0
         states[box[LOCAL] : box[LOCAL] + threads * box[LOCAL_SIZE]] = 0
         for f in range(fields.shape[0]):
@@ -297,7 +307,7 @@ def _text() -> str:
 
 def _stamp() -> str:
     """What the compiled loop is made from."""
-    modules = (arithmetic, bits, memory, warp, sys.modules[__name__])
+    modules = (arithmetic, bits, copies, memory, warp, sys.modules[__name__])
     digest = hashlib.sha256(b"".join(Path(str(m.__file__)).read_bytes() for m in modules))
     return f"{digest.hexdigest()} {_text()} {numba.__version__}"
 
@@ -321,7 +331,8 @@ def run_blocks() -> Any:
     names |= {f"{kind}_of": read for kind, read in bits.READ.items()}
     names |= {f"of_{kind}": write for kind, write in bits.WRITE.items()}
     names |= {n: getattr(bits, n) for n in ("fma32", "fma64", "root32", "root64")}
-    names |= {n: getattr(warp, n) for n in ("here", "shuffle", "vote", "multiply", "atomic")}
+    names |= {n: getattr(warp, n) for n in _OF_WARPS}
+    names |= {"begin": copies.begin, "finish": copies.finish}
     names |= {"load": memory.load, "store": memory.store, "found_wrong": memory.found_wrong}
     names |= {"u": numba.uint64, "s": numba.int64}
     own = module.__dict__
@@ -333,4 +344,5 @@ def run_blocks() -> Any:
     return _kept(own["run_blocks"])
 
 
+_OF_WARPS = ("here", "shuffle", "vote", "multiply", "squares", "atomic")
 _STATES = ("RUNNING", "WAITING", "AT_BARRIER", "ENDED", "NOBODY")

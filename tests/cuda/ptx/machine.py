@@ -20,6 +20,10 @@ STEPS = 2_000_000_000
 """Instructions of a warp after which a launch is taken to be endless."""
 
 
+SHARED = 163 << 10
+"""Bytes of shared memory that a block can ask for: compute capability 8.0."""
+
+
 class Fault(AssertionError):
     """What a GPU might not notice: says which kernel, instruction, thread and address."""
 
@@ -34,17 +38,27 @@ class Machine:
     steps: int = 0
 
     def run(
-        self, code: Code, grid: tuple[int, ...], block: tuple[int, ...], args: list[int]
+        self,
+        code: Code,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: list[int],
+        asked: int = 0,
     ) -> None:
-        """Run a launch; raises Fault, saying where, for whatever is wrong."""
+        """Run a launch; raises Fault, saying where, for whatever is wrong.
+
+        asked: bytes of shared memory beside those of the kernel's own arrays.
+        """
         threads, space = math.prod(block), self.space
         box = np.zeros(memory.BOX, np.int64)
-        shared, local = code.sizes["shared"], code.sizes["local"]
+        shared, local = -(-(code.sizes["shared"] + asked) // 256) * 256, code.sizes["local"]
         assert shared + local * threads <= space.windows
         held = sum([n for _, n in code.fields.get("shared", ())])
-        if threads > 1024 or max(grid[1:]) > 65535 or held > 48 << 10 or 8 * len(args) > 32764:
+        many = held > 48 << 10 or held + asked > SHARED or (code.open < 0 and asked)
+        if threads > 1024 or max(grid[1:]) > 65535 or many or 8 * len(args) > 32764:
             raise Fault(
-                f"{code.name}: {grid} of {block}, {held} bytes shared, {len(args)} arguments"
+                f"{code.name}: {grid} of {block}, {held} + {asked} bytes shared, "
+                f"{len(args)} arguments"
             )
         box[memory.BASE], box[memory.SHARED_SIZE] = space.base, shared
         box[memory.LOCAL], box[memory.LOCAL_SIZE] = shared, local
@@ -58,7 +72,8 @@ class Machine:
             values[register] = value
         preset = np.array(list(values), np.int64)
         fields = np.array(
-            [(s == "local", at, n) for s, some in code.fields.items() for at, n in some],
+            [(s == "local", at, n) for s, some in code.fields.items() for at, n in some]
+            + [(False, code.open, asked)] * (code.open >= 0),
             np.int64,
         ).reshape(-1, 3)
         blocks = np.arange(math.prod(grid))

@@ -27,6 +27,9 @@ GIVEN, WRITTEN = 1, 3
 """States of a byte, beside 0: nobody's."""
 
 LANES = 32
+COPIES = 512
+"""Copies of a thread that may be under way."""
+
 MANY, ATOMIC = 2047, 2046
 """In place of a thread in a token: several threads, or one that took its turn."""
 
@@ -69,7 +72,9 @@ class Space:
         states = tuple(self.states.view(t) for t in (np.uint16, np.uint32, np.uint64))
         words = tuple(np.zeros(size // 4, np.int64) for _ in range(2))
         apart = tuple(np.zeros(size, np.int64) for _ in range(2))
-        self.views = (self.bytes, *wide, self.states, *states, *words, *apart)
+        # Of each thread of a block: copies under way (to, from or -1, group), and their counts.
+        rest = np.zeros((1024, COPIES, 3), np.int64), np.zeros((1024, 3), np.int64)
+        self.views = (self.bytes, *wide, self.states, *states, *words, *apart, *rest)
 
     def mark(self, address: int, size: int, state: int) -> None:
         """Let bytes be nobody's, given out or written."""

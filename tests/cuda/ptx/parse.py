@@ -81,7 +81,7 @@ def parse(text: str) -> Kernel:
     for piece in _pieces(text):
         head = _HEAD.match(piece[0])
         if head is None:
-            found = _array(piece[0].replace(".visible", "").replace(".common", "").strip())
+            found = _array(re.sub(r"\.(visible|common|extern)\b", "", piece[0]).strip())
             if found is not None:
                 declared[found.name] = found
         elif piece[1] is not None:
@@ -138,7 +138,8 @@ def _array(words: str) -> Array | None:
     numbers = content.split(",") if content else [single] if single else []
     for number in numbers:
         raw += (int(number, 0) % (1 << 8 * size)).to_bytes(size, "little")
-    return Array(name, space, int(align or size), size * int(count or 1), raw)
+    length = 1 if count is None else int(count or 0)  # none is said where the launch says it
+    return Array(name, space, int(align or size), size * length, raw)
 
 
 def _place(kernel: Kernel, functions: dict, name: str, prefix: str, calls: list[int]) -> None:

@@ -123,6 +123,45 @@ def multiply(registers, row):
 
 
 @inner
+def squares(views, box, registers, row, first, where):
+    """``ldmatrix`` of four: words are turned, results, address, step.
+
+    Lane 8 q + r gives where row r of square q begins. Lane 4 g + t gets of each square words t of
+    row g; turned, numbers g of rows 2 t and 2 t + 1.
+    """
+    found = np.empty((4, 8, 4), np.uint64)
+    for lane in range(32):
+        thread, address = first + lane, int64(registers[row[6], lane]) + row[7]
+        at = memory.place(box, 2, address, 16, thread)
+        if at < 0:
+            return memory.found_wrong(where, memory.OUTSIDE, thread, address, 0)
+        if at & 15:
+            return memory.found_wrong(where, memory.MISALIGNED, thread, address, 0)
+        mine = box[memory.INTERVAL] << 11 | thread
+        for k in range(4):
+            g = (at >> 2) + k
+            problem = memory.looked_at(views, g * 4, 4)
+            if problem:
+                return memory.found_wrong(where, problem, thread, address, k)
+            if memory.other(views[8][g], mine, box, box[memory.BLOCK]):
+                return memory.found_wrong(where, memory.RACE_WRITE, thread, address, views[8][g])
+            if views[9][g] != mine:
+                memory.read_by(views[9], g, mine, box, box[memory.BLOCK])
+            found[lane // 8, lane % 8, k] = uint64(views[2][g])
+    low = uint64(0xFFFF)
+    for lane in range(32):
+        g, t = lane // 4, lane % 4
+        for q in range(4):
+            word = found[q, g, t]
+            if row[1]:
+                shift = uint64(16 * (g % 2))
+                one, two = found[q, 2 * t, g // 2] >> shift, found[q, 2 * t + 1, g // 2] >> shift
+                word = one & low | (two & low) << uint64(16)
+            registers[row[2 + q], lane] = word
+    return 0
+
+
+@inner
 def atomic(views, box, registers, row, lanes, count, first, where):
     """``atom`` and ``red``: words are space, bytes, which, type, address, step, result, operands.
 

@@ -361,7 +361,7 @@ class DeviceElementwise:
         if n == 0:
             return _nothing
         if vector is turn:
-            return lambda *args: turn(*args, numbers)
+            return lambda out, x: turn(out, x, numbers)
         one_by_one = prepared(function, strided_grid(n), BLOCK)
         if vector is None or n < tile:
             return lambda *args: one_by_one(n, *args, *numbers)

@@ -11,7 +11,7 @@ from .shape import BLOCK, SIMULATED, SIMULATED_GRID
 
 __all__ = ["DEPTH", "WAVES", "power_of_two", "tile_grid"]
 
-DEPTH = 2
+DEPTH = 1
 """Reads of 16 bytes that a thread has under way before it needs the first, of each array."""
 
 WAVES = 256

@@ -115,7 +115,7 @@ def _form(kernel: Callable[..., None], kinds: list[Any]) -> Callable[..., None]:
 def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any, shared: int = 0) -> None:
     """Run ``kernel`` on the current stream: ``grid`` blocks of ``block`` threads.
 
-    shared: bytes of shared memory for each block, beside what the kernel declares.
+    shared: bytes of shared memory for each block, beside the kernel's own arrays.
     """
     if SIMULATED:
         _simulate(kernel, grid, block, args)

@@ -47,7 +47,7 @@ class Tile:
 
 
 if SIMULATED:
-    TILES = Tile(8, 8, 4, 1, 4, 4), Tile(4, 4, 4, 2, 4, 4)
+    TILES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4), Tile(4, 4, 4, 2, 4, 4))
     WIDE_TILES = TILES
 else:
     TILES = Tile(128, 128, 8, 1, 8, 8, 2), Tile(64, 64, 8, 2, 4, 8, 2), Tile(32, 32, 8, 8, 4, 8)
@@ -350,7 +350,7 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
             epilogue, wide,
         )  # fmt: skip
 
-    product.launch_bounds = tile.threads, tile.blocks
+    product.launch_bounds = tile.threads, tile.blocks  # type: ignore[attr-defined]
     return product
 
 
