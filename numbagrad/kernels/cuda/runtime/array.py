@@ -171,9 +171,11 @@ class DeviceArray:
     def __getitem__(self, key: Any) -> Any:
         """A view for slices; the number itself if every dimension has an index."""
         keys = key if isinstance(key, tuple) else (key,)
-        if all([type(k) is int or type(k) is slice for k in keys]) and len(keys) <= self.ndim:
-            found = self._part(keys)
-            return found if found.shape or len(keys) < self.ndim else found.item()
+        view = bool(keys) and keys[-1] is Ellipsis  # which is never a number
+        first = keys[:-1] if view else keys
+        if len(first) <= len(self.shape) and all([type(k) in (int, slice) for k in first]):
+            found = self._part(first)
+            return found if view or found.shape or len(first) < self.ndim else found.item()
         whole = self._stand_in()
         part = whole[keys if Ellipsis in keys else (*keys, ...)]
         found = self._seen(part.shape, part.strides, _address(part) - _address(whole))

@@ -334,6 +334,22 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
 
 
+def another(like: DeviceArray) -> DeviceArray:
+    """Uninitialised memory for an array as ``like``, which is C-contiguous."""
+    queue = (_here.stream or current_stream()).queue
+    memory = Memory(_cache, like.nbytes, queue)
+    if captures and queue in captures:
+        captures[queue].append(memory)
+    out = _new(DeviceArray)
+    out.memory, out.pointer, out.c_contiguous = memory, memory.address, True
+    out.shape, out.strides, out.size = like.shape, like.strides, like.size
+    out.dtype, out.device = like.dtype, like.device
+    return out
+
+
+_new = object.__new__
+
+
 def zeros(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     """Memory of zeros on the GPU."""
     from .elementwise import fill
