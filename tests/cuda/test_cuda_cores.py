@@ -207,22 +207,55 @@ def test_float32_is_exact_unless_told() -> None:
     assert (x @ ng.ones(1, 1).cuda()).item() == 1 + 2.0**-20
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> None:
+def compiled(kernel: Any, numpy: Any, numbers: int, cc: tuple, monkeypatch: Any) -> str:
+    """The PTX of a kernel of four pointers to ``numpy`` and of so many ints."""
     if device.simulating() or importlib.util.find_spec("cuda") is None:
         pytest.skip("compiling for a GPU needs NVIDIA's wheels, and no simulator")
     pytest.importorskip("cuda.bindings.nvvm")
     from numba import cuda, types
     from numba.cuda import dispatcher
 
-    from numbagrad.kernels.cuda.runtime.cores import NEW, core_kernel
     from numbagrad.kernels.cuda.runtime.launch import _type_of
 
-    there = SimpleNamespace(compute_capability=(8, 0))
+    there = SimpleNamespace(compute_capability=cc[:2])
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: there)
+    signature = types.void(*[_type_of(numpy)] * 4, *[types.int64] * numbers)
+    (ptx,), _ = cuda.compile_all(
+        kernel, signature, device=False, abi="numba", cc=cc, output="ptx",
+        launch_bounds=getattr(kernel, "launch_bounds", None),
+    )  # fmt: skip
+    return ptx
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> None:
+    from numbagrad.kernels.cuda.runtime.cores import NEW, core_kernel
+
     numpy = getattr(ng, dtype).numpy
     kernel, *_ = core_kernel(numpy, 64, 64, 1, NEW)
-    signature = types.void(*[_type_of(numpy)] * 4, *[types.int64] * 13)
-    ptx, _ = cuda.compile_ptx(kernel, signature, cc=(8, 0))
+    ptx = compiled(kernel, numpy, 13, (8, 0), monkeypatch)
     assert f"mma.sync.aligned.{KINDS[dtype]}" in ptx
     assert ".local" not in ptx.partition("mma.sync")[2]
+
+
+@pytest.mark.parametrize("dtype,turned", [("bfloat16", False), ("float16", True)])
+def test_the_linker_lets_wgmma_go_on(dtype: str, turned: bool, monkeypatch: Any) -> None:
+    """It makes them wait for one another where it cannot see that their registers are left."""
+    if device.simulating():
+        pytest.skip("the simulator compiles nothing")
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
+    from numbagrad.kernels.cuda.runtime.halves import GROUPS
+    from numbagrad.kernels.cuda.runtime.ring import BIAS
+    from numbagrad.kernels.cuda.runtime.warpgroups import CAPABILITY, group_kernel
+
+    numpy = getattr(ng, dtype).numpy
+    kernel = group_kernel(numpy, GROUPS, BIAS, not turned, not turned)
+    ptx = compiled(kernel, numpy, 10, CAPABILITY, monkeypatch).encode()
+    assert b".target sm_90a" in ptx and ptx.count(b"wgmma.mma_async") == 8
+    linker = nvjitlink.create(3, ["-arch=sm_90a", "-O3", "-verbose"])
+    nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "product")
+    nvjitlink.complete(linker)
+    log = bytearray(nvjitlink.get_info_log_size(linker))
+    nvjitlink.get_info_log(linker, log)
+    nvjitlink.destroy(linker)
+    assert b" 0 bytes spill stores" in log and b"serial" not in log.lower()

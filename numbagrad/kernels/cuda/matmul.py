@@ -1,8 +1,9 @@
 """Products of matrices: which kernel makes one, and with what tiles.
 
 The kernel without tensor cores is in ``runtime/product.py``. Halves, and float32 where the user
-allows it, go to tensor cores: see ``runtime/halves.py``, ``runtime/cores.py``. Where the user has chosen cuBLASLt it makes
-the large ones: see ``runtime/cublas.py``. Start reading at ``_multiply``.
+allows it, go to tensor cores: see ``runtime/halves.py`` and ``runtime/cores.py``. Where the user
+has chosen cuBLASLt it makes the large ones: see ``runtime/cublas.py``. Start reading at
+``_multiply``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What four warps do together: ``wgmma``, its fence, groups and waits. Start reading at ``product``.
+"""What four warps do together: ``wgmma``, its fence, groups and waits. Begin at ``product``.
 
 Each warp makes its 16 of 64 rows at once. What would be wrong on a GPU is kept in states of each
 thread: that no fence came before, that nobody waited before a barrier or the end, and that what a

@@ -14,7 +14,7 @@ from . import device
 from .launch import start
 from .ring import BYTES, Shape, ring_kernel
 from .tiles import FEW, MOST
-from .warpgroups import ALIGN, group_kernel
+from .warpgroups import ALIGN, CAPABILITY, group_kernel
 
 __all__ = ["GROUPS", "SHAPES", "multiplied", "shape_for"]
 
@@ -30,8 +30,8 @@ GROUPS = Shape(4, 1, 32, 128, 64, 3, 6.0, ALIGN)
 
 
 def has_groups() -> bool:
-    """Whether the device has ``wgmma``, which no later one has either, and code can use it."""
-    return device.driver().capability == (9, 0) and not config.FORCE_CUDA_CC
+    """Whether the device has ``wgmma``, which later ones do not, and code for it may use that."""
+    return device.driver().capability == CAPABILITY[:2] and not config.FORCE_CUDA_CC
 
 
 def shape_for(n: int, m: int, batch: int, shapes: tuple[Shape, ...]) -> Shape:

@@ -16,7 +16,10 @@ from .pipeline import WAIT, address, asked_memory, commit, put2, take4
 from .ring import BYTES, LANES, Shape, copier, finisher, placer
 from .wgmma import DEPTH, LARGE, descriptor, multiplier, written
 
-__all__ = ["ALIGN", "group_kernel"]
+__all__ = ["ALIGN", "CAPABILITY", "group_kernel"]
+
+CAPABILITY = 9, 0, "a"
+"""What numba-cuda compiles for on a device of 9.0, and nothing else has the instruction."""
 
 ALIGN = 1024
 """Of slices: 8 rows of 128 bytes, in which the order of pieces repeats."""
@@ -112,4 +115,5 @@ def group_kernel(
                 cuda.syncthreads()
 
     grouped.launch_bounds = threads, 1  # type: ignore[attr-defined]
+    grouped.capability = CAPABILITY  # type: ignore[attr-defined]
     return grouped

@@ -78,9 +78,7 @@ def multiplier(
         held = [builder.load(place) for place in places]
         constraints = ["=f"] * count + ["l"] * len(numbers) + [str(i) for i in range(count)]
         result = ir.LiteralStructType([_SINGLE] * count)
-        found = assembly(
-            builder, result, text, ",".join(constraints) + ",", (*numbers, *held)
-        )
+        found = assembly(builder, result, text, ",".join(constraints) + ",", (*numbers, *held))
         for i, place in enumerate(places):
             builder.store(builder.extract_value(found, i), place)
         return context.get_dummy_value()
