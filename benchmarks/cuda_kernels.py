@@ -446,7 +446,7 @@ def cores() -> None:
     held, behind.capability = behind.capability, (8, 0)  # which has no wgmma
     _ = x @ x, x.t() @ x.t()
     behind.capability = held
-    for n in (64, 512):
+    for n in (64, 704):  # with tiles of 32 and of 64
         x = full(n, n, kind=ng.float16)
         _ = x @ x, x[:, 1:] @ x[:, 1:].t()
     ng.nn.functional.linear(x, x, x[0])
