@@ -70,8 +70,10 @@ def compile_for(
     import numba.cuda.dispatcher as dispatcher
     from numba import cuda, types
 
-    capability = divmod(min(archs), 10)
-    there = python_types.SimpleNamespace(compute_capability=capability)
+    capability = getattr(kernel, "capability", divmod(min(archs), 10))
+    if len(capability) == 3:  # for one architecture alone
+        archs = [arch for arch in archs if divmod(arch, 10) == capability[:2]]
+    there = python_types.SimpleNamespace(compute_capability=capability[:2])
     dispatcher.get_current_device = lambda: there  # device functions ask for it
     name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__qualname__}".replace("<locals>.", "")
     words = ", ".join(map(str, argument_types))
@@ -88,7 +90,7 @@ def compile_for(
                     output="ltoir",
                     launch_bounds=getattr(kernel, "launch_bounds", None),
                 )
-            text = _linked(codes, arch)
+            text = _linked(codes, f"{arch}{''.join(capability[2:])}")
         except Exception as error:  # whatever the compiler finds is the report
             lines = " / ".join(line for line in str(error).splitlines() if line.strip())
             yield Report(name, words, arch, 0, 0, 0.0, f"{type(error).__name__}: {lines}")
@@ -113,7 +115,7 @@ def _too_large(registers: int, text: str, threads: int) -> str:
     return ""
 
 
-def _linked(codes: Sequence[Any], arch: int) -> str:
+def _linked(codes: Sequence[Any], arch: str) -> str:
     """What the linker has to say of code for ``arch``."""
     from cuda.bindings import nvjitlink
 
@@ -437,10 +439,16 @@ def halves() -> None:
 
 
 def cores() -> None:
-    """Products on tensor cores: of halves with each epilogue, and of tf32."""
-    for kind, n in ((ng.bfloat16, 4096), (ng.float16, 64)):
-        x = full(n, n, kind=kind)
-        x @ x
+    """Products on tensor cores: of halves with each epilogue and layout, and of tf32."""
+    x = full(4096, 4096, kind=ng.bfloat16)
+    _ = x @ x, x @ x.t(), x.t() @ x, x.t() @ x.t()
+    behind = device.driver()
+    held, behind.capability = behind.capability, (8, 0)  # which has no wgmma
+    _ = x @ x, x.t() @ x.t()
+    behind.capability = held
+    for n in (64, 704):  # with tiles of 32 and of 64
+        x = full(n, n, kind=ng.float16)
+        _ = x @ x, x[:, 1:] @ x[:, 1:].t()
     ng.nn.functional.linear(x, x, x[0])
     p = full(64, 64, kind=ng.bfloat16, grad=True)
     for _ in range(2):

@@ -73,43 +73,49 @@ def test_a_gradient_is_added_in_place(tf32: None) -> None:
 
 
 @pytest.fixture
-def ring(monkeypatch: Any) -> Any:
-    """The module of products with a ring, with a list of what it has said to each product."""
+def halves(monkeypatch: Any) -> Any:
+    """The module that chooses kernels for halves, with a list of what it has said to products."""
     if device.simulating():
         pytest.skip("the simulator has no copies that end later")
-    from numbagrad.kernels.cuda.runtime import ring
+    from numbagrad.kernels.cuda.runtime import halves
 
-    multiplied, said = ring.multiplied, []
+    multiplied, said = halves.multiplied, []
 
     def noted(*args: Any) -> bool:
         said.append(multiplied(*args))
         return said[-1]
 
-    monkeypatch.setattr(ring, "multiplied", noted)
-    monkeypatch.setattr(ring, "said", said, raising=False)
-    return ring
+    monkeypatch.setattr(halves, "multiplied", noted)
+    monkeypatch.setattr(halves, "said", said, raising=False)
+    return halves
 
 
-@pytest.mark.cuda
-@pytest.mark.parametrize(
-    "which,layout", [(2, "nn"), (2, "nt"), (2, "tn"), (2, "tt"), (1, "tn"), (0, "nn"), (0, "tt")]
-)
-def test_products_with_a_ring(which: int, layout: str, ring: Any, monkeypatch: Any) -> None:
-    """Every shape of tiles, and rests in each direction: of rows, of columns and of k."""
-    shape = ring.SHAPES[which]
-    monkeypatch.setattr(ring, "SHAPES", (shape,))
-    n, m, k = shape.rows + 8, shape.cols + 8, 3 * shape.depth + 8
-    dtype = ("float16", "bfloat16")[which % 2]
+def product(dtype: str, layout: str, n: int, m: int, k: int) -> None:
+    """A product of factors of which those at "t" are transposed, against NumPy."""
     x, a = matrix(dtype, *((k, n) if layout[0] == "t" else (n, k)))
     y, b = matrix(dtype, *((m, k) if layout[1] == "t" else (k, m)))
     x, a = (x.t(), a.T) if layout[0] == "t" else (x, a)
     y, b = (y.t(), b.T) if layout[1] == "t" else (y, b)
     close(x @ y, a @ b, dtype)
-    assert ring.said == [True]
 
 
 @pytest.mark.cuda
-def test_endings_of_products_with_a_ring(ring: Any) -> None:
+@pytest.mark.parametrize(
+    "which,layout",
+    [(2, "nn"), (2, "tt"), (1, "nn"), (1, "nt"), (1, "tn"), (1, "tt"), (0, "nn"), (0, "tt")],
+)
+def test_products_with_a_ring(which: int, layout: str, halves: Any, monkeypatch: Any) -> None:
+    """Every shape of tiles, and rests in each direction: of rows, of columns and of k."""
+    shape = halves.SHAPES[which]
+    monkeypatch.setattr(halves, "SHAPES", (shape,))
+    monkeypatch.setattr(halves, "has_groups", lambda: False)
+    dtype = ("float16", "bfloat16")[which % 2]
+    product(dtype, layout, shape.rows + 8, shape.cols + 8, 3 * shape.depth + 8)
+    assert halves.said == [True]
+
+
+def endings() -> None:
+    """Products with each epilogue: a bias, of rows of 4 and of others; batches; and sums."""
     for m in (72, 67):  # four neighbours at once, and one by one
         x, a = matrix("float16", 70, 40)
         w, b = matrix("float16", m, 40)
@@ -123,17 +129,70 @@ def test_endings_of_products_with_a_ring(ring: Any) -> None:
     for _ in range(2):  # the second is added
         ng.nn.functional.linear(x, weight).sum().backward()
     close(weight.grad, 2 * np.broadcast_to(a.sum(0), w.shape), "float16")
-    assert all(ring.said) and len(ring.said) >= 6
 
 
 @pytest.mark.cuda
-def test_what_cannot_be_copied_by_16_bytes(ring: Any) -> None:
+def test_endings_of_products_with_a_ring(halves: Any) -> None:
+    endings()
+    assert all(halves.said) and len(halves.said) >= 5
+
+
+@pytest.fixture
+def groups(halves: Any, monkeypatch: Any) -> Any:
+    """``halves`` where all products are made by ``wgmma``; on a GPU without it there are none."""
+    there = device.driver()
+    if there.name == "ptx":  # which knows the instruction, and is asked as an older device
+        monkeypatch.setattr(there, "capability", (9, 0))
+    elif not halves.has_groups():
+        pytest.skip("wgmma is of compute capability 9.0")
+    monkeypatch.setattr(halves, "shape_for", lambda *given: halves.GROUPS)
+    return halves
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "dtype,layout",
+    [("bfloat16", "nn"), ("float16", "nt"), ("bfloat16", "tn"), ("float16", "tt")],
+)
+def test_products_of_warpgroups(dtype: str, layout: str, groups: Any) -> None:
+    """Rests in each direction, and more slices than there are in shared memory."""
+    shape = groups.GROUPS
+    product(dtype, layout, shape.rows + 8, shape.cols + 8, 4 * shape.depth + 8)
+    product(dtype, layout, 16, 24, 8)
+    assert groups.said == [True] * 2
+
+
+@pytest.mark.cuda
+def test_endings_of_products_of_warpgroups(groups: Any) -> None:
+    endings()
+    assert all(groups.said) and len(groups.said) >= 5
+
+
+@pytest.mark.parametrize(
+    "sizes,rows",
+    [
+        ((4096, 4096, 1), 128),
+        ((512, 4096, 1), 128),
+        ((1024, 4096, 1), 128),
+        ((512, 1024, 1), 64),
+        ((128, 256, 1), 32),
+        ((128, 256, 64), 128),
+    ],
+)
+def test_shapes_of_tiles(sizes: tuple[int, int, int], rows: int, halves: Any) -> None:
+    """Those that were the fastest on an H200."""
+    for shapes in (halves.SHAPES, (halves.GROUPS, *halves.SHAPES[1:])):
+        assert halves.shape_for(*sizes, shapes).rows == rows
+
+
+@pytest.mark.cuda
+def test_what_cannot_be_copied_by_16_bytes(halves: Any) -> None:
     x, a = matrix("bfloat16", 24, 33)
     close(x[:, 1:] @ x[:, 1:].t(), a[:, 1:] @ a[:, 1:].T, "bfloat16")
     close(x.t() @ x, a.T @ a, "bfloat16")
     y, b = matrix("bfloat16", 24, 48)
     close(y[:, ::2] @ y[:, ::2].t(), b[:, ::2] @ b[:, ::2].T, "bfloat16")
-    assert ring.said == [False] * 3
+    assert halves.said == [False] * 3
 
 
 def test_precision_of_float32() -> None:
@@ -148,22 +207,55 @@ def test_float32_is_exact_unless_told() -> None:
     assert (x @ ng.ones(1, 1).cuda()).item() == 1 + 2.0**-20
 
 
-@pytest.mark.parametrize("dtype", KINDS)
-def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> None:
+def compiled(kernel: Any, numpy: Any, numbers: int, cc: tuple, monkeypatch: Any) -> str:
+    """The PTX of a kernel of four pointers to ``numpy`` and of so many ints."""
     if device.simulating() or importlib.util.find_spec("cuda") is None:
         pytest.skip("compiling for a GPU needs NVIDIA's wheels, and no simulator")
     pytest.importorskip("cuda.bindings.nvvm")
     from numba import cuda, types
     from numba.cuda import dispatcher
 
-    from numbagrad.kernels.cuda.runtime.cores import NEW, core_kernel
     from numbagrad.kernels.cuda.runtime.launch import _type_of
 
-    there = SimpleNamespace(compute_capability=(8, 0))
+    there = SimpleNamespace(compute_capability=cc[:2])
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: there)
+    signature = types.void(*[_type_of(numpy)] * 4, *[types.int64] * numbers)
+    (ptx,), _ = cuda.compile_all(
+        kernel, signature, device=False, abi="numba", cc=cc, output="ptx",
+        launch_bounds=getattr(kernel, "launch_bounds", None),
+    )  # fmt: skip
+    return ptx
+
+
+@pytest.mark.parametrize("dtype", KINDS)
+def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> None:
+    from numbagrad.kernels.cuda.runtime.cores import NEW, core_kernel
+
     numpy = getattr(ng, dtype).numpy
     kernel, *_ = core_kernel(numpy, 64, 64, 1, NEW)
-    signature = types.void(*[_type_of(numpy)] * 4, *[types.int64] * 13)
-    ptx, _ = cuda.compile_ptx(kernel, signature, cc=(8, 0))
+    ptx = compiled(kernel, numpy, 13, (8, 0), monkeypatch)
     assert f"mma.sync.aligned.{KINDS[dtype]}" in ptx
     assert ".local" not in ptx.partition("mma.sync")[2]
+
+
+@pytest.mark.parametrize("dtype,turned", [("bfloat16", False), ("float16", True)])
+def test_the_linker_lets_wgmma_go_on(dtype: str, turned: bool, monkeypatch: Any) -> None:
+    """It makes them wait for one another where it cannot see that their registers are left."""
+    if device.simulating():
+        pytest.skip("the simulator compiles nothing")
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
+    from numbagrad.kernels.cuda.runtime.halves import GROUPS
+    from numbagrad.kernels.cuda.runtime.ring import BIAS
+    from numbagrad.kernels.cuda.runtime.warpgroups import CAPABILITY, group_kernel
+
+    numpy = getattr(ng, dtype).numpy
+    kernel = group_kernel(numpy, GROUPS, BIAS, not turned, not turned)
+    ptx = compiled(kernel, numpy, 10, CAPABILITY, monkeypatch).encode()
+    assert b".target sm_90a" in ptx and ptx.count(b"wgmma.mma_async") == 8
+    linker = nvjitlink.create(3, ["-arch=sm_90a", "-O3", "-verbose"])
+    nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "product")
+    nvjitlink.complete(linker)
+    log = bytearray(nvjitlink.get_info_log_size(linker))
+    nvjitlink.get_info_log(linker, log)
+    nvjitlink.destroy(linker)
+    assert b" 0 bytes spill stores" in log and b"serial" not in log.lower()

@@ -210,7 +210,7 @@ def test_a_tensor_ends_where_it_asked_to():
     cache = WatchedCache(driver)
     block = cache.take(40, 0)
     driver.copy_in(block.address, np.arange(10, dtype=np.float32), 0)
-    run = driver.launcher(doubled, (REAL, types.int64), 1, 1, 0)
+    run = driver.launcher(doubled, (REAL, types.int64), 1, 1, 0, 0)
     driver.begin_capture(0)
     run(block.address, 9)
     graph, out = driver.end_capture(0), zeros(10)
@@ -225,4 +225,4 @@ def test_a_tensor_ends_where_it_asked_to():
     with pytest.raises(Fault, match="part of any array"):
         run(block.address, 9)
     with pytest.raises(Fault, match=r"65536, 1\) of"):
-        driver.launcher(doubled, (REAL, types.int64), (1, 65536), 1, 0)(block.address, 0)
+        driver.launcher(doubled, (REAL, types.int64), (1, 65536), 1, 0, 0)(block.address, 0)

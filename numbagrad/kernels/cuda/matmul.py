@@ -1,8 +1,9 @@
 """Products of matrices: which kernel makes one, and with what tiles.
 
 The kernel without tensor cores is in ``runtime/product.py``. Halves, and float32 where the user
-allows it, go to tensor cores: see ``runtime/cores.py``. Where the user has chosen cuBLASLt it makes
-the large ones: see ``runtime/cublas.py``. Start reading at ``_multiply``.
+allows it, go to tensor cores: see ``runtime/halves.py`` and ``runtime/cores.py``. Where the user
+has chosen cuBLASLt it makes the large ones: see ``runtime/cublas.py``. Start reading at
+``_multiply``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .runtime.shape import BLOCK, SIMULATED
 from .runtime.tiles import MOST
 
 if not SIMULATED:  # which has no copies that end later
-    from .runtime import ring
+    from .runtime import halves
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
@@ -60,7 +61,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     if (
         size == 2
         and not SIMULATED
-        and ring.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue)
+        and halves.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue)
     ):
         return
     most = MOST * TILES[-1].cols

@@ -23,7 +23,7 @@ CONTROL = {
     name: number
     for number, name in enumerate(
         "jump branch exit barrier reduce load store shuffle vote mma to_generic from_generic "
-        "fence trap change squares copy group".split()
+        "fence trap change squares copy group product ordered more".split()
     )
 }
 """What the machine does itself, by number; rows of the table follow."""
@@ -372,7 +372,13 @@ class _Assembler:
     def _membar(self, parts: list[str], operands: tuple) -> None:
         self.emit(CONTROL["fence"], 0, 0)
 
-    _fence = _membar
+    def _fence(self, parts: list[str], operands: tuple) -> None:
+        if parts[1] == "proxy":
+            if ".".join(parts) != "fence.proxy.async.shared::cta":
+                raise self.refuse("only the fence of wgmma")
+            self.emit(CONTROL["ordered"], 3)
+        else:
+            self.emit(CONTROL["fence"], 0, 0)
 
     def _shfl(self, parts: list[str], operands: tuple) -> None:
         """Words: mode, result, whether it came from another, source, distance, clamp, members."""
@@ -404,6 +410,28 @@ class _Assembler:
             raise self.refuse("this product is not known")
         registers = [self.value(word) for group in operands for word in group]
         self.emit(CONTROL["mma"], which, *registers)
+
+    def _wgmma(self, parts: list[str], operands: tuple) -> None:
+        """A product, see ``groups.product``, or what orders products."""
+        which = {"fence": 0, "commit_group": 1, "wait_group": 2}.get(parts[1])
+        if which is not None:
+            if operands not in ((), ("0",)):
+                raise self.refuse("only waits for all")
+            self.emit(CONTROL["ordered"], which)
+            return
+        shape, half = re.fullmatch(
+            r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.b?f16", ".".join(parts)
+        ).groups()
+        sums, x, y, *ways = operands
+        if ways[:3] != ["1", "1", "1"] or len(sums) != int(shape) // 2:
+            raise self.refuse("only sums of products of factors in shared memory")
+        registers = [self.value(word) for word in sums]
+        turned = [int(way) for way in ways[3:]]
+        rest, brain = -(-len(registers) // 16), int(half == "bf16")
+        places = self.value(x), self.value(y)
+        self.emit(CONTROL["product"], int(shape), brain, *places, *turned, rest)
+        for begin in range(0, len(registers), 16):
+            self.emit(CONTROL["more"], *registers[begin : begin + 16])
 
     def _ldmatrix(self, parts: list[str], operands: tuple) -> None:
         """Words: whether turned, results, address, step."""

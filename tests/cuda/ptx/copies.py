@@ -18,8 +18,7 @@ SIZE = 16
 """Bytes of a copy."""
 
 MOST = memory.COPIES
-BEGUN, ENDED, GROUPS = range(3)
-"""What is counted for each thread."""
+BEGUN, ENDED, GROUPS, SEEN = memory.BEGUN, memory.ENDED, memory.GROUPS, memory.SEEN
 
 
 @inner
@@ -91,3 +90,4 @@ def finish(views, box, row, lanes, count, first):
                 views[6][to] = 0x03030303
                 views[8][to] = box[memory.INTERVAL] << 11 | thread
             counts[ENDED] += 1
+            counts[SEEN] = 0

@@ -21,7 +21,7 @@ import numpy as np
 
 from numbagrad.kernels import store
 
-from . import arithmetic, bits, copies, memory, warp
+from . import arithmetic, bits, copies, groups, memory, warp
 from .assemble import CONTROL
 from .table import ROWS
 
@@ -91,6 +91,9 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                 if at >= others:
                     break
                 continue
+            elif (op == EXIT or op == BARRIER) and views[13][first + lanes[0], GOING]:
+                where[1] = at
+                return found_wrong(where, UNWAITED, first + lanes[0], 0, 0)
             elif op == EXIT:
                 for j in range(count):
                     does[lanes[j]] = ENDED
@@ -102,7 +105,7 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     at_of[lanes[j]] = at
                 count = 0
                 break
-            elif op == SHUFFLE or op == VOTE or op == MMA or op == SQUARES:
+            elif op == SHUFFLE or op == VOTE or op == MMA or op == SQUARES or op == PRODUCT:
                 needed = live
                 if op == SHUFFLE or (op == VOTE and row[1] < 4):
                     needed = np.uint64(0)
@@ -127,11 +130,15 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     vote(registers, row, lanes, count)
                 elif op == SQUARES:
                     problem = squares(views, box, registers, row, first, where)
+                elif op == PRODUCT:
+                    problem = product(views, box, registers, words, at, first, where)
                 else:
                     multiply(registers, row)
                 if problem:
                     where[1] = at
                     return problem
+                if op == PRODUCT:
+                    at += row[7]
             elif op == LOAD:
                 problem = load(views, box, registers, row, lanes, count, first, where)
                 if problem:
@@ -154,6 +161,8 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     return problem
             elif op == GROUP:
                 finish(views, box, row, lanes, count, first)
+            elif op == ORDERED:
+                ordered(views, box, row, lanes, count, first)
             elif op == TO_GENERIC or op == FROM_GENERIC:
                 for j in range(count):
                     base = box[BASE]
@@ -307,7 +316,7 @@ def _text() -> str:
 
 def _stamp() -> str:
     """What the compiled loop is made from."""
-    modules = (arithmetic, bits, copies, memory, warp, sys.modules[__name__])
+    modules = (arithmetic, bits, copies, groups, memory, warp, sys.modules[__name__])
     digest = hashlib.sha256(b"".join(Path(str(m.__file__)).read_bytes() for m in modules))
     return f"{digest.hexdigest()} {_text()} {numba.__version__}"
 
@@ -333,6 +342,7 @@ def run_blocks() -> Any:
     names |= {n: getattr(bits, n) for n in ("fma32", "fma64", "root32", "root64")}
     names |= {n: getattr(warp, n) for n in _OF_WARPS}
     names |= {"begin": copies.begin, "finish": copies.finish}
+    names |= {"product": groups.product, "ordered": groups.ordered}
     names |= {"load": memory.load, "store": memory.store, "found_wrong": memory.found_wrong}
     names |= {"u": numba.uint64, "s": numba.int64}
     own = module.__dict__

@@ -40,7 +40,10 @@ BOX = 13
 whether what was never written may not be read."""
 
 OUTSIDE, FREED, UNWRITTEN, MISALIGNED, RACE_WRITE, RACE_READ = range(1, 7)
-SYNC, BARRIERS, TRAP, ENDLESS, MEMBERS, UNKNOWN = range(7, 13)
+SYNC, BARRIERS, TRAP, ENDLESS, MEMBERS, UNKNOWN, UNFENCED, UNSEEN, UNWAITED = range(7, 16)
+BEGUN, ENDED, GROUPS, FENCED, GOING, SEEN = range(6)
+"""What is kept for each thread: copies, see ``copies``; whether ``wgmma`` may begin, whether one is
+going on (1) and in a group (2), and the interval in which it last made visible what it copied."""
 PROBLEMS = {
     OUTSIDE: "an address outside of that memory",
     FREED: "memory that is not part of any array",
@@ -53,6 +56,9 @@ PROBLEMS = {
     TRAP: "the kernel gave up",
     ENDLESS: "the kernel does not end",
     UNKNOWN: "an instruction that the machine does not know",
+    UNFENCED: "no wgmma.fence since the last was waited for",
+    UNSEEN: "what another thread copied, and did not make visible by fence.proxy.async",
+    UNWAITED: "a wgmma that nobody waited for",
     MEMBERS: "a thread reads the register of one that is not there",
 }
 
@@ -72,8 +78,8 @@ class Space:
         states = tuple(self.states.view(t) for t in (np.uint16, np.uint32, np.uint64))
         words = tuple(np.zeros(size // 4, np.int64) for _ in range(2))
         apart = tuple(np.zeros(size, np.int64) for _ in range(2))
-        # Of each thread of a block: copies under way (to, from or -1, group), and their counts.
-        rest = np.zeros((1024, COPIES, 3), np.int64), np.zeros((1024, 3), np.int64)
+        # Of each thread of a block: copies under way (to, from or -1, group), and what is kept.
+        rest = np.zeros((1024, COPIES, 3), np.int64), np.zeros((1024, 6), np.int64)
         self.views = (self.bytes, *wide, self.states, *states, *words, *apart, *rest)
 
     def mark(self, address: int, size: int, state: int) -> None:

@@ -14,14 +14,15 @@ from numba.cuda import types  # isort: skip
 from numba.cuda.extending import intrinsic  # isort: skip
 
 __all__ = [
-    "WAIT", "address", "asked_memory", "commit", "copy16", "fragment", "fragment_turned", "put2",
-    "take4",
+    "NOTHING", "WAIT", "address", "asked_memory", "assembly", "commit", "copy16", "fragment",
+    "fragment_turned", "put2", "take4",
 ]  # fmt: skip
 
-_WORD, _LONG, _NOTHING = ir.IntType(32), ir.IntType(64), ir.VoidType()
+_WORD, _LONG, NOTHING = ir.IntType(32), ir.IntType(64), ir.VoidType()
 
 
-def _assembly(builder, result, text, constraints, args):
+def assembly(builder, result, text, constraints, args):
+    """A call of assembly that reads or writes memory; constraints: each with a comma after it."""
     kind = ir.FunctionType(result, [a.type for a in args])
     code = ir.InlineAsm(kind, text, f"{constraints}~{{memory}}", side_effect=True)
     return builder.call(code, args)
@@ -63,7 +64,7 @@ def copy16(typing, to, source, there):
             "{ .reg .pred %no; setp.ne.u32 %no, $2, 0; "
             "cp.async.cg.shared.global.L2::128B [$0], [$1], 16, %no; }"
         )
-        _assembly(builder, _NOTHING, text, "r,l,r,", (to, source, no))
+        assembly(builder, NOTHING, text, "r,l,r,", (to, source, no))
         return context.get_dummy_value()
 
     return types.void(types.uint32, types.int64, types.boolean), generate
@@ -74,7 +75,7 @@ def commit(typing):
     """The copies that this thread began since the last ``commit`` are a group."""
 
     def generate(context, builder, signature, arguments):
-        _assembly(builder, _NOTHING, "cp.async.commit_group;", "", ())
+        assembly(builder, NOTHING, "cp.async.commit_group;", "", ())
         return context.get_dummy_value()
 
     return types.void(), generate
@@ -86,7 +87,7 @@ def _waiter(count):
         """Wait until at most ``count`` groups of this thread are under way."""
 
         def generate(context, builder, signature, arguments):
-            _assembly(builder, _NOTHING, f"cp.async.wait_group {count};", "", ())
+            assembly(builder, NOTHING, f"cp.async.wait_group {count};", "", ())
             return context.get_dummy_value()
 
         return types.void(), generate
@@ -104,7 +105,7 @@ def _reader(turned):
         def generate(context, builder, signature, arguments):
             words = ir.LiteralStructType([_WORD] * 4)
             text = f"ldmatrix.sync.aligned.m8n8.x4{turned}.shared.b16 {{$0,$1,$2,$3}}, [$4];"
-            found = _assembly(builder, words, text, "=r,=r,=r,=r,r,", arguments)
+            found = assembly(builder, words, text, "=r,=r,=r,=r,r,", arguments)
             parts = [builder.extract_value(found, n) for n in range(4)]
             return context.make_tuple(builder, result, parts)
 
@@ -131,7 +132,7 @@ def put2(typing, at, a, b):
     """Write two floats to shared memory."""
 
     def generate(context, builder, signature, arguments):
-        _assembly(builder, _NOTHING, "st.shared.v2.f32 [$0], {$1, $2};", "r,f,f,", arguments)
+        assembly(builder, NOTHING, "st.shared.v2.f32 [$0], {$1, $2};", "r,f,f,", arguments)
         return context.get_dummy_value()
 
     return types.void(types.uint32, types.float32, types.float32), generate
@@ -145,7 +146,7 @@ def take4(typing, at):
     def generate(context, builder, signature, arguments):
         words = ir.LiteralStructType([ir.FloatType()] * 4)
         text = "ld.shared.v4.f32 {$0, $1, $2, $3}, [$4];"
-        found = _assembly(builder, words, text, "=f,=f,=f,=f,r,", arguments)
+        found = assembly(builder, words, text, "=f,=f,=f,=f,r,", arguments)
         parts = [builder.extract_value(found, n) for n in range(4)]
         return context.make_tuple(builder, result, parts)
 

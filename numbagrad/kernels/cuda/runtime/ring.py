@@ -5,7 +5,7 @@ is used when its copies have ended, and what was used before it is overwritten b
 in shared memory are 16-byte pieces in an order that differs from row to row, so that eight rows of
 a square, read at once, meet in no bank. Start reading at ``ringed``.
 
-For factors that can be copied by 16 bytes; the others are for ``cores.py``.
+For factors that can be copied by 16 bytes; ``halves.py`` says what it is used for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from .intrinsics import MULTIPLY, load4, store4
-from .launch import start
 from .pipeline import (
     WAIT,
     address,
@@ -30,15 +29,17 @@ from .pipeline import (
     put2,
     take4,
 )
-from .tiles import FEW, MOST
 from .warp import inlined
 
-__all__ = ["SHAPES", "Shape", "multiplied", "ring_kernel", "shape_for"]
+__all__ = ["ADD", "BIAS", "BYTES", "NEW", "Shape", "copier", "finisher", "placer", "ring_kernel"]
 
 NEW, ADD, BIAS = 0, 1, 2
 LANES = 32
 BYTES = 2
 """Of an element."""
+
+GROUP = 8
+"""Rows of tiles that neighbouring blocks share, so that they find slices in the L2 cache."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,11 @@ class Shape:
     wide: int
     depth: int
     stages: int
-    group: int = 8
-    """Rows of tiles that neighbouring blocks share, so that they find slices in the L2 cache."""
+    cost: float
+    """Nanoseconds that a multiprocessor of an H200 takes for a tile, for each step of k."""
 
-    early: bool = False
+    align: int = 0
+    """Bytes of shared memory before the slices, so that they can begin at a multiple."""
 
     @property
     def rows(self) -> int:
@@ -75,68 +77,7 @@ class Shape:
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return self.slice_bytes * self.stages
-
-
-SHAPES = (
-    Shape(2, 4, 64, 64, 32, 4, 8, True),
-    Shape(2, 2, 64, 64, 32, 3, 8, True),
-    Shape(2, 2, 32, 32, 64, 3, 8, True),
-)
-"""From large to small."""
-
-
-def shape_for(n: int, m: int, batch: int) -> Shape:
-    """The largest shape of which there are enough to keep a GPU busy."""
-    for shape in SHAPES:
-        if -(-n // shape.rows) * -(-m // shape.cols) * batch >= FEW:
-            break
-    return shape
-
-
-def _by_rows(
-    array: Any, along: int, across: int, length: int, rest: int, batch: int
-) -> bool | None:
-    """Whether ``length`` is the dimension of unit stride of a factor, or None if none is, or if
-    16 bytes cannot be copied at once. along, across: strides of ``length`` and of ``rest``."""
-    if (batch | array.pointer // BYTES) % 8:
-        return None
-    if along == 1 and across % 8 == 0 and length % 8 == 0:
-        return True
-    if across == 1 and along % 8 == 0 and rest % 8 == 0:
-        return False
-    return None
-
-
-def multiplied(
-    out: Any, x: Any, y: Any, bias: Any, sizes: tuple[int, int, int],
-    strides: tuple[int, int, int, int], batch: int, epilogue: int,
-) -> bool:  # fmt: skip
-    """Make ``out = x y`` as ``matmul`` does, if the factors permit it; whether they did.
-
-    sizes: n, m, k; strides: of x along n and k, of y along k and m.
-    """
-    n, m, k = sizes
-    x_row, x_step, y_step, y_col = strides
-    stacked = len(out.shape) == 3
-    apart = [a.strides[0] // BYTES if stacked else 0 for a in (x, y, out)]
-    if batch > MOST or max(sizes) >= 1 << 30:
-        return False
-    x_by_rows = _by_rows(x, x_step, x_row, k, n, apart[0])
-    y_by_rows = _by_rows(y, y_col, y_step, m, k, apart[1])
-    if x_by_rows is None or y_by_rows is None:
-        return False
-    out_row = out.strides[-2] // BYTES
-    paired = not (out.pointer // BYTES | out_row | apart[2]) % 4
-    shape = shape_for(n, m, batch)
-    start(
-        ring_kernel(out.dtype, shape, epilogue, x_by_rows, y_by_rows),
-        (-(-n // shape.rows) * -(-m // shape.cols), 1, batch), shape.threads,
-        out, x, y, out if bias is None else bias, n, m, k,
-        x_row if x_by_rows else x_step, y_step if y_by_rows else y_col, out_row, *apart,
-        int(paired), shared=shape.shared,
-    )  # fmt: skip
-    return True
+        return self.slice_bytes * self.stages + self.align
 
 
 @functools.cache
@@ -145,19 +86,19 @@ def ring_kernel(
 ) -> Any:
     """The kernel; x_by_rows: k is the unit stride of x; y_by_rows: m is that of y."""
     across, high, wide, depth = shape.across, shape.high, shape.wide, shape.depth
-    stages, threads, group = shape.stages, shape.threads, shape.group
-    early = shape.early
-    rows, cols, total = shape.rows, shape.cols, shape.shared
+    stages, threads = shape.stages, shape.threads
+    rows, cols = shape.rows, shape.cols
     size_x, each = BYTES * depth * rows, shape.slice_bytes
+    total = each * stages
     tall, broad, steps = high // 16, wide // 8, depth // 16
     pairs = broad // 2
     multiply, wait = MULTIPLY[dtype], WAIT[stages - 2]
-    place_x, bring_x = _copier(rows, depth, threads, x_by_rows)
-    place_y, bring_y = _copier(cols, depth, threads, not y_by_rows)
+    place_x, bring_x = copier(rows, depth, threads, x_by_rows)
+    place_y, bring_y = copier(cols, depth, threads, not y_by_rows)
     lane_x, squares_x = _reader(rows, depth, x_by_rows, False)
     lane_y, squares_y = _reader(cols, depth, not y_by_rows, True)
     count_x, count_y = steps if x_by_rows else tall, pairs if y_by_rows else steps
-    lanes, finish = wide // 4, _finisher(epilogue)
+    lanes, finish, tile_of = wide // 4, finisher(epilogue), placer(rows, cols)
 
     def ringed(
         out, x, y, bias, n, m, k, x_far, y_far, out_row, x_batch, y_batch, out_batch, paired
@@ -174,15 +115,7 @@ def ring_kernel(
         n, m, k = int32(n), int32(m), int32(k)
         thread = int32(cuda.threadIdx.x)
         warp, lane = thread // int32(LANES), thread % int32(LANES)
-        # Neighbouring blocks make a group of rows of tiles, column by column.
-        tile, tiles = uint32(cuda.blockIdx.x), uint32(uint32(n + rows - 1) // uint32(rows))
-        around = uint32(group * (uint32(m + cols - 1) // uint32(cols)))
-        top = uint32(tile // around * uint32(group))
-        there = uint32(min(tiles - top, group))
-        tile = uint32(tile % around)
-        first_row = int32((top + tile % there) * rows)
-        first_col = int32(tile // there * cols)
-
+        first_row, first_col = tile_of(n, m)
         base = asked_memory()
         put_x, at_x, far_x, inside_x, step_x = place_x(thread, first_row, n, x_far)
         put_y, at_y, far_y, inside_y, step_y = place_y(thread, first_col, m, y_far)
@@ -208,18 +141,11 @@ def ring_kernel(
             at_x, at_y = at_x + more_x, at_y + more_y
             left, to = int32(left - depth), uint32(to + each)
         here, rounds = uint32(0), int32(uint32(k + depth - 1) // uint32(depth))
-        if early:
-            wait()
-            cuda.syncthreads()
-            if rounds > int32(0):
-                squares_x(a, 0, from_x, here, 0)
-                squares_y(b, 0, from_y, here, 0)
         while rounds > int32(0):
-            if not early:
-                wait()
-                cuda.syncthreads()  # the slice is there, and all are done with the one before it
-                squares_x(a, 0, from_x, here, 0)
-                squares_y(b, 0, from_y, here, 0)
+            wait()
+            cuda.syncthreads()  # the slice is there, and all are done with the one before it
+            squares_x(a, 0, from_x, here, 0)
+            squares_y(b, 0, from_y, here, 0)
             if left > int32(0):
                 bring_x(uint32(put_x + to), at_x, far_x, inside_x, step_x, left)
                 bring_y(uint32(put_y + to), at_y, far_y, inside_y, step_y, left)
@@ -231,16 +157,6 @@ def ring_kernel(
                 if w + 1 < steps:
                     squares_x(a, (w + 1) % 2, from_x, here, w + 1)
                     squares_y(b, (w + 1) % 2, from_y, here, w + 1)
-                else:
-                    if rounds > int32(1):  # else the same again, which nobody uses
-                        here = uint32(here + each)
-                        if here == uint32(total):
-                            here = uint32(0)
-                    if early:
-                        wait()
-                        cuda.syncthreads()
-                        squares_x(a, 0, from_x, here, 0)
-                        squares_y(b, 0, from_y, here, 0)
                 q = w % 2
                 for i in range(tall):
                     for j in range(broad):
@@ -253,6 +169,7 @@ def ring_kernel(
                         )  # fmt: skip
                         acc[i, jj, 0], acc[i, jj, 1] = c0, c1
                         acc[i, jj, 2], acc[i, jj, 3] = c2, c3
+            here = uint32(0) if here == uint32(total - each) else uint32(here + each)
             rounds = int32(rounds - 1)
         cuda.syncthreads()  # all are done with the slices: a warp takes its squares out there
         apart = int32(4 * (wide + 8))
@@ -278,7 +195,23 @@ def ring_kernel(
     return ringed
 
 
-def _finisher(epilogue: int) -> Any:
+def placer(rows: int, cols: int) -> Any:
+    """The function that says where the tile of a block begins."""
+
+    @inlined
+    def tile_of(n, m):
+        """Neighbouring blocks make a group of rows of tiles, column by column."""
+        tile, tiles = uint32(cuda.blockIdx.x), uint32(uint32(n + rows - 1) // uint32(rows))
+        around = uint32(GROUP * (uint32(m + cols - 1) // uint32(cols)))
+        top = uint32(tile // around * uint32(GROUP))
+        there = uint32(min(tiles - top, GROUP))
+        tile = uint32(tile % around)
+        return int32((top + tile % there) * rows), int32(tile // there * cols)
+
+    return tile_of
+
+
+def finisher(epilogue: int) -> Any:
     """The function that writes four neighbours of the result."""
 
     @inlined
@@ -320,23 +253,26 @@ def _order(elements: int) -> tuple[int, int]:
     return (0, 7) if elements >= 64 else (1, 3)
 
 
-def _copier(span: int, depth: int, threads: int, along: bool) -> tuple[Any, Any]:
+def copier(span: int, depth: int, threads: int, along: bool, most: int = 1 << 30) -> Any:
     """Functions for the copies of a thread: where they begin, and all of a slice.
 
-    along: k is the dimension of unit stride.
+    along: k is the dimension of unit stride; most: elements of a row of shared memory, where longer
+    ones are cut, and each column of pieces has its own rows.
     """
-    pieces = (depth if along else span) // 8  # in a row of shared memory
+    length = depth if along else span
+    pieces, held = length // 8, min(length, most) // 8  # of a row of the factor, of shared memory
     loads, apart = span * depth // 8 // threads, threads // pieces
-    shift, mask = _order(depth if along else span)
+    shift, mask = _order(8 * held)
     assert apart % 8 == 0 and loads, "pieces would change places"
-    width = 16 * pieces
+    width = 16 * held
 
     @inlined
     def place(thread, first, size, far):
         """Offset in shared memory, offset in bytes of the factor, bytes from row to row; rows or
         elements of the thread that are there; its place along k."""
         row, piece = int32(thread // pieces), int32(thread % pieces)
-        put = uint32(row * width + (piece ^ (row >> shift & mask)) * 16)
+        part = int32(piece // held * (depth * width))
+        put = uint32(part + row * width + (piece % held ^ (row >> shift & mask)) * 16)
         if along:
             at = int64(first + row) * far * BYTES + piece * 16
             inside, step = int32(size - first - row), int32(piece * 8)
