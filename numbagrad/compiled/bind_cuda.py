@@ -22,7 +22,7 @@ from ..kernels.cuda.runtime.flags import keep_flag
 from ..kernels.cuda.runtime.folds import grid_for
 from ..kernels.cuda.runtime.grids import tile_grid
 from ..kernels.cuda.runtime.launch import start, strided_grid
-from ..kernels.cuda.runtime.shape import BLOCK, WARP
+from ..kernels.cuda.runtime.shape import BLOCK
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
 from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
@@ -191,34 +191,31 @@ class CudaBound:
     def _loop_step(self, i: Launch) -> Callable[[], None]:
         kernel: LoopKernel = i.what
         function = _loaded(kernel.text, kernel.name)
-        if kernel.form == "each":
-            (n,) = i.numbers
-            grid = strided_grid(n)
-            if kernel.vector is None:
-                return lambda: start(function, grid, BLOCK, n, *self._values(i.args))
-            lanes = kernel.lanes
-            wide = _loaded(kernel.vector[1], kernel.vector[0])
-            wide_grid = tile_grid(-(-n // (lanes * BLOCK)))
-
-            def by_vectors() -> None:
-                values = self._values(i.args)
-                together = 0
-                for a in values:
-                    if type(a) is DeviceArray and a.strides[-1]:
-                        together |= a.pointer
-                if together % 16 or n < lanes:
-                    start(function, grid, BLOCK, n, *values)
-                else:
-                    start(wide, wide_grid, BLOCK, n, *values)
-
-            return by_vectors
-        tasks = kernel.kept * kernel.pieces
         if kernel.form == "rows":
-            team = team_for(-(-kernel.length // kernel.pieces))
-            grid = grid_of(team, tasks)
+            tasks = kernel.kept * kernel.pieces
+            grid = grid_of(team_for(-(-kernel.length // kernel.pieces)), tasks)
+        elif kernel.form == "columns":
+            grid = grid_for(-(-kernel.kept // kernel.columns) * kernel.pieces)
         else:
-            grid = grid_for(-(-kernel.kept // WARP) * kernel.pieces)
-        return lambda: start(function, grid, BLOCK, *i.numbers, *self._values(i.args))
+            grid = strided_grid(kernel.kept)
+        if kernel.vector is None:
+            return lambda: start(function, grid, BLOCK, *i.numbers, *self._values(i.args))
+        wide, wide_grid = _loaded(kernel.vector[1], kernel.vector[0]), grid
+        if kernel.form == "each":
+            wide_grid = tile_grid(-(-kernel.kept // (kernel.lanes * BLOCK)))
+
+        def by_vectors() -> None:
+            values = self._values(i.args)
+            together = 0
+            for a in values:
+                if type(a) is DeviceArray and a.strides[-1]:
+                    together |= a.pointer
+            if together % 16 or kernel.kept < kernel.lanes:
+                start(function, grid, BLOCK, *i.numbers, *values)
+            else:
+                start(wide, wide_grid, BLOCK, *i.numbers, *values)
+
+        return by_vectors
 
     def _check_step(self, number: int, i: Launch) -> Callable[[], None]:
         fail = i.what
