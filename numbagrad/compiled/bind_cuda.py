@@ -282,7 +282,10 @@ class CudaBound:
                 return _host_view(given, o, self._argument.get(b))
             argument = self._argument[b]
             return _seen(given.memory, given.pointer - argument.offset * b.dtype.itemsize, o, given)
-        if b.kind == "work":
+        if b in self.template.constants:
+            kept = device.table(self.template.constants[b])
+            found = _seen(kept.memory, kept.pointer, o, kept)
+        elif b.kind == "work":
             block = self._block
             assert block is not None
             found = _seen(block.memory, block.pointer + self.template.offsets[b], o, block)

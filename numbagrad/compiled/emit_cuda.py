@@ -7,6 +7,7 @@ of the random generator, is computed there by the CPU's kernels. Start reading a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,9 @@ from .program import (
     label,
 )
 from .template import Argument
+
+MOST_CONSTANT = 1024
+"""Elements of a constant that is kept instead of filled in each call, where a launch takes 2 us."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Template:
     written: list[Buffer]  # that last, and that a launch writes
     device: Any
     counters: dict[Buffer, int]  # of host memory that twins read, the first of its numbers
+    constants: dict[Buffer, np.ndarray]  # work buffers that hold the same in each call
     heavy: bool = True  # as of a program that lets go of the interpreter lock: Python moves counts
 
     @property
@@ -131,6 +136,8 @@ class Emitter:
         groups = [(i,) for i in program.instructions]
         self.offsets, self.work = assign(groups)
         self.scratch = 0
+        self.constants: dict[Buffer, np.ndarray] = {}
+        self.writers = Counter(o.buffer for i in program.instructions for o in i.outs)
 
     # -- where things lie ------------------------------------------------------------------------
 
@@ -170,6 +177,9 @@ class Emitter:
     def loop(self, i: Loop) -> None:
         """One generated kernel; a second launch where sums are of pieces."""
         if 0 in i.space:
+            return
+        if self.writers[i.outs[0].buffer] == 1 and (values := constant_of(i)) is not None:
+            self.constants[i.outs[0].buffer] = values
             return
         kernel = loop_kernel(i)
         loop = kernel.loop
@@ -273,7 +283,20 @@ def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
         list(written),
         device,
         counters(emitter.launches),
+        emitter.constants,
     )
+
+
+def constant_of(loop: Loop) -> np.ndarray | None:
+    """What the loop fills all of a small work buffer with, such as the first gradient, 1."""
+    if loop.ins or loop.scalars or (len(loop.lines), len(loop.outs)) != (1, 1):
+        return None
+    (out,), (line,) = loop.outs, loop.lines
+    literal = line.expr.op == "const" and not line.rounded and loop.stores[0].mode == "store"
+    whole = out.view.size == out.buffer.size == loop.size <= MOST_CONSTANT
+    if out.buffer.kind != "work" or not (literal and whole and out.dtype.kind in "fib"):
+        return None
+    return np.full(loop.size, line.expr.value, out.dtype)
 
 
 def counters(launches: list[Launch]) -> dict[Buffer, int]:

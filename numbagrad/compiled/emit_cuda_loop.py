@@ -388,10 +388,14 @@ class KernelText:
         lines = [f"shared_{t} = cuda.shared.array({BLOCK * lanes // 2}, {t})" for t in kinds]
         lines += [f"lane, deep = cuda.threadIdx.x % {across}, cuda.threadIdx.x // {across}"]
         lines += [f"tiles = (kept + {columns - 1}) // {columns}", "task = cuda.blockIdx.x"]
-        work = [f"place, piece = task % tiles * {columns} + lane * {lanes}, task // tiles"]
+        work = [f"place = task * {columns} + lane * {lanes}"]
+        if self.partial:
+            work = [f"place, piece = task % tiles * {columns} + lane * {lanes}, task // tiles"]
         work += [f"sum_{k}_{q} = {self.wide(k)}(0)" for k in self.sums() for q in range(lanes)]
-        inner = [*self.indices(self.kept, "place"), "r = piece * length // pieces + deep"]
-        inner += ["end = (piece + 1) * length // pieces"]
+        inner = [*self.indices(self.kept, "place"), "r, end = int64(deep), length"]
+        if self.partial:
+            inner[-1] = "r = piece * length // pieces + deep"
+            inner.append("end = (piece + 1) * length // pieces")
         rows = 4 if lanes == 1 else 2
         if (len(self.loop.lines) + len(self.ins)) * lanes * rows <= MOST_LINES:
             several = [f"r + {j * down}" if j else "r" for j in range(rows)]
