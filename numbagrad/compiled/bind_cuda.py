@@ -25,7 +25,7 @@ from ..kernels.cuda.runtime.launch import start, strided_grid
 from ..kernels.cuda.runtime.shape import BLOCK
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
-from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
+from .emit_cuda import FloatArgument, Hypers, Kept, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
 from .replay_cuda import Replay
@@ -180,7 +180,7 @@ class CudaBound:
         """The function that runs a launch."""
         if i.kind == "loop":
             return self._loop_step(i)
-        if i.kind == "check":
+        if i.kind in ("check", "watch"):
             return self._check_step(number, i)
         if i.kind == "look":
             return lambda: self._look_now(i)
@@ -226,8 +226,9 @@ class CudaBound:
                 kept = self._flags[number] = device.empty((1,), _INT64, self.template.device)
                 fill(kept, -1)
                 self._looks.append(lambda: device.check_later(kept, raise_once))
-            (flag,) = self._values(i.args)
-            keep_flag(kept, flag)
+            if i.kind == "check":
+                (flag,) = self._values(i.args)
+                keep_flag(kept, flag)
             if not device.capturing():
                 device.check_later(kept, raise_once)
 
@@ -260,6 +261,8 @@ class CudaBound:
                 values.append([self._array(o) for o in a])
             elif isinstance(a, FloatArgument):
                 values.append(self._numbers[a.index])
+            elif isinstance(a, Kept):
+                values.append(self._flags[a.launch])
             elif isinstance(a, Hypers):
                 numbers = self._hyper[a.source]
                 values.append(lambda numbers=numbers: numbers)

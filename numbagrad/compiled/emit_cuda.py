@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,12 +56,19 @@ class Hypers:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Where the flag of check number ``launch`` is kept until the host looks."""
+
+    launch: int
+
+
+@dataclass(frozen=True)
 class Launch:
-    """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers.
+    """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers, Kept.
 
     kind: "loop" (``what`` a LoopKernel), "twin" (a kernel, run by its twin), "kernel" (a function
-    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure) or
-    "look", a check for which the host waits.
+    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure),
+    "watch", a check whose flag a later loop keeps, or "look", a check for which the host waits.
     """
 
     kind: str
@@ -110,7 +117,7 @@ class Template:
 def _called(i: Launch) -> str:
     named = i.what.name if i.kind == "loop" else kernel_name(i.what)
     shown = ", ".join([_shown(a) for a in i.args])
-    return f"{i.kind}({shown})" if i.kind in ("check", "look") else f"{named}({shown})"
+    return f"{i.kind}({shown})" if i.kind in ("check", "watch", "look") else f"{named}({shown})"
 
 
 def _shown(arg: Any) -> str:
@@ -135,7 +142,12 @@ class Emitter:
         self.floats: list[str] = []
         groups = [(i,) for i in program.instructions]
         self.offsets, self.work = assign(groups)
+        for b in {o.buffer for i in program.instructions if isinstance(i, Check) for o in i.ins}:
+            if b in self.offsets:  # what is kept later must not be written over
+                self.offsets[b] = self.work
+                self.work += rounded(b.nbytes)
         self.scratch = 0
+        self.unkept: list[int] = []  # checks whose flags the next loop may keep
         self.constants: dict[Buffer, np.ndarray] = {}
         self.writers = Counter(o.buffer for i in program.instructions for o in i.outs)
 
@@ -181,7 +193,7 @@ class Emitter:
         if self.writers[i.outs[0].buffer] == 1 and (values := constant_of(i)) is not None:
             self.constants[i.outs[0].buffer] = values
             return
-        kernel = loop_kernel(i)
+        kernel = loop_kernel(i, len(self.unkept))
         loop = kernel.loop
         outs, later, divisors = list(loop.outs), [], []
         most, self.scratch = self.scratch, 0
@@ -196,7 +208,12 @@ class Emitter:
         numbers = [loop.size] if kernel.form == "each" else []
         numbers = numbers or [kernel.kept, kernel.pieces, kernel.length]
         floats = [self.float_argument(s) for _, s in loop.scalars]
-        args = (*outs, *loop.ins, *floats, *divisors)
+        flags = []
+        for k in self.unkept:
+            self.launches[k] = replace(self.launches[k], kind="watch")
+            flags += [Kept(k), self.launches[k].args[0]]
+        self.unkept = []
+        args = (*outs, *loop.ins, *floats, *divisors, *flags)
         self.launches.append(Launch("loop", kernel, args, label(i), tuple(numbers)))
         for out, parts, divisor in later:
             if divisor == 1:
@@ -238,6 +255,8 @@ class Emitter:
 
     def check(self, i: Check) -> None:
         """Keep what a kernel has left in a flag until the host looks, or look."""
+        if not i.now:
+            self.unkept.append(len(self.launches))
         self.launches.append(Launch("look" if i.now else "check", i.fail, (i.ins[0],), label(i)))
 
     def float_argument(self, s: Scalar) -> FloatArgument:

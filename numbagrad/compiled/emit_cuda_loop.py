@@ -67,8 +67,11 @@ class LoopKernel:
         return team_for(-(-self.length // self.pieces)).count == 1
 
 
-def loop_kernel(loop: Loop) -> LoopKernel:
-    """Write ``loop``, which has an iteration at least; its sums go over the same dims."""
+def loop_kernel(loop: Loop, flags: int = 0) -> LoopKernel:
+    """Write ``loop``, which has an iteration at least; its sums go over the same dims.
+
+    flags: how many flags of checks it keeps beside.
+    """
     small = collapsed(_with_each_load_once(loop))
     over = reduced(small)
     if not any(s.mode == "sum" for s in small.stores):
@@ -77,12 +80,12 @@ def loop_kernel(loop: Loop) -> LoopKernel:
     summed = [d for d in range(len(small.space)) if d in over[0]]
     kept = [d for d in range(len(small.space)) if d not in over[0]]
     if not any(s.mode == "sum" for s in small.stores) or not summed:
-        text = KernelText(small, kept, [])
+        text = KernelText(small, kept, [], flags)
         name, source = text.finish("each", text.each(1))
         lanes = text.most_lanes()
         vector = None
         if lanes > 1:
-            wide = KernelText(small, kept, [])
+            wide = KernelText(small, kept, [], flags)
             vector = wide.finish("each", wide.each(lanes))
         return LoopKernel(small, "each", name, source, vector, lanes, small.size)
     columns = bool(kept) and kept[-1] > summed[-1]
@@ -90,29 +93,31 @@ def loop_kernel(loop: Loop) -> LoopKernel:
     length = math.prod(small.space[d] for d in summed)
     whole = all(_dense(o, kept) for o, s in zip(small.outs, small.stores, strict=True) if _sum(s))
     if columns:
-        return _column_kernel(small, kept, summed, count, length, whole)
+        return _column_kernel(small, kept, summed, flags, whole)
     pieces = parts_of(count, length, 1) if whole else 1
     draft = LoopKernel(small, "rows", "", "", None, 1, count, length, pieces)
-    text = KernelText(small, kept, summed, pieces > 1)
+    text = KernelText(small, kept, summed, flags, pieces > 1)
     name, source = text.finish("rows", text.rows(draft.by_block))
     return replace(draft, name=name, text=source)
 
 
 def _column_kernel(
-    loop: Loop, kept: list[int], summed: list[int], count: int, length: int, whole: bool
+    loop: Loop, kept: list[int], summed: list[int], flags: int, whole: bool
 ) -> LoopKernel:
     """The kernel of sums over columns; whole: they may be made in pieces."""
+    count = math.prod(loop.space[d] for d in kept)
+    length = math.prod(loop.space[d] for d in summed)
     most = max(1, length // (PART // 16)) if whole and length > PART // 8 else 1
     columns = WIDE
     while columns > NARROW and -(-count // columns) * most < BUSY:
         columns //= 2
     pieces = max(1, min(PARTS // -(-count // columns), most))
-    text = KernelText(loop, kept, summed, pieces > 1)
+    text = KernelText(loop, kept, summed, flags, pieces > 1)
     name, source = text.finish("columns", text.columns(1, columns))
     lanes = text.most_lanes()
     vector = None
     if lanes > 1:
-        wide = KernelText(loop, kept, summed, pieces > 1)
+        wide = KernelText(loop, kept, summed, flags, pieces > 1)
         vector = wide.finish("columns", wide.columns(lanes, columns))
     return LoopKernel(loop, "columns", name, source, vector, lanes, count, length, pieces, columns)
 
@@ -144,8 +149,11 @@ def _dense(o: Operand, kept: list[int]) -> bool:
 class KernelText:
     """Writes one kernel. partial: its sums are of pieces, and stay in float64 or int64."""
 
-    def __init__(self, loop: Loop, kept: list[int], summed: list[int], partial: bool = False):
+    def __init__(
+        self, loop: Loop, kept: list[int], summed: list[int], flags: int, partial: bool = False
+    ):
         self.loop, self.kept, self.summed, self.partial = loop, kept, summed, partial
+        self.flags = range(flags)
         reach = [1 + sum(abs(s) * (n - 1) for s, n in self.steps(o)) for o in self.operands()]
         self.count = "int64" if max([loop.size, *reach]) >= FAR else "uint32"
         self.outs = [f"out_{k}" for k in range(len(loop.outs))]
@@ -459,10 +467,14 @@ class KernelText:
 
     def finish(self, form: str, body: list[str]) -> tuple[str, str]:
         """Name and text of a module with the kernel."""
-        code = "\n".join(_in(body))
+        keep = []
+        for k in self.flags:  # as ``runtime/flags.py``, without a launch
+            keep += [f"if cuda.grid(1) == 0 and kept_{k}[0] < 0:", f"    kept_{k}[0] = flag_{k}[0]"]
+        code = "\n".join(_in([*keep, *body]))
         sizes = ["n"] if form == "each" else ["kept", "pieces", "length"]
         by = [] if self.partial else self.divisors
-        parameters = ", ".join([*sizes, *self.outs, *self.ins, *self.floats, *by])
+        kept = [f"{name}_{k}" for k in self.flags for name in ("kept", "flag")]
+        parameters = ", ".join([*sizes, *self.outs, *self.ins, *self.floats, *by, *kept])
         self.types |= {numba_name(o.dtype) for o in self.loop.outs}
         self.types.discard("boolean")
         lines = [f'"""{_told(self.loop)}"""', "", "import numpy as np"]
