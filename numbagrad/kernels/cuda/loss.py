@@ -170,7 +170,8 @@ def _ended(out, norm, bad, sums, wrong, reduction, shared, places):
 
 def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignore, reduction):
     """One block: the sum of the losses, over the weight of the targets for a mean; fills bad."""
-    shared, places = cuda.shared.array(WARPS, float64), cuda.shared.array(WARPS, int64)
+    shared = cuda.shared.array(WARPS, float64)
+    places = cuda.shared.array(WARPS, int64)
     sums = cuda.local.array(2, float64)
     sums[0], sums[1], wrong = float64(0), float64(0), int64(NO_ROW)
     i = int64(cuda.threadIdx.x)
@@ -197,7 +198,8 @@ def _small_kernel(real: Any) -> Any:
     def small_loss(
         out, losses, lse, norm, bad, x, target, weight, n, c, weighted, ignore, smoothing, reduction
     ):
-        shared, places = cuda.shared.array(WARPS, float64), cuda.shared.array(WARPS, int64)
+        shared = cuda.shared.array(WARPS, float64)
+        places = cuda.shared.array(WARPS, int64)
         sums = cuda.local.array(2, float64)
         sums[0], sums[1], wrong = float64(0), float64(0), int64(NO_ROW)
         for i in range(cuda.threadIdx.x, n, BLOCK):
