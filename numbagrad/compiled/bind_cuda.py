@@ -22,10 +22,10 @@ from ..kernels.cuda.runtime.flags import keep_flag
 from ..kernels.cuda.runtime.folds import grid_for
 from ..kernels.cuda.runtime.grids import tile_grid
 from ..kernels.cuda.runtime.launch import start, strided_grid
-from ..kernels.cuda.runtime.shape import BLOCK, WARP
+from ..kernels.cuda.runtime.shape import BLOCK
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
-from .emit_cuda import FloatArgument, Hypers, Launch, Template, operands, place_of
+from .emit_cuda import FloatArgument, Hypers, Kept, Launch, Template, operands, place_of
 from .emit_cuda_loop import LoopKernel
 from .program import Buffer, Operand
 from .replay_cuda import Replay
@@ -180,7 +180,7 @@ class CudaBound:
         """The function that runs a launch."""
         if i.kind == "loop":
             return self._loop_step(i)
-        if i.kind == "check":
+        if i.kind in ("check", "watch"):
             return self._check_step(number, i)
         if i.kind == "look":
             return lambda: self._look_now(i)
@@ -191,34 +191,31 @@ class CudaBound:
     def _loop_step(self, i: Launch) -> Callable[[], None]:
         kernel: LoopKernel = i.what
         function = _loaded(kernel.text, kernel.name)
-        if kernel.form == "each":
-            (n,) = i.numbers
-            grid = strided_grid(n)
-            if kernel.vector is None:
-                return lambda: start(function, grid, BLOCK, n, *self._values(i.args))
-            lanes = kernel.lanes
-            wide = _loaded(kernel.vector[1], kernel.vector[0])
-            wide_grid = tile_grid(-(-n // (lanes * BLOCK)))
-
-            def by_vectors() -> None:
-                values = self._values(i.args)
-                together = 0
-                for a in values:
-                    if type(a) is DeviceArray and a.strides[-1]:
-                        together |= a.pointer
-                if together % 16 or n < lanes:
-                    start(function, grid, BLOCK, n, *values)
-                else:
-                    start(wide, wide_grid, BLOCK, n, *values)
-
-            return by_vectors
-        tasks = kernel.kept * kernel.pieces
         if kernel.form == "rows":
-            team = team_for(-(-kernel.length // kernel.pieces))
-            grid = grid_of(team, tasks)
+            tasks = kernel.kept * kernel.pieces
+            grid = grid_of(team_for(-(-kernel.length // kernel.pieces)), tasks)
+        elif kernel.form == "columns":
+            grid = grid_for(-(-kernel.kept // kernel.columns) * kernel.pieces)
         else:
-            grid = grid_for(-(-kernel.kept // WARP) * kernel.pieces)
-        return lambda: start(function, grid, BLOCK, *i.numbers, *self._values(i.args))
+            grid = strided_grid(kernel.kept)
+        if kernel.vector is None:
+            return lambda: start(function, grid, BLOCK, *i.numbers, *self._values(i.args))
+        wide, wide_grid = _loaded(kernel.vector[1], kernel.vector[0]), grid
+        if kernel.form == "each":
+            wide_grid = tile_grid(-(-kernel.kept // (kernel.lanes * BLOCK)))
+
+        def by_vectors() -> None:
+            values = self._values(i.args)
+            together = 0
+            for a in values:
+                if type(a) is DeviceArray and a.strides[-1]:
+                    together |= a.pointer
+            if together % 16 or kernel.kept < kernel.lanes:
+                start(function, grid, BLOCK, *i.numbers, *values)
+            else:
+                start(wide, wide_grid, BLOCK, *i.numbers, *values)
+
+        return by_vectors
 
     def _check_step(self, number: int, i: Launch) -> Callable[[], None]:
         fail = i.what
@@ -229,8 +226,9 @@ class CudaBound:
                 kept = self._flags[number] = device.empty((1,), _INT64, self.template.device)
                 fill(kept, -1)
                 self._looks.append(lambda: device.check_later(kept, raise_once))
-            (flag,) = self._values(i.args)
-            keep_flag(kept, flag)
+            if i.kind == "check":
+                (flag,) = self._values(i.args)
+                keep_flag(kept, flag)
             if not device.capturing():
                 device.check_later(kept, raise_once)
 
@@ -263,6 +261,8 @@ class CudaBound:
                 values.append([self._array(o) for o in a])
             elif isinstance(a, FloatArgument):
                 values.append(self._numbers[a.index])
+            elif isinstance(a, Kept):
+                values.append(self._flags[a.launch])
             elif isinstance(a, Hypers):
                 numbers = self._hyper[a.source]
                 values.append(lambda numbers=numbers: numbers)
@@ -285,7 +285,10 @@ class CudaBound:
                 return _host_view(given, o, self._argument.get(b))
             argument = self._argument[b]
             return _seen(given.memory, given.pointer - argument.offset * b.dtype.itemsize, o, given)
-        if b.kind == "work":
+        if b in self.template.constants:
+            kept = device.table(self.template.constants[b])
+            found = _seen(kept.memory, kept.pointer, o, kept)
+        elif b.kind == "work":
             block = self._block
             assert block is not None
             found = _seen(block.memory, block.pointer + self.template.offsets[b], o, block)

@@ -7,8 +7,9 @@ of the random generator, is computed there by the CPU's kernels. Start reading a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ from .program import (
 )
 from .template import Argument
 
+MOST_CONSTANT = 1024
+"""Elements of a constant that is kept instead of filled in each call, where a launch takes 2 us."""
+
 
 @dataclass(frozen=True)
 class FloatArgument:
@@ -52,12 +56,19 @@ class Hypers:
 
 
 @dataclass(frozen=True)
+class Kept:
+    """Where the flag of check number ``launch`` is kept until the host looks."""
+
+    launch: int
+
+
+@dataclass(frozen=True)
 class Launch:
-    """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers.
+    """Something to run. args: Operands, tuples of them, numbers, FloatArguments, Hypers, Kept.
 
     kind: "loop" (``what`` a LoopKernel), "twin" (a kernel, run by its twin), "kernel" (a function
-    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure) or
-    "look", a check for which the host waits.
+    of ``kernels/cuda``), "host" (a kernel run on the host), "check" (``what`` the failure),
+    "watch", a check whose flag a later loop keeps, or "look", a check for which the host waits.
     """
 
     kind: str
@@ -81,6 +92,7 @@ class Template:
     written: list[Buffer]  # that last, and that a launch writes
     device: Any
     counters: dict[Buffer, int]  # of host memory that twins read, the first of its numbers
+    constants: dict[Buffer, np.ndarray]  # work buffers that hold the same in each call
     heavy: bool = True  # as of a program that lets go of the interpreter lock: Python moves counts
 
     @property
@@ -105,7 +117,7 @@ class Template:
 def _called(i: Launch) -> str:
     named = i.what.name if i.kind == "loop" else kernel_name(i.what)
     shown = ", ".join([_shown(a) for a in i.args])
-    return f"{i.kind}({shown})" if i.kind in ("check", "look") else f"{named}({shown})"
+    return f"{i.kind}({shown})" if i.kind in ("check", "watch", "look") else f"{named}({shown})"
 
 
 def _shown(arg: Any) -> str:
@@ -130,7 +142,14 @@ class Emitter:
         self.floats: list[str] = []
         groups = [(i,) for i in program.instructions]
         self.offsets, self.work = assign(groups)
+        for b in {o.buffer for i in program.instructions if isinstance(i, Check) for o in i.ins}:
+            if b in self.offsets:  # what is kept later must not be written over
+                self.offsets[b] = self.work
+                self.work += rounded(b.nbytes)
         self.scratch = 0
+        self.unkept: list[int] = []  # checks whose flags the next loop may keep
+        self.constants: dict[Buffer, np.ndarray] = {}
+        self.writers = Counter(o.buffer for i in program.instructions for o in i.outs)
 
     # -- where things lie ------------------------------------------------------------------------
 
@@ -171,7 +190,10 @@ class Emitter:
         """One generated kernel; a second launch where sums are of pieces."""
         if 0 in i.space:
             return
-        kernel = loop_kernel(i)
+        if self.writers[i.outs[0].buffer] == 1 and (values := constant_of(i)) is not None:
+            self.constants[i.outs[0].buffer] = values
+            return
+        kernel = loop_kernel(i, len(self.unkept))
         loop = kernel.loop
         outs, later, divisors = list(loop.outs), [], []
         most, self.scratch = self.scratch, 0
@@ -186,7 +208,12 @@ class Emitter:
         numbers = [loop.size] if kernel.form == "each" else []
         numbers = numbers or [kernel.kept, kernel.pieces, kernel.length]
         floats = [self.float_argument(s) for _, s in loop.scalars]
-        args = (*outs, *loop.ins, *floats, *divisors)
+        flags = []
+        for k in self.unkept:
+            self.launches[k] = replace(self.launches[k], kind="watch")
+            flags += [Kept(k), self.launches[k].args[0]]
+        self.unkept = []
+        args = (*outs, *loop.ins, *floats, *divisors, *flags)
         self.launches.append(Launch("loop", kernel, args, label(i), tuple(numbers)))
         for out, parts, divisor in later:
             if divisor == 1:
@@ -228,6 +255,8 @@ class Emitter:
 
     def check(self, i: Check) -> None:
         """Keep what a kernel has left in a flag until the host looks, or look."""
+        if not i.now:
+            self.unkept.append(len(self.launches))
         self.launches.append(Launch("look" if i.now else "check", i.fail, (i.ins[0],), label(i)))
 
     def float_argument(self, s: Scalar) -> FloatArgument:
@@ -273,7 +302,20 @@ def emit(program: Program, arguments: list[Argument], device: Any) -> Template:
         list(written),
         device,
         counters(emitter.launches),
+        emitter.constants,
     )
+
+
+def constant_of(loop: Loop) -> np.ndarray | None:
+    """What the loop fills all of a small work buffer with, such as the first gradient, 1."""
+    if loop.ins or loop.scalars or (len(loop.lines), len(loop.outs)) != (1, 1):
+        return None
+    (out,), (line,) = loop.outs, loop.lines
+    literal = line.expr.op == "const" and not line.rounded and loop.stores[0].mode == "store"
+    whole = out.view.size == out.buffer.size == loop.size <= MOST_CONSTANT
+    if out.buffer.kind != "work" or not (literal and whole and out.dtype.kind in "fib"):
+        return None
+    return np.full(loop.size, line.expr.value, out.dtype)
 
 
 def counters(launches: list[Launch]) -> dict[Buffer, int]:

@@ -3,8 +3,9 @@
 Three forms. *each*: no sums; threads walk over the elements in strides of the grid, by 128 bits
 where the layout allows it. *rows*: sums over what lies together in memory; a warp or a block takes
 one row, or one piece of it. *columns*: sums over the rest; neighbouring threads take neighbouring
-columns, and the warps of a block share out the rows. A long sum is cut into pieces, whose number
-depends on sizes alone, and a second kernel adds those up. Start reading at ``loop_kernel``.
+columns, by 128 bits where that may be, and the others of a block share out the rows. A long sum is
+cut into pieces, whose number depends on sizes alone, and a second kernel adds those up.
+Start reading at ``loop_kernel``.
 """
 
 from __future__ import annotations
@@ -18,13 +19,22 @@ import numpy as np
 from ..kernels import store
 from ..kernels.cuda.runtime.elementwise import HELPERS, LIBRARY, DeviceWriter
 from ..kernels.cuda.runtime.folds import parts_of
-from ..kernels.cuda.runtime.shape import WARP
+from ..kernels.cuda.runtime.shape import BLOCK, PART, PARTS, SIMULATED
 from ..kernels.cuda.runtime.teams import team_for
 from ..kernels.halves import is_floating
 from ..kernels.loops import numba_name
 from .fusion import collapsed, renaming
 from .passes import reduced
 from .program import Loop, Operand, row_major
+
+WIDE, NARROW = (8, 4) if SIMULATED else (128, 8)
+"""Most and fewest columns of a block: 32 bytes are what memory is read by."""
+
+BUSY = 2 if SIMULATED else 256
+"""Blocks that occupy a GPU; a block takes fewer columns where there would be fewer."""
+
+MOST_LINES = 64
+"""Up to so many lines are written out for several rows, whose loads are then under way at once."""
 
 FAR = 1 << 31
 """Elements from which places are counted by 64 bits."""
@@ -36,7 +46,8 @@ class LoopKernel:
 
     form: "each", "rows" or "columns". name, text: the kernel; vector: the same by ``lanes``
     elements at a time, for addresses that are multiples of 16 bytes. kept: how many results a sum
-    has; length: how many numbers are added to one; pieces: in how many parts.
+    has; length: how many numbers are added to one; pieces: in how many parts; columns: how many a
+    block takes.
     """
 
     loop: Loop
@@ -48,6 +59,7 @@ class LoopKernel:
     kept: int = 1
     length: int = 1
     pieces: int = 1
+    columns: int = 1
 
     @property
     def by_block(self) -> bool:
@@ -55,8 +67,11 @@ class LoopKernel:
         return team_for(-(-self.length // self.pieces)).count == 1
 
 
-def loop_kernel(loop: Loop) -> LoopKernel:
-    """Write ``loop``, which has an iteration at least; its sums go over the same dims."""
+def loop_kernel(loop: Loop, flags: int = 0) -> LoopKernel:
+    """Write ``loop``, which has an iteration at least; its sums go over the same dims.
+
+    flags: how many flags of checks it keeps beside.
+    """
     small = collapsed(_with_each_load_once(loop))
     over = reduced(small)
     if not any(s.mode == "sum" for s in small.stores):
@@ -65,27 +80,46 @@ def loop_kernel(loop: Loop) -> LoopKernel:
     summed = [d for d in range(len(small.space)) if d in over[0]]
     kept = [d for d in range(len(small.space)) if d not in over[0]]
     if not any(s.mode == "sum" for s in small.stores) or not summed:
-        text = KernelText(small, kept, [])
+        text = KernelText(small, kept, [], flags)
         name, source = text.finish("each", text.each(1))
         lanes = text.most_lanes()
         vector = None
         if lanes > 1:
-            wide = KernelText(small, kept, [])
+            wide = KernelText(small, kept, [], flags)
             vector = wide.finish("each", wide.each(lanes))
         return LoopKernel(small, "each", name, source, vector, lanes, small.size)
     columns = bool(kept) and kept[-1] > summed[-1]
     count = math.prod(small.space[d] for d in kept)
     length = math.prod(small.space[d] for d in summed)
-    tasks = -(-count // WARP) if columns else count
-    pieces = parts_of(tasks, length, 2 if columns else 1)
-    if not all(_dense(o, kept) for o, s in zip(small.outs, small.stores, strict=True) if _sum(s)):
-        pieces = 1
-    form = "columns" if columns else "rows"
-    draft = LoopKernel(small, form, "", "", None, 1, count, length, pieces)
-    text = KernelText(small, kept, summed, pieces > 1)
-    body = text.columns() if columns else text.rows(draft.by_block)
-    name, source = text.finish(form, body)
-    return LoopKernel(small, form, name, source, None, 1, count, length, pieces)
+    whole = all(_dense(o, kept) for o, s in zip(small.outs, small.stores, strict=True) if _sum(s))
+    if columns:
+        return _column_kernel(small, kept, summed, flags, whole)
+    pieces = parts_of(count, length, 1) if whole else 1
+    draft = LoopKernel(small, "rows", "", "", None, 1, count, length, pieces)
+    text = KernelText(small, kept, summed, flags, pieces > 1)
+    name, source = text.finish("rows", text.rows(draft.by_block))
+    return replace(draft, name=name, text=source)
+
+
+def _column_kernel(
+    loop: Loop, kept: list[int], summed: list[int], flags: int, whole: bool
+) -> LoopKernel:
+    """The kernel of sums over columns; whole: they may be made in pieces."""
+    count = math.prod(loop.space[d] for d in kept)
+    length = math.prod(loop.space[d] for d in summed)
+    most = max(1, length // (PART // 16)) if whole and length > PART // 8 else 1
+    columns = WIDE
+    while columns > NARROW and -(-count // columns) * most < BUSY:
+        columns //= 2
+    pieces = max(1, min(PARTS // -(-count // columns), most))
+    text = KernelText(loop, kept, summed, flags, pieces > 1)
+    name, source = text.finish("columns", text.columns(1, columns))
+    lanes = text.most_lanes()
+    vector = None
+    if lanes > 1:
+        wide = KernelText(loop, kept, summed, flags, pieces > 1)
+        vector = wide.finish("columns", wide.columns(lanes, columns))
+    return LoopKernel(loop, "columns", name, source, vector, lanes, count, length, pieces, columns)
 
 
 def _with_each_load_once(loop: Loop) -> Loop:
@@ -115,8 +149,11 @@ def _dense(o: Operand, kept: list[int]) -> bool:
 class KernelText:
     """Writes one kernel. partial: its sums are of pieces, and stay in float64 or int64."""
 
-    def __init__(self, loop: Loop, kept: list[int], summed: list[int], partial: bool = False):
+    def __init__(
+        self, loop: Loop, kept: list[int], summed: list[int], flags: int, partial: bool = False
+    ):
         self.loop, self.kept, self.summed, self.partial = loop, kept, summed, partial
+        self.flags = range(flags)
         reach = [1 + sum(abs(s) * (n - 1) for s, n in self.steps(o)) for o in self.operands()]
         self.count = "int64" if max([loop.size, *reach]) >= FAR else "uint32"
         self.outs = [f"out_{k}" for k in range(len(loop.outs))]
@@ -271,17 +308,8 @@ class KernelText:
         """``lanes`` neighbouring elements from number ``i * lanes`` on."""
         loop = self.loop
         lines = [f"at = i * {lanes}", *self.indices(self.kept, "at")]
-        loaded: list[dict[str, str]] = [{} for _ in range(lanes)]
-        for n, a, o in zip(loop.loads, self.ins, loop.ins, strict=True):
-            place = self.place(o, "at")
-            if o.view.strides[-1]:
-                parts = [f"{n}_l{k}" for k in range(lanes)]
-                lines.append(f"{', '.join(parts)} = load{lanes}({a}, {place})")
-            else:
-                parts = [f"{n}_l0"] * lanes
-                lines.append(f"{n}_l0 = {a}[{place}]")
-            for k in range(lanes):
-                loaded[k][n] = parts[k]
+        loads, loaded = self.loads(lanes, "at")
+        lines += loads
         results: list[list[str]] = [[] for _ in loop.outs]
         for k in range(lanes):
             computed, names, kinds = self.element(loaded[k])
@@ -294,6 +322,24 @@ class KernelText:
                 f"store{lanes}({self.outs[j]}, {self.place(o, 'at')}, {', '.join(results[j])})"
             )
         return lines
+
+    def loads(
+        self, lanes: int, flat: str | None = None, row: int = 0
+    ) -> tuple[list[str], list[dict[str, str]]]:
+        """Lines that load ``lanes`` neighbours, and for each of them the texts by load."""
+        loop, lines = self.loop, []
+        loaded: list[dict[str, str]] = [{} for _ in range(lanes)]
+        for n, a, o in zip(loop.loads, self.ins, loop.ins, strict=True):
+            place, name = self.place(o, flat), f"{n}_r{row}" if row else n
+            if lanes > 1 and o.view.strides[-1]:
+                parts = [f"{name}_l{k}" for k in range(lanes)]
+                lines.append(f"{', '.join(parts)} = load{lanes}({a}, {place})")
+            else:
+                parts = [f"{name}_l0"] * lanes
+                lines.append(f"{name}_l0 = {a}[{place}]")
+            for k in range(lanes):
+                loaded[k][n] = parts[k]
+        return lines, loaded
 
     def wide(self, k: int) -> str:
         """The type in which output ``k`` is summed."""
@@ -313,12 +359,12 @@ class KernelText:
         index = self.indices(self.summed, "r")
         return ["while r < end:", *_in([*index, *lines, f"r += {step}"])]
 
-    def ended(self, k: int, place: str) -> str:
+    def ended(self, k: int, place: str, total: str) -> str:
         """The line that stores a sum."""
         o, s = self.loop.outs[k], self.loop.stores[k]
         if self.partial:
-            return f"{self.outs[k]}[piece * kept + {place}] = sum_{k}"
-        text = f"sum_{k}" + (f" / by_{k}" if s.divisor != 1 else "")
+            return f"{self.outs[k]}[piece * kept + {place}] = {total}"
+        text = total + (f" / by_{k}" if s.divisor != 1 else "")
         return f"{self.outs[k]}[{self.place(o)}] = {numba_name(o.dtype)}({text})"
 
     def rows(self, by_block: bool) -> list[str]:
@@ -333,40 +379,102 @@ class KernelText:
         inner += ["r = piece * length // pieces + lane", "end = (piece + 1) * length // pieces"]
         work += _in([*inner, *self.added(width)])
         work += [f"sum_{k} = {add}(sum_{k}, shared_{self.wide(k)})" for k in self.sums()]
-        last = [*self.indices(self.kept, "place"), *(self.ended(k, "place") for k in self.sums())]
+        last = [
+            *self.indices(self.kept, "place"),
+            *(self.ended(k, "place", f"sum_{k}") for k in self.sums()),
+        ]
         work += ["if lane == 0 and task < kept * pieces:", *_in(last)]
         work += [f"base += cuda.gridDim.x * {teams}"]
         walk = "while base < kept * pieces:"
         return [*lines, walk, *_in(work)]
 
-    def columns(self) -> list[str]:
-        """A block for WARP columns, or a piece of them; its warps share out the rows."""
+    def columns(self, lanes: int, columns: int) -> list[str]:
+        """A block for so many columns, ``lanes`` to a thread, or a piece of them."""
+        across = columns // lanes
+        down = BLOCK // across
         kinds = dict.fromkeys(self.wide(k) for k in self.sums())
-        lines = [f"shared_{t} = cuda.shared.array(BLOCK, {t})" for t in kinds]
-        lines += ["lane, warp = cuda.threadIdx.x % WARP, cuda.threadIdx.x // WARP"]
-        lines += ["tiles = (kept + WARP - 1) // WARP", "task = cuda.blockIdx.x"]
-        work = ["place, piece = task % tiles * WARP + lane, task // tiles", *self.begun()]
-        inner = [*self.indices(self.kept, "place"), "r = piece * length // pieces + warp"]
-        inner += ["end = (piece + 1) * length // pieces", *self.added("WARPS")]
+        lines = [f"shared_{t} = cuda.shared.array({BLOCK * lanes // 2}, {t})" for t in kinds]
+        lines += [f"lane, deep = cuda.threadIdx.x % {across}, cuda.threadIdx.x // {across}"]
+        lines += [f"tiles = (kept + {columns - 1}) // {columns}", "task = cuda.blockIdx.x"]
+        work = [f"place = task * {columns} + lane * {lanes}"]
+        if self.partial:
+            work = [f"place, piece = task % tiles * {columns} + lane * {lanes}, task // tiles"]
+        work += [f"sum_{k}_{q} = {self.wide(k)}(0)" for k in self.sums() for q in range(lanes)]
+        inner = [*self.indices(self.kept, "place"), "r, end = int64(deep), length"]
+        if self.partial:
+            inner[-1] = "r = piece * length // pieces + deep"
+            inner.append("end = (piece + 1) * length // pieces")
+        rows = 4 if lanes == 1 else 2
+        if (len(self.loop.lines) + len(self.ins)) * lanes * rows <= MOST_LINES:
+            several = [f"r + {j * down}" if j else "r" for j in range(rows)]
+            body = [*self.taken(several, lanes), f"r += {rows * down}"]
+            inner += [f"while r + {(rows - 1) * down} < end:", *_in(body)]
+        inner += ["while r < end:", *_in([*self.taken(["r"], lanes), f"r += {down}"])]
         work += ["if place < kept:", *_in(inner)]
         for k in self.sums():
-            table = f"shared_{self.wide(k)}"
-            work += [f"{table}[cuda.threadIdx.x] = sum_{k}", "cuda.syncthreads()"]
-            last = ["for other in range(1, WARPS):"]
-            last += [f"    sum_{k} += {table}[other * WARP + lane]"]
-            last += [*self.indices(self.kept, "place"), self.ended(k, "place")]
-            work += ["if warp == 0 and place < kept:", *_in(last), "cuda.syncthreads()"]
-        work += ["task += cuda.gridDim.x"]
+            work += self.joined(k, lanes, across, down)
+        last = []
+        for q in range(lanes):
+            last += self.indices(self.kept, f"place + {q}" if q else "place")
+            place = f"(place + {q})" if q else "place"
+            last += [self.ended(k, place, f"sum_{k}_{q}") for k in self.sums()]
+        work += ["if deep == 0 and place < kept:", *_in(last), "task += cuda.gridDim.x"]
         return [*lines, "while task < tiles * pieces:", *_in(work)]
+
+    def taken(self, rows: list[str], lanes: int) -> list[str]:
+        """Lines that take ``lanes`` columns of ``rows``; all loads are before what is stored."""
+        loop, sums = self.loop, self.sums()
+        plain = [k for k in range(len(loop.outs)) if k not in sums]
+        lines: list[str] = []
+        loaded = []
+        for u, row in enumerate(rows):
+            lines += self.indices(self.summed, row)
+            loads, found = self.loads(lanes, row=u)
+            lines += [*loads, *[f"at_{k}_{u} = {self.place(loop.outs[k])}" for k in plain]]
+            loaded.append(found)
+        for u in range(len(rows)):
+            results: dict[int, list[str]] = {k: [] for k in plain}
+            for q in range(lanes):
+                computed, names, kinds = self.element(loaded[u][q])
+                lines += computed
+                for k in plain:
+                    results[k].append(f"o{k}_{u}_{q}")
+                    lines.append(f"o{k}_{u}_{q} = {self.value(k, names, kinds)}")
+                for k in sums:
+                    line = loop.stores[k].line
+                    value = self.cast(names[line], False, self.wide(k), kinds[line])
+                    lines.append(f"sum_{k}_{q} += {value}")
+            for k, values in results.items():
+                at = f"at_{k}_{u}"
+                if lanes > 1:
+                    lines.append(f"store{lanes}({self.outs[k]}, {at}, {', '.join(values)})")
+                else:
+                    lines.append(f"{self.outs[k]}[{at}] = {values[0]}")
+        return lines
+
+    def joined(self, k: int, lanes: int, across: int, down: int) -> list[str]:
+        """Lines that add up what the threads beneath each other have summed."""
+        table, half = f"shared_{self.wide(k)}", BLOCK // 2
+        spots = [f"{table}[{q * half} + lane + {across} * " for q in range(lanes)]
+        lines = [f"half = {down // 2}", "while half > 0:"]
+        inner = ["if deep >= half and deep < 2 * half:"]
+        inner += [f"    {spot}(deep - half)] = sum_{k}_{q}" for q, spot in enumerate(spots)]
+        inner += ["cuda.syncthreads()", "if deep < half:"]
+        inner += [f"    sum_{k}_{q} += {spot}deep]" for q, spot in enumerate(spots)]
+        return [*lines, *_in([*inner, "cuda.syncthreads()", "half //= 2"])]
 
     # -- the module ------------------------------------------------------------------------------
 
     def finish(self, form: str, body: list[str]) -> tuple[str, str]:
         """Name and text of a module with the kernel."""
-        code = "\n".join(_in(body))
+        keep = []
+        for k in self.flags:  # as ``runtime/flags.py``, without a launch
+            keep += [f"if cuda.grid(1) == 0 and kept_{k}[0] < 0:", f"    kept_{k}[0] = flag_{k}[0]"]
+        code = "\n".join(_in([*keep, *body]))
         sizes = ["n"] if form == "each" else ["kept", "pieces", "length"]
         by = [] if self.partial else self.divisors
-        parameters = ", ".join([*sizes, *self.outs, *self.ins, *self.floats, *by])
+        kept = [f"{name}_{k}" for k in self.flags for name in ("kept", "flag")]
+        parameters = ", ".join([*sizes, *self.outs, *self.ins, *self.floats, *by, *kept])
         self.types |= {numba_name(o.dtype) for o in self.loop.outs}
         self.types.discard("boolean")
         lines = [f'"""{_told(self.loop)}"""', "", "import numpy as np"]

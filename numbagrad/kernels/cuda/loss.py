@@ -1,8 +1,9 @@
 """Cross entropy and negative log likelihood of class indices, with their gradients.
 
 A row belongs to a warp, or to a block where it is long. Then one block adds up the losses, in an
-order that depends on their number alone. A target that is no class is reported through ``bad``;
-its row's loss is NaN, and nothing outside the arrays is touched.
+order that depends on their number alone. A small batch is one launch of one block. A target that is
+no class is reported through ``bad``; its row's loss is NaN, and nothing outside the arrays is
+touched.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from .runtime.held import Held, grid_for_rows, held_by, reader, summed, writer
 from .runtime.intrinsics import as_type
 from .runtime.launch import made, start, strided_grid
 from .runtime.maths import math
-from .runtime.shape import BLOCK, WARPS
+from .runtime.shape import BLOCK, SIMULATED, WARP, WARPS
 from .runtime.teams import Team, exponentials, grid_of, team_for
-from .runtime.warp import block_sum, inlined, split
+from .runtime.warp import block_sum, inlined, shuffle_down, split
 
 __all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
 
 NONE, MEAN, SUM = 0, 1, 2
 NO_ROW = 1 << 62
+
+FEW, SHORT = (6, 4) if SIMULATED else (2 * BLOCK, 32)
+"""Most rows and classes of a loss that one block makes by one launch."""
 
 
 def _loss_of(real: Any) -> Any:
@@ -125,29 +129,35 @@ def _held_kernel(real: Any, held: Held) -> Any:
     return held_rows
 
 
-def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignore, reduction):
-    """One block: the sum of the losses, over the weight of the targets for a mean; fills bad."""
-    shared = cuda.shared.array(WARPS, float64)
-    places = cuda.shared.array(BLOCK, int64)
-    total, mass, wrong = float64(0), float64(0), int64(NO_ROW)
-    for i in range(cuda.threadIdx.x, n, BLOCK):
-        t = target[i]
-        if t != ignore:
-            inside = t >= 0 and t < c
-            if not inside and wrong == NO_ROW:
-                wrong = int64(i)
-            total += float64(losses[i])
-            if weighted:
-                mass += float64(weight[t]) if inside else math.nan
-            else:
-                mass += 1.0
-    total = block_sum(total, shared)
+@inlined
+def _counted(loss, t, i, sums, wrong, weight, c, weighted, ignore):
+    """Take the loss of row i into the sums of losses and weights, and the first wrong row."""
+    if t != ignore:
+        inside = t >= 0 and t < c
+        if not inside:
+            wrong = min(wrong, int64(i))
+        sums[0] += float64(loss)
+        if weighted:
+            sums[1] += float64(weight[t]) if inside else math.nan
+        else:
+            sums[1] += 1.0
+    return wrong
+
+
+@inlined
+def _ended(out, norm, bad, sums, wrong, reduction, shared, places):
+    """Join what the threads of a block have counted, and write the results."""
+    delta = WARP // 2
+    while delta > 0:
+        wrong = min(wrong, shuffle_down(wrong, delta))
+        delta //= 2
+    if cuda.threadIdx.x % WARP == 0:
+        places[cuda.threadIdx.x // WARP] = wrong
+    total = block_sum(sums[0], shared)
     cuda.syncthreads()
-    mass = block_sum(mass, shared)
-    places[cuda.threadIdx.x] = wrong
-    cuda.syncthreads()
+    mass = block_sum(sums[1], shared)
     if cuda.threadIdx.x == 0:
-        for other in range(1, BLOCK):
+        for other in range(1, WARPS):
             wrong = min(wrong, places[other])
         bad[0] = -1 if wrong == NO_ROW else wrong
         # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
@@ -156,6 +166,66 @@ def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignor
             out[0] = total / mass if mass != 0.0 else math.nan
         elif reduction == SUM:
             out[0] = total
+
+
+def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignore, reduction):
+    """One block: the sum of the losses, over the weight of the targets for a mean; fills bad."""
+    shared = cuda.shared.array(WARPS, float64)
+    places = cuda.shared.array(WARPS, int64)
+    sums = cuda.local.array(2, float64)
+    sums[0], sums[1], wrong = float64(0), float64(0), int64(NO_ROW)
+    i = int64(cuda.threadIdx.x)
+    while i + 3 * BLOCK < n:  # eight loads under way at a time
+        loss_0, loss_1 = losses[i], losses[i + BLOCK]
+        loss_2, loss_3 = losses[i + 2 * BLOCK], losses[i + 3 * BLOCK]
+        t_0, t_1 = target[i], target[i + BLOCK]
+        t_2, t_3 = target[i + 2 * BLOCK], target[i + 3 * BLOCK]
+        wrong = _counted(loss_0, t_0, i, sums, wrong, weight, c, weighted, ignore)
+        wrong = _counted(loss_1, t_1, i + BLOCK, sums, wrong, weight, c, weighted, ignore)
+        wrong = _counted(loss_2, t_2, i + 2 * BLOCK, sums, wrong, weight, c, weighted, ignore)
+        wrong = _counted(loss_3, t_3, i + 3 * BLOCK, sums, wrong, weight, c, weighted, ignore)
+        i += 4 * BLOCK
+    while i < n:
+        wrong = _counted(losses[i], target[i], i, sums, wrong, weight, c, weighted, ignore)
+        i += BLOCK
+    _ended(out, norm, bad, sums, wrong, reduction, shared, places)
+
+
+def _small_kernel(real: Any) -> Any:
+    """All of a cross entropy by one block, a thread to a row: its launch is what it costs."""
+    loss_of = _loss_of(real)
+
+    def small_loss(
+        out, losses, lse, norm, bad, x, target, weight, n, c, weighted, ignore, smoothing, reduction
+    ):
+        shared = cuda.shared.array(WARPS, float64)
+        places = cuda.shared.array(WARPS, int64)
+        sums = cuda.local.array(2, float64)
+        sums[0], sums[1], wrong = float64(0), float64(0), int64(NO_ROW)
+        for i in range(cuda.threadIdx.x, n, BLOCK):
+            row, t = i * c, target[i]
+            peak = x[row]
+            for j in range(1, c):
+                value = x[row + j]
+                peak = value if value > peak or value != value else peak
+            if peak == real(-math.inf):
+                peak = real(0)
+            total = real(0)
+            for j in range(c):
+                total += real(math.exp(x[row + j] - peak))
+            high, rest = real(math.log(total)), real(0)
+            if smoothing > 0.0:
+                for j in range(c):
+                    each = high - (x[row + j] - peak)
+                    rest += each * weight[j] if weighted else each
+            lse[i] = high + peak
+            at = x[row + t] if t >= 0 and t < c else real(0)
+            loss = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
+            losses[i] = loss
+            wrong = _counted(loss, t, i, sums, wrong, weight, c, weighted, ignore)
+        _ended(out, norm, bad, sums, wrong, reduction, shared, places)
+
+    return small_loss
 
 
 def cross_entropy(
@@ -169,13 +239,19 @@ def cross_entropy(
     smoothing (float), reduction.
     """
     n, c = x.shape
+    options = n, c, weighted, ignore
+    if 0 < c <= SHORT and n <= FEW:
+        kernel, arrays = made(_small_kernel, x.itemsize), (x, target, weight)
+        start(
+            kernel, 1, BLOCK, out, losses, lse, norm, bad, *arrays, *options, smoothing, reduction
+        )
+        return
     held = held_by(c, x) if x.size else None
     if held is None:
         team = team_for(c)
         kernel, grid = made(_rows_kernel, x.itemsize, team), grid_of(team, n)
     else:
         kernel, grid = made(_held_kernel, x.itemsize, held), grid_for_rows(held, n)
-    options = n, c, weighted, ignore
     start(kernel, grid, BLOCK, losses, lse, x, target, weight, *options, smoothing)
     start(
         _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction

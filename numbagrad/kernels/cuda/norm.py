@@ -2,7 +2,8 @@
 
 Kernels named ``..._rows`` work along the last axis of an (n, m) array, those named ``..._axis``
 along the middle one of (outer, m, inner). Short rows are a warp's, long ones a block's, and rows of
-a middle axis a thread's, beside its neighbours; see ``runtime/teams.py``.
+a middle axis a thread's, beside its neighbours; see ``runtime/teams.py``. Rows that fit into the
+registers of their team have kernels in ``norm_held.py``.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import numpy as np
 from numba import cuda, float64
 
 from . import reduce
+from .norm_held import layer_norm_grad_held, layer_norm_held, softmax_grad_held, softmax_held
 from .runtime import device, long_rows
 from .runtime.grids import tile_grid
-from .runtime.held import Held, grid_for_rows, held_by, lanes_of, reader, summed, writer
+from .runtime.held import Held, grid_for_rows, held_by, lanes_of, reader
 from .runtime.launch import made, start
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS
@@ -59,75 +61,6 @@ def _rows(make: Callable[..., Any], n: int, m: int, first: Any, *args: Any) -> N
     if n:
         team = team_for(m)
         start(made(make, first.itemsize, team), grid_of(team, n), BLOCK, first, *args, n, m)
-
-
-def _softmax_held(real: Any, held: Held, log: bool) -> Any:
-    """The kernel of softmax, or of its logarithm, for rows that a team can hold."""
-    width, count, size = held.width, held.count, held.size
-    read, write, (total_of, largest_of) = reader(real, held), writer(held), summed(held)
-
-    def softmax(out, x, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        values = cuda.local.array(size, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            end = m if i < n else 0
-            read(values, x, i * m, lane, end, real(-math.inf))
-            peak = values[0]
-            for k in range(1, size):
-                peak = values[k] if values[k] > peak or values[k] != values[k] else peak
-            peak = largest_of(peak, shared)
-            total = real(0)
-            for k in range(size):
-                values[k] -= peak
-                power = real(math.exp(values[k]))
-                total += power
-                if not log:
-                    values[k] = power
-            total = total_of(total, shared)
-            if log:
-                shift = real(math.log(total)) if end > 0 else real(0)
-                for k in range(size):
-                    values[k] -= shift
-            else:
-                part = real(1) / total
-                for k in range(size):
-                    values[k] *= part
-            write(out, values, i * m, lane, end)
-            base += cuda.gridDim.x * count
-
-    return softmax
-
-
-def _softmax_grad_held(real: Any, held: Held, log: bool) -> Any:
-    width, count, size = held.width, held.count, held.size
-    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
-
-    def softmax_grad(gx, g, out, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        values, grads = cuda.local.array(size, real), cuda.local.array(size, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            end = m if i < n else 0
-            read(grads, g, i * m, lane, end, real(0))
-            read(values, out, i * m, lane, end, real(0))
-            total = real(0)
-            for k in range(size):
-                total += grads[k] if log else grads[k] * values[k]
-            total = total_of(total, shared)
-            for k in range(size):
-                if log:
-                    grads[k] -= real(math.exp(values[k])) * total
-                else:
-                    grads[k] = values[k] * (grads[k] - total)
-            write(gx, grads, i * m, lane, end)
-            base += cuda.gridDim.x * count
-
-    return softmax_grad
 
 
 def _softmax(real: Any, team: Team, log: bool) -> Any:
@@ -181,7 +114,7 @@ def _softmax_grad(real: Any, team: Team, log: bool) -> Any:
     return softmax_grad
 
 
-_HELD = {_softmax: _softmax_held, _softmax_grad: _softmax_grad_held}
+_HELD = {_softmax: softmax_held, _softmax_grad: softmax_grad_held}
 
 
 def softmax_rows(out, x):
@@ -256,85 +189,6 @@ def logsumexp_rows(out, x):
 # -- layer normalisation ---------------------------------------------------------------------------
 
 
-def _layer_norm_held(real: Any, held: Held) -> Any:
-    width, count, size, lanes = held.width, held.count, held.size, held.lanes
-    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
-
-    def layer_norm(out, mean, rstd, x, weight, bias, eps, affine, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        values, along = cuda.local.array(size, real), cuda.local.array(size, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            end = m if i < n else 0
-            read(values, x, i * m, lane, end, real(0))
-            total = real(0)
-            for k in range(size):
-                total += values[k]
-            center = total_of(total, shared) / real(m)
-            total = real(0)
-            for k in range(size):
-                values[k] -= center
-                if (k // lanes * width + lane) * lanes < end:
-                    total += values[k] * values[k]
-            total = total_of(total, shared)
-            scale = real(1) / real(math.sqrt(total / real(m) + real(eps)))
-            if lane == 0 and i < n:
-                mean[i], rstd[i] = center, scale
-            for k in range(size):
-                values[k] *= scale
-            if affine & 1:
-                read(along, weight, 0, lane, end, real(0))
-                for k in range(size):
-                    values[k] *= along[k]
-            if affine & 2:
-                read(along, bias, 0, lane, end, real(0))
-                for k in range(size):
-                    values[k] += along[k]
-            write(out, values, i * m, lane, end)
-            base += cuda.gridDim.x * count
-
-    return layer_norm
-
-
-def _layer_norm_grad_held(real: Any, held: Held) -> Any:
-    width, count, size = held.width, held.count, held.size
-    read, write, (total_of, _) = reader(real, held), writer(held), summed(held)
-
-    def layer_norm_grad(gx, g, x, mean, rstd, weight, affine, n, m):
-        shared = cuda.shared.array(WARPS, real)
-        units, inners = cuda.local.array(size, real), cuda.local.array(size, real)
-        scales = cuda.local.array(size, real)
-        lane = cuda.threadIdx.x % width
-        base = cuda.blockIdx.x * count
-        while base < n:
-            i = base + cuda.threadIdx.x // width
-            end = m if i < n else 0
-            read(units, x, i * m, lane, end, real(0))
-            read(inners, g, i * m, lane, end, real(0))
-            center = mean[i] if i < n else real(0)
-            scale = rstd[i] if i < n else real(0)
-            if affine & 1:
-                read(scales, weight, 0, lane, end, real(0))
-                for k in range(size):
-                    inners[k] *= scales[k]
-            total, along = real(0), real(0)
-            for k in range(size):
-                units[k] = (units[k] - center) * scale
-                total += inners[k]
-                along += inners[k] * units[k]
-            total = total_of(total, shared) / real(m)
-            cuda.syncthreads()
-            along = total_of(along, shared) / real(m)
-            for k in range(size):
-                inners[k] = scale * (inners[k] - total - units[k] * along)
-            write(gx, inners, i * m, lane, end)
-            base += cuda.gridDim.x * count
-
-    return layer_norm_grad
-
-
 def _layer_norm(real: Any, team: Team) -> Any:
     width, count, total_of = team.width, team.count, team.sum
 
@@ -380,7 +234,7 @@ def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
     if held is None:
         _rows(_layer_norm, n, m, out, mean, rstd, x, weight, bias, eps, affine)
     else:
-        kernel = made(_layer_norm_held, x.itemsize, held)
+        kernel = made(layer_norm_held, x.itemsize, held)
         args = out, mean, rstd, x, weight, bias, eps, affine
         start(kernel, grid_for_rows(held, n), BLOCK, *args, n, m)
 
@@ -458,7 +312,7 @@ def layer_norm_grad(gx, gweight, gbias, g, x, mean, rstd, weight, affine):
     args = gx, g, x, mean, rstd, weight, affine
     held = held_by(m, gx, g, x, weight) if x.size else None
     if held is not None:
-        kernel = made(_layer_norm_grad_held, x.itemsize, held)
+        kernel = made(layer_norm_grad_held, x.itemsize, held)
         start(kernel, grid_for_rows(held, n), BLOCK, *args, n, m)
     elif x.size:
         _rows(_layer_norm_grad, n, m, *args)

@@ -36,6 +36,10 @@ NARROW = 2 * WARP if SIMULATED else 1024
 """Up to this length a row is one warp's."""
 
 
+FEW_ROWS = 8
+"""Rows that a thread should have where columns are summed: two times four loads under way."""
+
+
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """The parts of a reduction: ``step(acc, value, p)``, ``merge(acc, acc)``, ``finish(acc, p)``.
@@ -325,9 +329,24 @@ def _lanes_of(x: Any, source: Source) -> int:
     return lanes if source.of and whole and x.pointer % 16 == 0 else 1
 
 
-def _across(inner: int, lanes: int) -> int:
-    """Threads side by side over groups of ``lanes`` columns."""
-    return min(WARP, power_of_two(-(-inner // lanes)))
+def _across(inner: int, lanes: int, n: int) -> int:
+    """Threads side by side over groups of ``lanes`` columns of ``n`` rows.
+
+    More than a warp where the others of a block would have few rows each, and it is one of many.
+    """
+    groups = -(-inner // lanes)
+    across = min(WARP, power_of_two(groups))
+    while across < BLOCK and n < FEW_ROWS * (BLOCK // across) and groups >= 2 * across * PARTS:
+        across *= 2
+    return across
+
+
+def _width(tasks: int, groups: int) -> int:
+    """Threads for each of ``tasks`` rows of so many groups: one each, or four where rows abound."""
+    width = min(WARP, power_of_two(groups))
+    if groups >= 4 and tasks * width >= PARTS * BLOCK:
+        width = min(width, power_of_two(-(-groups // 4)))
+    return width
 
 
 def _pass(
@@ -342,14 +361,14 @@ def _pass(
     arrays = out, x, x if y is None else y, x if center is None else center
     many = 1 if center is None else center.size
     if inner > 1:
-        across = _across(inner, lanes)
+        across = _across(inner, lanes, n // k)
         tasks = outer * k * -(-inner // (across * lanes))
         numbers = many, tasks, k, n, inner, across, neutral, p
         start(columns, grid_for(tasks), BLOCK, *arrays, *numbers)
         return
     tasks = outer * k
     if n <= NARROW * k:
-        width = min(WARP, power_of_two(-(-n // (k * lanes))))
+        width = _width(tasks, -(-n // (k * lanes)))
         grid = grid_for(-(-tasks * width // BLOCK))
         start(narrow, grid, BLOCK, *arrays, many, tasks, k, n, width, neutral, p)
     else:
@@ -382,7 +401,7 @@ def fold(
         return
     floating = is_floating(x.dtype)
     lanes = _lanes_of(x, source)
-    tiles = -(-inner // (_across(inner, lanes) * lanes))
+    tiles = -(-inner // (_across(inner, lanes, n) * lanes))
     parts = parts_of(outer * k * tiles, n, inner) if k == 1 else 1
     if parts == 1:
         _pass(reduction, out, x, p, floating, False, True, source, y, center)

@@ -22,8 +22,14 @@ from .shape import BLOCK, SIMULATED
 
 __all__ = ["CHUNK", "advance", "chunks_of", "over", "pointers_to"]
 
-CHUNK = 32 if SIMULATED else 1 << 14
-"""Elements that a block works on at a time."""
+CHUNK = 32 if SIMULATED else 1 << 12
+"""Elements that a block works on at a time: Adam over 64 Mi at 98 % of a copy, 94 % by 16384."""
+
+SMALL_CHUNK = 16 if SIMULATED else 4 * BLOCK
+"""The same for lists that would not fill a GPU: one load of each array by each thread."""
+
+FEW = 64 if SIMULATED else 1 << 20
+"""Up to so many elements a list is small."""
 
 
 def pointers_to(*lists: Sequence[DeviceArray]) -> DeviceArray:
@@ -37,9 +43,10 @@ def pointers_to(*lists: Sequence[DeviceArray]) -> DeviceArray:
 @functools.lru_cache(maxsize=256)
 def _cut(sizes: tuple[int, ...]) -> tuple[DeviceArray, int]:
     rows: list[int] = []
+    chunk = SMALL_CHUNK if sum(sizes) <= FEW else CHUNK
     for t, size in enumerate(sizes):
-        for begin in range(0, size, CHUNK):
-            rows += [t, begin, min(begin + CHUNK, size)]
+        for begin in range(0, size, chunk):
+            rows += [t, begin, min(begin + chunk, size)]
     return device.table(np.array(rows, np.int64)), len(rows) // 3
 
 
