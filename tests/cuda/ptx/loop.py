@@ -22,7 +22,7 @@ import numpy as np
 from numbagrad.kernels import store
 
 from . import arithmetic, bits, copies, memory, warp
-from .assemble import CONTROL
+from .assemble import CONTROL, DOUBLES
 from .table import ROWS
 
 __all__ = ["run_blocks"]
@@ -127,6 +127,8 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     vote(registers, row, lanes, count)
                 elif op == SQUARES:
                     problem = squares(views, box, registers, row, first, where)
+                elif row[1] >= DOUBLES:
+                    multiply_doubles(registers, row)
                 else:
                     multiply(registers, row)
                 if problem:
@@ -332,7 +334,7 @@ def run_blocks() -> Any:
     names |= {f"of_{kind}": write for kind, write in bits.WRITE.items()}
     names |= {n: getattr(bits, n) for n in ("fma32", "fma64", "root32", "root64")}
     names |= {n: getattr(warp, n) for n in _OF_WARPS}
-    names |= {"begin": copies.begin, "finish": copies.finish}
+    names |= {"DOUBLES": DOUBLES, "begin": copies.begin, "finish": copies.finish}
     names |= {"load": memory.load, "store": memory.store, "found_wrong": memory.found_wrong}
     names |= {"u": numba.uint64, "s": numba.int64}
     own = module.__dict__
@@ -344,5 +346,5 @@ def run_blocks() -> Any:
     return _kept(own["run_blocks"])
 
 
-_OF_WARPS = ("here", "shuffle", "vote", "multiply", "squares", "atomic")
+_OF_WARPS = ("here", "shuffle", "vote", "multiply", "multiply_doubles", "squares", "atomic")
 _STATES = ("RUNNING", "WAITING", "AT_BARRIER", "ENDED", "NOBODY")
