@@ -29,6 +29,11 @@ NARROWEST = min(tile.cols for tile in (*SINGLES, *DOUBLES, *CORE_DOUBLES))
 """Columns of the narrowest tile: of so many and more is each, in a grid of which there are MOST."""
 
 
+def _tall() -> bool:
+    """Whether an instruction of the tensor cores makes 16 rows of float64."""
+    return device.driver().capability >= (9, 0)
+
+
 def _form(a: Any, line: int, step: int, lines: int, steps: int, batch: int) -> tuple[bool, bool]:
     """How a factor is read, see ``product.slices``. line, step, batch: its strides."""
     words = 16 // a.itemsize
@@ -100,7 +105,7 @@ def _start_tiled(
     shares = max(-(-k // share), 1)
     x_form = _form(x, x_row, x_step, n, k, x_batch)
     y_form = _form(y, y_col, y_step, m, k, y_batch)
-    kernel = made(tiled, out.itemsize, tile, x_form, y_form, device.driver().capability)
+    kernel = made(tiled, out.itemsize, tile, x_form, y_form, _tall())
     target, ending, row, apart = out, epilogue, out_row, out_batch
     if shares > 1:
         target = device.empty((batch, shares, n, m), out.dtype, out.device)

@@ -142,13 +142,9 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
 
 
 def tiled(
-    real: Any,
-    tile: Tile,
-    x_form: tuple[bool, bool],
-    y_form: tuple[bool, bool],
-    capability: tuple[int, int],
+    real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, bool], tall: bool
 ) -> Any:
-    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``."""
+    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``; tall: see ``double``."""
     vector = 128 // real.bitwidth
     rows, cols, depth, parts = tile.rows, tile.cols, tile.depth, tile.parts
     each_row, each_col, threads = tile.each_row, tile.each_col, tile.threads
@@ -163,14 +159,14 @@ def tiled(
     size = max(2 * whole, rows * cols * last if parts > 1 else 0)
     each = each_row * each_col
     vectors = -(-each // (vector * parts))
-    words = each_col // vector
+    words, ahead = each_col // vector, tile.ahead
     row_size, column_size = each_row * max(tile.cores // 4, 1), each_col * max(tile.cores // 8, 1)
     first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
     first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
     lines_x, lines_y = [vector if form == (False, True) else 1 for form in (x_form, y_form)]
     loads_x, loads_y = rows * span // threads, cols * span // threads
     if tile.cores:
-        first, place, multiply = core_squares(tile, capability >= (9, 0))
+        first, place, multiply = core_squares(tile, tall)
     else:
         first, place, multiply = squares(real, tile)
 
@@ -280,8 +276,17 @@ def tiled(
         at_y += short * y_step
         left = int32(steps - short)
         here = 0
+        if ahead and left > 0:
+            bring_x(0, some_x, x, at_x, x_row, x_step, spare_x)
+            bring_y(0, some_y, y, at_y, y_col, y_step, spare_y)
+        far = span if ahead else 0
+        at_x += far * x_step
+        at_y += far * y_step
         while left >= 0:
-            if left > 0:
+            if ahead:
+                put_x(0, shared, whole - here + to_x, some_x)
+                put_y(0, shared, whole - here + to_y, some_y)
+            if left > far:
                 bring_x(0, some_x, x, at_x, x_row, x_step, spare_x)
                 bring_y(0, some_y, y, at_y, y_col, y_step, spare_y)
             left = int32(left - span)
@@ -289,8 +294,9 @@ def tiled(
             at_y += span * y_step
             multiply(0, acc, row, column, shared, here + from_x, here + from_y)
             here = whole - here
-            put_x(0, shared, here + to_x, some_x)
-            put_y(0, shared, here + to_y, some_y)
+            if not ahead:
+                put_x(0, shared, here + to_x, some_x)
+                put_y(0, shared, here + to_y, some_y)
             cuda.syncthreads()
         if parts > 1:
             if last < parts:

@@ -64,6 +64,8 @@ class Tile:
     """The same for each block where it has many."""
     cores: int = 0
     """Steps of an instruction of the tensor cores, which then make it."""
+    ahead: bool = False
+    """Whether a slice is under way from memory while two are multiplied, not one."""
 
     @property
     def threads(self) -> int:
@@ -86,10 +88,10 @@ else:
         Tile(32, 32, 8, 4, 4, 4, 2, 21, 20),
     )
     CORE_DOUBLES = (
-        Tile(128, 128, 8, 1, 8, 8, 1, 95, 90, 8),
-        Tile(64, 64, 8, 2, 4, 8, 1, 26, 24, 8),
-        Tile(32, 32, 8, 4, 4, 8, 2, 12, 8, 4),
-        Tile(16, 16, 4, 8, 2, 4, 2, 6.5, 5, 4),
+        Tile(128, 128, 8, 1, 8, 8, 1, 95, 90, 8, True),
+        Tile(64, 64, 8, 2, 4, 8, 2, 26, 24, 8, True),
+        Tile(32, 32, 8, 4, 4, 8, 2, 12, 8, 4, True),
+        Tile(16, 16, 4, 8, 2, 4, 2, 6.5, 5, 4, True),
     )
 """Tiles of products in float32, in float64, and in float64 on tensor cores, from the largest.
 
