@@ -198,8 +198,9 @@ def test_products_in_shares(monkeypatch: Any) -> None:
 
 
 @slow
-@pytest.mark.parametrize("which", range(4))
-@pytest.mark.parametrize("tall", [False, True])
+@pytest.mark.parametrize(
+    "tall, which", [(False, 3), (False, 1), (True, 3), (True, 2), (True, 1), (True, 0)]
+)
 def test_float64_on_tensor_cores(tall: bool, which: int, monkeypatch: Any) -> None:
     from numbagrad.kernels.cuda import matmul
     from numbagrad.kernels.cuda.runtime.shape import CORE_DOUBLES

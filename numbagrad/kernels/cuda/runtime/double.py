@@ -94,7 +94,7 @@ def core_squares(tile: Tile, tall: bool) -> tuple[Any, Any, Any]:
     warps = tile.cols // wide
     assert tile.depth % steps == 0 and each_row % 2 == 0
     assert tile.threads // tile.parts % 32 == 0
-    calculate = _multiplier(steps, tall)
+    by_one, by_many = _multiplier(steps, True), _multiplier(steps, False)
 
     @inlined
     def first(member):
@@ -119,8 +119,12 @@ def core_squares(tile: Tile, tall: bool) -> tuple[Any, Any, Any]:
 
     @pasted
     def calculate_one(q, acc, row, column):
-        i, j = q // words, q % words
-        calculate(acc, i * 2 * each_col + 2 * j, each_col, row, i * 2 * groups, column, j * groups)
+        h, w = q // words, q % words
+        at, i, j = (h * each_col + w) * 2, h * 2 * groups, w * groups
+        if tall:  # here, because what a kernel reads names it on disk, and an intrinsic is not read
+            by_one(acc, at, each_col, row, i, column, j)
+        else:
+            by_many(acc, at, each_col, row, i, column, j)
 
     bring_row = repeated(bring_row, each_row * groups)
     bring_column = repeated(bring_column, words * groups)
