@@ -16,11 +16,13 @@ import itertools
 import json
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -200,7 +202,7 @@ def cublas_peer(size: int, dtype: str, torch: Any) -> tuple[Any, Any]:
 
 
 def steps(torch: Any, small: bool) -> Iterator[Work]:
-    """Training steps, eager and compiled, and single launches, whose cost is Python's."""
+    """Training steps, eager and compiled."""
     shapes = [((8, 4, 3), 4)] if small else [((784, 256, 128, 10), 128), ((1024, 4096, 1024), 512)]
     for sizes, batch in shapes:
         name = f"MLP step {'-'.join(map(str, sizes))} batch {batch}"
@@ -212,9 +214,30 @@ def steps(torch: Any, small: bool) -> Iterator[Work]:
         yield Work(f"{name}, eager", bound(eager, data), theirs, repeat=20)
         yield Work(f"{name}, compiled; eager peer", compiled, theirs, repeat=20)
         yield Work(f"{name}, compiled; the peer's graph", compiled, graph, repeat=20)
-    x = [lib.ones(1, device="cuda") for lib in ([ng, torch] if torch else [ng])]
-    calls = [lambda x=each: x + x for each in x]
-    yield Work("launch of add, host", calls[0], calls[1] if torch else None, host=True, repeat=100)
+
+
+SMALL_CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "add": lambda lib, x, row: x + x,
+    "add a row": lambda lib, x, row: x + row,
+    "relu": lambda lib, x, row: x.relu(),
+    "x[1]": lambda lib, x, row: x[1],
+    "sum": lambda lib, x, row: x.sum(),
+    "softmax": lambda lib, x, row: lib.nn.functional.softmax(x, 1),
+    "layer norm": lambda lib, x, row: lib.nn.functional.layer_norm(x, (8,)),
+    "matmul": lambda lib, x, row: x @ x,
+    "linear": lambda lib, x, row: lib.nn.functional.linear(x, x, row),
+    "cat": lambda lib, x, row: lib.cat([x, x]),
+}
+
+
+def launches(torch: Any) -> Iterator[Work]:
+    """Operations on eight by eight numbers, whose cost is Python's: the time until they return."""
+    libraries = [ng, torch] if torch else [ng]
+    given = [(lib, lib.ones(8, 8, device="cuda"), lib.ones(8, device="cuda")) for lib in libraries]
+    for name, call in SMALL_CALLS.items():
+        calls = [partial(call, *each) for each in given]
+        peer = calls[1] if torch else None
+        yield Work(f"{name}, host", calls[0], peer, host=True, repeat=100)
 
 
 def bound(call: Callable[..., Any], data: tuple[Any, ...]) -> Callable[[], Any]:
@@ -309,6 +332,16 @@ def shown(row: Row) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def driver_version() -> str:
+    """NVIDIA's driver, as its own tool tells it."""
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return found.stdout.split()[0]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Measure, print, write; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
@@ -329,12 +362,17 @@ def main(arguments: list[str] | None = None) -> int:
         "python": platform.python_version(),
         "numbagrad": ng.__version__,
         "torch": torch.__version__ if torch else None,
+        "numba": version("numba"),
+        "numba-cuda": version("numba-cuda"),
+        "driver": driver_version(),
         "elements": chosen.elements,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     lines = [
-        f"GPU {about['gpu']}, torch {about['torch']}, {chosen.elements} elements; milliseconds, "
-        f"medians of {chosen.rounds}",
+        f"{about['date'][:10]}: {about['gpu']}, driver {about['driver']}, Python "
+        f"{about['python']}, numba {about['numba']}, numba-cuda {about['numba-cuda']}, torch "
+        f"{about['torch']}; "
+        f"{chosen.elements} elements; milliseconds, medians of {chosen.rounds}",
         "",
         "| work | ours | torch | ratio | GB/s | of copy | TFLOP/s |",
         "|---|---|---|---|---|---|---|",
@@ -345,7 +383,7 @@ def main(arguments: list[str] | None = None) -> int:
     small = chosen.elements < 1 << 16
     sections = (
         bandwidth(chosen.elements, torch), products(chosen.matmul, torch),
-        library_products(chosen.matmul, torch), steps(torch, small),
+        library_products(chosen.matmul, torch), steps(torch, small), launches(torch),
     )  # fmt: skip
     for work in chain(*map(guarded, sections)):
         if not any(part in work.name for part in chosen.only.split(",")):

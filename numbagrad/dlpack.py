@@ -179,7 +179,7 @@ class _Lender:
         self.address, self.deleter = address, deleter
 
     def __del__(self) -> None:
-        if self.deleter:
+        if self.deleter and _Deleter is not None:  # it is None when the process ends
             _Deleter(self.deleter)(self.address)
 
 

@@ -46,10 +46,10 @@ def seen_before(op: PointwiseOp, args: tuple[Any, ...]) -> Tensor | None:
     found = op.walks.get(key)
     if found is None:
         return None
-    walk, shape, dtype, numpy_dtype, floating, device = found
+    walk, like, dtype, floating = found
     out = _new(Tensor)
-    out._array = array = machine.away.empty(shape, numpy_dtype, device)
-    out._dtype, out._device = dtype, device
+    out._array = array = machine.away.another(like)
+    out._dtype, out._device = dtype, like.device
     out._counter = out._edge = None
     walk(array, *[a._array if isinstance(a, Tensor) else a for a in args])
     if floating and grad_mode.enabled:
@@ -75,5 +75,5 @@ def remember(op: PointwiseOp, args: tuple[Any, ...], out: Tensor) -> None:
         op.walks.clear()
     operands = [a._array if isinstance(a, Tensor) else a for a in args]
     walk = on_device(op.kernel).walk((out._array, *operands))
-    array = out._array
-    op.walks[key] = walk, array.shape, dtype, dtype.numpy, dtype.is_floating_point, array.device
+    like = DeviceArray(None, 0, out._array.shape, dtype.numpy, out._array.device)
+    op.walks[key] = walk, like, dtype, dtype.is_floating_point

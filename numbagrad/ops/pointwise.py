@@ -179,18 +179,18 @@ class PointwiseOp:
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
+        away = machine.away is not None and machine.recorder.current is None
+        if away and not machine.autocasting:
+            out = device_way.seen_before(self, args)
+            if out is not None:
+                return out
         if len(args) != len(self.inputs):
             raise TypeError(
                 f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
                 f"got {len(args)}."
             )
-        away = machine.away is not None and machine.recorder.current is None
         if not machine.recording:
             out = self._seen_before(args)
-            if out is not None:
-                return out
-        elif away and not machine.autocasting:
-            out = device_way.seen_before(self, args)
             if out is not None:
                 return out
         if machine.autocasting:

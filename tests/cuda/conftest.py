@@ -32,6 +32,19 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(skip)
 
 
+@pytest.fixture(autouse=True)
+def _launches_are_new(request: Any) -> Any:
+    """What a test changes of a kernel's choices holds for that test alone."""
+    if "monkeypatch" not in request.fixturenames or not ng.cuda.is_available():
+        yield
+        return
+    from numbagrad.kernels.cuda.runtime import again
+
+    again.forget()
+    yield
+    again.forget()
+
+
 @pytest.fixture
 def lib(monkeypatch: Any) -> Any:
     """cuBLASLt, chosen for products of all sizes; in the simulator the manual's, which is given."""

@@ -171,11 +171,34 @@ class DeviceArray:
     def __getitem__(self, key: Any) -> Any:
         """A view for slices; the number itself if every dimension has an index."""
         keys = key if isinstance(key, tuple) else (key,)
+        view = bool(keys) and keys[-1] is Ellipsis  # which is never a number
+        first = keys[:-1] if view else keys
+        if len(first) <= len(self.shape) and all([type(k) in (int, slice) for k in first]):
+            found = self._part(first)
+            return found if view or found.shape or len(first) < self.ndim else found.item()
         whole = self._stand_in()
         part = whole[keys if Ellipsis in keys else (*keys, ...)]
         found = self._seen(part.shape, part.strides, _address(part) - _address(whole))
         one = len(keys) == self.ndim and all([isinstance(k, int) for k in keys])
         return found.item() if one else found
+
+    def _part(self, keys: tuple[Any, ...]) -> DeviceArray:
+        """The view for ints and slices, one for each of the first dims."""
+        shape, strides, offset = [], [], 0
+        for n, s, k in zip(self.shape, self.strides, keys, strict=False):
+            if type(k) is slice:
+                start, stop, step = k.indices(n)
+                length = len(range(start, stop, step))
+                shape.append(length)
+                strides.append(s * step)
+                offset += start * s if length else 0
+            elif -n <= k < n:
+                offset += (k + n if k < 0 else k) * s
+            else:
+                raise IndexError(f"index {k} is out of bounds for axis with size {n}")
+        rest = len(keys)
+        shape += self.shape[rest:]
+        return self._seen(tuple(shape), (*strides, *self.strides[rest:]), offset)
 
     def transpose(self, *dims: Any) -> DeviceArray:
         """The dims in another order, reversed by default."""

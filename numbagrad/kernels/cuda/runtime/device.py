@@ -56,6 +56,7 @@ __all__ = [
 
 class _State(threading.local):
     stream: Any = None  # None: the default stream
+    watch: Any = None  # what notes the launches of a twin; see again.py
 
 
 _here = _State()
@@ -274,7 +275,24 @@ def capturing() -> bool:
     return bool(captures) and current_queue() in captures
 
 
+def watch() -> Any:
+    """What notes this thread's launches, or None."""
+    return _here.watch
+
+
+@contextmanager
+def watching(notes: Any) -> Iterator[None]:
+    """Have this thread's launches noted by ``notes``; None: by nobody."""
+    held, _here.watch = _here.watch, notes
+    try:
+        yield
+    finally:
+        _here.watch = held
+
+
 def _refuse_capture(what: str) -> None:
+    if _here.watch is not None:
+        _here.watch.other = True
     if capturing():
         raise DeviceError(f"{what}: the host and the device cannot meet while a graph is captured.")
 
@@ -302,6 +320,8 @@ def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
     """
     if _pretending:
         return
+    if _here.watch is not None:
+        _here.watch.other = True
     _flags.append((flag, fail))
     if len(_flags) >= MOST_FLAGS:
         driver().synchronize()
@@ -331,7 +351,26 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
     memory = Memory(_cache, size, queue)
     if captures and queue in captures:
         captures[queue].append(memory)
-    return DeviceArray(memory, memory.address, tuple(shape), dtype, device)
+    out = DeviceArray(memory, memory.address, tuple(shape), dtype, device)
+    if _here.watch is not None:
+        _here.watch.asked.append(out)
+    return out
+
+
+def another(like: DeviceArray) -> DeviceArray:
+    """Uninitialised memory for an array as ``like``, which is C-contiguous."""
+    queue = (_here.stream or current_stream()).queue
+    memory = Memory(_cache, like.nbytes, queue)
+    if captures and queue in captures:
+        captures[queue].append(memory)
+    out = _new(DeviceArray)
+    out.memory, out.pointer, out.c_contiguous = memory, memory.address, True
+    out.shape, out.strides, out.size = like.shape, like.strides, like.size
+    out.dtype, out.device = like.dtype, like.device
+    return out
+
+
+_new = object.__new__
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
@@ -358,6 +397,8 @@ def to_device(array: np.ndarray, device: Any) -> DeviceArray:
 
 def table(values: np.ndarray) -> DeviceArray:
     """A copy of a small array on the GPU, kept by its content and never written."""
+    if _here.watch is not None:
+        _here.watch.other = True
     return _table(values.tobytes(), values.shape, values.dtype.str)
 
 

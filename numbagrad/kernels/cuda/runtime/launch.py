@@ -24,6 +24,8 @@ from .numbers import DeviceNumber
 from .shape import BLOCK, FILL, SIMULATED, SIMULATED_GRID
 
 __all__ = [
+    "kind_of",
+    "launcher_of",
     "launches",
     "made",
     "note_memory",
@@ -82,7 +84,7 @@ def _not_an_argument(kind: type) -> Exception:
     return TypeError(f"a kernel takes arrays on the GPU and numbers, not {kind.__name__}")
 
 
-def _kind_of(a: Any) -> Any:
+def kind_of(a: Any) -> Any:
     """What decides the type of an argument: a dtype, a class, or where a number lies."""
     kind = type(a)
     return a.dtype if kind is DeviceArray else a.kind if kind is DeviceNumber else kind
@@ -90,7 +92,7 @@ def _kind_of(a: Any) -> Any:
 
 def types_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Numba's types of the arguments of a kernel."""
-    return tuple([_type_of(_kind_of(a)) for a in args])
+    return tuple([_type_of(kind_of(a)) for a in args])
 
 
 @functools.cache
@@ -120,6 +122,9 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any, shared
     if SIMULATED:
         _simulate(kernel, grid, block, args)
         return
+    watch = device.watch()
+    if watch is not None:
+        watch.launched.append((kernel, grid, block, shared, args))
     queue = device.current_queue()
     values: list[Any] = []
     kinds: list[Any] = []
@@ -144,7 +149,7 @@ def start(kernel: Callable[..., None], grid: Any, block: Any, *args: Any, shared
     if launcher is None:
         if len(launchers) >= 8192:
             launchers.clear()
-        launcher = launchers[key] = _launcher(kernel, kinds, args, grid, block, shared, queue)
+        launcher = launchers[key] = launcher_of(kernel, kinds, grid, block, shared, queue)
     launcher(*values)
 
 
@@ -165,13 +170,16 @@ def prepared(kernel: Callable[..., None], grid: int, block: int) -> Callable[...
     launchers: dict[Any, Any] = {}  # a launcher belongs to a thread, and launches on one queue
 
     def start_prepared(*args: Any) -> None:
+        watch = device.watch()
+        if watch is not None:
+            watch.launched.append((kernel, grid, block, 0, args))
         queue = device.current_queue()
         launcher = launchers.get((get_ident(), queue))
         if launcher is None:
             if len(launchers) >= 64:
                 launchers.clear()
-            kinds = [_kind_of(a) for a in args]
-            launcher = _launcher(kernel, kinds, args, grid, block, 0, queue)
+            kinds = [kind_of(a) for a in args]
+            launcher = launcher_of(kernel, kinds, grid, block, 0, queue)
             launchers[get_ident(), queue] = launcher
         values = []
         for a in args:
@@ -186,13 +194,12 @@ def prepared(kernel: Callable[..., None], grid: int, block: int) -> Callable[...
     return start_prepared
 
 
-def _launcher(
-    kernel: Callable[..., None], kinds: list[Any], args: tuple[Any, ...], grid: Any, block: Any,
-    shared: int, queue: Any,
-) -> Any:  # fmt: skip
-    """What launches ``kernel`` on arguments like these."""
+def launcher_of(
+    kernel: Callable[..., None], kinds: list[Any], grid: Any, block: Any, shared: int, queue: Any
+) -> Any:
+    """What launches ``kernel`` on arguments of these kinds."""
     driver = device.driver()
-    form, signature = _form(kernel, kinds), types_of(args)
+    form, signature = _form(kernel, kinds), tuple([_type_of(k) for k in kinds])
     if driver.name == "none":
         compiled = form, signature
         launches[compiled] = max(launches.get(compiled, 0), int(np.prod(block)))

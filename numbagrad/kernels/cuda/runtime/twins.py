@@ -21,7 +21,7 @@ from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
 from ...store import ours
-from . import device, elementwise
+from . import again, device, elementwise
 
 __all__ = ["is_cuda", "needed_twin", "of_a_user", "run_twin", "twin_of"]
 
@@ -81,7 +81,7 @@ def run_twin(kernel: Any, args: tuple[Any, ...]) -> None:
     elif of_a_user(kernel):
         twin(*[device.lent(a) for a in args])
     else:
-        twin(*args)
+        again.run(twin, args)
 
 
 def of_a_user(kernel: Any) -> bool:
