@@ -13,6 +13,7 @@ from numbagrad import nn
 from numbagrad.errors import DeviceError
 from numbagrad.kernels.cuda.runtime import device, launch
 from numbagrad.kernels.cuda.runtime.numbers import SLOTS, DeviceNumber, Numbers
+from numbagrad.kernels.cuda.runtime.product import product_tile
 from numbagrad.nn import functional as F
 
 pytestmark = pytest.mark.cuda
@@ -93,6 +94,21 @@ def test_dropout_in_a_graph():
     agree(got, expected)
     assert got[4].cache_info().graphs == 1
     assert "replayed 2 times" in repr(got[4].explain())
+
+
+def test_products_in_shares_in_a_graph():
+    """What blocks have made apart lies in memory that is the graph's as long as it lives."""
+    n, k, m = 3, 640, 4
+    assert product_tile(4, n, m, k, 1)[1] > 1
+    step = ng.compile(lambda x, y, bias: (x @ y, F.linear(x, y.mT, bias) * 2))
+    for seed in range(4):
+        args = [data(*shape, seed=seed) for shape in ((n, k), (k, m), (m,))]
+        got = step(*[a.cuda() for a in args])
+        _ = [ng.full((size,), 7.0, device="cuda") for size in (240, 120, 60, 30, 15) * 3]
+        x, y, bias = args
+        for mine, theirs in zip(got, (x @ y, F.linear(x, y.mT, bias) * 2), strict=True):
+            np.testing.assert_allclose(mine.cpu().numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
+    assert step.cache_info().graphs == 1 and "replayed 2 times" in repr(step.explain())
 
 
 def test_every_draw_in_a_graph():

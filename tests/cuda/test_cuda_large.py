@@ -6,6 +6,7 @@ simulator everything is tiny already, and these take too long.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ CASES: dict[str, Callable[..., Any]] = {
     "transposed, of whole words": lambda t: t(132, 12, 72).mT @ t(132, 68, 12).mT,
     "product by middle tiles": lambda t: t(132, 36, 40) @ t(132, 40, 36),
     "product of many steps": lambda t: t(36, 500) @ t(500, 44),
+    "product in shares": lambda t: t(300, 600) @ t(600, 260),
     "product by small tiles": lambda t: t(67, 45) @ t(45, 83),
     "linear": lambda t: F.linear(t(131, 47), t(66, 47), t(66)),
     "convolution by large tiles": lambda t: F.conv2d(t(1, 1, 133, 131), t(65, 1, 3, 3), t(65)),
@@ -173,7 +175,9 @@ def test_products_wider_than_a_grid(monkeypatch: Any) -> None:
     monkeypatch.setattr(matmul, "start", lambda kernel, grid, *rest: grids.append(grid))
     with ng.no_grad():
         ng.ones(1, 1, device="cuda") @ ng.empty(1, 3_000_000, device="cuda")
-    assert sum([grid[1] for grid in grids]) >= 93_750 and all([grid[1] <= 65535 for grid in grids])
+    assert sum([grid[1] for grid in grids]) >= 3_000_000 // 128 and all(
+        [grid[1] <= 65535 for grid in grids]
+    )
     monkeypatch.undo()
     monkeypatch.setattr(matmul, "MOST", 2)
     for got, expected in zip(products("cuda"), products("cpu"), strict=True):
@@ -191,6 +195,31 @@ def test_products_in_shares(monkeypatch: Any) -> None:
         np.testing.assert_allclose(
             got.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-5
         )
+
+
+@slow
+@pytest.mark.parametrize(
+    "tall, which", [(False, 3), (False, 1), (True, 3), (True, 2), (True, 1), (True, 0)]
+)
+def test_float64_on_tensor_cores(tall: bool, which: int, monkeypatch: Any) -> None:
+    from numbagrad.kernels.cuda import matmul
+    from numbagrad.kernels.cuda.runtime.shape import CORE_DOUBLES
+
+    if tall and os.environ.get("NUMBAGRAD_PTX", "0") in ("", "0") and not matmul._tall():
+        pytest.skip("needs compute capability 9.0")
+    tile, shares = CORE_DOUBLES[which], 1 + which % 2
+    monkeypatch.setattr(matmul, "_tall", lambda: tall)
+    monkeypatch.setattr(matmul, "product_tile", lambda *sizes: (tile, shares))
+
+    def case(t: Maker) -> Any:
+        out, x, y = t(70, 34).detach(), t(70, 83).detach(), t(83, 34).detach()
+        ng.addmm(out, x, y, out=out)
+        wide = t(tile.rows + 4, 44) @ t(44, tile.cols + 2)
+        return out, wide, F.linear(t(67, 45), t(35, 45), t(35)), t(2, 9, 33).mT @ t(2, 9, 18)
+
+    expected, got = computed(case, "cpu", ng.float64), computed(case, "cuda", ng.float64)
+    for mine, theirs in zip(got, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-13, atol=1e-13 * np.abs(theirs).max())
 
 
 def grouped(place: str) -> list[Any]:

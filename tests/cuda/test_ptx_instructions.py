@@ -486,6 +486,45 @@ def test_products_of_a_warp(kind):
             assert got[lane, i] == expected[(lane >> 2) + 8 * (i >= 2), lane % 4 * 2 + (i & 1)]
 
 
+@pytest.mark.parametrize("rows, k", [(8, 4), (16, 4), (16, 8)])
+def test_products_of_float64_of_a_warp(rows, k):
+    """Against NumPy: "Matrix Fragments for mma.m8n8k4", "m16n8k4" and "m16n8k8", with float64."""
+    a, b, c = RNG.normal(size=(rows, k)), RNG.normal(size=(k, 8)), RNG.normal(size=(rows, 8))
+    halves, groups = rows // 8, k // 4
+    lanes_a, lanes_b = np.zeros((32, halves * groups)), np.zeros((32, groups))
+    lanes_c = np.zeros((32, 2 * halves))
+    for lane in range(32):
+        group, of_group = lane >> 2, lane % 4
+        for i in range(halves * groups):
+            low = i in (1, 3) if rows == 16 else False
+            lanes_a[lane, i] = a[group + 8 * low, of_group + 4 * (i >= 2)]
+        for i in range(groups):
+            lanes_b[lane, i] = b[of_group + 4 * i, group]
+        for i in range(2 * halves):
+            lanes_c[lane, i] = c[group + 8 * (i >= 2), of_group * 2 + (i & 1)]
+    body, lists = "", {}
+    for m, x, lanes in ((2, "a", lanes_a), (3, "b", lanes_b), (4, "c", lanes_c)):
+        count = lanes.shape[1]
+        lists[x] = ", ".join(f"%{x}{i}" for i in range(count))
+        body += f"mul.wide.u32 %rd50, %r1, {8 * count};\nadd.s64 %rd5{m}, %rd{m}, %rd50;\n"
+        body += "".join(f"ld.global.b64 %{x}{i}, [%rd5{m}+{8 * i}];\n" for i in range(count))
+    results = [f"%d{i}" for i in range(2 * halves)]
+    body += (
+        f"mma.sync.aligned.m{rows}n8k{k}.row.col.f64.f64.f64.f64 {{{', '.join(results)}}}, "
+        f"{{{lists['a']}}}, {{{lists['b']}}}, {{{lists['c']}}};\n"
+        f"mul.wide.u32 %rd50, %r1, {16 * halves};\nadd.s64 %rd51, %rd1, %rd50;\n"
+    )
+    body += "".join(f"st.global.b64 [%rd51+{8 * i}], {d};\n" for i, d in enumerate(results))
+    bench = Bench()
+    places = [bench.put(x) for x in (np.zeros_like(lanes_c), lanes_a, lanes_b, lanes_c)]
+    bench.run(text_of(body, 4), (1,), (32,), *places)
+    got, expected = bench.get(places[0], lanes_c), a @ b + c
+    for lane in range(32):
+        for i in range(2 * halves):
+            right = expected[(lane >> 2) + 8 * (i >= 2), lane % 4 * 2 + (i & 1)]
+            np.testing.assert_allclose(got[lane, i], right, rtol=1e-13)
+
+
 def test_branches_come_together():
     x = np.arange(64, dtype=U32)
     line = (

@@ -16,14 +16,23 @@ from .. import backend, precision
 from .runtime import cublas, device
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
-from .runtime.product import TILES, added, product_tile, tiled
-from .runtime.shape import BLOCK, SIMULATED
+from .runtime.product import added, product_tile, tiled
+from .runtime.shape import BLOCK, CORE_DOUBLES, DOUBLES, SIMULATED, SINGLES
 from .runtime.tiles import MOST
 
 if not SIMULATED:  # which has no copies that end later
     from .runtime import halves
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
+
+
+NARROWEST = min(tile.cols for tile in (*SINGLES, *DOUBLES, *CORE_DOUBLES))
+"""Columns of the narrowest tile: of so many and more is each, in a grid of which there are MOST."""
+
+
+def _tall() -> bool:
+    """Whether an instruction of the tensor cores makes 16 rows of float64."""
+    return device.driver().capability >= (9, 0)
 
 
 def _form(a: Any, line: int, step: int, lines: int, steps: int, batch: int) -> tuple[bool, bool]:
@@ -64,7 +73,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         and halves.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue)
     ):
         return
-    most = MOST * TILES[-1].cols
+    most = MOST * NARROWEST
     if m > most:
         for first in range(0, m, most):
             part = slice(first, first + most)
@@ -97,7 +106,7 @@ def _start_tiled(
     shares = max(-(-k // share), 1)
     x_form = _form(x, x_row, x_step, n, k, x_batch)
     y_form = _form(y, y_col, y_step, m, k, y_batch)
-    kernel = made(tiled, out.itemsize, tile, x_form, y_form)
+    kernel = made(tiled, out.itemsize, tile, x_form, y_form, _tall())
     target, ending, row, apart = out, epilogue, out_row, out_batch
     if shares > 1:
         target = device.empty((batch, shares, n, m), out.dtype, out.device)
@@ -111,8 +120,8 @@ def _start_tiled(
     )  # fmt: skip
     if shares > 1:
         start(
-            added, strided_grid(batch * n * m), BLOCK, out, target, bias, n, m, out_row, out_batch,
-            shares, epilogue, batch,
+            added, (min(batch * n, 1 << 20), -(-m // BLOCK)), BLOCK, out, target, bias, n, m,
+            out_row, out_batch, shares, epilogue, batch,
         )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from .parse import Array, Kernel, NotCovered, Statement
 from .table import ROWS, known_as
 
-__all__ = ["CONTROL", "SPACES", "SPECIAL", "WORDS", "Code", "assemble"]
+__all__ = ["CONTROL", "DOUBLES", "SPACES", "SPECIAL", "WORDS", "Code", "assemble"]
 
 WORDS = 20
 """Words of an instruction: what it is, and its operands."""
@@ -36,7 +36,13 @@ PRODUCTS = {
     "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32": 0,
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32": 1,
     "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32": 2,
+    "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64": 3,
+    "mma.sync.aligned.m16n8k4.row.col.f64.f64.f64.f64": 4,
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64": 5,
 }
+DOUBLES = 3
+"""The first product of float64."""
+
 CHANGES = {
     name: number for number, name in enumerate("add min max and or xor exch cas inc dec".split())
 }

@@ -22,7 +22,7 @@ import numpy as np
 from numbagrad.kernels import store
 
 from . import arithmetic, bits, copies, groups, memory, warp
-from .assemble import CONTROL
+from .assemble import CONTROL, DOUBLES
 from .table import ROWS
 
 __all__ = ["run_blocks"]
@@ -132,6 +132,8 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     problem = squares(views, box, registers, row, first, where)
                 elif op == PRODUCT:
                     problem = product(views, box, registers, words, at, first, where)
+                elif row[1] >= DOUBLES:
+                    multiply_doubles(registers, row)
                 else:
                     multiply(registers, row)
                 if problem:
@@ -341,7 +343,7 @@ def run_blocks() -> Any:
     names |= {f"of_{kind}": write for kind, write in bits.WRITE.items()}
     names |= {n: getattr(bits, n) for n in ("fma32", "fma64", "root32", "root64")}
     names |= {n: getattr(warp, n) for n in _OF_WARPS}
-    names |= {"begin": copies.begin, "finish": copies.finish}
+    names |= {"DOUBLES": DOUBLES, "begin": copies.begin, "finish": copies.finish}
     names |= {"product": groups.product, "ordered": groups.ordered}
     names |= {"load": memory.load, "store": memory.store, "found_wrong": memory.found_wrong}
     names |= {"u": numba.uint64, "s": numba.int64}
@@ -354,5 +356,5 @@ def run_blocks() -> Any:
     return _kept(own["run_blocks"])
 
 
-_OF_WARPS = ("here", "shuffle", "vote", "multiply", "squares", "atomic")
+_OF_WARPS = ("here", "shuffle", "vote", "multiply", "multiply_doubles", "squares", "atomic")
 _STATES = ("RUNNING", "WAITING", "AT_BARRIER", "ENDED", "NOBODY")

@@ -1,6 +1,7 @@
 """What the lanes of a warp do together: shuffles, votes, products of matrices, and atomics.
 
-PTX ISA, "shfl.sync", "vote.sync", and "Matrix Fragments for mma.m16n8k8 / mma.m16n8k16".
+PTX ISA, "shfl.sync", "vote.sync", and "Matrix Fragments for mma.m8n8k4 / mma.m16n8k4 /
+mma.m16n8k8 / mma.m16n8k16".
 """
 
 from __future__ import annotations
@@ -120,6 +121,34 @@ def multiply(registers, row):
         for n in range(4):
             value = sums[lane // 4 + 8 * (n // 2), 2 * (lane % 4) + n % 2]
             registers[row[2 + n], lane] = _of_f32(value)
+
+
+@inner
+def multiply_doubles(registers, row):
+    """``mma.sync`` of float64: kind 3 is m8n8k4, 4 m16n8k4, 5 m16n8k8; words as for ``multiply``.
+
+    Lane 4 g + t holds of the left factor, in this order, rows g and, of 16, g + 8 at step t, then
+    at t + 4; of the right one column g at the same steps; of sums columns 2 t and 2 t + 1.
+    """
+    halves, groups = 1 if row[1] == 3 else 2, 2 if row[1] == 5 else 1
+    first_left = 2 + 2 * halves
+    first_right = first_left + halves * groups
+    first_sum = first_right + groups
+    sums = np.empty((16, 8))
+    for lane in range(32):
+        for n in range(2 * halves):
+            r, c = lane // 4 + 8 * (n // 2), 2 * (lane % 4) + n % 2
+            total = _f64_of(registers[row[first_sum + n], lane])
+            for k in range(4 * groups):
+                x = first_left + k // 4 * halves + n // 2
+                left = _f64_of(registers[row[x], r % 8 * 4 + k % 4])
+                right = _f64_of(registers[row[first_right + k // 4], c * 4 + k % 4])
+                total += left * right
+            sums[r, c] = total
+    for lane in range(32):
+        for n in range(2 * halves):
+            value = sums[lane // 4 + 8 * (n // 2), 2 * (lane % 4) + n % 2]
+            registers[row[2 + n], lane] = _of_f64(value)
 
 
 @inner

@@ -9,53 +9,34 @@ small result of many steps has short walks. Start reading at ``tiled``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
 from typing import Any
 
 from numba import cuda, int32
 
 from .cores import ADD, BIAS
-from .shape import SIMULATED
+from .shape import CORE_DOUBLES, CORES, DOUBLES, SIMULATED, SINGLES, Tile
 from .shared import copy1, copy16
+from .squares import APART, repeated, squares
 from .warp import inlined, pasted
 
-__all__ = ["Tile", "added", "product_tile", "tiled"]
+if not SIMULATED:  # which has no tensor cores of float64
+    from .double import core_squares
 
-APART = 4
-"""Elements between rows in shared memory: what a warp stores by columns meets in no bank twice."""
+__all__ = ["added", "product_tile", "tiled"]
 
+MULTIPROCESSORS = 2 if SIMULATED else 132
+"""Of an H100 or an H200, for which the tile is chosen."""
 
-@dataclass(frozen=True)
-class Tile:
-    """The shape of a tile, and who makes it."""
+SHARES = (1, 2, 4) if SIMULATED else (1, 2, 4, 8, 16)
+SHORTEST = 16 if SIMULATED else 64
+"""In how many shares the steps may be made, and the steps of one that are worth a block."""
 
-    rows: int
-    cols: int
-    depth: int
-    """Steps that a team goes between two barriers."""
-    parts: int
-    """Teams of threads."""
-    each_row: int
-    each_col: int
-    """Rows and columns of a thread: multiples of as many as there are in 16 bytes."""
-    blocks: int = 1
-    """Blocks that should fit into a multiprocessor."""
+ADDING, EACH = (40, 0.1) if SIMULATED else (2500, 0.5)
+"""Nanoseconds for the launch that adds shares, and for 1024 bytes that it reads."""
 
-    @property
-    def threads(self) -> int:
-        return self.rows * self.cols // (self.each_row * self.each_col) * self.parts
-
-
-if SIMULATED:
-    TILES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4), Tile(4, 4, 4, 2, 4, 4))
-    WIDE_TILES = TILES
-else:
-    TILES = Tile(128, 128, 8, 1, 8, 8, 2), Tile(64, 64, 8, 2, 4, 8, 2), Tile(32, 32, 8, 8, 4, 8)
-    WIDE_TILES = Tile(128, 64, 8, 1, 8, 4), Tile(64, 64, 8, 1, 4, 4, 2), Tile(32, 32, 8, 4, 4, 4, 2)
-"""Tiles for float32 and for float64, from the largest."""
-
-BUSY = 2 if SIMULATED else 120
-"""Blocks from which on a GPU counts as busy: the H100 and the H200 have 132 multiprocessors."""
+ROOM = 1 << 25
+"""Bytes of shares at the most."""
 
 SHARED = 48 << 10
 """Bytes of shared memory that a block has at the most, unless it asks for more."""
@@ -69,28 +50,31 @@ def product_tile(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Til
 
     Sizes alone decide, so that the bits are the same on every GPU.
     """
-    for tile in WIDE_TILES if itemsize == 8 else TILES:
-        enough = -(-n // tile.rows) * -(-m // tile.cols) * batch >= BUSY
-        if enough and 2 * min(n, m) >= min(tile.rows, tile.cols):
-            break
-    return tile, max(-(-k // LONGEST), 1)
+    tile, shares = _fastest(itemsize, n, m, k, batch)
+    return tile, max(shares, -(-k // LONGEST))
 
 
-def repeated(step: Any, count: int) -> Any:
-    """``step(i, ...)`` to ``step(i + count - 1, ...)``: LLVM leaves long loops as they are.
-
-    An array in registers has to be indexed by constants.
-    """
-    if count == 1:
-        return step
-    first, second = repeated(step, count // 2), repeated(step, count - count // 2)
-
-    @pasted
-    def both(i, *args):
-        first(i, *args)
-        second(i + count // 2, *args)
-
-    return both
+@functools.lru_cache(4096)
+def _fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int]:
+    """What should end first: blocks of a multiprocessor run one after another, or each waits."""
+    tiles = SINGLES if itemsize == 4 else CORE_DOUBLES if CORES else DOUBLES
+    size = n * m * batch * itemsize
+    fastest = None
+    for tile in tiles:
+        span = tile.depth * tile.parts
+        blocks = -(-n // tile.rows) * -(-m // tile.cols) * batch
+        for shares in SHARES:
+            if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
+                break
+            steps = max(-(-k // (shares * span)), 1) * span
+            rounds = -(-blocks * shares // MULTIPROCESSORS)
+            time = steps * max(tile.alone, rounds * tile.full)
+            if shares > 1:
+                time += ADDING + EACH * shares * size / 1024
+            if fastest is None or time < fastest[0]:
+                fastest = time, tile, shares
+    assert fastest
+    return fastest[1:]
 
 
 def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[Any, ...]:
@@ -157,39 +141,14 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
     return first, *[repeated(each, loads) for each in (begin_with, bring, put)]
 
 
-def squares(real: Any, tile: Tile) -> Any:
-    """How a thread adds the product of its team's share of a slice to its square.
-
-    Rows and columns of a thread are words of 16 bytes that lie apart, so that neighbours read
-    neighbouring words.
-    """
-    vector = 128 // real.bitwidth
-    depth, each_row, each_col = tile.depth, tile.each_row, tile.each_col
-    down, across = tile.rows // each_row * vector, tile.cols // each_col * vector
-    left_row, right_row = tile.rows + APART, tile.cols + APART
-
-    @pasted
-    def multiply(step, acc, row, column, shared, left, right):
-        for h in range(each_row // vector):
-            copy16(row, h * vector, shared, left + step * left_row + h * down)
-        for h in range(each_col // vector):
-            copy16(column, h * vector, shared, right + step * right_row + h * across)
-        for i in range(each_row):
-            for j in range(each_col):
-                acc[i * each_col + j] += row[i] * column[j]
-
-    return repeated(multiply, depth)
-
-
-def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, bool]) -> Any:
-    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``."""
+def tiled(
+    real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, bool], tall: bool
+) -> Any:
+    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``; tall: see ``double``."""
     vector = 128 // real.bitwidth
     rows, cols, depth, parts = tile.rows, tile.cols, tile.depth, tile.parts
     each_row, each_col, threads = tile.each_row, tile.each_col, tile.threads
     span, team = depth * parts, threads // parts
-    across, down = cols // each_col, rows // each_row
-    lanes = min(across, 8)  # of a warp, in a row
-    warps = across // lanes
     left_row, right_row = rows + APART, cols + APART
     second = span * left_row  # where the slice of y lies behind that of x
     whole = span * (left_row + right_row)
@@ -200,27 +159,25 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
     size = max(2 * whole, rows * cols * last if parts > 1 else 0)
     each = each_row * each_col
     vectors = -(-each // (vector * parts))
-    words = each_col // vector
+    words, ahead = each_col // vector, tile.ahead
+    row_size, column_size = each_row * max(tile.cores // 4, 1), each_col * max(tile.cores // 8, 1)
     first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
     first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
     lines_x, lines_y = [vector if form == (False, True) else 1 for form in (x_form, y_form)]
     loads_x, loads_y = rows * span // threads, cols * span // threads
-    multiply = squares(real, tile)
+    if tile.cores:
+        first, place, multiply = core_squares(tile, tall)
+    else:
+        first, place, multiply = squares(real, tile)
 
     @pasted
-    def place(q, tx, ty):
-        """Row and column in the tile of the ``q``-th word of a thread's square."""
-        i = ty * vector + q // words // vector * (vector * down) + q // words % vector
-        return i, tx * vector + q % words * (vector * across)
-
-    @pasted
-    def lay(q, shared, acc, part, tx, ty):
-        i, j = place(q, tx, ty)
+    def lay(q, shared, acc, part, ty, tx):
+        i, j = place(q, ty, tx)
         copy16(shared, (part * rows + i) * cols + j, acc, q * vector)
 
     @pasted
-    def take(q, acc, shared, column, part, tx, ty):
-        i, j = place(q, tx, ty)
+    def take(q, acc, shared, column, part, ty, tx):
+        i, j = place(q, ty, tx)
         copy16(column, 0, shared, (part * rows + i) * cols + j)
         for c in range(vector):
             acc[q * vector + c] += column[c]
@@ -237,7 +194,7 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
 
     @pasted
     def write(
-        q, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, tx, ty,
+        q, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, ty, tx,
         epilogue, wide,
     ):  # fmt: skip
         if parts > 1:
@@ -246,7 +203,7 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
             if at >= rows * cols:
                 return
         else:
-            i, j = place(q, tx, ty)
+            i, j = place(q, ty, tx)
         i, j = first_row + i, first_col + j
         at = base + i * out_row + j
         if i < n and j < m:
@@ -283,14 +240,13 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         """
         shared = cuda.shared.array(size, real, alignment=16)
         acc = cuda.local.array(each, real, alignment=16)
-        row = cuda.local.array(each_row, real, alignment=16)
-        column = cuda.local.array(each_col, real, alignment=16)
+        row = cuda.local.array(row_size, real, alignment=16)
+        column = cuda.local.array(column_size, real, alignment=16)
         some_x = cuda.local.array(loads_x, real, alignment=16)
         some_y = cuda.local.array(loads_y, real, alignment=16)
         thread = cuda.threadIdx.x % threads  # so that LLVM knows what it is below
         member, part = thread % team, thread // team
-        tx = member % lanes + member // 32 % warps * lanes
-        ty = member % 32 // lanes + member // 32 // warps * (32 // lanes)
+        ty, tx, from_x, from_y = first(member)
         first_row, first_col = cuda.blockIdx.x * rows, cuda.blockIdx.y * cols
         batch = cuda.blockIdx.z // shares
         begin = cuda.blockIdx.z % shares * share
@@ -311,8 +267,8 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         to_y = second + f * right_row + j
         begin_y(0, some_y, y, at_y, y_col, y_step, spare_y, left)
         put_y(0, shared, to_y, some_y)
-        from_x = part * depth * left_row + ty * vector
-        from_y = second + part * depth * right_row + tx * vector
+        from_x += part * depth * left_row
+        from_y += second + part * depth * right_row
         for i in range(each):
             acc[i] = real(0)
         cuda.syncthreads()
@@ -320,8 +276,17 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
         at_y += short * y_step
         left = int32(steps - short)
         here = 0
+        if ahead and left > 0:
+            bring_x(0, some_x, x, at_x, x_row, x_step, spare_x)
+            bring_y(0, some_y, y, at_y, y_col, y_step, spare_y)
+        far = span if ahead else 0
+        at_x += far * x_step
+        at_y += far * y_step
         while left >= 0:
-            if left > 0:
+            if ahead:
+                put_x(0, shared, whole - here + to_x, some_x)
+                put_y(0, shared, whole - here + to_y, some_y)
+            if left > far:
                 bring_x(0, some_x, x, at_x, x_row, x_step, spare_x)
                 bring_y(0, some_y, y, at_y, y_col, y_step, spare_y)
             left = int32(left - span)
@@ -329,24 +294,25 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
             at_y += span * y_step
             multiply(0, acc, row, column, shared, here + from_x, here + from_y)
             here = whole - here
-            put_x(0, shared, here + to_x, some_x)
-            put_y(0, shared, here + to_y, some_y)
+            if not ahead:
+                put_x(0, shared, here + to_x, some_x)
+                put_y(0, shared, here + to_y, some_y)
             cuda.syncthreads()
         if parts > 1:
             if last < parts:
                 if part >= last:
-                    lay(0, shared, acc, part - last, tx, ty)
+                    lay(0, shared, acc, part - last, ty, tx)
                 cuda.syncthreads()
                 if part < last:
-                    take(0, acc, shared, column, part, tx, ty)
+                    take(0, acc, shared, column, part, ty, tx)
                 cuda.syncthreads()
             if part < last:
-                lay(0, shared, acc, part, tx, ty)
+                lay(0, shared, acc, part, ty, tx)
             cuda.syncthreads()
             collect(0, acc, shared, column, thread)
         base = cuda.blockIdx.z * out_batch
         write(
-            0, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, tx, ty,
+            0, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, ty, tx,
             epilogue, wide,
         )  # fmt: skip
 
@@ -356,10 +322,11 @@ def tiled(real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, 
 
 def added(out, some, bias, n, m, out_row, out_batch, shares, epilogue, batch):
     """``out`` from the shares of its steps, in their order. some (batch, shares, n, m) C."""
-    at = cuda.grid(1)
-    while at < batch * n * m:
-        b, i, j = at // (n * m), at // m % n, at % m
-        first = b * shares * n * m + i * m + j
+    row = cuda.blockIdx.x
+    j = cuda.blockIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+    while row < batch * n and j < m:
+        b, i = row // n, row % n
+        first = (b * shares * n + i) * m + j
         total = some[first]
         for share in range(1, shares):
             total += some[first + share * n * m]
@@ -369,4 +336,4 @@ def added(out, some, bias, n, m, out_row, out_batch, shares, epilogue, batch):
         elif epilogue == BIAS:
             total += bias[j]
         out[to] = total
-        at += cuda.gridsize(1)
+        row += cuda.gridDim.x

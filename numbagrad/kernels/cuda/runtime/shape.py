@@ -8,6 +8,7 @@ right for any powers of two.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 """Whether Numba's simulator stands in for a GPU in this process."""
@@ -40,6 +41,64 @@ one of its threads makes."""
 
 WIDE_TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((64, 8, 4), (32, 16, 2))
 """The same for float64."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a block of a product makes, by whom, and how long it takes."""
+
+    rows: int
+    cols: int
+    depth: int
+    """Steps that a team of threads goes between two barriers."""
+    parts: int
+    """Teams, each of which makes the whole tile from its share of the steps."""
+    each_row: int
+    each_col: int
+    """Rows and columns of a thread: multiples of as many as there are in 16 bytes."""
+    blocks: int
+    """Blocks that should fit into a multiprocessor."""
+    alone: float
+    """Nanoseconds of a step on an H200, where a multiprocessor has one block."""
+    full: float
+    """The same for each block where it has many."""
+    cores: int = 0
+    """Steps of an instruction of the tensor cores, which then make it."""
+    ahead: bool = False
+    """Whether a slice is under way from memory while two are multiplied, not one."""
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.cols // (self.each_row * self.each_col) * self.parts
+
+
+if SIMULATED:
+    SINGLES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4, 1, 9, 9), Tile(4, 4, 4, 2, 4, 4, 1, 4, 4))
+    DOUBLES = CORE_DOUBLES = SINGLES
+else:
+    SINGLES = (
+        Tile(128, 128, 8, 1, 8, 8, 2, 100, 94.4),
+        Tile(64, 64, 8, 4, 8, 8, 2, 33, 29),
+        Tile(32, 32, 8, 4, 4, 4, 2, 13.2, 10),
+        Tile(16, 16, 4, 16, 4, 4, 2, 5.9, 6.5),
+    )
+    DOUBLES = (
+        Tile(128, 64, 8, 1, 8, 4, 1, 126, 123),
+        Tile(64, 64, 8, 1, 4, 4, 2, 70, 68),
+        Tile(32, 32, 8, 4, 4, 4, 2, 21, 20),
+    )
+    CORE_DOUBLES = (
+        Tile(128, 128, 8, 1, 8, 8, 1, 95, 90, 8, True),
+        Tile(64, 64, 8, 2, 4, 8, 2, 26, 24, 8, True),
+        Tile(32, 32, 8, 4, 4, 8, 2, 12, 8, 4, True),
+        Tile(16, 16, 4, 8, 2, 4, 2, 6.5, 5, 4, True),
+    )
+"""Tiles of products in float32, in float64, and in float64 on tensor cores, from the largest.
+
+The times of ``SINGLES`` and of the first of ``DOUBLES`` are measured, the others guessed."""
+
+CORES = False
+"""Whether tensor cores make products in float64."""
 
 CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
 """Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a

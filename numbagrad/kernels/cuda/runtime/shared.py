@@ -35,14 +35,15 @@ else:
     if not hasattr(types, "Array"):  # Numba's own target, where numba-cuda is not installed
         from numba import types
 
-    def _address(context, builder, kind, memory, i):
+    def address(context, builder, kind, memory, i):
+        """The address of element i of an array of the kernel's own, or of what a pointer is at."""
         if isinstance(kind, types.Array):
             memory = context.make_array(kind)(context, builder, memory).data
         return builder.gep(memory, [i])
 
     def _words(context, builder, kind, memory, i):
         """The address of element i, as that of a vector of 16 bytes."""
-        at = _address(context, builder, kind, memory, i)
+        at = address(context, builder, kind, memory, i)
         count = 16 // context.get_abi_sizeof(at.type.pointee)
         return builder.bitcast(at, ir.VectorType(at.type.pointee, count).as_pointer())
 
@@ -70,8 +71,8 @@ else:
 
         def generate(context, builder, signature, arguments):
             into, j, memory, i = arguments
-            value = builder.load(_address(context, builder, source, memory, i))
-            builder.store(value, _address(context, builder, target, into, j))
+            value = builder.load(address(context, builder, source, memory, i))
+            builder.store(value, address(context, builder, target, into, j))
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64), generate
