@@ -73,6 +73,10 @@ def compile_for(
     capability = getattr(kernel, "capability", divmod(min(archs), 10))
     if len(capability) == 3:  # for one architecture alone
         archs = [arch for arch in archs if divmod(arch, 10) == capability[:2]]
+    least = getattr(kernel, "least", 0)
+    archs = [arch for arch in archs if arch >= least]
+    if least:
+        capability = divmod(least, 10)
     there = python_types.SimpleNamespace(compute_capability=capability[:2])
     dispatcher.get_current_device = lambda: there  # device functions ask for it
     name = f"{kernel.__module__.rpartition('.')[2]}.{kernel.__qualname__}".replace("<locals>.", "")

@@ -137,15 +137,17 @@ def test_endings_of_products_with_a_ring(halves: Any) -> None:
     assert all(halves.said) and len(halves.said) >= 5
 
 
-@pytest.fixture
-def groups(halves: Any, monkeypatch: Any) -> Any:
-    """``halves`` where all products are made by ``wgmma``; on a GPU without it there are none."""
+@pytest.fixture(params=[0, 1])
+def groups(request: Any, halves: Any, monkeypatch: Any) -> Any:
+    """``halves`` where all products are made by ``wgmma``, by tiles of each size; on a GPU without
+    it there are none."""
     there = device.driver()
     if there.name == "ptx":  # which knows the instruction, and is asked as an older device
         monkeypatch.setattr(there, "capability", (9, 0))
     elif not halves.has_groups():
         pytest.skip("wgmma is of compute capability 9.0")
-    monkeypatch.setattr(halves, "shape_for", lambda *given: halves.GROUPS)
+    shape = halves.GROUPS[request.param]
+    monkeypatch.setattr(halves, "shape_for", lambda *given: shape)
     return halves
 
 
@@ -156,7 +158,7 @@ def groups(halves: Any, monkeypatch: Any) -> Any:
 )
 def test_products_of_warpgroups(dtype: str, layout: str, groups: Any) -> None:
     """Rests in each direction, and more slices than there are in shared memory."""
-    shape = groups.GROUPS
+    shape = groups.shape_for()
     product(dtype, layout, shape.rows + 8, shape.cols + 8, 4 * shape.depth + 8)
     product(dtype, layout, 16, 24, 8)
     assert groups.said == [True] * 2
@@ -181,7 +183,7 @@ def test_endings_of_products_of_warpgroups(groups: Any) -> None:
 )
 def test_shapes_of_tiles(sizes: tuple[int, int, int], rows: int, halves: Any) -> None:
     """Those that were the fastest on an H200."""
-    for shapes in (halves.SHAPES, (halves.GROUPS, *halves.SHAPES[1:])):
+    for shapes in (halves.SHAPES, (*halves.GROUPS, *halves.SHAPES[2:])):
         assert halves.shape_for(*sizes, shapes).rows == rows
 
 
@@ -238,8 +240,12 @@ def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> Non
     assert ".local" not in ptx.partition("mma.sync")[2]
 
 
-@pytest.mark.parametrize("dtype,turned", [("bfloat16", False), ("float16", True)])
-def test_the_linker_lets_wgmma_go_on(dtype: str, turned: bool, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    "which,dtype,turned", [(0, "bfloat16", False), (0, "float16", True), (1, "bfloat16", True)]
+)
+def test_the_linker_lets_wgmma_go_on(
+    which: int, dtype: str, turned: bool, monkeypatch: Any
+) -> None:
     """It makes them wait for one another where it cannot see that their registers are left."""
     if device.simulating():
         pytest.skip("the simulator compiles nothing")
@@ -249,9 +255,9 @@ def test_the_linker_lets_wgmma_go_on(dtype: str, turned: bool, monkeypatch: Any)
     from numbagrad.kernels.cuda.runtime.warpgroups import CAPABILITY, group_kernel
 
     numpy = getattr(ng, dtype).numpy
-    kernel = group_kernel(numpy, GROUPS, BIAS, not turned, not turned)
+    kernel = group_kernel(numpy, GROUPS[which], BIAS, not turned, not turned)
     ptx = compiled(kernel, numpy, 10, CAPABILITY, monkeypatch).encode()
-    assert b".target sm_90a" in ptx and ptx.count(b"wgmma.mma_async") == 8
+    assert b".target sm_90a" in ptx and ptx.count(b"wgmma.mma_async") == GROUPS[which].rows // 16
     linker = nvjitlink.create(3, ["-arch=sm_90a", "-O3", "-verbose"])
     nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "product")
     nvjitlink.complete(linker)

@@ -203,11 +203,11 @@ def test_products_in_shares(monkeypatch: Any) -> None:
 )
 def test_float64_on_tensor_cores(tall: bool, which: int, monkeypatch: Any) -> None:
     from numbagrad.kernels.cuda import matmul
-    from numbagrad.kernels.cuda.runtime.shape import CORE_DOUBLES
+    from numbagrad.kernels.cuda.runtime.shape import DOUBLES
 
     if tall and os.environ.get("NUMBAGRAD_PTX", "0") in ("", "0") and not matmul._tall():
         pytest.skip("needs compute capability 9.0")
-    tile, shares = CORE_DOUBLES[which], 1 + which % 2
+    tile, shares = DOUBLES[which], 1 + which % 2
     monkeypatch.setattr(matmul, "_tall", lambda: tall)
     monkeypatch.setattr(matmul, "product_tile", lambda *sizes: (tile, shares))
 

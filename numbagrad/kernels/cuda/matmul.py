@@ -17,7 +17,7 @@ from .runtime import cublas, device
 from .runtime.cores import ADD, BIAS, NEW, core_kernel
 from .runtime.launch import made, start, strided_grid
 from .runtime.product import added, product_tile, tiled
-from .runtime.shape import BLOCK, CORE_DOUBLES, DOUBLES, SIMULATED, SINGLES
+from .runtime.shape import BLOCK, DOUBLES, SIMULATED, SINGLES
 from .runtime.tiles import MOST
 
 if not SIMULATED:  # which has no copies that end later
@@ -26,7 +26,7 @@ if not SIMULATED:  # which has no copies that end later
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
 
-NARROWEST = min(tile.cols for tile in (*SINGLES, *DOUBLES, *CORE_DOUBLES))
+NARROWEST = min(tile.cols for tile in (*SINGLES, *DOUBLES))
 """Columns of the narrowest tile: of so many and more is each, in a grid of which there are MOST."""
 
 

@@ -25,8 +25,8 @@ SHAPES = (
 )
 """Of ``ring.py``. Tiles of 128 by 256 gained 1 % of 4096^3, those of 64 by 128 nothing."""
 
-GROUPS = Shape(4, 1, 32, 128, 64, 3, 6.0, ALIGN)
-"""Of ``warpgroups.py``."""
+GROUPS = Shape(4, 1, 32, 128, 64, 3, 6.2, ALIGN), Shape(4, 1, 16, 128, 64, 4, 4.2, ALIGN)
+"""Of ``warpgroups.py``, beside which the smallest of ``SHAPES`` is used."""
 
 
 def has_groups() -> bool:
@@ -78,9 +78,8 @@ def multiplied(
         return False
     out_row = out.strides[-2] // BYTES
     paired = not (out.pointer // BYTES | out_row | apart[2]) % 4
-    grouped = x_by_rows and has_groups()  # transposed left factors have not run on hardware yet
-    shape = shape_for(n, m, batch, (GROUPS, *SHAPES[1:]) if grouped else SHAPES)
-    kernel = group_kernel if shape is GROUPS else ring_kernel
+    shape = shape_for(n, m, batch, (*GROUPS, *SHAPES[2:]) if has_groups() else SHAPES)
+    kernel = group_kernel if shape in GROUPS else ring_kernel
     start(
         kernel(out.dtype, shape, epilogue, x_by_rows, y_by_rows),
         (-(-n // shape.rows) * -(-m // shape.cols), 1, batch), shape.threads,

@@ -15,7 +15,7 @@ from typing import Any
 from numba import cuda, int32
 
 from .cores import ADD, BIAS
-from .shape import CORE_DOUBLES, CORES, DOUBLES, SIMULATED, SINGLES, Tile
+from .shape import DOUBLES, SIMULATED, SINGLES, Tile
 from .shared import copy1, copy16
 from .squares import APART, repeated, squares
 from .warp import inlined, pasted
@@ -57,7 +57,7 @@ def product_tile(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Til
 @functools.lru_cache(4096)
 def _fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int]:
     """What should end first: blocks of a multiprocessor run one after another, or each waits."""
-    tiles = SINGLES if itemsize == 4 else CORE_DOUBLES if CORES else DOUBLES
+    tiles = SINGLES if itemsize == 4 else DOUBLES
     size = n * m * batch * itemsize
     fastest = None
     for tile in tiles:
@@ -317,6 +317,8 @@ def tiled(
         )  # fmt: skip
 
     product.launch_bounds = tile.threads, tile.blocks  # type: ignore[attr-defined]
+    if tile.cores and tall:
+        product.least = 90  # type: ignore[attr-defined]
     return product
 
 
