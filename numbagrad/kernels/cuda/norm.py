@@ -3,7 +3,7 @@
 Kernels named ``..._rows`` work along the last axis of an (n, m) array, those named ``..._axis``
 along the middle one of (outer, m, inner). Short rows are a warp's, long ones a block's, and rows of
 a middle axis a thread's, beside its neighbours; see ``runtime/teams.py``. Rows that fit into the
-registers of their team have kernels in ``norm_held.py``.
+registers of their team have kernels in ``runtime/held_norm.py``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ import numpy as np
 from numba import cuda, float64
 
 from . import reduce
-from .norm_held import layer_norm_grad_held, layer_norm_held, softmax_grad_held, softmax_held
 from .runtime import device, long_rows
 from .runtime.grids import tile_grid
 from .runtime.held import Held, grid_for_rows, held_by, lanes_of, reader
+from .runtime.held_norm import (
+    layer_norm_grad_held,
+    layer_norm_held,
+    softmax_grad_held,
+    softmax_held,
+)
 from .runtime.launch import made, start
 from .runtime.maths import math
 from .runtime.shape import BLOCK, WARPS

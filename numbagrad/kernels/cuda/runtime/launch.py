@@ -33,7 +33,6 @@ __all__ = [
     "prepared",
     "start",
     "strided_grid",
-    "types_of",
 ]
 
 BYTE = np.dtype(np.uint8)
@@ -88,11 +87,6 @@ def kind_of(a: Any) -> Any:
     """What decides the type of an argument: a dtype, a class, or where a number lies."""
     kind = type(a)
     return a.dtype if kind is DeviceArray else a.kind if kind is DeviceNumber else kind
-
-
-def types_of(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Numba's types of the arguments of a kernel."""
-    return tuple([_type_of(kind_of(a)) for a in args])
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """Softmax and layer normalisation, with their gradients, of rows that a team can hold.
 
-Every element is read once and kept in registers, see ``runtime/held.py``; rows that are longer, and
-those of a middle axis, are in ``norm.py``.
+Every element is read once and kept in registers, see ``held.py``; rows that are longer, and
+those of a middle axis, are in ``kernels/cuda/norm.py``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Any
 
 from numba import cuda
 
-from .runtime.held import Held, reader, summed, writer
-from .runtime.maths import math
-from .runtime.shape import WARPS
+from .held import Held, reader, summed, writer
+from .maths import math
+from .shape import WARPS
 
 __all__ = ["layer_norm_grad_held", "layer_norm_held", "softmax_grad_held", "softmax_held"]
 
