@@ -26,7 +26,7 @@ from ..kernels.cuda.runtime.shape import BLOCK
 from ..kernels.cuda.runtime.teams import grid_of, team_for
 from ..kernels.cuda.runtime.twins import run_twin
 from .emit_cuda import FloatArgument, Hypers, Kept, Launch, Template, operands, place_of
-from .emit_cuda_loop import LoopKernel
+from .emit_cuda_text import LoopKernel
 from .program import Buffer, Operand
 from .replay_cuda import Replay
 from .template import DONE, FIRST_CHECK, OTHER_SHAPE, OVERLAP

@@ -14,15 +14,8 @@ from ..kernels.cuda.runtime.device import (
     current_stream,
     default_stream,
     device_count,
-    empty_cache,
     is_available,
     is_initialized,
-    max_memory_allocated,
-    max_memory_reserved,
-    memory_allocated,
-    memory_reserved,
-    memory_summary,
-    reset_peak_memory_stats,
     stream,
     synchronize,
 )
@@ -35,6 +28,15 @@ from ..kernels.cuda.runtime.properties import (
     is_bf16_supported,
     mem_get_info,
     set_device,
+)
+from ..kernels.cuda.runtime.usage import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    memory_allocated,
+    memory_reserved,
+    memory_summary,
+    reset_peak_memory_stats,
 )
 from ..later import asked_for
 from ..random import manual_seed

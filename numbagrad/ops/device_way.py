@@ -74,6 +74,6 @@ def remember(op: PointwiseOp, args: tuple[Any, ...], out: Tensor) -> None:
     if len(op.walks) >= MOST:
         op.walks.clear()
     operands = [a._array if isinstance(a, Tensor) else a for a in args]
-    walk = on_device(op.kernel).walk((out._array, *operands))
+    walk = on_device(op.kernel).walk((out._array, *operands))  # which ran just now
     like = DeviceArray(None, 0, out._array.shape, dtype.numpy, out._array.device)
     op.walks[key] = walk, like, dtype, dtype.is_floating_point

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 from ..kernels import formula as scalar
-from .pointwise import Elementwise, FactorLast
+from .factor_last import FactorLast
+from .pointwise import Elementwise
 
 # -- arithmetic ------------------------------------------------------------------------------------
 

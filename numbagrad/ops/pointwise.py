@@ -30,7 +30,6 @@ from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .short_way import make_binary, make_mixed, make_unary, never
-from .warned import warn_user
 
 __all__ = ["elementwise"]
 
@@ -361,27 +360,6 @@ class PointwiseOp:
         if "_out" in function.__code__.co_varnames:
             function.__signature__ = WITHOUT_OUT[len(inputs)]  # type: ignore[attr-defined]
         return function
-
-
-class FactorLast(PointwiseOp):
-    """An op of tensors whose last operand is a factor, which PyTorch once took as the second."""
-
-    @functools.cached_property
-    def mixed(self) -> Callable[[tuple], Tensor]:
-        """The op of its operands in this order or the old one."""
-        mixed = make_mixed(self)
-        return lambda args: mixed(self.in_order(args))
-
-    def in_order(self, args: tuple) -> tuple:
-        """``args`` with the factor at the end."""
-        if len(args) != 4 or type(args[1]) not in NUMBERS or not isinstance(args[3], Tensor):
-            return args
-        x, factor, y, z = args
-        warn_user(
-            f"{self.name}: a factor before the tensors is deprecated. Use "
-            f"{self.name}(y, z, value={factor})."
-        )
-        return x, y, z, factor
 
 
 def _what_differs(args: tuple, out: Tensor) -> Rare | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from numbagrad.kernels.cuda.runtime.calls import calling
+from numbagrad.kernels.cuda.runtime.calls import launcher
 
 POINTER, UINT = ctypes.c_void_p, ctypes.c_uint
 KIND = ctypes.CFUNCTYPE(ctypes.c_int, POINTER, *[UINT] * 7, POINTER, POINTER, POINTER)
@@ -36,7 +36,7 @@ class Driver:
 def test_a_launch_hands_over_every_argument():
     signature = (types.CPointer(types.float32), types.int64, types.float64, types.int64)
     driver = Driver(len(signature))
-    launch = calling(
+    launch = launcher(
         driver.address, 7, signature, (3, 2, 1), (32, 4, 1), 512, 9, lambda status: None
     )
     launch(0x7F0000000200, -5, 2.5, True)
@@ -51,13 +51,13 @@ def test_a_launch_hands_over_every_argument():
 
 def test_a_kernel_without_arguments_on_the_default_stream():
     driver = Driver(0)
-    calling(driver.address, 1, (), (1, 1, 1), (1, 1, 1), 0, 0, lambda status: None)()
+    launcher(driver.address, 1, (), (1, 1, 1), (1, 1, 1), 0, 0, lambda status: None)()
     assert driver.calls == [(1, (1, 1, 1, 1, 1, 1, 0), None, None, [])]
 
 
 def test_a_launch_that_fails_says_so():
     driver, seen = Driver(1, status=700), []
-    calling(driver.address, 1, (types.int64,), (1, 1, 1), (1, 1, 1), 0, 0, seen.append)(4)
+    launcher(driver.address, 1, (types.int64,), (1, 1, 1), (1, 1, 1), 0, 0, seen.append)(4)
     assert seen == [700]
     with pytest.raises(ValueError, match="invalid literal"):
-        calling(driver.address, 1, (types.int64,), (1,) * 3, (1,) * 3, 0, 0, seen.append)("x")
+        launcher(driver.address, 1, (types.int64,), (1,) * 3, (1,) * 3, 0, 0, seen.append)("x")

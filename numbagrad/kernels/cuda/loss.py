@@ -32,29 +32,37 @@ FEW, SHORT = (6, 4) if SIMULATED else (2 * BLOCK, 32)
 """Most rows and classes of a loss that one block makes by one launch."""
 
 
-def _loss_of(real: Any) -> Any:
+def _ending(real: Any) -> Any:
     @inlined
-    def loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing):
-        """The loss of a row; at: its logit of class t; rest: the sum over all classes."""
+    def ended(
+        losses, lse, x, target, i, row, peak, high, rest, weight, c, weighted, ignore, smoothing
+    ):
+        """Write the logsumexp of row i, and its loss, which is the result.
+
+        row: where its logits begin; high: the logarithm of their mass; rest: the sum over classes.
+        """
+        lse[i] = high + peak
+        t = target[i]
         loss = real(0)
         if t < 0 or t >= c:
             if t != ignore:
                 loss = real(math.nan)
         elif t != ignore:
-            loss = high - (at - peak)
+            loss = high - (x[row + t] - peak)
             if weighted:
                 loss *= weight[t]
             if smoothing > 0.0:
                 loss = loss * real(1.0 - smoothing) + rest * real(smoothing / c)
+        losses[i] = loss
         return loss
 
-    return loss_of
+    return ended
 
 
 def _rows_kernel(real: Any, team: Team) -> Any:
     """Loss and logsumexp of each row."""
     width, count, total_of = team.width, team.count, team.sum
-    (peak_of, mass_of), loss_of = exponentials(real, team), _loss_of(real)
+    (peak_of, mass_of), ended = exponentials(real, team), _ending(real)
 
     def loss_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
         shared = cuda.shared.array(WARPS, real)
@@ -76,10 +84,10 @@ def _rows_kernel(real: Any, team: Team) -> Any:
                     rest += each * weight[j] if weighted else each
                 rest = total_of(rest, shared)
             if lane == 0 and i < n:
-                lse[i] = high + peak
-                t = target[i]
-                at = x[row + t] if t >= 0 and t < c else real(0)
-                losses[i] = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
+                ended(
+                    losses, lse, x, target, i, row, peak, high, rest, weight, c, weighted, ignore,
+                    smoothing,
+                )  # fmt: skip
             base += cuda.gridDim.x * count
 
     return loss_rows
@@ -88,7 +96,7 @@ def _rows_kernel(real: Any, team: Team) -> Any:
 def _held_kernel(real: Any, held: Held) -> Any:
     """Loss and logsumexp of each row, for rows that a team can hold."""
     width, count, size, lanes = held.width, held.count, held.size, held.lanes
-    read, (total_of, largest_of), loss_of = reader(real, held), summed(held), _loss_of(real)
+    read, (total_of, largest_of), ended = reader(real, held), summed(held), _ending(real)
 
     def held_rows(losses, lse, x, target, weight, n, c, weighted, ignore, smoothing):
         shared = cuda.shared.array(WARPS, real)
@@ -120,10 +128,10 @@ def _held_kernel(real: Any, held: Held) -> Any:
                         rest += each * weight[j] if weighted else each
                 rest = total_of(rest, shared)
             if lane == 0 and i < n:
-                lse[i] = high + peak
-                t = target[i]
-                at = x[row + t] if t >= 0 and t < c else real(0)
-                losses[i] = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
+                ended(
+                    losses, lse, x, target, i, row, peak, high, rest, weight, c, weighted, ignore,
+                    smoothing,
+                )  # fmt: skip
             base += cuda.gridDim.x * count
 
     return held_rows
@@ -193,7 +201,7 @@ def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignor
 
 def _small_kernel(real: Any) -> Any:
     """All of a cross entropy by one block, a thread to a row: its launch is what it costs."""
-    loss_of = _loss_of(real)
+    ended = _ending(real)
 
     def small_loss(
         out, losses, lse, norm, bad, x, target, weight, n, c, weighted, ignore, smoothing, reduction
@@ -203,7 +211,7 @@ def _small_kernel(real: Any) -> Any:
         sums = cuda.local.array(2, float64)
         sums[0], sums[1], wrong = float64(0), float64(0), int64(NO_ROW)
         for i in range(cuda.threadIdx.x, n, BLOCK):
-            row, t = i * c, target[i]
+            row = i * c
             peak = x[row]
             for j in range(1, c):
                 value = x[row + j]
@@ -218,11 +226,11 @@ def _small_kernel(real: Any) -> Any:
                 for j in range(c):
                     each = high - (x[row + j] - peak)
                     rest += each * weight[j] if weighted else each
-            lse[i] = high + peak
-            at = x[row + t] if t >= 0 and t < c else real(0)
-            loss = loss_of(t, at, high, peak, rest, weight, c, weighted, ignore, smoothing)
-            losses[i] = loss
-            wrong = _counted(loss, t, i, sums, wrong, weight, c, weighted, ignore)
+            loss = ended(
+                losses, lse, x, target, i, row, peak, high, rest, weight, c, weighted, ignore,
+                smoothing,
+            )  # fmt: skip
+            wrong = _counted(loss, target[i], i, sums, wrong, weight, c, weighted, ignore)
         _ended(out, norm, bad, sums, wrong, reduction, shared, places)
 
     return small_loss

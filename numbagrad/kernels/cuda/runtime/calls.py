@@ -61,18 +61,8 @@ def _entry() -> Callable[[int], int]:
     return store.entry_of_compiled(store.jit(body), (types.int64,))
 
 
-@functools.cache
-def _launch_kernel() -> int:
-    """The address of the driver's ``cuLaunchKernel``."""
-    from cuda.bindings import driver
-
-    status, address, *_ = driver.cuGetProcAddress(b"cuLaunchKernel", 4000, 0)
-    if status != driver.CUresult.CUDA_SUCCESS or not address:
-        raise RuntimeError(f"the CUDA driver has no cuLaunchKernel ({status!s})")
-    return int(address)
-
-
 def launcher(
+    address: int,
     function: int,
     signature: tuple[Any, ...],
     grid: tuple[int, int, int],
@@ -83,23 +73,9 @@ def launcher(
 ) -> Callable[..., None]:
     """What launches a loaded kernel on the values of its arguments.
 
-    function: the driver's handle; signature: Numba's types; shared: bytes of dynamic shared memory;
-    stream: the driver's handle; failed: raises for a status that is not 0.
+    address: of ``cuLaunchKernel``; function, stream: the driver's handles; signature: Numba's
+    types; shared: bytes of dynamic shared memory; failed: raises for a status that is not 0.
     """
-    return calling(_launch_kernel(), function, signature, grid, block, shared, stream, failed)
-
-
-def calling(
-    address: int,
-    function: int,
-    signature: tuple[Any, ...],
-    grid: tuple[int, int, int],
-    block: tuple[int, int, int],
-    shared: int,
-    stream: int,
-    failed: Callable[[int], None],
-) -> Callable[..., None]:
-    """``launcher`` by the C function at ``address``."""
     count = len(signature)
     values = struct.Struct("=" + "".join(["d" if t == types.float64 else "q" for t in signature]))
     buffer = (ctypes.c_char * (_WORD * 2 * count + _CALL.size))()

@@ -32,19 +32,12 @@ __all__ = [
     "device_count",
     "duplicate",
     "empty",
-    "empty_cache",
     "is_available",
     "is_initialized",
     "lent",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_summary",
     "pinned",
     "pretend",
     "problem",
-    "reset_peak_memory_stats",
     "stream",
     "synchronize",
     "table",
@@ -454,53 +447,3 @@ def lent(array: Any) -> Any:
     whole = (ctypes.c_uint8 * memory.size).from_address(memory.address)
     start = array.pointer - memory.address
     return np.ndarray(array.shape, array.dtype, whole, start, array.strides)
-
-
-def memory_allocated(device: Any = None) -> int:
-    """Bytes of device memory in use by tensors."""
-    if device is not None:
-        check_named(device)
-    return 0 if _cache is None else _cache.allocated
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that were in use by tensors at one time."""
-    if device is not None:
-        check_named(device)
-    return 0 if _cache is None else _cache.peak_allocated
-
-
-def reset_peak_memory_stats(device: Any = None) -> None:
-    """Count the most bytes anew from what is in use now."""
-    if device is not None:
-        check_named(device)
-    if _cache is not None:
-        _cache.peak_allocated, _cache.peak_reserved = _cache.allocated, _cache.reserved
-
-
-def memory_reserved(device: Any = None) -> int:
-    """Bytes of device memory that numbagrad holds, in use or kept for reuse."""
-    if device is not None:
-        check_named(device)
-    return 0 if _cache is None else _cache.reserved
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that numbagrad held at one time."""
-    if device is not None:
-        check_named(device)
-    return 0 if _cache is None else _cache.peak_reserved
-
-
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """A table of the memory in use, kept and free; it is short in any case."""
-    if device is not None:
-        check_named(device)
-    driver()
-    return _cache.summary()
-
-
-def empty_cache() -> None:
-    """Give memory that no tensor uses back to the driver, for other programs."""
-    if _cache is not None:
-        _cache.empty()

@@ -191,6 +191,8 @@ class GPU:
 
         load_device_functions()  # also users' own kernels need them
         self._driver, self._cuda = driver, cuda
+        status, address, *_ = driver.cuGetProcAddress(b"cuLaunchKernel", 4000, 0)
+        self._launch = int(self._checked("cuGetProcAddress", (status, address)))
         self._functions: dict[Any, int] = {}
         self._kept: list[Any] = []  # Numba's kernels, which own the loaded code
         device = cuda.get_current_device()
@@ -229,9 +231,8 @@ class GPU:
             self._functions[kernel, signature, shared] = function
         sizes = [n if isinstance(n, tuple) else (n,) for n in (grid, block)]
         grid, block = ((*map(int, n), 1, 1)[:3] for n in sizes)
-        return launcher(
-            function, signature, grid, block, shared, self.handle(queue), self._not_launched
-        )
+        stream, failed = self.handle(queue), self._not_launched
+        return launcher(self._launch, function, signature, grid, block, shared, stream, failed)
 
     def _loaded(self, kernel: Any, signature: tuple[Any, ...], shared: int) -> int:
         """The driver's handle of a kernel for arguments of these types."""

@@ -356,6 +356,17 @@ class DeviceElementwise:
 
     def walk(self, args: tuple[Any, ...]) -> Callable[..., None]:
         """What runs on arguments of these shapes, strides and types: outputs, then operands."""
+        key = tuple(
+            [(a.shape, a.strides, a.dtype) if type(a) is DeviceArray else type(a) for a in args]
+        )
+        walk = self._met.get(key)
+        if walk is None:
+            if len(self._met) >= 1024:
+                self._met.clear()
+            walk = self._met[key] = self._new_walk(args)
+        return walk
+
+    def _new_walk(self, args: tuple[Any, ...]) -> Callable[..., None]:
         vector, tile, function, numbers = self._plan(args)
         n = args[0].size
         if n == 0:
@@ -379,15 +390,7 @@ class DeviceElementwise:
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         """Run on arrays and numbers: outputs, then operands."""
-        key = tuple(
-            [(a.shape, a.strides, a.dtype) if type(a) is DeviceArray else type(a) for a in args]
-        )
-        walk = self._met.get(key)
-        if walk is None:
-            if len(self._met) >= 1024:
-                self._met.clear()
-            walk = self._met[key] = self.walk(args)
-        walk(*args)
+        self.walk(args)(*args)
 
 
 def _nothing(*args: Any) -> None:
