@@ -123,17 +123,19 @@ class CompiledFunction:
                 if found is not MISS:
                     self._promote(entries, entry, spec)
                     return found
+            made: Entry | None = None
             try:
-                entry = self._new_entry(key, entries, leaves, spec)
+                made = self._new_entry(key, entries, leaves, spec)
             except StateMadeError:
                 if self._has_made_state:
                     raise
-                self._has_made_state = True  # now, and the next call is recorded
+            if made is None:  # not in ``except``, where an error that a library keeps would keep it
+                self._has_made_state = True
                 self._recordings -= 1
                 self._reasons.pop()
                 self._key_before = None
-                return self._function(*args, **kwargs)
-            self._has_made_state = False
+                return self._function(*args, **kwargs)  # and the next call is recorded
+            self._has_made_state, entry = False, made
             found = entry.call(given)
             if found is MISS:  # the arguments overlap memory that is written
                 entries.remove(entry)

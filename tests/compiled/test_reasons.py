@@ -98,3 +98,31 @@ def test_recordings_that_displace_each_other_are_warned_of_once():
     (warning,) = [w for w in caught if "recorded" in str(w.message)]
     assert f"'name' is '{ENTRIES}', was '{ENTRIES - 1}'" in str(warning.message)
     assert warning.filename == __file__
+
+
+def test_an_error_that_is_kept_in_the_first_call_does_not_keep_a_recording():
+    """A call that makes state runs as it is; what it looks for may fail, and the error be kept."""
+    kept = []
+    weight = ng.ones(3, requires_grad=True)
+    optimizer = ng.optim.SGD([weight], lr=0.1)
+
+    def look():
+        try:
+            raise KeyError("looked for")
+        except KeyError as error:
+            kept.append(error)
+
+    @ng.compile
+    def step(x):
+        if not ng.compiler.is_compiling():
+            look()
+        optimizer.param_groups[0].setdefault("mine", 1.0)
+        optimizer.zero_grad()
+        loss = (weight * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [step(ng.ones(3)).item() for _ in range(3)]
+    assert step.cache_info().recordings == 1 and losses[-1] < losses[0]
+    assert [error.__context__ for error in kept] == [None]
