@@ -443,12 +443,22 @@ def halves() -> None:
 
 
 def cores() -> None:
-    """Products on tensor cores: of halves with each epilogue and layout, and of tf32."""
+    """Products on tensor cores: of halves with each epilogue and layout, of parts, and of tf32."""
     x = full(4096, 4096, kind=ng.bfloat16)
     _ = x @ x, x @ x.t(), x.t() @ x, x.t() @ x.t()
+    single = full(4096, 4096)
+    for level in ("highest", "high", "medium"):
+        ng.set_float32_matmul_precision(level)
+        _ = single @ single
+    ng.set_float32_matmul_precision("highest")
+    _ = single @ single.t(), single.t() @ single, single.t() @ single.t()
     behind = device.driver()
     held, behind.capability = behind.capability, (8, 0)  # which has no wgmma
     _ = x @ x, x.t() @ x.t()
+    matrices(ng.float32)
+    ng.set_float32_matmul_precision("high")
+    _ = single @ single
+    ng.set_float32_matmul_precision("highest")
     behind.capability = held
     for n in (64, 704):  # with tiles of 32 and of 64
         x = full(n, n, kind=ng.float16)
@@ -457,10 +467,6 @@ def cores() -> None:
     p = full(64, 64, kind=ng.bfloat16, grad=True)
     for _ in range(2):
         ng.nn.functional.linear(p.detach(), p).backward(p.detach())
-    ng.set_float32_matmul_precision("high")
-    x = full(4096, 4096, kind=ng.float32)
-    x @ x
-    ng.set_float32_matmul_precision("highest")
 
 
 def launched() -> dict[tuple[Callable[..., None], tuple], int]:

@@ -14,10 +14,11 @@ float32_products = "highest"
 def set_float32_matmul_precision(precision: str) -> None:
     """Let products of float32 matrices round their factors, as ``torch``'s function of this name.
 
-    "highest": they do not. On a GPU "high" and "medium" let tensor cores multiply factors of 10
-    bits of fraction (tf32). On a CPU with a matrix unit (AMX), which multiplies bfloat16, each
-    factor is the sum of three of these and exact, "high": of two, 16 bits, "medium": of one, 8
-    bits. All add in float32. Elsewhere nothing changes. On a GPU convolutions stay exact.
+    "highest": they do not. On a CPU with a matrix unit (AMX) and on a GPU of compute capability
+    9.0, which multiply bfloat16 fast, each factor of a large product is the sum of three of these
+    and exact, "high": of two, 16 bits, "medium": of one, 8 bits. On other GPUs "high" and "medium"
+    let tensor cores multiply factors of 10 bits of fraction (tf32), and on all of them in small
+    products. All add in float32. Elsewhere nothing changes. On a GPU convolutions stay exact.
     """
     global float32_products
     if precision not in _LEVELS:

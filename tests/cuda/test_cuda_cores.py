@@ -209,8 +209,8 @@ def test_float32_is_exact_unless_told() -> None:
     assert (x @ ng.ones(1, 1).cuda()).item() == 1 + 2.0**-20
 
 
-def compiled(kernel: Any, numpy: Any, numbers: int, cc: tuple, monkeypatch: Any) -> str:
-    """The PTX of a kernel of four pointers to ``numpy`` and of so many ints."""
+def compiled(kernel: Any, pointers: list[Any], numbers: int, cc: tuple, monkeypatch: Any) -> str:
+    """The PTX of a kernel of pointers to these dtypes and of so many ints."""
     if device.simulating() or importlib.util.find_spec("cuda") is None:
         pytest.skip("compiling for a GPU needs NVIDIA's wheels, and no simulator")
     pytest.importorskip("cuda.bindings.nvvm")
@@ -221,7 +221,7 @@ def compiled(kernel: Any, numpy: Any, numbers: int, cc: tuple, monkeypatch: Any)
 
     there = SimpleNamespace(compute_capability=cc[:2])
     monkeypatch.setattr(dispatcher, "get_current_device", lambda: there)
-    signature = types.void(*[_type_of(numpy)] * 4, *[types.int64] * numbers)
+    signature = types.void(*map(_type_of, pointers), *[types.int64] * numbers)
     (ptx,), _ = cuda.compile_all(
         kernel, signature, device=False, abi="numba", cc=cc, output="ptx",
         launch_bounds=getattr(kernel, "launch_bounds", None),
@@ -235,7 +235,7 @@ def test_the_ptx_multiplies_on_tensor_cores(dtype: str, monkeypatch: Any) -> Non
 
     numpy = getattr(ng, dtype).numpy
     kernel, *_ = core_kernel(numpy, 64, 64, 1, NEW)
-    ptx = compiled(kernel, numpy, 13, (8, 0), monkeypatch)
+    ptx = compiled(kernel, [numpy] * 4, 13, (8, 0), monkeypatch)
     assert f"mma.sync.aligned.{KINDS[dtype]}" in ptx
     assert ".local" not in ptx.partition("mma.sync")[2]
 
@@ -249,15 +249,20 @@ def test_the_linker_lets_wgmma_go_on(
     """It makes them wait for one another where it cannot see that their registers are left."""
     if device.simulating():
         pytest.skip("the simulator compiles nothing")
-    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
     from numbagrad.kernels.cuda.runtime.halves import GROUPS
     from numbagrad.kernels.cuda.runtime.ring import BIAS
     from numbagrad.kernels.cuda.runtime.warpgroups import CAPABILITY, group_kernel
 
     numpy = getattr(ng, dtype).numpy
     kernel = group_kernel(numpy, GROUPS[which], BIAS, not turned, not turned)
-    ptx = compiled(kernel, numpy, 10, CAPABILITY, monkeypatch).encode()
+    ptx = compiled(kernel, [numpy] * 4, 10, CAPABILITY, monkeypatch).encode()
     assert b".target sm_90a" in ptx and ptx.count(b"wgmma.mma_async") == GROUPS[which].rows // 16
+    assert_wgmma_goes_on(ptx)
+
+
+def assert_wgmma_goes_on(ptx: bytes) -> None:
+    """ptxas neither spills registers nor lets the instructions wait for one another."""
+    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink")
     linker = nvjitlink.create(3, ["-arch=sm_90a", "-O3", "-verbose"])
     nvjitlink.add_data(linker, nvjitlink.InputType.PTX, ptx, len(ptx), "product")
     nvjitlink.complete(linker)

@@ -1,9 +1,10 @@
 """Products of matrices: which kernel makes one, and with what tiles.
 
-The kernel without tensor cores is in ``runtime/product.py``. Halves, and float32 where the user
-allows it, go to tensor cores: see ``runtime/halves.py`` and ``runtime/cores.py``. Where the user
-has chosen cuBLASLt it makes the large ones: see ``runtime/cublas.py``. Start reading at
-``_multiply``.
+The kernel without tensor cores is in ``runtime/product.py``. Halves go to tensor cores, see
+``runtime/halves.py`` and ``runtime/cores.py``, and large products of float32 where the device
+multiplies their parts fast enough, see ``runtime/parted.py``, or where the user lets them be
+rounded. Where the user has chosen cuBLASLt it makes the large ones: see ``runtime/cublas.py``.
+Start reading at ``_multiply``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .runtime.shape import BLOCK, DOUBLES, SIMULATED, SINGLES
 from .runtime.tiles import MOST
 
 if not SIMULATED:  # which has no copies that end later
-    from .runtime import halves
+    from .runtime import halves, parted
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm"]
 
@@ -67,12 +68,10 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
     batch = out.shape[0] if stacked else 1
     batches = [a.strides[0] // size if stacked else 0 for a in (x, y, out)]
     strides = x_row, x_step, y_step, y_col
-    if (
-        size == 2
-        and not SIMULATED
-        and halves.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue)
-    ):
-        return
+    if not SIMULATED and size < 8:
+        by_cores = halves if size == 2 else parted
+        if by_cores.multiplied(out, x, y, bias, (n, m, k), strides, batch, epilogue):
+            return
     most = MOST * NARROWEST
     if m > most:
         for first in range(0, m, most):

@@ -61,7 +61,8 @@ APART = 256
 class Code:
     """A kernel for the machine. preset: registers with a value of their own, and the values.
 
-    open: where the shared array begins whose size the launch says; -1 if there is none.
+    open: where the shared array begins whose size the launch says; -1 if there is none. groups:
+    whether it has ``wgmma``, and so is for compute capability 9.0 alone.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Code:
     fields: dict[str, list[tuple[int, int]]]
     sizes: dict[str, int]
     open: int = -1
+    groups: bool = False
 
 
 @dataclass
@@ -429,13 +431,13 @@ class _Assembler:
             r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.b?f16", ".".join(parts)
         ).groups()
         sums, x, y, *ways = operands
-        if ways[:3] != ["1", "1", "1"] or len(sums) != int(shape) // 2:
+        if ways[0] not in ("0", "1") or ways[1:3] != ["1", "1"] or len(sums) != int(shape) // 2:
             raise self.refuse("only sums of products of factors in shared memory")
         registers = [self.value(word) for word in sums]
         turned = [int(way) for way in ways[3:]]
         rest, brain = -(-len(registers) // 16), int(half == "bf16")
         places = self.value(x), self.value(y)
-        self.emit(CONTROL["product"], int(shape), brain, *places, *turned, rest)
+        self.emit(CONTROL["product"], int(shape), brain, *places, *turned, rest, int(ways[0]))
         for begin in range(0, len(registers), 16):
             self.emit(CONTROL["more"], *registers[begin : begin + 16])
 
@@ -507,4 +509,5 @@ def assemble(kernel: Kernel, place: dict[str, int]) -> Code:
         maker.fields,
         maker.sizes,
         maker.open,
+        any([row[0] == CONTROL["product"] for row in maker.rows]),
     )

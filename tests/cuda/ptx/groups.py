@@ -60,7 +60,7 @@ def _halves(views, box, given, turned, first, count, brain, found, where, thread
 @inner
 def product(views, box, registers, words, at, first, where):
     """``wgmma.mma_async``: words are columns, whether of bfloat16, the descriptors, whether each
-    factor is turned, and how many rows of registers follow, 16 in each.
+    factor is turned, how many rows of registers follow, 16 in each, and whether it adds to them.
 
     Lane 4 g + t of a warp holds of its 16 rows g and g + 8, and of columns 2 t and 2 t + 1 of 8.
     """
@@ -85,7 +85,7 @@ def product(views, box, registers, words, at, first, where):
         for n in range(cols // 2):
             r, c = lane // 4 + 8 * (n % 4 // 2), n // 4 * 8 + 2 * (lane % 4) + n % 2
             register = words[at + 1 + n // 16, 1 + n % 16]
-            total = float64(_f32_of(registers[register, lane]))
+            total = float64(_f32_of(registers[register, lane])) if row[8] else 0.0
             for k in range(16):
                 total += left[r, k] * right[c, k]
             registers[register, lane] = _of_f32(float32(total))

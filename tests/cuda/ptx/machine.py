@@ -20,8 +20,8 @@ STEPS = 2_000_000_000
 """Instructions of a warp after which a launch is taken to be endless."""
 
 
-SHARED = 163 << 10
-"""Bytes of shared memory that a block can ask for: compute capability 8.0."""
+SHARED = 163 << 10, 227 << 10
+"""Bytes of shared memory that a block can ask for: compute capability 8.0, and 9.0."""
 
 
 class Fault(AssertionError):
@@ -54,7 +54,7 @@ class Machine:
         shared, local = -(-(code.sizes["shared"] + asked) // 256) * 256, code.sizes["local"]
         assert shared + local * threads <= space.windows
         held = sum([n for _, n in code.fields.get("shared", ())])
-        many = held > 48 << 10 or held + asked > SHARED or (code.open < 0 and asked)
+        many = held > 48 << 10 or held + asked > SHARED[code.groups] or (code.open < 0 and asked)
         if threads > 1024 or max(grid[1:]) > 65535 or many or 8 * len(args) > 32764:
             raise Fault(
                 f"{code.name}: {grid} of {block}, {held} + {asked} bytes shared, "

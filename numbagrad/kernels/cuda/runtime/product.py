@@ -23,7 +23,7 @@ from .warp import inlined, pasted
 if not SIMULATED:  # which has no tensor cores of float64
     from .double import core_squares
 
-__all__ = ["added", "product_tile", "tiled"]
+__all__ = ["added", "fastest", "product_tile", "tiled"]
 
 MULTIPROCESSORS = 2 if SIMULATED else 132
 """Of an H100 or an H200, for which the tile is chosen."""
@@ -50,16 +50,19 @@ def product_tile(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Til
 
     Sizes alone decide, so that the bits are the same on every GPU.
     """
-    tile, shares = _fastest(itemsize, n, m, k, batch)
+    tile, shares, _ = fastest(itemsize, n, m, k, batch)
     return tile, max(shares, -(-k // LONGEST))
 
 
 @functools.lru_cache(4096)
-def _fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int]:
-    """What should end first: blocks of a multiprocessor run one after another, or each waits."""
+def fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int, float]:
+    """What should end first, and after how many nanoseconds.
+
+    Blocks of a multiprocessor run one after another, or each waits.
+    """
     tiles = SINGLES if itemsize == 4 else DOUBLES
     size = n * m * batch * itemsize
-    fastest = None
+    best: tuple[Tile, int, float] | None = None
     for tile in tiles:
         span = tile.depth * tile.parts
         blocks = -(-n // tile.rows) * -(-m // tile.cols) * batch
@@ -71,10 +74,10 @@ def _fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, i
             time = steps * max(tile.alone, rounds * tile.full)
             if shares > 1:
                 time += ADDING + EACH * shares * size / 1024
-            if fastest is None or time < fastest[0]:
-                fastest = time, tile, shares
-    assert fastest
-    return fastest[1:]
+            if best is None or time < best[2]:
+                best = tile, shares, time
+    assert best
+    return best
 
 
 def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[Any, ...]:

@@ -29,9 +29,9 @@ from .pipeline import (
     put2,
     take4,
 )
-from .warp import inlined
+from .warp import inlined, pasted
 
-__all__ = ["ADD", "BIAS", "BYTES", "NEW", "Shape", "copier", "finisher", "placer", "ring_kernel"]
+__all__ = ["ADD", "BIAS", "BYTES", "NEW", "Shape", "copier", "finish", "placer", "ring_kernel"]
 
 NEW, ADD, BIAS = 0, 1, 2
 LANES = 32
@@ -58,6 +58,9 @@ class Shape:
     align: int = 0
     """Bytes of shared memory before the slices, so that they can begin at a multiple."""
 
+    parts: int = 1
+    """Matrices whose sum is a factor: see ``parts.py``."""
+
     @property
     def rows(self) -> int:
         return self.down * self.high
@@ -72,7 +75,7 @@ class Shape:
 
     @property
     def slice_bytes(self) -> int:
-        return BYTES * self.depth * (self.rows + self.cols)
+        return BYTES * self.depth * (self.rows + self.cols) * self.parts
 
     @property
     def shared(self) -> int:
@@ -98,7 +101,7 @@ def ring_kernel(
     lane_x, squares_x = _reader(rows, depth, x_by_rows, False)
     lane_y, squares_y = _reader(cols, depth, not y_by_rows, True)
     count_x, count_y = steps if x_by_rows else tall, pairs if y_by_rows else steps
-    lanes, finish, tile_of = wide // 4, finisher(epilogue), placer(rows, cols)
+    lanes, tile_of = wide // 4, placer(rows, cols)
 
     def ringed(
         out, x, y, bias, n, m, k, x_far, y_far, out_row, x_batch, y_batch, out_batch, paired
@@ -188,7 +191,7 @@ def ring_kernel(
             for r in range(0, 16, LANES // lanes):
                 v = take4(uint32(take + r * apart))
                 if row < n:
-                    finish(out, at, bias, col, m, whole, v)
+                    finish(out, at, bias, col, m, whole, v, epilogue)
                 row, at = int32(row + LANES // lanes), at + LANES // lanes * out_row
             cuda.syncthreads()
 
@@ -211,41 +214,37 @@ def placer(rows: int, cols: int) -> Any:
     return tile_of
 
 
-def finisher(epilogue: int) -> Any:
-    """The function that writes four neighbours of the result."""
-
-    @inlined
-    def one(out, at, bias, col, m, v):
-        if col < m:
-            if epilogue == ADD:
-                out[at] = out[at] + v
-            elif epilogue == BIAS:
-                out[at] = v + bias[col]
-            else:
-                out[at] = v
-
-    @inlined
-    def finish(out, at, bias, col, m, whole, v):
-        """Elements at to at + 3 of out, columns from col on; whole: all are there and aligned."""
-        v0, v1, v2, v3 = v
-        if whole:
-            if epilogue == ADD:
-                u = load4(out, at)
-                store4(out, at, u[0] + v0, u[1] + v1, u[2] + v2, u[3] + v3)
-            elif epilogue == BIAS:
-                store4(
-                    out, at, v0 + bias[col], v1 + bias[col + 1], v2 + bias[col + 2],
-                    v3 + bias[col + 3],
-                )  # fmt: skip
-            else:
-                store4(out, at, v0, v1, v2, v3)
+@inlined
+def _finish_one(out, at, bias, col, m, v, epilogue):
+    if col < m:
+        if epilogue == ADD:
+            out[at] = out[at] + v
+        elif epilogue == BIAS:
+            out[at] = v + bias[col]
         else:
-            one(out, at, bias, col, m, v0)
-            one(out, at + 1, bias, col + 1, m, v1)
-            one(out, at + 2, bias, col + 2, m, v2)
-            one(out, at + 3, bias, col + 3, m, v3)
+            out[at] = v
 
-    return finish
+
+@pasted
+def finish(out, at, bias, col, m, whole, v, epilogue):
+    """Write elements at to at + 3 of out, columns from col on; whole: all are there and aligned."""
+    v0, v1, v2, v3 = v
+    if whole:
+        if epilogue == ADD:
+            u = load4(out, at)
+            store4(out, at, u[0] + v0, u[1] + v1, u[2] + v2, u[3] + v3)
+        elif epilogue == BIAS:
+            store4(
+                out, at, v0 + bias[col], v1 + bias[col + 1], v2 + bias[col + 2],
+                v3 + bias[col + 3],
+            )  # fmt: skip
+        else:
+            store4(out, at, v0, v1, v2, v3)
+    else:
+        _finish_one(out, at, bias, col, m, v0, epilogue)
+        _finish_one(out, at + 1, bias, col + 1, m, v1, epilogue)
+        _finish_one(out, at + 2, bias, col + 2, m, v2, epilogue)
+        _finish_one(out, at + 3, bias, col + 3, m, v3, epilogue)
 
 
 def _order(elements: int) -> tuple[int, int]:

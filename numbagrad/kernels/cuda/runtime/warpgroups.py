@@ -1,7 +1,8 @@
 """Products of halves by ``wgmma``, with slices of the factors in a ring in shared memory.
 
 As in ``ring.py`` copies of the next slices run while one is used. Four warps multiply it together
-and read it where it lies. Start reading at ``grouped``.
+and read it where it lies. Start reading at ``grouped``; ``walker`` and ``writer`` also make the
+products of ``parted.py``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from .pipeline import WAIT, address, asked_memory, commit, put2, take4
-from .ring import BYTES, LANES, Shape, copier, finisher, placer
+from .ring import BYTES, LANES, Shape, copier, finish, placer
+from .warp import pasted
 from .wgmma import DEPTH, LARGE, descriptor, multiplier, written
 
-__all__ = ["ALIGN", "CAPABILITY", "group_kernel"]
+__all__ = ["ALIGN", "CAPABILITY", "begin_of_slices", "group_kernel", "walker", "writer"]
 
 CAPABILITY = 9, 0, "a"
 """What numba-cuda compiles for on a device of 9.0, and nothing else has the instruction."""
@@ -25,52 +27,57 @@ ALIGN = 1024
 """Of slices: 8 rows of 128 bytes, in which the order of pieces repeats."""
 
 
-@functools.cache
-def group_kernel(
-    dtype: np.dtype, shape: Shape, epilogue: int, x_by_rows: bool, y_by_rows: bool
-) -> Any:
-    """The kernel; x_by_rows: k is the unit stride of x; y_by_rows: m is that of y."""
+@pasted
+def begin_of_slices():
+    """Where they begin in shared memory."""
+    return uint32(uint32(asked_memory() + (ALIGN - 1)) // uint32(ALIGN) * uint32(ALIGN))
+
+
+def walker(dtype: np.dtype, shape: Shape, x_by_rows: bool, y_by_rows: bool) -> Any:
+    """The function that goes along k; x_by_rows: k is the unit stride of x; y_by_rows: m of y."""
     rows, cols, stages, threads = shape.rows, shape.cols, shape.stages, shape.threads
-    depth, tall = shape.depth, shape.rows // 64 * 128 // threads
+    depth, tall, parts = shape.depth, shape.rows // 64 * 128 // threads, shape.parts
     assert depth == DEPTH and shape.align == ALIGN and shape.across == 1
-    size_x, each = BYTES * depth * rows, shape.slice_bytes
-    total, wait = each * stages, WAIT[stages - 2]
+    part_x, part_y, each = BYTES * depth * rows, BYTES * depth * cols, shape.slice_bytes
+    size_x, total, wait = parts * part_x, each * stages, WAIT[stages - 2]
     place_x, bring_x = copier(rows, depth, threads, x_by_rows, 64)
     place_y, bring_y = copier(cols, depth, threads, not y_by_rows, 64)
-    multiply, settle = multiplier(dtype, tall, cols, not x_by_rows, y_by_rows)
+    apart = part_x, part_y
+    multiply, settle = multiplier(dtype, tall, cols, not x_by_rows, y_by_rows, parts, apart)
     of_x, of_y = descriptor(not x_by_rows), descriptor(y_by_rows)
-    count, numbers, parts = cols // 2, tall * cols // 2, cols // 64
-    finish, tile_of = finisher(epilogue), placer(rows, cols)
+    numbers = tall * cols // 2
 
-    def grouped(
-        out, x, y, bias, n, m, k, x_far, y_far, out_row, x_batch, y_batch, out_batch, paired
-    ):
-        """x_far, y_far: strides of the factors along the dimension whose stride is not 1.
+    @pasted
+    def walk(sums, acc, base, at_x, at_y, n, m, k, x_far, y_far, x_part, y_part, first_row,
+             first_col):  # fmt: skip
+        """sums: those of this thread. acc: the same array, or where the products of one slice lie
+        if the factors have parts. base: where the slices begin in shared memory.
 
-        paired: whether four neighbours of out, from a multiple of 4 on, may be written at once.
+        at_x, at_y: addresses of the factors; x_far, y_far: strides along the dimension whose stride
+        is not 1, and x_part, y_part from part to part.
         """
-        acc = cuda.local.array(numbers, float32)
-        n, m, k = int32(n), int32(m), int32(k)
         thread = int32(cuda.threadIdx.x)
-        warp, lane = thread // int32(LANES), thread % int32(LANES)
-        first_row, first_col = tile_of(n, m)
-        base = uint32(uint32(asked_memory() + (ALIGN - 1)) // uint32(ALIGN) * uint32(ALIGN))
-        put_x, at_x, far_x, inside_x, step_x = place_x(thread, first_row, n, x_far)
-        put_y, at_y, far_y, inside_y, step_y = place_y(thread, first_col, m, y_far)
+        put_x, more, far_x, inside_x, step_x = place_x(thread, first_row, n, x_far)
+        at_x += more
+        put_y, more, far_y, inside_y, step_y = place_y(thread, first_col, m, y_far)
+        at_y += more
         put_x, put_y = uint32(base + put_x), uint32(base + size_x + put_y)
-        at_x += address(x) + cuda.blockIdx.z * x_batch * BYTES
-        at_y += address(y) + cuda.blockIdx.z * y_batch * BYTES
         more_x = int64(depth * BYTES if x_by_rows else depth * BYTES * x_far)
         more_y = int64(depth * BYTES * y_far if y_by_rows else depth * BYTES)
-        from_x = int64(of_x + int64(uint32(base + warp // 4 * (tall * LARGE)) // uint32(16)))
+        group = thread // int32(4 * LANES)
+        from_x = int64(of_x + int64(uint32(base + group * (tall * LARGE)) // uint32(16)))
         from_y = int64(of_y + int64(uint32(base + size_x) // uint32(16)))
         for i in range(numbers):
-            acc[i] = float32(0)
+            sums[i] = float32(0)
         left, to = k, uint32(0)
         for _ in range(stages - 1):
             if left > int32(0):
-                bring_x(uint32(put_x + to), at_x, far_x, inside_x, step_x, left)
-                bring_y(uint32(put_y + to), at_y, far_y, inside_y, step_y, left)
+                for p in range(parts):
+                    put, there = uint32(put_x + to + p * part_x), at_x + p * (x_part * BYTES)
+                    bring_x(put, there, far_x, inside_x, step_x, left)
+                for p in range(parts):
+                    put, there = uint32(put_y + to + p * part_y), at_y + p * (y_part * BYTES)
+                    bring_y(put, there, far_y, inside_y, step_y, left)
             commit()
             at_x, at_y = at_x + more_x, at_y + more_y
             left, to = int32(left - depth), uint32(to + each)
@@ -81,16 +88,37 @@ def group_kernel(
             cuda.syncthreads()  # the slice is there, and all are done with the one before it
             multiply(acc, from_x + int64(here // uint32(16)), from_y + int64(here // uint32(16)))
             if left > int32(0):
-                bring_x(uint32(put_x + to), at_x, far_x, inside_x, step_x, left)
-                bring_y(uint32(put_y + to), at_y, far_y, inside_y, step_y, left)
+                for p in range(parts):
+                    put, there = uint32(put_x + to + p * part_x), at_x + p * (x_part * BYTES)
+                    bring_x(put, there, far_x, inside_x, step_x, left)
+                for p in range(parts):
+                    put, there = uint32(put_y + to + p * part_y), at_y + p * (y_part * BYTES)
+                    bring_y(put, there, far_y, inside_y, step_y, left)
             commit()
             settle(acc)
+            if parts > 1:
+                for i in range(numbers):
+                    sums[i] += acc[i]
             at_x, at_y = at_x + more_x, at_y + more_y
             left = int32(left - depth)
             to = uint32(0) if to == uint32(total - each) else uint32(to + each)
             here = uint32(0) if here == uint32(total - each) else uint32(here + each)
             rounds = int32(rounds - 1)
+
+    return walk
+
+
+def writer(shape: Shape) -> Any:
+    """The function that writes a thread's part of the result, by way of shared memory."""
+    tall, count, parts = shape.rows // 64 * 128 // shape.threads, shape.cols // 2, shape.cols // 64
+
+    @pasted
+    def write(sums, base, out, bias, first_out, n, m, out_row, first_row, first_col, paired,
+              epilogue):  # fmt: skip
+        """first_out: the first element of the matrix."""
         cuda.syncthreads()  # all are done with the slices: a warp takes its numbers out there
+        thread = int32(cuda.threadIdx.x)
+        warp, lane = thread // int32(LANES), thread % int32(LANES)
         apart = int32(4 * (64 + 8))
         mine = uint32(base + warp * (16 * apart))
         put = uint32(mine + lane // 4 * apart + lane % 4 * 8)
@@ -100,20 +128,51 @@ def group_kernel(
             for part in range(parts):
                 row = int32(first_row + down + lane // 16)
                 col = int32(first_col + part * 64 + lane % 16 * 4)
-                at = cuda.blockIdx.z * out_batch + row * out_row + col
+                at = first_out + row * out_row + col
                 whole = paired and col + 4 <= m
                 for j in range(8):
                     q = i * count + (part * 8 + j) * 4
-                    put2(uint32(put + j * 32), acc[q], acc[q + 1])
-                    put2(uint32(put + j * 32 + 8 * apart), acc[q + 2], acc[q + 3])
+                    put2(uint32(put + j * 32), sums[q], sums[q + 1])
+                    put2(uint32(put + j * 32 + 8 * apart), sums[q + 2], sums[q + 3])
                 cuda.syncthreads()
                 for r in range(0, 16, 2):
                     v = take4(uint32(take + r * apart))
                     if row < n:
-                        finish(out, at, bias, col, m, whole, v)
+                        finish(out, at, bias, col, m, whole, v, epilogue)
                     row, at = int32(row + 2), at + 2 * out_row
                 cuda.syncthreads()
 
-    grouped.launch_bounds = threads, 1  # type: ignore[attr-defined]
+    return write
+
+
+@functools.cache
+def group_kernel(
+    dtype: np.dtype, shape: Shape, epilogue: int, x_by_rows: bool, y_by_rows: bool
+) -> Any:
+    """The kernel; x_by_rows: k is the unit stride of x; y_by_rows: m is that of y."""
+    numbers = shape.rows * shape.cols // shape.threads
+    walk, write = walker(dtype, shape, x_by_rows, y_by_rows), writer(shape)
+    tile_of = placer(shape.rows, shape.cols)
+
+    def grouped(
+        out, x, y, bias, n, m, k, x_far, y_far, out_row, x_batch, y_batch, out_batch, paired
+    ):
+        """x_far, y_far: strides of the factors along the dimension whose stride is not 1.
+
+        paired: whether four neighbours of out, from a multiple of 4 on, may be written at once.
+        """
+        acc = cuda.local.array(numbers, float32)
+        n, m, k = int32(n), int32(m), int32(k)
+        first_row, first_col = tile_of(n, m)
+        base, batch = begin_of_slices(), cuda.blockIdx.z
+        at_x = address(x) + batch * x_batch * BYTES
+        at_y = address(y) + batch * y_batch * BYTES
+        walk(acc, acc, base, at_x, at_y, n, m, k, x_far, y_far, 0, 0, first_row, first_col)
+        first_out = batch * out_batch
+        write(
+            acc, base, out, bias, first_out, n, m, out_row, first_row, first_col, paired, epilogue
+        )
+
+    grouped.launch_bounds = shape.threads, 1  # type: ignore[attr-defined]
     grouped.capability = CAPABILITY  # type: ignore[attr-defined]
     return grouped

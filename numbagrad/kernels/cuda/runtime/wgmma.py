@@ -21,7 +21,7 @@ from .pipeline import NOTHING, assembly
 from numba.cuda import types  # isort: skip
 from numba.cuda.extending import intrinsic  # isort: skip
 
-__all__ = ["DEPTH", "LARGE", "descriptor", "multiplier", "written"]
+__all__ = ["DEPTH", "LARGE", "descriptor", "multiplier", "pairs_of", "written"]
 
 DEPTH = 64
 """Steps of k of a slice."""
@@ -42,6 +42,13 @@ def descriptor(turned: bool) -> int:
     return 1 << 62 | 1024 >> 4 << 32 | (LARGE if turned else 16) >> 4 << 16
 
 
+def pairs_of(parts: int) -> list[tuple[int, int]]:
+    """Which parts of two numbers are multiplied: those whose product is not below the rounding of
+    the last part. The smallest come first, which so are added to small sums."""
+    pairs = [(p, q) for p in range(parts) for q in range(parts) if p + q < parts]
+    return sorted(pairs, key=sum, reverse=True)
+
+
 @intrinsic
 def written(typing):
     """Let ``wgmma`` see what this thread has written to shared memory, once a barrier follows.
@@ -58,16 +65,19 @@ def written(typing):
 
 @functools.cache
 def multiplier(
-    dtype: np.dtype, tall: int, cols: int, turned_x: bool, turned_y: bool
-) -> tuple[Any, Any]:
-    """Functions that begin to add the product of a slice, and that wait until it is there.
+    dtype: np.dtype, tall: int, cols: int, turned_x: bool, turned_y: bool,
+    parts: int = 1, apart: tuple[int, int] = (0, 0),
+) -> tuple[Any, Any]:  # fmt: skip
+    """Functions that begin to make the product of a slice, and that wait until it is there.
 
     They change a local array of ``tall * cols // 2`` floats, those of this thread of ``tall`` times
     64 rows. In between nobody may write the slice, and the array is not to be touched: both name it
-    as what they change, so that the compiler leaves it in its registers.
+    as what they change, so that the compiler leaves it in its registers. A product of one part is
+    added to the array. Of factors that are sums of ``parts``, which lie ``apart`` bytes from one
+    another, those of the smallest parts come first, see ``pairs_of``, and the array is overwritten.
     """
     half, each = "f16" if dtype == FLOAT16 else "bf16", cols // 2
-    count = tall * each
+    count, pairs = tall * each, pairs_of(parts)
     name = f"wgmma.mma_async.sync.aligned.m64n{cols}k16.f32.{half}.{half}"
     ways = [(128 * _STEP if turned else 2 * _STEP) >> 4 for turned in (turned_x, turned_y)]
 
@@ -89,18 +99,26 @@ def multiplier(
 
         def generate(context, builder, signature, arguments):
             array, x, y = arguments
-            lines, numbers = ["wgmma.fence.sync.aligned;"], []
-            for step in range(DEPTH // _STEP):
-                at = count + len(numbers)
-                for i in range(tall):
-                    there = step * ways[0] + i * (LARGE >> 4)
-                    numbers.append(builder.add(x, _LONG(there)))
-                    sums = ", ".join(f"${n}" for n in range(i * each, i * each + each))
-                    lines.append(
-                        f"{name} {{{sums}}}, ${at + i}, ${at + tall}, 1, 1, 1, "
-                        f"{int(turned_x)}, {int(turned_y)};"
-                    )
-                numbers.append(builder.add(y, _LONG(step * ways[1])))
+            lines, numbers, places = ["wgmma.fence.sync.aligned;"], [], {}
+
+            def at(factor, there):
+                """The operand that is the descriptor of a factor, ``there`` times 16 bytes on."""
+                if (factor, there) not in places:
+                    places[factor, there] = count + len(numbers)
+                    numbers.append(builder.add(factor, _LONG(there)))
+                return places[factor, there]
+
+            for number, (p, q) in enumerate(pairs):
+                for step in range(DEPTH // _STEP):
+                    adds = int(parts == 1 or number + step > 0)
+                    right = at(y, (q * apart[1] >> 4) + step * ways[1])
+                    for i in range(tall):
+                        left = at(x, (p * apart[0] >> 4) + step * ways[0] + i * (LARGE >> 4))
+                        sums = ", ".join(f"${n}" for n in range(i * each, i * each + each))
+                        lines.append(
+                            f"{name} {{{sums}}}, ${left}, ${right}, {adds}, 1, 1, "
+                            f"{int(turned_x)}, {int(turned_y)};"
+                        )
             text = "\n".join([*lines, "wgmma.commit_group.sync.aligned;"])
             return changed(context, builder, signature.args[0], array, text, numbers)
 

@@ -1,0 +1,365 @@
+"""Products of float32 on tensor cores of bfloat16, as a CPU with a matrix unit makes them.
+
+A float32 is exactly the sum of three bfloat16, and six products of such parts make one of float32:
+see ``kernels/amx.py``, whose rules for numbers that cannot be taken apart are used too. The first
+launch takes both factors apart and notes the largest number that each block has seen. The second
+multiplies as ``warpgroups.py`` does. It adds up the products of a slice, of 64 steps, in the tensor
+cores, which cut off what does not fit into a sum instead of rounding, and the sums of slices by
+ordinary additions. Where a factor has numbers that are too large or too small, all blocks multiply
+float32 instead. Start reading at ``multiplied``.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numba import cuda, float32, int32, int64, uint32
+
+from ... import precision
+from ...halves import BFLOAT16
+from . import device
+from .halves import has_groups
+from .intrinsics import float32_bits, load4, round_bfloat16, store8
+from .launch import start
+from .pipeline import address
+from .product import added, fastest
+from .ring import BYTES, NEW, Shape, placer
+from .shape import BLOCK, WARPS
+from .squares import repeated
+from .tiles import MOST
+from .warp import block_max, called, pasted, split
+from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, walker, writer
+from .wgmma import DEPTH
+
+__all__ = ["SHAPES", "multiplied", "plan_for"]
+
+PIECE = 8
+"""Numbers that a thread takes apart at once: their parts are 16 bytes each."""
+
+PEAK = np.dtype(np.int32)
+
+TAKERS = 528
+"""Blocks that take a factor apart, at the most."""
+
+LARGEST, LOWEST, SMALLEST = 127 + 60, 127 - 80, 2 * 127 - 76
+"""Exponents of the largest numbers of both factors: that of one from which sums may overflow that
+would not in float32; that up to which parts may be under 2^-126, which tensor cores need not keep;
+and the sum of both up to which their products may be."""
+
+SHAPES = {
+    3: Shape(8, 1, 16, 128, DEPTH, 2, 32.0, ALIGN, 3),
+    2: Shape(8, 1, 16, 128, DEPTH, 3, 17.0, ALIGN, 2),
+    1: Shape(8, 1, 16, 128, DEPTH, 4, 8.0, ALIGN, 1),
+}
+"""By parts. A multiprocessor has one block at a time."""
+
+PARTS = {"highest": 3, "high": 2, "medium": 1}
+"""How many of each number are multiplied, by what ``set_float32_matmul_precision`` has set."""
+
+TAKING, EACH = 4000, 0.4
+"""Nanoseconds for the launch that takes factors apart, and for 1024 bytes of them."""
+
+ADDING, EACH_SHARE = 2500, 0.5
+"""The same for the launch that adds shares."""
+
+SHARES, SHORTEST, ROOM = (1, 2, 4, 8, 16), 128, 1 << 25
+"""In how many shares the steps may be made, the steps of one that are worth a block, and the bytes
+of all at the most."""
+
+MOST_BYTES = 1 << 32
+"""Of parts."""
+
+
+@called
+def _take_apart(
+    parts, first, x, batches, lines, length, line, step, batch, wide, block, blocks, count
+):  # fmt: skip
+    """Write the parts of this thread's pieces; the largest bits of one of its numbers, without
+    sign. count: of parts, see ``Factor`` for the others."""
+    pieces = (length + PIECE - 1) // PIECE
+    pitch = pieces * PIECE
+    peak = int32(0)
+    piece = block * BLOCK + cuda.threadIdx.x
+    while piece < batches * lines * pieces:
+        row, p = split(piece, pieces)
+        b, i = split(row, lines)
+        at = b * batch + i * line + p * PIECE * step
+        left = length - p * PIECE
+        if wide and left >= PIECE:
+            v0, v1, v2, v3 = load4(x, at)
+            v4, v5, v6, v7 = load4(x, at + 4)
+        else:
+            v0 = x[at]
+            v1 = x[at + step] if left > 1 else float32(0)
+            v2 = x[at + 2 * step] if left > 2 else float32(0)
+            v3 = x[at + 3 * step] if left > 3 else float32(0)
+            v4 = x[at + 4 * step] if left > 4 else float32(0)
+            v5 = x[at + 5 * step] if left > 5 else float32(0)
+            v6 = x[at + 6 * step] if left > 6 else float32(0)
+            v7 = x[at + 7 * step] if left > 7 else float32(0)
+        to = first + (b * count * lines + i) * pitch + p * PIECE
+        for v in (v0, v1, v2, v3, v4, v5, v6, v7):
+            peak = max(peak, int32(float32_bits(v) & int32(0x7FFFFFFF)))
+        for _ in range(count):
+            store8(parts, to, v0, v1, v2, v3, v4, v5, v6, v7)
+            v0, v1 = v0 - round_bfloat16(v0), v1 - round_bfloat16(v1)
+            v2, v3 = v2 - round_bfloat16(v2), v3 - round_bfloat16(v3)
+            v4, v5 = v4 - round_bfloat16(v4), v5 - round_bfloat16(v5)
+            v6, v7 = v6 - round_bfloat16(v6), v7 - round_bfloat16(v7)
+            to += lines * pitch
+        piece += blocks * BLOCK
+    return peak
+
+
+def taken_apart(
+    parts, peaks, x, y, count, y_first, takers, others,
+    x_batches, x_lines, x_length, x_line, x_step, x_batch, x_wide,
+    y_batches, y_lines, y_length, y_line, y_step, y_batch, y_wide,
+):  # fmt: skip
+    """The first ``takers`` blocks take x apart, the ``others`` y, whose parts begin at y_first.
+
+    peaks: of each block. For each factor: see ``Factor``.
+    """
+    shared = cuda.shared.array(WARPS, int32)
+    block = cuda.blockIdx.x
+    if block < takers:
+        peak = _take_apart(
+            parts, 0, x, x_batches, x_lines, x_length, x_line, x_step, x_batch, x_wide, block,
+            takers, count,
+        )  # fmt: skip
+    else:
+        peak = _take_apart(
+            parts, y_first, y, y_batches, y_lines, y_length, y_line, y_step, y_batch, y_wide,
+            block - takers, others, count,
+        )  # fmt: skip
+    peak = block_max(peak, shared)
+    if cuda.threadIdx.x == 0:
+        peaks[block] = peak
+
+
+@pasted
+def _largest(peaks, begin, end, shared):
+    """The exponent of the largest number that blocks have noted, -1 if all are 0."""
+    peak = int32(0)
+    at = begin + cuda.threadIdx.x
+    while at < end:
+        peak = max(peak, peaks[at])
+        at += BLOCK
+    peak = block_max(peak, shared)
+    return peak >> int32(23) if peak > int32(0) else int32(-1)
+
+
+@pasted
+def _usual(high, other):
+    """Whether factors with these exponents can be multiplied by their parts."""
+    if max(high, other) >= LARGEST:
+        return False
+    return min(high, other) < 0 or (min(high, other) > LOWEST and high + other > SMALLEST)
+
+
+@functools.cache
+def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
+    """The kernel; x_by_rows: k is the unit stride of the parts of x; y_by_rows: m of those of y."""
+    shape = SHAPES[parts]
+    tall = shape.rows // 64 * 128 // shape.threads
+    numbers = shape.rows * shape.cols // shape.threads
+    assert shape.threads == BLOCK, "block_max"
+    walk, write = walker(BFLOAT16, shape, x_by_rows, y_by_rows), writer(shape)
+    tile_of = placer(shape.rows, shape.cols)
+
+    @pasted
+    def column(j, sums, first, y, at, last, y_col, v0, v1):
+        """Products of two rows with two columns; at: what is read for the first column."""
+        for c in range(2):
+            factor = y[at + min(j * 8 + c, last) * y_col]
+            sums[first + 4 * j + c] += v0 * factor
+            sums[first + 4 * j + 2 + c] += v1 * factor
+
+    columns = repeated(column, shape.cols // 8)
+
+    @pasted
+    def plain(sums, x, y, at_x, at_y, n, m, k, x_row, x_step, y_step, y_col, first_row, first_col):
+        """The numbers of this thread, as ``wgmma`` would give them to it; slow.
+
+        at_x, at_y: the first elements of the factors.
+        """
+        warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+        col = first_col + lane % 4 * 2
+        for i in range(numbers):
+            sums[i] = float32(0)
+        for step in range(k):
+            at = at_y + step * y_step + min(col, m - 1) * y_col
+            for i in range(tall):
+                row = first_row + (warp // 4 * tall + i) * 64 + warp % 4 * 16 + lane // 4
+                v0 = x[at_x + min(row, n - 1) * x_row + step * x_step]
+                v1 = x[at_x + min(row + 8, n - 1) * x_row + step * x_step]
+                columns(0, sums, i * (numbers // tall), y, at, max(m - 1 - col, 0), y_col, v0, v1)
+
+    def parted(
+        out, x, y, bias, given, peaks, n, m, k, x_row, x_step, y_step, y_col, out_row,
+        x_batch, y_batch, out_batch, y_first, x_far, y_far, x_part, y_part, x_pile, y_pile,
+        share, shares, epilogue, paired, takers, others,
+    ):  # fmt: skip
+        """given: the parts, those of y from y_first on; far: from row to row of them, part: from
+        part to part, pile: from matrix to matrix. share: steps of a block, of which ``shares`` have
+        the same tile. The others: see ``product.tiled`` and ``taken_apart``.
+        """
+        shared = cuda.shared.array(WARPS, int32)
+        sums = cuda.local.array(numbers, float32)
+        acc = cuda.local.array(numbers, float32)
+        n, m, k = int32(n), int32(m), int32(k)
+        first_row, first_col = tile_of(n, m)
+        # A division of 64 bits is a call, beside which ptxas lets no ``wgmma`` go on.
+        part, many = uint32(cuda.blockIdx.z), uint32(shares)
+        base, batch = begin_of_slices(), int64(uint32(part // many))
+        begin = int32(int32(part % many) * int32(share))
+        steps = int32(min(share, k - begin))
+        high = _largest(peaks, 0, takers, shared)
+        other = _largest(peaks, takers, takers + others, shared)
+        if _usual(high, other):
+            from_x = batch * x_pile + (begin if x_by_rows else begin * x_far)
+            from_y = y_first + batch * y_pile + (begin * y_far if y_by_rows else begin)
+            at_x, at_y = address(given) + from_x * BYTES, address(given) + from_y * BYTES
+            walk(
+                sums, acc if parts > 1 else sums, base, at_x, at_y, n, m, steps, x_far, y_far,
+                x_part, y_part, first_row, first_col,
+            )  # fmt: skip
+        else:
+            at_x, at_y = batch * x_batch + begin * x_step, batch * y_batch + begin * y_step
+            plain(
+                sums, x, y, at_x, at_y, n, m, steps, x_row, x_step, y_step, y_col, first_row,
+                first_col,
+            )  # fmt: skip
+        first_out = cuda.blockIdx.z * out_batch
+        write(
+            sums, base, out, bias, first_out, n, m, out_row, first_row, first_col, paired, epilogue
+        )
+
+    parted.launch_bounds = shape.threads, 1  # type: ignore[attr-defined]
+    parted.capability = CAPABILITY  # type: ignore[attr-defined]
+    return parted
+
+
+# -- how a product is made -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Where the numbers of a factor lie, and so its parts, whose lines are together."""
+
+    batches: int
+    lines: int
+    length: int
+    line: int
+    """Elements from line to line, ``step`` within a line, and ``batch`` from matrix to matrix."""
+    step: int
+    batch: int
+    wide: int
+    """Whether 16 bytes can be read at once."""
+
+    @property
+    def pitch(self) -> int:
+        """Numbers of a line of the parts."""
+        return -(-self.length // PIECE) * PIECE
+
+    @property
+    def part(self) -> int:
+        """Numbers of a part of a matrix."""
+        return self.lines * self.pitch
+
+    @property
+    def takers(self) -> int:
+        """Blocks that take it apart."""
+        return min(-(-self.batches * self.part // (PIECE * BLOCK)), TAKERS)
+
+
+def _factor(a: Any, lines: int, length: int, line: int, step: int, batches: int, batch: int) -> Any:
+    wide = step == 1 and not (a.pointer % 16 or line % 4 or batch % 4)
+    return Factor(1 if batch == 0 else batches, lines, length, line, step, batch, int(wide))
+
+
+@functools.lru_cache(4096)
+def plan_for(n: int, m: int, k: int, batch: int, parts: int, numbers: int) -> int:
+    """In how many shares the steps should be made, or 0 if other kernels should end sooner.
+
+    numbers: of both factors.
+    """
+    shape, size = SHAPES[parts], 4 * n * m * batch
+    tiles = -(-n // shape.rows) * -(-m // shape.cols) * batch
+    least, best = fastest(4, n, m, k, batch)[2], 0
+    taking = TAKING + EACH * numbers * (4 + BYTES * parts) / 1024
+    for shares in SHARES:
+        if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
+            break
+        rounds = -(-tiles * shares // 132)
+        time = taking + rounds * shape.cost * (-(-k // (shares * DEPTH)) * DEPTH)
+        if shares > 1:
+            time += ADDING + EACH_SHARE * shares * size / 1024
+        if time < least:
+            least, best = time, shares
+    return best
+
+
+def multiplied(
+    out: Any, x: Any, y: Any, bias: Any, sizes: tuple[int, int, int],
+    strides: tuple[int, int, int, int], batch: int, epilogue: int,
+) -> bool:  # fmt: skip
+    """Make ``out = x y`` as ``matmul`` does, if the device can and it pays; whether it did.
+
+    sizes: n, m, k; strides: of x along n and k, of y along k and m.
+    """
+    n, m, k = sizes
+    if k == 0 or max(sizes) >= 1 << 30 or not has_groups():
+        return False
+    x_row, x_step, y_step, y_col = strides
+    stacked = len(out.shape) == 3
+    x_batch, y_batch, out_batch = [a.strides[0] // 4 if stacked else 0 for a in (x, y, out)]
+    parts = PARTS[precision.float32_products]
+    x_by_rows, y_by_rows = x_step == 1 or x_row != 1, y_col == 1
+    if x_by_rows:
+        left = _factor(x, n, k, x_row, x_step, batch, x_batch)
+    else:
+        left = _factor(x, k, n, x_step, x_row, batch, x_batch)
+    if y_by_rows:
+        right = _factor(y, k, m, y_step, y_col, batch, y_batch)
+    else:
+        right = _factor(y, m, k, y_col, y_step, batch, y_batch)
+    piles = [parts * f.part if f.batches > 1 else 0 for f in (left, right)]
+    y_first = parts * left.batches * left.part
+    room = y_first + parts * right.batches * right.part
+    shares = plan_for(n, m, k, batch, parts, room // parts)
+    if shares == 0 or batch * shares > MOST or room * BYTES > MOST_BYTES:
+        return False
+    share = -(-k // (shares * DEPTH)) * DEPTH
+    shares = -(-k // share)
+    given = device.empty((room,), BFLOAT16, out.device)
+    takers, others = left.takers, right.takers
+    peaks = device.empty((takers + others,), PEAK, out.device)
+    forms = [(f.batches, f.lines, f.length, f.line, f.step, f.batch, f.wide) for f in (left, right)]
+    start(
+        taken_apart, takers + others, BLOCK, given, peaks, x, y, parts, y_first, takers, others,
+        *forms[0], *forms[1],
+    )  # fmt: skip
+    target, ending, row, apart = out, epilogue, out.strides[-2] // 4, out_batch
+    if shares > 1:
+        target = device.empty((batch, shares, n, m), out.dtype, out.device)
+        ending, row, apart = NEW, m, n * m
+    paired = not (target.pointer // 4 | row | apart) % 4
+    shape = SHAPES[parts]
+    start(
+        parted_kernel(parts, x_by_rows, y_by_rows),
+        (-(-n // shape.rows) * -(-m // shape.cols), 1, batch * shares), shape.threads,
+        target, x, y, out if bias is None else bias, given, peaks, n, m, k, *strides, row,
+        x_batch, y_batch, apart, y_first, left.pitch, right.pitch, left.part, right.part, *piles,
+        share, shares, ending, int(paired), takers, others, shared=shape.shared,
+    )  # fmt: skip
+    if shares > 1:
+        start(
+            added, (min(batch * n, 1 << 20), -(-m // BLOCK)), BLOCK, out, target,
+            out if bias is None else bias, n, m, out.strides[-2] // 4, out_batch, shares, epilogue,
+            batch,
+        )  # fmt: skip
+    return True
