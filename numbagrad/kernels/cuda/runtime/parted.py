@@ -31,10 +31,10 @@ from .shape import BLOCK, WARPS
 from .squares import repeated
 from .tiles import MOST
 from .warp import block_max, called, pasted, split
-from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, walker, writer
+from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, matrix_ending, walker, writer
 from .wgmma import DEPTH
 
-__all__ = ["SHAPES", "multiplied", "plan_for"]
+__all__ = ["PARTS", "PEAK", "SHAPES", "TAKERS", "multiplied", "plan_for", "read8", "take8", "usual"]
 
 PIECE = 8
 """Numbers that a thread takes apart at once: their parts are 16 bytes each."""
@@ -73,6 +73,36 @@ MOST_BYTES = 1 << 32
 """Of parts."""
 
 
+@pasted
+def take8(parts, to, apart, count, v):
+    """Write ``count`` parts of eight numbers, ``apart`` elements from one another; the largest bits
+    of one of them, without sign."""
+    v0, v1, v2, v3, v4, v5, v6, v7 = v
+    peak = int32(0)
+    for each in (v0, v1, v2, v3, v4, v5, v6, v7):
+        peak = max(peak, int32(float32_bits(each) & int32(0x7FFFFFFF)))
+    for _ in range(count):
+        store8(parts, to, v0, v1, v2, v3, v4, v5, v6, v7)
+        v0, v1 = v0 - round_bfloat16(v0), v1 - round_bfloat16(v1)
+        v2, v3 = v2 - round_bfloat16(v2), v3 - round_bfloat16(v3)
+        v4, v5 = v4 - round_bfloat16(v4), v5 - round_bfloat16(v5)
+        v6, v7 = v6 - round_bfloat16(v6), v7 - round_bfloat16(v7)
+        to += apart
+    return peak
+
+
+@pasted
+def read8(x, at, step, left):
+    """Eight numbers from element ``at`` on, ``step`` apart, of which ``left`` are there."""
+    zero = float32(0)
+    return (
+        x[at], x[at + step] if left > 1 else zero, x[at + 2 * step] if left > 2 else zero,
+        x[at + 3 * step] if left > 3 else zero, x[at + 4 * step] if left > 4 else zero,
+        x[at + 5 * step] if left > 5 else zero, x[at + 6 * step] if left > 6 else zero,
+        x[at + 7 * step] if left > 7 else zero,
+    )  # fmt: skip
+
+
 @called
 def _take_apart(
     parts, first, x, batches, lines, length, line, step, batch, wide, block, blocks, count
@@ -88,28 +118,14 @@ def _take_apart(
         b, i = split(row, lines)
         at = b * batch + i * line + p * PIECE * step
         left = length - p * PIECE
+        to = first + (b * count * lines + i) * pitch + p * PIECE
         if wide and left >= PIECE:
             v0, v1, v2, v3 = load4(x, at)
             v4, v5, v6, v7 = load4(x, at + 4)
         else:
-            v0 = x[at]
-            v1 = x[at + step] if left > 1 else float32(0)
-            v2 = x[at + 2 * step] if left > 2 else float32(0)
-            v3 = x[at + 3 * step] if left > 3 else float32(0)
-            v4 = x[at + 4 * step] if left > 4 else float32(0)
-            v5 = x[at + 5 * step] if left > 5 else float32(0)
-            v6 = x[at + 6 * step] if left > 6 else float32(0)
-            v7 = x[at + 7 * step] if left > 7 else float32(0)
-        to = first + (b * count * lines + i) * pitch + p * PIECE
-        for v in (v0, v1, v2, v3, v4, v5, v6, v7):
-            peak = max(peak, int32(float32_bits(v) & int32(0x7FFFFFFF)))
-        for _ in range(count):
-            store8(parts, to, v0, v1, v2, v3, v4, v5, v6, v7)
-            v0, v1 = v0 - round_bfloat16(v0), v1 - round_bfloat16(v1)
-            v2, v3 = v2 - round_bfloat16(v2), v3 - round_bfloat16(v3)
-            v4, v5 = v4 - round_bfloat16(v4), v5 - round_bfloat16(v5)
-            v6, v7 = v6 - round_bfloat16(v6), v7 - round_bfloat16(v7)
-            to += lines * pitch
+            v0, v1, v2, v3, v4, v5, v6, v7 = read8(x, at, step, left)
+        v = v0, v1, v2, v3, v4, v5, v6, v7
+        peak = max(peak, take8(parts, to, lines * pitch, count, v))
         piece += blocks * BLOCK
     return peak
 
@@ -141,20 +157,23 @@ def taken_apart(
 
 
 @pasted
-def _largest(peaks, begin, end, shared):
+def _largest(peaks, begin, end):
     """The exponent of the largest number that blocks have noted, -1 if all are 0."""
     peak = int32(0)
-    at = begin + cuda.threadIdx.x
+    at = begin + cuda.threadIdx.x % 32
     while at < end:
         peak = max(peak, peaks[at])
-        at += BLOCK
-    peak = block_max(peak, shared)
+        at += 32
+    for mask in (16, 8, 4, 2, 1):
+        peak = max(peak, cuda.shfl_xor_sync(0xFFFFFFFF, peak, mask))
     return peak >> int32(23) if peak > int32(0) else int32(-1)
 
 
 @pasted
-def _usual(high, other):
-    """Whether factors with these exponents can be multiplied by their parts."""
+def usual(peaks, takers, others):
+    """Whether factors can be multiplied by their parts; peaks: of ``takers`` blocks, and of the
+    ``others``."""
+    high, other = _largest(peaks, 0, takers), _largest(peaks, takers, takers + others)
     if max(high, other) >= LARGEST:
         return False
     return min(high, other) < 0 or (min(high, other) > LOWEST and high + other > SMALLEST)
@@ -166,8 +185,7 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
     shape = SHAPES[parts]
     tall = shape.rows // 64 * 128 // shape.threads
     numbers = shape.rows * shape.cols // shape.threads
-    assert shape.threads == BLOCK, "block_max"
-    walk, write = walker(BFLOAT16, shape, x_by_rows, y_by_rows), writer(shape)
+    walk, write = walker(BFLOAT16, shape, x_by_rows, y_by_rows), writer(shape, matrix_ending)
     tile_of = placer(shape.rows, shape.cols)
 
     @pasted
@@ -207,7 +225,6 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
         part to part, pile: from matrix to matrix. share: steps of a block, of which ``shares`` have
         the same tile. The others: see ``product.tiled`` and ``taken_apart``.
         """
-        shared = cuda.shared.array(WARPS, int32)
         sums = cuda.local.array(numbers, float32)
         acc = cuda.local.array(numbers, float32)
         n, m, k = int32(n), int32(m), int32(k)
@@ -217,16 +234,13 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
         base, batch = begin_of_slices(), int64(uint32(part // many))
         begin = int32(int32(part % many) * int32(share))
         steps = int32(min(share, k - begin))
-        high = _largest(peaks, 0, takers, shared)
-        other = _largest(peaks, takers, takers + others, shared)
-        if _usual(high, other):
+        if usual(peaks, takers, others):
             from_x = batch * x_pile + (begin if x_by_rows else begin * x_far)
             from_y = y_first + batch * y_pile + (begin * y_far if y_by_rows else begin)
             at_x, at_y = address(given) + from_x * BYTES, address(given) + from_y * BYTES
-            walk(
-                sums, acc if parts > 1 else sums, base, at_x, at_y, n, m, steps, x_far, y_far,
-                x_part, y_part, first_row, first_col,
-            )  # fmt: skip
+            left, right = (at_x, n, x_far, x_part), (at_y, m, y_far, y_part)
+            some = acc if parts > 1 else sums
+            walk(sums, some, base, left, right, steps, first_row, first_col)
         else:
             at_x, at_y = batch * x_batch + begin * x_step, batch * y_batch + begin * y_step
             plain(
@@ -235,7 +249,7 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
             )  # fmt: skip
         first_out = cuda.blockIdx.z * out_batch
         write(
-            sums, base, out, bias, first_out, n, m, out_row, first_row, first_col, paired, epilogue
+            sums, base, first_row, first_col, out, bias, first_out, n, m, out_row, paired, epilogue
         )
 
     parted.launch_bounds = shape.threads, 1  # type: ignore[attr-defined]
