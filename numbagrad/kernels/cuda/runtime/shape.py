@@ -75,6 +75,7 @@ class Tile:
 if SIMULATED:
     SINGLES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4, 1, 9, 9), Tile(4, 4, 4, 2, 4, 4, 1, 4, 4))
     DOUBLES = SINGLES
+    PATCHES = SINGLES
 else:
     SINGLES = (
         Tile(128, 128, 8, 1, 8, 8, 2, 97, 91.4, 0, True),
@@ -91,6 +92,18 @@ else:
 """Tiles of products in float32, and in float64, on tensor cores, from the largest.
 
 The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the others guessed."""
+
+if not SIMULATED:
+    PATCHES: tuple[Tile, ...] = (
+        Tile(128, 128, 8, 1, 8, 8, 2, 105, 98, 0, True),
+        Tile(64, 128, 8, 2, 8, 8, 2, 55, 52, 0, True),
+        Tile(32, 128, 8, 4, 8, 8, 2, 30, 29),
+        Tile(16, 128, 8, 2, 4, 4, 4, 20, 18),
+        *SINGLES[1:],
+    )
+"""Those of convolutions in float32: others are low, for a result has more places than channels.
+
+The times are guessed from those of products."""
 
 CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
 """Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a

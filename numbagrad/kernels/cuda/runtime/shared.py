@@ -5,9 +5,12 @@ LLVM that is not in ``intrinsics.py``; beside the intrinsic stands what the simu
 
 from __future__ import annotations
 
+from copy import copy
+
+from . import intrinsics
 from .shape import SIMULATED
 
-__all__ = ["copy1", "copy16"]
+__all__ = ["copy1", "copy16", "moved"]
 
 if SIMULATED:
 
@@ -20,8 +23,17 @@ if SIMULATED:
             target[j + k] = source[i + k]
 
     def copy1(target, j, source, i):
-        """Element i of source to element j of target; both as for ``copy16``."""
+        """Element i of source to element j of target; both as for ``copy16``.
+
+        Halves may become float32.
+        """
         target[j] = source[i]
+
+    def moved(pointer, i):
+        """The pointer to element i."""
+        other = copy(pointer)
+        other.start += int(i)
+        return other
 
 else:
     from llvmlite import ir
@@ -67,12 +79,24 @@ else:
         """Element i of source to element j of target; both as for ``copy16``.
 
         Unlike an assignment it does not look whether an index is negative, which takes as long.
+        Halves may become float32.
         """
 
         def generate(context, builder, signature, arguments):
             into, j, memory, i = arguments
             value = builder.load(address(context, builder, source, memory, i))
+            if isinstance(source, intrinsics.HalfPointer):
+                value = intrinsics.widened(builder, source, value)
             builder.store(value, address(context, builder, target, into, j))
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64), generate
+
+    @intrinsic
+    def moved(typing, pointer, i):
+        """The pointer to element i."""
+
+        def generate(context, builder, signature, arguments):
+            return builder.gep(arguments[0], [arguments[1]])
+
+        return pointer(pointer, types.int64), generate
