@@ -96,14 +96,15 @@ def _start(
         target = device.empty(shape, arithmetic(out.dtype), out.device)
     even = even and target.itemsize != 2 and target.pointer % 16 == 0
     wide = wide and x.itemsize != 2 and x.pointer % 16 == 0
+    wide = wide and tile.rows * span >= tile.threads * 16 // itemsize
     tall = itemsize == 8 and device.driver().capability >= (9, 0)
     kernel = made(patched, itemsize, tile, places, wide, tall)
-    blocks, most = -(-n // tile.rows) * -(-m // tile.cols), MOST // (phases * shares)
-    for first in range(0, groups, most):
+    blocks = -(-n // tile.rows) * -(-m // tile.cols)
+    for first in range(0, groups, MOST):
         start(
-            kernel, (blocks, 1, min(groups - first, most) * phases * shares), tile.threads,
+            kernel, (blocks, phases * shares, min(groups - first, MOST)), tile.threads,
             target, x, y, bias, tables.taps, tables.lines, tables.form, biased, n, y.shape[0],
-            *strides, out.size, share, shares, phases, first, int(even),
+            *strides, out.size, share, shares, first, int(even),
         )  # fmt: skip
     if shares > 1:
         reduce.sum(out.reshape(1, 1, out.size), target)

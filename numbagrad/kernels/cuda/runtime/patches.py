@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda, int32, int64
+from numba import cuda, int32, int64, uint32
 
 from .product import slices, spread, teams
 from .shape import SIMULATED, Tile
-from .shared import copy1, copy16, moved
+from .shared import copy1, copy8, copy16, fixed, standing, which
 from .squares import APART, repeated, squares
 from .warp import inlined, pasted, split
 
@@ -53,6 +53,9 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     first_x, begin_x, bring_x, put_x = slices(real, tile, rows, True, wide)
     first_y, _, _, put_y = slices(real, tile, cols, places, False)
     of_x, of_y = spread(real, tile, rows, True, wide), spread(real, tile, cols, places, False)
+    loads_x, rounds_x, down_x, far_x = of_x.loads, of_x.rounds, of_x.down, of_x.far
+    loads_y, rounds_y, down_y, far_y = of_y.loads, of_y.rounds, of_y.down, of_y.far
+    size_x = loads_x * of_x.width
     if tile.cores:
         first, place, multiply = core_squares(tile, tall)
     else:
@@ -61,216 +64,275 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     size = max(2 * whole, held)
     words = 1 if parts > 1 else tile.each_col // vector  # of 16 bytes, in which a thread ends
     chunk = max(threads, 4 * span)  # steps that are found at a time: the ring has two of them
+    others, to_size = 4 * chunk, words * vector  # offsets in x lie behind the rest
+    columns = 6 * chunk
+    ring_size = columns + 2 * cols if places else others
+    assert chunk & (chunk - 1) == 0
 
     @inlined
-    def look(lines, at, col, count, width, height):
-        """Image, place in it, offset and bits of a column or step; where its three lines are."""
-        image, place = split(col, count)
-        rest, px = split(place, width)
-        pz, py = split(rest, height)
-        px, py, pz = 4 * (at + px), 4 * (at + width + py), 4 * (at + width + height + pz)
-        offset = lines[px] + lines[py] + lines[pz]
-        return image, place, offset, lines[px + 1] | lines[py + 1] | lines[pz + 1], px, py, pz
+    def mine(n, shares):
+        """The thread; the row of ``form``, share, group, first row and first column of its block."""
+        thread, block, row, group = which()
+        high, shares = int32((n + rows - 1) // rows), int32(shares)
+        at, share = FORM * int32(row // shares), int32(row % shares)
+        # So that LLVM knows what the thread is.
+        thread = int32(thread % threads)
+        return thread, at, share, group, int32(block % high * rows), int64(block // high) * cols
+
+    @inlined
+    def cut(at, size):
+        """Quotient and rest of two ints of 31 bits."""
+        whole = int32(uint32(at) // uint32(size))
+        return whole, int32(at - whole * size)
+
+    @inlined
+    def look(lines, at, place, width, height):
+        """Where the three lines of a place are."""
+        rest, px = cut(place, width)
+        pz, py = cut(rest, height)
+        return 4 * (at + px), 4 * (at + width + py), 4 * (at + width + height + pz)
+
+    @inlined
+    def seen(lines, at, place, width, height):
+        """Offset and bits of a place."""
+        px, py, pz = look(lines, at, place, width, height)
+        return (
+            lines[px] + lines[py] + lines[pz],
+            lines[px + 1] | lines[py + 1] | lines[pz + 1],
+        )
 
     @pasted
-    def find(r, ring, from_, short, begin, steps, taps, lines, at, tap, count, width, height, x_image, y_image, thread):
-        """An entry of the ring: the offset of a step in y, its bits, its offset in x.
+    def find(r, ring, to, first, left, taps, lines, form, x_image, y_image, thread):
+        """An entry of the ring: offset of a step in y and bits, then elsewhere its offset in x.
 
-        The first slice is the short one: its steps are ``short``, then come ``span`` each.
+        to: where the entries begin; first, left: the first of the steps, in places from that of
+        the share's first image on, and how many there are.
         """
-        here = from_ + thread + r * threads
-        step = here if here < span else here - span + short
+        i = thread + r * threads
         offset, bits, other = 0, NOWHERE, 0
-        if (here < short or here >= span) and step < steps:
+        if i < left:
             if places:
-                before = begin // count
-                image, other, offset, bits, _, _, _ = look(lines, at, begin + step, count, width, height)
-                offset += (image - before) * y_image
-                other += (image - before) * x_image
+                image, other = cut(first + i, form[0])
+                offset, bits = seen(lines, form[3], other, form[4], form[5])
+                offset += image * y_image
+                other += image * x_image
             else:
-                offset, bits = taps[2 * (tap + begin + step)], taps[2 * (tap + begin + step) + 1]
-        to = 4 * (here % (2 * chunk))
-        ring[to], ring[to + 1], ring[to + 2] = int32(offset), int32(bits), int32(other)
-
-    @pasted
-    def hold(r, base, outside, col, m, y_base, y_image, taps, lines, at, tap, count, width, height):
-        """Offset and bits of the ``r``-th column of a thread; those of the last for one outside."""
-        col = min(col + r * of_y.down, m - 1)
+                offset, bits = taps[2 * (first + i)], taps[2 * (first + i) + 1]
+        i = (i + to) & (2 * chunk - 1)
+        ring[2 * i], ring[2 * i + 1] = int32(offset), int32(bits)
         if places:
-            offset, bits = taps[2 * (tap + col)], taps[2 * (tap + col) + 1]
-        else:
-            image, _, offset, bits, _, _, _ = look(lines, at, col, count, width, height)
-            offset += image * y_image
-        base[r], outside[r] = y_base + offset, int32(bits)
+            ring[others + i] = int32(other)
+
+    @inlined
+    def hold_taps(ring, thread, first_col, m, taps):
+        """Offset and bits of the columns behind the ring: there are more than registers for them.
+
+        For one outside those of the last.
+        """
+        for i in range(thread, cols, threads):
+            col, to = min(first_col + i, m - 1), columns + 2 * i
+            ring[to], ring[to + 1] = taps[2 * col], taps[2 * col + 1]
 
     @pasted
-    def gather(s, some, entry, y, base, outside, ring, at):
-        """The ``s``-th element of a slice whose entry of the thread is at ``at``."""
-        r = s % of_y.rounds
-        copy16(entry, 0, ring, 4 * (at + s // of_y.rounds * of_y.far))
+    def hold_place(r, y, base, outside, col, m, y_base, y_image, lines, form, at):
+        """Where the ``r``-th column of a thread is in y, and its bits."""
+        image, place = split(min(col + r * down_y, m - 1), form[at])
+        offset, bits = seen(lines, form[at + 3], place, form[at + 4], form[at + 5])
+        base[r] = fixed(y, y_base + image * y_image + offset)
+        outside[r] = int32(bits)
+
+    @pasted
+    def gather(s, some, entry, of_column, y, y_base, base, outside, ring, at, j):
+        """The ``s``-th element of a slice whose entry of the thread is at ``at``, for column j."""
+        copy8(entry, 0, ring, 2 * (at + s // rounds_y * far_y))
         some[s] = real(0)
-        if entry[1] & outside[r] == 0:
-            copy1(some, s, moved(y, base[r]), entry[0])
+        if places:
+            copy8(of_column, 0, ring, columns + 2 * (j + s % rounds_y * down_y))
+            if entry[1] & of_column[1] == 0:
+                copy1(some, s, standing(y, y_base), int32(entry[0] + of_column[0]))
+        elif entry[1] & outside[s % rounds_y] == 0:
+            copy1(some, s, standing(y, base[s % rounds_y]), entry[0])
 
     @pasted
     def follow(s, some, entry, x, at_x, x_row, spare, ring, at):
         """The ``s``-th word of x where its steps are places."""
-        copy16(entry, 0, ring, 4 * (at + s // of_x.rounds * of_x.far))
-        if of_x.rounds > 1 and s % of_x.rounds * of_x.down < spare:
-            at_x += s % of_x.rounds * of_x.down * x_row
+        copy1(entry, 0, ring, others + at + s // rounds_x * far_x)
+        place = int64(entry[0])
+        if rounds_x > 1 and s % rounds_x * down_x < spare:
+            place += s % rounds_x * down_x * x_row
         if wide:
-            copy16(some, s * vector, moved(x, at_x), entry[2])
+            copy16(some, s * vector, standing(x, at_x), place)
         else:
-            copy1(some, s, moved(x, at_x), entry[2])
+            copy1(some, s, standing(x, at_x), place)
 
     @pasted
-    def aim(q, to, thread, ty, tx, first_col, m, lines, at, count, width, height, out_image):
+    def aim(q, to, thread, ty, tx, first_col, images, lines, form, at, out_image):
         """Where the columns of the ``q``-th word are in the result."""
         _, j = lies(q, thread, ty, tx)
         for c in range(vector):
             col = first_col + j + c
             to[q * vector + c] = NOWHERE
-            if col < m:
-                to[q * vector + c] = col
-                if not places:
-                    image, _, _, _, px, py, pz = look(lines, at, col, count, width, height)
-                    offset = lines[px + 2] + lines[py + 2] + lines[pz + 2]
-                    to[q * vector + c] = image * out_image + offset
+            if places:
+                if col < form[1]:
+                    to[q * vector + c] = col
+            elif col < form[at] * images:
+                image, place = split(col, form[at])
+                px, py, pz = look(lines, form[at + 3], place, form[at + 4], form[at + 5])
+                to[q * vector + c] = (
+                    image * out_image + lines[px + 2] + lines[py + 2] + lines[pz + 2]
+                )
 
     @pasted
-    def write(q, out, acc, to, bias, biased, group, base, out_row, n, first_row, thread, ty, tx, even):
+    def write(
+        q, out, acc, to, bias, biased, first_bias, base, out_row, n, first_row, thread, ty, tx, even
+    ):  # fmt: skip
         i, _ = lies(q, thread, ty, tx)
         i += first_row
         w = q % words * vector
         if i < n:
             if biased:
-                more = bias[group * n + i]
+                more = bias[first_bias + i]
                 for c in range(vector):
                     acc[q * vector + c] += more
-            if even and to[w] >= 0:
-                copy16(out, base + i * out_row + to[w], acc, q * vector)
-            elif not even:
+            if even:
+                if to[w] >= 0:
+                    copy16(out, base + i * out_row + to[w], acc, q * vector)
+            else:
                 for c in range(vector):
                     if to[w + c] >= 0:
                         out[base + i * out_row + to[w + c]] = acc[q * vector + c]
 
-    find, hold = repeated(find, chunk // threads), repeated(hold, of_y.rounds)
-    gather, follow = repeated(gather, of_y.loads), repeated(follow, of_x.loads)
+    find, hold_place = repeated(find, chunk // threads), repeated(hold_place, rounds_y)
+    gather, follow = repeated(gather, loads_y), repeated(follow, loads_x)
     aim, write = repeated(aim, words), repeated(write, vectors)
 
     def product(
         out, x, y, bias, taps, lines, form, biased, n, images, x_row, x_group, x_image,
-        y_group, y_image, out_row, out_group, out_image, out_share, share, shares, phases,
-        first_group, even,
+        y_group, y_image, out_row, out_group, out_image, out_share, share, shares, first_group,
+        even,
     ):  # fmt: skip
         """x (groups, n, steps): a weight, or the gradient of the result; y: the source.
 
         form: for each phase its places in an image, its steps, the first of its taps and of its
-        lines, its width and height. share: steps of a block, of which ``shares`` have
-        the same tile. even: the result can be written by 16 bytes.
+        lines, its width and height. share: steps of a block, of which ``shares`` have the same
+        tile. even: the result can be written by 16 bytes.
         """
         shared = cuda.shared.array(size, real, alignment=16)
-        ring = cuda.shared.array(8 * chunk, int32, alignment=16)
+        ring = cuda.shared.array(ring_size, int32, alignment=16)
         acc = cuda.local.array(each, real, alignment=16)
         row = cuda.local.array(row_size, real, alignment=16)
         column = cuda.local.array(column_size, real, alignment=16)
-        some_x = cuda.local.array(of_x.loads * of_x.width, real, alignment=16)
-        some_y = cuda.local.array(of_y.loads, real, alignment=16)
-        entry = cuda.local.array(4, int32, alignment=16)
-        base = cuda.local.array(of_y.rounds, int64)
-        outside = cuda.local.array(of_y.rounds, int32)
-        to = cuda.local.array(words * vector, int64)
-        thread = cuda.threadIdx.x % threads  # so that LLVM knows what it is below
-        member, part = thread % team, thread // team
-        ty, tx, from_x, from_y = first(member)
-        z = cuda.blockIdx.z
-        group, phase = first_group + z // (shares * phases), z // shares % phases
-        at = FORM * phase
-        count, k, tap, at_line = form[at], form[at + 1], form[at + 2], form[at + 3]
-        width, height, m = form[at + 4], form[at + 5], count * images
+        some_x = cuda.local.array(size_x, real, alignment=16)
+        some_y = cuda.local.array(loads_y, real, alignment=16)
+        entry = cuda.local.array(2, int32, alignment=8)
+        of_column = cuda.local.array(2, int32, alignment=8)
+        base = cuda.local.array(rounds_y, int64)
+        outside = cuda.local.array(rounds_y, int32)
+        to = cuda.local.array(to_size, int64)
+        thread, at, part_share, group, first_row, first_col = mine(n, shares)
+        part = thread // team
+        _, _, from_x, from_y = first(thread % team)
+        k, m = form[at + 1], form[at] * images
         if places:
-            m, k = k, m
-        high = (n + rows - 1) // rows
-        first_row, first_col = cuda.blockIdx.x % high * rows, cuda.blockIdx.x // high * cols
+            k, m = m, k
         if first_col >= m:
             return
-        begin = z % shares * share
+        group += first_group
+        y_base, at_x = group * y_group, group * x_group
+        begin = part_share * share
+        if places:  # from the first image of the share on
+            image, first_step = split(begin, form[0])
+            y_base, at_x = y_base + image * y_image, at_x + image * x_image
+        else:
+            first_step = begin + form[at + 2]
+        # The first slice is the short one, so that later ones need no look at where they end.
         steps = max(min(share, k - begin), 0)
         short = (steps - 1) % span + 1
-        for c in range(2):
-            find(
-                0, ring, c * chunk, short, begin, steps, taps, lines, at_line, tap, count, width,
-                height, x_image, y_image, thread,
-            )  # fmt: skip
-        j, f_y = first_y(thread)
-        y_base, at_x = group * y_group, group * x_group
-        if places:
-            y_base, at_x = y_base + begin // count * y_image, at_x + begin // count * x_image
-        hold(
-            0, base, outside, first_col + j, m, y_base, y_image, taps, lines, at_line, tap, count,
-            width, height,
+        left = int32(steps - short)
+        find(
+            0, ring, 0, first_step, min(short, steps), taps, lines, form, x_image, y_image,
+            thread,
         )  # fmt: skip
-        cuda.syncthreads()
-        i, f_x = first_x(thread)
-        spare = n - first_row - i
-        at_x += min(first_row + i, n - 1) * x_row
-        to_x = f_x * left_row + i
         if places:
+            hold_taps(ring, thread, first_col, m, taps)
+        cuda.syncthreads()
+        first_step += short
+        find(
+            0, ring, span, first_step, left, taps, lines, form, x_image, y_image, thread
+        )
+        last_step = int32(first_step + left)
+        j, f_y = first_y(thread)
+        if not places:
+            hold_place(
+                0, y, base, outside, first_col + j, m, y_base, y_image, lines, form, at
+            )
+        y_base = fixed(y, y_base)
+        j = int32(j)
+        i, f_x = first_x(thread)
+        spare = int32(n - first_row - i)
+        at_x += min(first_row + i, n - 1) * x_row
+        to_x = int32(f_x * left_row + i)
+        to_y = int32(second + f_y * right_row + j)
+        f_x, f_y = int32(f_x), int32(f_y)
+        if places:
+            at_x = fixed(x, at_x)
             follow(0, some_x, entry, x, at_x, x_row, spare, ring, f_x)
         else:
-            at_x += tap + begin + f_x
-            begin_x(0, some_x, x, at_x, x_row, 1, spare, min(steps, short) - f_x)
+            at_x += first_step - short + f_x
+            begin_x(0, some_x, x, at_x, x_row, 1, spare, min(short, steps) - f_x)
             at_x += short
         put_x(0, shared, to_x, some_x)
-        to_y = second + f_y * right_row + j
-        gather(0, some_y, entry, y, base, outside, ring, f_y)
+        gather(0, some_y, entry, of_column, y, y_base, base, outside, ring, f_y, j)
         put_y(0, shared, to_y, some_y)
-        from_x += part * depth * left_row
-        from_y += second + part * depth * right_row
+        from_x = int32(from_x + part * depth * left_row)
+        from_y = int32(from_y + second + part * depth * right_row)
         for i in range(each):
             acc[i] = real(0)
         cuda.syncthreads()
-        left, here, next_ = int32(steps - short), 0, int32(span)
+        here, slot = int32(0), int32(span)
         far = span if ahead else 0
         if ahead:
             if left > 0:
                 if places:
-                    follow(0, some_x, entry, x, at_x, x_row, spare, ring, next_ + f_x)
+                    follow(0, some_x, entry, x, at_x, x_row, spare, ring, span + f_x)
                 else:
                     bring_x(0, some_x, x, at_x, x_row, 1, spare)
-                gather(0, some_y, entry, y, base, outside, ring, next_ + f_y)
-            next_, at_x = int32(next_ + span), at_x + (0 if places else span)
+                gather(0, some_y, entry, of_column, y, y_base, base, outside, ring, span + f_y, j)
+            slot, at_x = int32(2 * span), at_x + (0 if places else span)
         while left >= 0:
-            if next_ % chunk == 0 and left > far:
+            more = int32(left - (far + chunk - span))  # steps behind those in the ring
+            if more > 0 and slot & (chunk - 1) == 2 * span:
                 find(
-                    0, ring, next_ + chunk, short, begin, steps, taps, lines, at_line, tap, count,
-                    width, height, x_image, y_image, thread,
+                    0, ring, slot + chunk - span, last_step - more, more, taps, lines, form,
+                    x_image, y_image, thread,
                 )  # fmt: skip
             if ahead:
                 put_x(0, shared, whole - here + to_x, some_x)
                 put_y(0, shared, whole - here + to_y, some_y)
             if left > far:
-                slot = next_ % (2 * chunk)
                 if places:
                     follow(0, some_x, entry, x, at_x, x_row, spare, ring, slot + f_x)
                 else:
                     bring_x(0, some_x, x, at_x, x_row, 1, spare)
-                gather(0, some_y, entry, y, base, outside, ring, slot + f_y)
-            next_, at_x = int32(next_ + span), at_x + (0 if places else span)
+                gather(0, some_y, entry, of_column, y, y_base, base, outside, ring, slot + f_y, j)
+            slot, at_x = int32((slot + span) & (2 * chunk - 1)), at_x + (0 if places else span)
             left = int32(left - span)
             multiply(0, acc, row, column, shared, here + from_x, here + from_y)
-            here = whole - here
+            here = int32(whole - here)
             if not ahead:
                 put_x(0, shared, here + to_x, some_x)
                 put_y(0, shared, here + to_y, some_y)
             cuda.syncthreads()
-        join(acc, shared, column, part, thread, ty, tx)
-        aim(
-            0, to, thread, ty, tx, first_col, m, lines, at_line, count, width, height, out_image
-        )
+        # Of where the block is nothing was kept: the loop needs all registers.
+        thread, at, part_share, group, first_row, first_col = mine(n, shares)
+        group += first_group
+        ty, tx, _, _ = first(thread % team)
+        join(acc, shared, column, thread // team, thread, ty, tx)
+        aim(0, to, thread, ty, tx, first_col, images, lines, form, at, out_image)
         write(
-            0, out, acc, to, bias, biased != 0 and begin == 0, group,
-            z % shares * out_share + group * out_group, out_row, n, first_row, thread, ty, tx, even,
+            0, out, acc, to, bias, biased != 0 and part_share == 0, group * n,
+            part_share * out_share + group * out_group, out_row, n,
+            first_row, thread, ty, tx, even,
         )  # fmt: skip
 
     product.launch_bounds = threads, tile.blocks  # type: ignore[attr-defined]

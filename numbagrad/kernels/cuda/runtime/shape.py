@@ -96,8 +96,8 @@ The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the o
 if not SIMULATED:
     PATCHES: tuple[Tile, ...] = (
         Tile(128, 128, 8, 1, 8, 8, 2, 105, 98, 0, True),
-        Tile(64, 128, 8, 2, 8, 8, 2, 55, 52, 0, True),
-        Tile(32, 128, 8, 4, 8, 8, 2, 30, 29),
+        Tile(64, 128, 8, 1, 8, 8, 4, 70, 50, 0, True),
+        Tile(32, 128, 8, 2, 4, 8, 2, 33, 29),
         Tile(16, 128, 8, 2, 4, 4, 4, 20, 18),
         *SINGLES[1:],
     )

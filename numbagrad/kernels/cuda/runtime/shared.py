@@ -5,12 +5,13 @@ LLVM that is not in ``intrinsics.py``; beside the intrinsic stands what the simu
 
 from __future__ import annotations
 
+import threading
 from copy import copy
 
 from . import intrinsics
 from .shape import SIMULATED
 
-__all__ = ["copy1", "copy16", "moved"]
+__all__ = ["copy1", "copy16", "copy8", "fixed", "standing", "which"]
 
 if SIMULATED:
 
@@ -22,6 +23,11 @@ if SIMULATED:
         for k in range(16 // source.dtype.itemsize):
             target[j + k] = source[i + k]
 
+    def copy8(target, j, source, i):
+        """The same of 8 bytes."""
+        for k in range(8 // source.dtype.itemsize):
+            target[j + k] = source[i + k]
+
     def copy1(target, j, source, i):
         """Element i of source to element j of target; both as for ``copy16``.
 
@@ -29,11 +35,27 @@ if SIMULATED:
         """
         target[j] = source[i]
 
-    def moved(pointer, i):
-        """The pointer to element i."""
+    def fixed(pointer, i):
+        """A number for where element i is, from which LLVM does not see how it came about.
+
+        So a loop adds to it what changes, and not first what changes to i.
+        """
+        return i
+
+    def standing(pointer, place):
+        """The pointer to where ``fixed`` says."""
         other = copy(pointer)
-        other.start += int(i)
+        other.start += int(place)
         return other
+
+    def which():
+        """The number of the thread, and the three of its block.
+
+        They are read anew where this stands, so that nothing is kept for it.
+        """
+        thread = threading.current_thread()
+        block = thread.blockIdx
+        return thread.threadIdx.x, block.x, block.y, block.z
 
 else:
     from llvmlite import ir
@@ -53,11 +75,22 @@ else:
             memory = context.make_array(kind)(context, builder, memory).data
         return builder.gep(memory, [i])
 
-    def _words(context, builder, kind, memory, i):
-        """The address of element i, as that of a vector of 16 bytes."""
+    def _words(context, builder, kind, memory, i, size):
+        """The address of element i, as that of a vector of so many bytes."""
         at = address(context, builder, kind, memory, i)
-        count = 16 // context.get_abi_sizeof(at.type.pointee)
+        count = size // context.get_abi_sizeof(at.type.pointee)
         return builder.bitcast(at, ir.VectorType(at.type.pointee, count).as_pointer())
+
+    def _copied(size, target, source):
+        """What an intrinsic gives Numba that copies so many bytes."""
+
+        def generate(context, builder, signature, arguments):
+            into, j, memory, i = arguments
+            vector = builder.load(_words(context, builder, source, memory, i, size), align=size)
+            builder.store(vector, _words(context, builder, target, into, j, size), align=size)
+            return context.get_dummy_value()
+
+        return types.void(target, types.int64, source, types.int64), generate
 
     @intrinsic
     def copy16(typing, target, j, source, i):
@@ -65,14 +98,12 @@ else:
 
         Each is an array of the kernel's own, local or shared, or a pointer; of one dtype.
         """
+        return _copied(16, target, source)
 
-        def generate(context, builder, signature, arguments):
-            into, j, memory, i = arguments
-            vector = builder.load(_words(context, builder, source, memory, i), align=16)
-            builder.store(vector, _words(context, builder, target, into, j), align=16)
-            return context.get_dummy_value()
-
-        return types.void(target, types.int64, source, types.int64), generate
+    @intrinsic
+    def copy8(typing, target, j, source, i):
+        """The same of 8 bytes."""
+        return _copied(8, target, source)
 
     @intrinsic
     def copy1(typing, target, j, source, i):
@@ -93,10 +124,48 @@ else:
         return types.void(target, types.int64, source, types.int64), generate
 
     @intrinsic
-    def moved(typing, pointer, i):
-        """The pointer to element i."""
+    def fixed(typing, pointer, i):
+        """A number for where element i is, from which LLVM does not see how it came about.
+
+        So a loop adds to it what changes, and not first what changes to i.
+        """
 
         def generate(context, builder, signature, arguments):
-            return builder.gep(arguments[0], [arguments[1]])
+            whole = ir.IntType(64)
+            at = builder.ptrtoint(builder.gep(arguments[0], [arguments[1]]), whole)
+            kind = ir.FunctionType(whole, [whole])
+            code = ir.InlineAsm(kind, "mov.b64 $0, $1;", "=l,l", side_effect=True)
+            return builder.call(code, (at,))
+
+        return types.int64(pointer, types.int64), generate
+
+    @intrinsic
+    def standing(typing, pointer, place):
+        """The pointer to where ``fixed`` says."""
+
+        def generate(context, builder, signature, arguments):
+            kind = context.get_value_type(pointer)
+            there = builder.inttoptr(arguments[1], kind.pointee.as_pointer(1))  # in global memory
+            return builder.addrspacecast(there, kind)
 
         return pointer(pointer, types.int64), generate
+
+    @intrinsic
+    def which(typing):
+        """The number of the thread, and the three of its block.
+
+        They are read anew where this stands, so that nothing is kept for it.
+        """
+        result = types.UniTuple(types.int32, 4)
+
+        def generate(context, builder, signature, arguments):
+            word = ir.IntType(32)
+            kind = ir.FunctionType(word, [])
+            numbers = []
+            for name in ("tid.x", "ctaid.x", "ctaid.y", "ctaid.z"):
+                text = f"mov.u32 $0, %{name};"
+                code = ir.InlineAsm(kind, text, "=r", side_effect=True)
+                numbers.append(builder.call(code, ()))
+            return context.make_tuple(builder, result, numbers)
+
+        return result(), generate
