@@ -22,7 +22,8 @@ from .runtime.geometry import Geometry, geometry
 from .runtime.launch import made, start, strided_grid
 from .runtime.patches import patched
 from .runtime.product import product_tile
-from .runtime.shape import BLOCK, DOUBLES, PATCHES, SINGLES
+from .runtime.intrinsics import as_type
+from .runtime.shape import BLOCK, DOUBLES, PATCHES, SQUARE_PATCHES, Tile
 from .runtime.tiles import MOST
 from .runtime.warp import split
 
@@ -32,32 +33,30 @@ FAR = 1 << 30
 """Elements that the images of a share have at the most: a kernel counts them in 32 bits."""
 
 
-def _ordered(out, weight, order, size, steps, inputs, count, group):
-    """The weight as the gradient of the input walks along it: a row for each channel of that.
+def _ordered(out, weight, order, size, steps, n, apart, group):
+    """The weight as a walk of the kernel finds it: a row of ``steps`` for each channel of a result.
 
-    out (groups, inputs, steps), weight (groups, group): C. order (steps): where a step is.
+    out (groups, n, steps), weight (groups, group): C. apart: elements from row to row of the
+    weight; order (steps): where a step is, or -1 for a zero.
     """
     at = cuda.grid(1)
     while at < size:
         row, step = split(at, steps)
-        of, channel = split(row, inputs)
-        out[at] = weight[of * group + channel * count + order[step]]
+        of, channel = split(row, n)
+        place = order[step]
+        out[at] = weight[of * group + channel * apart + place] if place >= 0 else as_type(out, 0)
         at += cuda.gridsize(1)
 
 
-def _geometry(forward: bool, x: Any, weight: Any, g: Any, form: tuple) -> Geometry:
+def _geometry(forward: bool, x: Any, weight: Any, g: Any, form: tuple, multiple: int) -> Geometry:
     """The tables for a convolution from x to g, or back."""
     inputs, space = weight.shape[1], weight.shape[2:]
     source, result = (x, g) if forward else (g, x)
     channels = inputs if forward else weight.shape[0] // form[0]
     return geometry(
-        forward, source.shape[2:], result.shape[2:], space, channels, inputs, *_by_three(form)
-    )
-
-
-def _by_three(form: tuple) -> tuple[tuple, tuple, tuple]:
-    """strides, paddings, dilations"""
-    return form[1:4], form[4:7], form[7:10]
+        forward, source.shape[2:], result.shape[2:], space, channels, inputs, form[1:4], form[4:7],
+        form[7:10], multiple,
+    )  # fmt: skip
 
 
 def _padded(x: Any, tables: Geometry) -> Any:
@@ -71,35 +70,39 @@ def _padded(x: Any, tables: Geometry) -> Any:
     return out
 
 
-def _start(
-    places: bool, out: Any, x: Any, y: Any, bias: Any, tables: Geometry, biased: int, groups: int,
-    sizes: tuple[int, int, int], strides: tuple[int, ...], even: bool, wide: bool, least: int = 1,
-) -> None:  # fmt: skip
-    """``patches.patched`` on all groups, in shares if the sizes ask for that.
+def _tile(
+    tiles: tuple[Tile, ...], itemsize: int, sizes: tuple[int, int, int], batch: int, least: int
+) -> tuple[Tile, int, int]:
+    """The tile for rows, columns and steps; steps of a share, and how many shares there are."""
+    tile, shares = product_tile(tiles, itemsize, *sizes, batch)
+    span, k = tile.depth * tile.parts, sizes[2]
+    share = max(-(-k // (max(shares, least) * span)), 1) * span
+    return tile, share, max(-(-k // share), 1)
 
-    sizes: rows, columns and steps; strides: of x for a row, group, image, of y for a group, image,
-    of out for a row, group, image. even, wide: whether sizes allow 16 bytes for out and x; least:
-    shares at the least.
+
+def _start(
+    places: bool, out: Any, x: Any, y: Any, bias: Any, tables: Geometry, biased: int,
+    tile: Tile, share: int, shares: int, sizes: tuple[int, int, int], strides: tuple[int, ...],
+    even: bool, wide: bool,
+) -> None:  # fmt: skip
+    """``patches.patched`` on all groups, and the sum of what shares have.
+
+    sizes: groups, rows, columns; strides: of x for a row, group, image, of y for a group, image, of
+    out for a row, group, image. even, wide: whether sizes allow 16 bytes for out and x.
     """
-    n, m, k = sizes
-    phases = 1 if places else tables.phases
+    groups, n, m = sizes
     itemsize = max(out.itemsize, 4)
-    tiles = DOUBLES if itemsize == 8 else SINGLES if places else PATCHES
-    tile, shares = product_tile(tiles, itemsize, n, m, k, groups * phases)
-    shares = max(min(shares, MOST // phases), least)
-    span = tile.depth * tile.parts
-    share = max(-(-k // (shares * span)), 1) * span
-    shares = max(-(-k // share), 1)
     target = out
     if shares > 1:
         shape = 1, shares, out.size
         target = device.empty(shape, arithmetic(out.dtype), out.device)
     even = even and target.itemsize != 2 and target.pointer % 16 == 0
     wide = wide and x.itemsize != 2 and x.pointer % 16 == 0
-    wide = wide and tile.rows * span >= tile.threads * 16 // itemsize
-    tall = itemsize == 8 and device.driver().capability >= (9, 0)
-    kernel = made(patched, itemsize, tile, places, wide, tall)
+    tall = tile.cores > 0 and device.driver().capability >= (9, 0)
+    span = tile.depth * tile.parts
+    kernel = made(patched, itemsize, tile, places, wide and tile.rows * span >= tile.threads * 16 // itemsize, tall)
     blocks = -(-n // tile.rows) * -(-m // tile.cols)
+    phases = 1 if places else tables.phases
     for first in range(0, groups, MOST):
         start(
             kernel, (blocks, phases * shares, min(groups - first, MOST)), tile.threads,
@@ -116,27 +119,33 @@ def _gather(
     """``conv`` from x to out, or ``conv_input_grad`` from what is then g."""
     if not out.size:
         return
-    groups, words = form[0], 16 // out.itemsize
-    tables = _geometry(forward, *((x, weight, out) if forward else (out, weight, x)), form)
+    groups, itemsize = form[0], max(out.itemsize, 4)
+    words = 16 // itemsize
+    arrays = (x, weight, out) if forward else (out, weight, x)
+    tables = _geometry(forward, *arrays, form, 1 if forward else words)
+    n, m = out.shape[1] // groups, tables.places * x.shape[0]
+    tiles = DOUBLES if itemsize == 8 else PATCHES
+    tile, share, shares = _tile(tiles, itemsize, (n, m, tables.steps), groups * tables.phases, 1)
+    if forward and tables.steps % words and tile.large and itemsize == out.itemsize:
+        tables = _geometry(forward, *arrays, form, words)
     x = _padded(x, tables)
-    n, steps = out.shape[1] // groups, x.shape[1] // groups * math.prod(weight.shape[2:])
-    if not forward:
-        ordered = device.empty((groups, n, steps), weight.dtype, weight.device)
+    if not forward or tables.row != weight.size // (groups * n):
+        ordered = device.empty((groups, n, tables.row), weight.dtype, weight.device)
         count = math.prod(weight.shape[2:])
         start(
             _ordered, strided_grid(ordered.size), BLOCK, ordered, weight, tables.order,
-            ordered.size, steps, n, count, weight.size // groups,
+            ordered.size, tables.row, n, weight.size // weight.shape[0] if forward else count,
+            weight.size // groups,
         )  # fmt: skip
         weight = ordered
     source, result = math.prod(x.shape[2:]), math.prod(out.shape[2:])
     strides = (
-        steps, n * steps, 0, x.shape[1] // groups * source, x.shape[1] * source,
+        tables.row, n * tables.row, 0, x.shape[1] // groups * source, x.shape[1] * source,
         result, n * result, out.shape[1] * result,
     )  # fmt: skip
     _start(
-        False, out, weight, x, bias, tables, int(biased), groups,
-        (n, tables.places * x.shape[0], tables.steps), strides,
-        tables.phases == 1 and result % words == 0, tables.multiple % words == 0,
+        False, out, weight, x, bias, tables, int(biased), tile, share, shares, (groups, n, m),
+        strides, tables.phases == 1 and result % words == 0, tables.row % words == 0,
     )  # fmt: skip
 
 
@@ -169,16 +178,23 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     if not g.size or not x.size:
         elementwise.fill(gweight, 0)
         return
-    form, words = (groups, sd, sh, sw, pd, ph, pw, dd, dh, dw), 16 // gweight.itemsize
-    tables = _geometry(True, x, gweight, g, form)
+    form, itemsize = (groups, sd, sh, sw, pd, ph, pw, dd, dh, dw), max(gweight.itemsize, 4)
+    words = 16 // itemsize
+    tables = _geometry(True, x, gweight, g, form, 1)
     x = _padded(x, tables)
     n, m = gweight.shape[0] // groups, math.prod(gweight.shape[1:])
     source, result = math.prod(x.shape[2:]), math.prod(g.shape[2:])
+    wide = result % words == 0 and g.itemsize == itemsize and g.pointer % 16 == 0
+    tiles = DOUBLES if itemsize == 8 else SQUARE_PATCHES
+    if not wide:
+        tiles = tuple([tile for tile in tiles if not tile.large]) or tiles
+    k, least = g.shape[0] * result, -(-max(g.size, x.size) // FAR)
+    tile, share, shares = _tile(tiles, itemsize, (n, m, k), groups, least)
     strides = (
         result, n * result, g.shape[1] * result, x.shape[1] // groups * source, x.shape[1] * source,
         m, n * m, 0,
     )  # fmt: skip
     _start(
-        True, gweight, g, x, g, tables, 0, groups, (n, m, g.shape[0] * result), strides,
-        m % words == 0, result % words == 0, -(-max(g.size, x.size) // FAR),
+        True, gweight, g, x, g, tables, 0, tile, share, shares, (groups, n, m), strides,
+        m % words == 0, wide,
     )  # fmt: skip

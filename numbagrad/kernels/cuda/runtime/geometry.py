@@ -27,9 +27,10 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Geometry:
-    """taps, lines, form: the tables, see ``patches.patched``. places of an image and steps: of the
-    phase that has most; multiple: what all numbers of steps divide by. order: for the gradient of the input which tap of the weight a step is. before, after:
-    zeros that the source needs around it, where taps are more than there are bits.
+    """taps, lines, form: the tables, see ``patches.patched``. order: where in the weight a step is,
+    from the first of a row on, or -1. places of an image and steps: of the phase that has most;
+    row: steps of all phases. before, after: zeros that the source needs around it, where taps are
+    more than there are bits.
     """
 
     taps: Any
@@ -39,7 +40,7 @@ class Geometry:
     phases: int
     places: int
     steps: int
-    multiple: int
+    row: int
     before: Sizes
     after: Sizes
 
@@ -90,10 +91,11 @@ def _backward(count: int, kernel: int, stride: int, padding: int, dilation: int)
 @functools.lru_cache(maxsize=256)
 def geometry(
     forward: bool, source: Sizes, result: Sizes, kernel: Sizes, channels: int, inputs: int,
-    strides: Sizes, paddings: Sizes, dilations: Sizes,
+    strides: Sizes, paddings: Sizes, dilations: Sizes, multiple: int,
 ) -> Geometry:  # fmt: skip
     """source, result, kernel: sizes of space; channels: of the source in a group, that are summed
-    over; inputs: of the weight, that lie between its taps in the gradient of the input."""
+    over; inputs: of the weight, that lie between its taps in the gradient of the input; multiple:
+    what the numbers of steps are made to divide by, with steps that see nothing."""
     make = _forward if forward else _backward
     along = [
         make(*numbers) for numbers in zip(result, kernel, strides, paddings, dilations, strict=True)
@@ -130,17 +132,21 @@ def geometry(
         places = phases[0].targets.size * height * width
         here = _outer(np.add, np.arange(channels) * math.prod(whole), *offsets)
         tap, at_line = sum(map(len, taps)), sum(map(len, lines))
-        rows.append((places, here.size, tap, at_line, width, height))
         words = _outer(np.bitwise_or, np.zeros(channels, np.int64), *seen)
-        taps.append(np.stack([here, words], 1))
-        order.append(_outer(np.add, np.arange(channels) * (inputs * math.prod(kernel)), *index))
+        apart = math.prod(kernel) * (1 if forward else inputs)
+        missing = -here.size % multiple
+        nothing = np.full((missing, 2), (0, -1))
+        taps.append(np.concatenate([np.stack([here, words], 1), nothing]))
+        order.append(_outer(np.add, np.arange(channels) * apart, *index))
+        order.append(np.full(missing, -1))
+        rows.append((places, here.size + missing, tap, at_line, width, height))
         lines.extend(row_lines)
     form = np.array(rows, np.int64)
     assert form.shape[1] == FORM
     return Geometry(
         _words(np.concatenate(taps)), _words(np.concatenate(lines)), device.table(form),
-        None if forward else device.table(np.concatenate(order)), len(rows),
-        int(form[:, 0].max()), int(form[:, 1].max()), math.gcd(*form[:, 1].tolist()), before, after,
+        device.table(np.concatenate(order)), len(rows), int(form[:, 0].max()),
+        int(form[:, 1].max()), int(form[:, 1].sum()), before, after,
     )  # fmt: skip
 
 

@@ -304,7 +304,7 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
             if more > 0 and slot & (chunk - 1) == 2 * span:
                 find(
                     0, ring, slot + chunk - span, last_step - more, more, taps, lines, form,
-                    x_image, y_image, thread,
+                    x_image, y_image, which()[0],
                 )  # fmt: skip
             if ahead:
                 put_x(0, shared, whole - here + to_x, some_x)

@@ -71,11 +71,16 @@ class Tile:
     def threads(self) -> int:
         return self.rows * self.cols // (self.each_row * self.each_col) * self.parts
 
+    @property
+    def large(self) -> bool:
+        """Whether a thread's square of float32 leaves few registers for anything else."""
+        return self.each_row * self.each_col == 64
+
 
 if SIMULATED:
     SINGLES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4, 1, 9, 9), Tile(4, 4, 4, 2, 4, 4, 1, 4, 4))
     DOUBLES = SINGLES
-    PATCHES = SINGLES
+    PATCHES = SQUARE_PATCHES = SINGLES
 else:
     SINGLES = (
         Tile(128, 128, 8, 1, 8, 8, 2, 97, 91.4, 0, True),
@@ -94,14 +99,19 @@ else:
 The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the others guessed."""
 
 if not SIMULATED:
-    PATCHES: tuple[Tile, ...] = (
+    SQUARE_PATCHES: tuple[Tile, ...] = (
         Tile(128, 128, 8, 1, 8, 8, 2, 105, 98, 0, True),
+        Tile(64, 64, 8, 2, 4, 8, 2, 36, 33),
+        *SINGLES[2:],
+    )
+    PATCHES: tuple[Tile, ...] = (
+        *SQUARE_PATCHES,
         Tile(64, 128, 8, 1, 8, 8, 4, 70, 50, 0, True),
         Tile(32, 128, 8, 2, 4, 8, 2, 33, 29),
         Tile(16, 128, 8, 2, 4, 4, 4, 20, 18),
-        *SINGLES[1:],
     )
-"""Those of convolutions in float32: others are low, for a result has more places than channels.
+"""Those of convolutions in float32, for the gradient of a weight and for the others, which have low
+ones: a result has more places than channels.
 
 The times are guessed from those of products."""
 
