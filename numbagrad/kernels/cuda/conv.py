@@ -74,7 +74,7 @@ def _tile(
     tiles: tuple[Tile, ...], itemsize: int, sizes: tuple[int, int, int], batch: int, least: int
 ) -> tuple[Tile, int, int]:
     """The tile for rows, columns and steps; steps of a share, and how many shares there are."""
-    tile, shares = product_tile(tiles, itemsize, *sizes, batch)
+    tile, shares = product_tile(tiles, itemsize, *sizes, batch, True)
     span, k = tile.depth * tile.parts, sizes[2]
     share = max(-(-k // (max(shares, least) * span)), 1) * span
     return tile, share, max(-(-k // share), 1)

@@ -50,19 +50,20 @@ NOWHERE = 1 << 40
 
 
 def product_tile(
-    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int
+    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int, many: bool = False
 ) -> tuple[Tile, int]:
     """The tile for a result (batch, n, m) of ``k`` steps, and in how many shares they are made.
 
-    Sizes alone decide, so that the bits are the same on every GPU.
+    many: as many shares as fill a GPU may be made. Sizes alone decide, so that the bits are the same
+    on every GPU.
     """
-    tile, shares = _fastest(tiles, itemsize, n, m, k, batch)
+    tile, shares = _fastest(tiles, itemsize, n, m, k, batch, many)
     return tile, max(shares, -(-k // LONGEST))
 
 
 @functools.lru_cache(4096)
 def _fastest(
-    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int
+    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int, many: bool
 ) -> tuple[Tile, int]:
     """What should end first: blocks of a multiprocessor run one after another, or each waits."""
     size = n * m * batch * itemsize
@@ -70,7 +71,8 @@ def _fastest(
     for tile in tiles:
         span = tile.depth * tile.parts
         blocks = -(-n // tile.rows) * -(-m // tile.cols) * batch
-        for shares in SHARES:
+        filling = [MULTIPROCESSORS * rounds // blocks for rounds in (1, 2, 3, 4)] if many else []
+        for shares in sorted({*SHARES, *filling} - {0}):
             if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
                 break
             steps = max(-(-k // (shares * span)), 1) * span
