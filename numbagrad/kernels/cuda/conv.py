@@ -15,6 +15,7 @@ from typing import Any
 
 from numba import cuda
 
+from .. import precision
 from ..halves import arithmetic
 from . import reduce
 from .runtime import device, elementwise
@@ -23,7 +24,8 @@ from .runtime.launch import made, start, strided_grid
 from .runtime.patches import patched
 from .runtime.product import product_tile
 from .runtime.intrinsics import as_type
-from .runtime.shape import BLOCK, DOUBLES, PATCHES, SQUARE_PATCHES, Tile
+from .runtime.core_patches import core_patched
+from .runtime.shape import BLOCK, CORE_PATCHES, DOUBLES, PATCHES, SQUARE_PATCHES, CoreTile
 from .runtime.tiles import MOST
 from .runtime.warp import split
 
@@ -70,9 +72,16 @@ def _padded(x: Any, tables: Geometry) -> Any:
     return out
 
 
+def _tiles(like: Any, places: bool) -> Any:
+    """The tiles for a result like this one. places: see ``patches.patched``."""
+    if like.itemsize == 2 or (like.itemsize == 4 and precision.float32_products != "highest"):
+        return CORE_PATCHES
+    return DOUBLES if like.itemsize == 8 else SQUARE_PATCHES if places else PATCHES
+
+
 def _tile(
-    tiles: tuple[Tile, ...], itemsize: int, sizes: tuple[int, int, int], batch: int, least: int
-) -> tuple[Tile, int, int]:
+    tiles: Any, itemsize: int, sizes: tuple[int, int, int], batch: int, least: int
+) -> tuple[Any, int, int]:
     """The tile for rows, columns and steps; steps of a share, and how many shares there are."""
     tile, shares = product_tile(tiles, itemsize, *sizes, batch, True)
     span, k = tile.depth * tile.parts, sizes[2]
@@ -82,7 +91,7 @@ def _tile(
 
 def _start(
     places: bool, out: Any, x: Any, y: Any, bias: Any, tables: Geometry, biased: int,
-    tile: Tile, share: int, shares: int, sizes: tuple[int, int, int], strides: tuple[int, ...],
+    tile: Any, share: int, shares: int, sizes: tuple[int, int, int], strides: tuple[int, ...],
     even: bool, wide: bool,
 ) -> None:  # fmt: skip
     """``patches.patched`` on all groups, and the sum of what shares have.
@@ -91,16 +100,17 @@ def _start(
     out for a row, group, image. even, wide: whether sizes allow 16 bytes for out and x.
     """
     groups, n, m = sizes
-    itemsize = max(out.itemsize, 4)
     target = out
     if shares > 1:
         shape = 1, shares, out.size
         target = device.empty(shape, arithmetic(out.dtype), out.device)
-    even = even and target.itemsize != 2 and target.pointer % 16 == 0
-    wide = wide and x.itemsize != 2 and x.pointer % 16 == 0
-    tall = tile.cores > 0 and device.driver().capability >= (9, 0)
-    span = tile.depth * tile.parts
-    kernel = made(patched, itemsize, tile, places, wide and tile.rows * span >= tile.threads * 16 // itemsize, tall)
+    if isinstance(tile, CoreTile):
+        kernel = core_patched(x.dtype, tile, places, wide)
+    else:
+        even = even and target.pointer % 16 == 0
+        wide = wide and tile.rows * tile.depth * tile.parts >= tile.threads * 16 // out.itemsize
+        tall = tile.cores > 0 and device.driver().capability >= (9, 0)
+        kernel = made(patched, out.itemsize, tile, places, wide, tall)
     blocks = -(-n // tile.rows) * -(-m // tile.cols)
     phases = 1 if places else tables.phases
     for first in range(0, groups, MOST):
@@ -119,17 +129,20 @@ def _gather(
     """``conv`` from x to out, or ``conv_input_grad`` from what is then g."""
     if not out.size:
         return
-    groups, itemsize = form[0], max(out.itemsize, 4)
-    words = 16 // itemsize
+    groups, words = form[0], 16 // out.itemsize
     arrays = (x, weight, out) if forward else (out, weight, x)
     tables = _geometry(forward, *arrays, form, 1 if forward else words)
     n, m = out.shape[1] // groups, tables.places * x.shape[0]
-    tiles = DOUBLES if itemsize == 8 else PATCHES
-    tile, share, shares = _tile(tiles, itemsize, (n, m, tables.steps), groups * tables.phases, 1)
-    if forward and tables.steps % words and tile.large and itemsize == out.itemsize:
+    tiles = _tiles(out, False)
+    tile, share, shares = _tile(
+        tiles, out.itemsize, (n, m, tables.steps), groups * tables.phases, 1
+    )
+    by_cores = isinstance(tile, CoreTile)
+    if forward and tables.steps % words and (by_cores or tile.large):
         tables = _geometry(forward, *arrays, form, words)
     x = _padded(x, tables)
-    if not forward or tables.row != weight.size // (groups * n):
+    in_rows = tables.row == weight.size // (groups * n)
+    if not (forward and in_rows and (weight.pointer % 16 == 0 or not by_cores)):
         ordered = device.empty((groups, n, tables.row), weight.dtype, weight.device)
         count = math.prod(weight.shape[2:])
         start(
@@ -145,7 +158,8 @@ def _gather(
     )  # fmt: skip
     _start(
         False, out, weight, x, bias, tables, int(biased), tile, share, shares, (groups, n, m),
-        strides, tables.phases == 1 and result % words == 0, tables.row % words == 0,
+        strides, tables.phases == 1 and result % (2 if by_cores else words) == 0,
+        tables.row % words == 0 and weight.pointer % 16 == 0,
     )  # fmt: skip
 
 
@@ -178,23 +192,23 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     if not g.size or not x.size:
         elementwise.fill(gweight, 0)
         return
-    form, itemsize = (groups, sd, sh, sw, pd, ph, pw, dd, dh, dw), max(gweight.itemsize, 4)
-    words = 16 // itemsize
+    form, words = (groups, sd, sh, sw, pd, ph, pw, dd, dh, dw), 16 // gweight.itemsize
     tables = _geometry(True, x, gweight, g, form, 1)
     x = _padded(x, tables)
     n, m = gweight.shape[0] // groups, math.prod(gweight.shape[1:])
     source, result = math.prod(x.shape[2:]), math.prod(g.shape[2:])
-    wide = result % words == 0 and g.itemsize == itemsize and g.pointer % 16 == 0
-    tiles = DOUBLES if itemsize == 8 else SQUARE_PATCHES
-    if not wide:
+    wide = result % words == 0 and g.pointer % 16 == 0
+    tiles = _tiles(gweight, True)
+    by_cores = isinstance(tiles[0], CoreTile)
+    if not wide and not by_cores:
         tiles = tuple([tile for tile in tiles if not tile.large]) or tiles
     k, least = g.shape[0] * result, -(-max(g.size, x.size) // FAR)
-    tile, share, shares = _tile(tiles, itemsize, (n, m, k), groups, least)
+    tile, share, shares = _tile(tiles, gweight.itemsize, (n, m, k), groups, least)
     strides = (
         result, n * result, g.shape[1] * result, x.shape[1] // groups * source, x.shape[1] * source,
         m, n * m, 0,
     )  # fmt: skip
     _start(
         True, gweight, g, x, g, tables, 0, tile, share, shares, (groups, n, m), strides,
-        m % words == 0, wide,
+        m % (2 if by_cores else words) == 0, wide,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a convolution sees, as tables for ``patches.py``: places, taps, and what lies outside.
+"""What a convolution sees, as tables for ``sight.py``: places, taps, and what lies outside.
 
 In each dimension a place has a position in the source and a tap a shift, and what is seen is at
 their sum. For the gradient of the input, whose source is that of the result, the places fall into
@@ -18,7 +18,7 @@ import numpy as np
 
 from ....errors import DeviceError
 from . import device
-from .patches import FORM, TAPS
+from .sight import FORM, TAPS
 
 __all__ = ["Geometry", "geometry"]
 

@@ -1,41 +1,26 @@
 """The kernel of convolutions: a product of matrices of which the right factor is never made.
 
-An element of that factor is what a place of the result sees through a tap. A place has an offset in
-the source, and bits for the coordinates of taps that look outside from there; a tap has an offset
-and the bits of its coordinates. So an element costs one addition and one test, whatever the
-strides are. Of either kind a thread holds those of its columns; those of the steps lie in a ring in
-shared memory and are found many slices at a time. The rest is ``product.py``. Start reading at
-``patched``, whose tables ``conv.py`` makes.
+An element of that factor is gathered when a slice is brought, see ``sight.py``. The rest is
+``product.py``. Start reading at ``patched``, whose tables ``geometry.py`` makes.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from numba import cuda, int32, int64, uint32
+from numba import cuda, int32, int64
 
 from .product import slices, spread, teams
 from .shape import SIMULATED, Tile
 from .shared import copy1, copy8, copy16, fixed, standing, which
+from .sight import NOWHERE, sight
 from .squares import APART, repeated, squares
 from .warp import inlined, pasted, split
 
 if not SIMULATED:  # which has no tensor cores of float64
     from .double import core_squares
 
-__all__ = ["FORM", "TAPS", "patched"]
-
-TAPS = 30
-"""Bits for coordinates of taps. Of the other two of 32 one is set in each tap and one in each place,
-and both in a step that there is not, which is seen by none."""
-
-FORM = 6
-"""Numbers of a row of ``form``."""
-
-NOWHERE = -1
-"""The offset in the result of a column that it has not; the bits of a step that there is not."""
-
-
+__all__ = ["patched"]
 def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     """The kernel for a shape. places: the steps are places and the columns taps, for the gradient
     of a weight, otherwise it is the other way round. wide: x is read by 16 bytes. tall: see
@@ -63,75 +48,10 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     held, vectors, join, lies = teams(real, tile, place)
     size = max(2 * whole, held)
     words = 1 if parts > 1 else tile.each_col // vector  # of 16 bytes, in which a thread ends
-    chunk = max(threads, 4 * span)  # steps that are found at a time: the ring has two of them
-    others, to_size = 4 * chunk, words * vector  # offsets in x lie behind the rest
-    columns = 6 * chunk
-    ring_size = columns + 2 * cols if places else others
-    assert chunk & (chunk - 1) == 0
-
-    @inlined
-    def mine(n, shares):
-        """The thread; the row of ``form``, share, group, first row and first column of its block."""
-        thread, block, row, group = which()
-        high, shares = int32((n + rows - 1) // rows), int32(shares)
-        at, share = FORM * int32(row // shares), int32(row % shares)
-        # So that LLVM knows what the thread is.
-        thread = int32(thread % threads)
-        return thread, at, share, group, int32(block % high * rows), int64(block // high) * cols
-
-    @inlined
-    def cut(at, size):
-        """Quotient and rest of two ints of 31 bits."""
-        whole = int32(uint32(at) // uint32(size))
-        return whole, int32(at - whole * size)
-
-    @inlined
-    def look(lines, at, place, width, height):
-        """Where the three lines of a place are."""
-        rest, px = cut(place, width)
-        pz, py = cut(rest, height)
-        return 4 * (at + px), 4 * (at + width + py), 4 * (at + width + height + pz)
-
-    @inlined
-    def seen(lines, at, place, width, height):
-        """Offset and bits of a place."""
-        px, py, pz = look(lines, at, place, width, height)
-        return (
-            lines[px] + lines[py] + lines[pz],
-            lines[px + 1] | lines[py + 1] | lines[pz + 1],
-        )
-
-    @pasted
-    def find(r, ring, to, first, left, taps, lines, form, x_image, y_image, thread):
-        """An entry of the ring: offset of a step in y and bits, then elsewhere its offset in x.
-
-        to: where the entries begin; first, left: the first of the steps, in places from that of
-        the share's first image on, and how many there are.
-        """
-        i = thread + r * threads
-        offset, bits, other = 0, NOWHERE, 0
-        if i < left:
-            if places:
-                image, other = cut(first + i, form[0])
-                offset, bits = seen(lines, form[3], other, form[4], form[5])
-                offset += image * y_image
-                other += image * x_image
-            else:
-                offset, bits = taps[2 * (first + i)], taps[2 * (first + i) + 1]
-        i = (i + to) & (2 * chunk - 1)
-        ring[2 * i], ring[2 * i + 1] = int32(offset), int32(bits)
-        if places:
-            ring[others + i] = int32(other)
-
-    @inlined
-    def hold_taps(ring, thread, first_col, m, taps):
-        """Offset and bits of the columns behind the ring: there are more than registers for them.
-
-        For one outside those of the last.
-        """
-        for i in range(thread, cols, threads):
-            col, to = min(first_col + i, m - 1), columns + 2 * i
-            ring[to], ring[to + 1] = taps[2 * col], taps[2 * col + 1]
+    to_size = words * vector
+    sees = sight(places, rows, cols, threads, span)
+    chunk, others, columns, ring_size = sees.chunk, sees.others, sees.columns, sees.size
+    mine, look, seen, find, hold_taps = sees.mine, sees.look, sees.seen, sees.find, sees.hold_taps
 
     @pasted
     def hold_place(r, y, base, outside, col, m, y_base, y_image, lines, form, at):
@@ -202,7 +122,7 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
                     if to[w + c] >= 0:
                         out[base + i * out_row + to[w + c]] = acc[q * vector + c]
 
-    find, hold_place = repeated(find, chunk // threads), repeated(hold_place, rounds_y)
+    hold_place = repeated(hold_place, rounds_y)
     gather, follow = repeated(gather, loads_y), repeated(follow, loads_x)
     aim, write = repeated(aim, words), repeated(write, vectors)
 

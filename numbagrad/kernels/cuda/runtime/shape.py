@@ -123,6 +123,54 @@ SQUARE, WIDE_SQUARE = ((4, 4, 1), (4, 4, 1)) if SIMULATED else ((64, 16, 4), (32
 """Shapes of a square of scores, for float32 and float64: its side, and the rest as in TILES. Two of
 them and two slices fit into 48 KB of shared memory."""
 
+
+@dataclass(frozen=True)
+class CoreTile:
+    """What a block of a convolution on tensor cores makes; the rest as in ``Tile``."""
+
+    down: int
+    across: int
+    """Warps."""
+    high: int
+    wide: int
+    """Rows of 16 and columns of 8 that a warp makes."""
+    words: int
+    """Of 32 bits, of each factor between two barriers: two halves, or one tf32."""
+    blocks: int
+    alone: float
+    full: float
+    parts: int = 1
+
+    @property
+    def rows(self) -> int:
+        return 16 * self.down * self.high
+
+    @property
+    def cols(self) -> int:
+        return 8 * self.across * self.wide
+
+    @property
+    def depth(self) -> int:
+        return 2 * self.words
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.down * self.across
+
+
+CORE_PATCHES: tuple[CoreTile, ...] = (
+    (CoreTile(1, 2, 1, 1, 8, 1, 9, 9),)
+    if SIMULATED
+    else (
+        CoreTile(2, 4, 4, 4, 16, 2, 30, 22),
+        CoreTile(2, 2, 2, 4, 16, 3, 12, 8),
+        CoreTile(1, 4, 4, 4, 16, 3, 18, 12),
+        CoreTile(1, 4, 1, 4, 16, 4, 9, 5),
+    )
+)
+"""Tiles of convolutions on tensor cores. The times are guessed, for halves; those of tf32 are twice
+as long."""
+
 LARGE_PRODUCT = 48 if SIMULATED else 1 << 24
 """Multiplications from which cuBLASLt makes a product where the user has chosen it, on a GPU 256^3:
 a smaller one is over before Python has started the next, whoever makes it."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 from copy import copy
 
+import numpy as np
+
 from . import intrinsics
 from .shape import SIMULATED
 
-__all__ = ["copy1", "copy16", "copy8", "fixed", "standing", "which"]
+__all__ = ["bits16", "copy1", "copy16", "copy8", "fixed", "standing", "which"]
 
 if SIMULATED:
 
@@ -22,6 +24,15 @@ if SIMULATED:
         """
         for k in range(16 // source.dtype.itemsize):
             target[j + k] = source[i + k]
+
+    def bits16(target, j, source, i):
+        """The same into words of 32 bits, of what a pointer is at: two halves become one."""
+        if source.dtype.itemsize == 4:
+            copy16(target, j, source, i)
+            return
+        for k in range(4):
+            low, high = [intrinsics.half_bits(source, i + 2 * k + h) for h in (0, 1)]
+            target[j + k] = low | high << np.uint32(16)
 
     def copy8(target, j, source, i):
         """The same of 8 bytes."""
@@ -87,7 +98,9 @@ else:
         def generate(context, builder, signature, arguments):
             into, j, memory, i = arguments
             vector = builder.load(_words(context, builder, source, memory, i, size), align=size)
-            builder.store(vector, _words(context, builder, target, into, j, size), align=size)
+            to = address(context, builder, target, into, j)
+            space = to.type.addrspace
+            builder.store(vector, builder.bitcast(to, vector.type.as_pointer(space)), align=size)
             return context.get_dummy_value()
 
         return types.void(target, types.int64, source, types.int64), generate
@@ -98,6 +111,11 @@ else:
 
         Each is an array of the kernel's own, local or shared, or a pointer; of one dtype.
         """
+        return _copied(16, target, source)
+
+    @intrinsic
+    def bits16(typing, target, j, source, i):
+        """The same into words of 32 bits, of what a pointer is at: two halves become one."""
         return _copied(16, target, source)
 
     @intrinsic
