@@ -19,6 +19,7 @@ from .. import precision
 from ..halves import arithmetic
 from . import reduce
 from .runtime import device, elementwise
+from .runtime.few_rows import FEW_ROWS, FEW_STEPS, few_rows
 from .runtime.geometry import Geometry, geometry
 from .runtime.launch import made, start, strided_grid
 from .runtime.patches import patched
@@ -133,16 +134,17 @@ def _gather(
     arrays = (x, weight, out) if forward else (out, weight, x)
     tables = _geometry(forward, *arrays, form, 1 if forward else words)
     n, m = out.shape[1] // groups, tables.places * x.shape[0]
+    few = n <= FEW_ROWS and tables.steps <= FEW_STEPS
     tiles = _tiles(out, False)
     tile, share, shares = _tile(
         tiles, out.itemsize, (n, m, tables.steps), groups * tables.phases, 1
     )
     by_cores = isinstance(tile, CoreTile)
-    if forward and tables.steps % words and (by_cores or tile.large):
+    if forward and tables.steps % words and (by_cores or tile.large) and not few:
         tables = _geometry(forward, *arrays, form, words)
     x = _padded(x, tables)
     in_rows = tables.row == weight.size // (groups * n)
-    if not (forward and in_rows and (weight.pointer % 16 == 0 or not by_cores)):
+    if not (forward and in_rows and (weight.pointer % 16 == 0 or few or not by_cores)):
         ordered = device.empty((groups, n, tables.row), weight.dtype, weight.device)
         count = math.prod(weight.shape[2:])
         start(
@@ -156,6 +158,15 @@ def _gather(
         tables.row, n * tables.row, 0, x.shape[1] // groups * source, x.shape[1] * source,
         result, n * result, out.shape[1] * result,
     )  # fmt: skip
+    if few:
+        kernel = made(few_rows, max(out.itemsize, 4), n)
+        for first in range(0, groups, MOST):
+            start(
+                kernel, (-(-m // BLOCK), tables.phases, min(groups - first, MOST)), BLOCK,
+                out, weight, x, bias, tables.taps, tables.lines, tables.form, int(biased),
+                x.shape[0], *strides[:2], *strides[3:], first,
+            )  # fmt: skip
+        return
     _start(
         False, out, weight, x, bias, tables, int(biased), tile, share, shares, (groups, n, m),
         strides, tables.phases == 1 and result % (2 if by_cores else words) == 0,
@@ -200,7 +211,7 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     wide = result % words == 0 and g.pointer % 16 == 0
     tiles = _tiles(gweight, True)
     by_cores = isinstance(tiles[0], CoreTile)
-    if not wide and not by_cores:
+    if not wide:
         tiles = tuple([tile for tile in tiles if not tile.large]) or tiles
     k, least = g.shape[0] * result, -(-max(g.size, x.size) // FAR)
     tile, share, shares = _tile(tiles, gweight.itemsize, (n, m, k), groups, least)

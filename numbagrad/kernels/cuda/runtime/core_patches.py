@@ -18,7 +18,7 @@ from numba import cuda, float32, int32, int64, uint32
 from .intrinsics import MULTIPLY, half_bits, store2, tf32_bits
 from .shape import CoreTile
 from .shared import bits16, copy1, copy8, copy16, fixed, standing, which
-from .sight import NOWHERE, sight
+from .sight import NOWHERE, lines_of, sight
 from .squares import repeated
 from .warp import inlined, pasted, split
 
@@ -44,7 +44,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
     whole = size_x + (cols * row_words if places else words * (cols + 8))
     sees = sight(places, rows, cols, threads, span)
     chunk, others, columns, ring_size = sees.chunk, sees.others, sees.columns, sees.size
-    mine, look, seen, find, hold_taps = sees.mine, sees.look, sees.seen, sees.find, sees.hold_taps
+    mine, seen, find, hold_taps = sees.mine, sees.seen, sees.find, sees.hold_taps
     near_x = words // 4 if wide else words
     loads_x, down_x = -(-rows * near_x // threads), threads // near_x
     idle = rows * near_x < threads  # some threads then bring nothing of x
@@ -138,7 +138,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
         if places:
             return int64(col)
         image, place = split(col, form[at])
-        px, py, pz = look(lines, form[at + 3], place, form[at + 4], form[at + 5])
+        px, py, pz = lines_of(form[at + 3], place, form[at + 4], form[at + 5])
         return int64(image * out_image + lines[px + 2] + lines[py + 2] + lines[pz + 2])
 
     bring_x, put_x = repeated(bring_x, loads_x), repeated(put_x, loads_x)
@@ -183,9 +183,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
         if places:
             hold_taps(ring, thread, first_col, m, taps)
         cuda.syncthreads()
-        find(
-            0, ring, span, first_step + short, left, taps, lines, form, x_image, y_image, thread
-        )
+        find(0, ring, span, first_step + short, left, taps, lines, form, x_image, y_image, thread)
         last_step = int32(first_step + short + left)
         outside = int32(0)
         if places:

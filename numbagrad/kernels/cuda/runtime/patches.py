@@ -13,7 +13,7 @@ from numba import cuda, int32, int64
 from .product import slices, spread, teams
 from .shape import SIMULATED, Tile
 from .shared import copy1, copy8, copy16, fixed, standing, which
-from .sight import NOWHERE, sight
+from .sight import NOWHERE, lines_of, sight
 from .squares import APART, repeated, squares
 from .warp import inlined, pasted, split
 
@@ -21,6 +21,8 @@ if not SIMULATED:  # which has no tensor cores of float64
     from .double import core_squares
 
 __all__ = ["patched"]
+
+
 def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     """The kernel for a shape. places: the steps are places and the columns taps, for the gradient
     of a weight, otherwise it is the other way round. wide: x is read by 16 bytes. tall: see
@@ -51,7 +53,7 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
     to_size = words * vector
     sees = sight(places, rows, cols, threads, span)
     chunk, others, columns, ring_size = sees.chunk, sees.others, sees.columns, sees.size
-    mine, look, seen, find, hold_taps = sees.mine, sees.look, sees.seen, sees.find, sees.hold_taps
+    mine, seen, find, hold_taps = sees.mine, sees.seen, sees.find, sees.hold_taps
 
     @pasted
     def hold_place(r, y, base, outside, col, m, y_base, y_image, lines, form, at):
@@ -97,7 +99,7 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
                     to[q * vector + c] = col
             elif col < form[at] * images:
                 image, place = split(col, form[at])
-                px, py, pz = look(lines, form[at + 3], place, form[at + 4], form[at + 5])
+                px, py, pz = lines_of(form[at + 3], place, form[at + 4], form[at + 5])
                 to[q * vector + c] = (
                     image * out_image + lines[px + 2] + lines[py + 2] + lines[pz + 2]
                 )
@@ -177,15 +179,11 @@ def patched(real: Any, tile: Tile, places: bool, wide: bool, tall: bool) -> Any:
             hold_taps(ring, thread, first_col, m, taps)
         cuda.syncthreads()
         first_step += short
-        find(
-            0, ring, span, first_step, left, taps, lines, form, x_image, y_image, thread
-        )
+        find(0, ring, span, first_step, left, taps, lines, form, x_image, y_image, thread)
         last_step = int32(first_step + left)
         j, f_y = first_y(thread)
         if not places:
-            hold_place(
-                0, y, base, outside, first_col + j, m, y_base, y_image, lines, form, at
-            )
+            hold_place(0, y, base, outside, first_col + j, m, y_base, y_image, lines, form, at)
         y_base = fixed(y, y_base)
         j = int32(j)
         i, f_x = first_x(thread)

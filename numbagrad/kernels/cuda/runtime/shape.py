@@ -157,6 +157,11 @@ class CoreTile:
     def threads(self) -> int:
         return 32 * self.down * self.across
 
+    @property
+    def large(self) -> bool:
+        """Whether the squares of a thread leave few registers for anything else."""
+        return self.high * self.wide * self.blocks * self.threads >= 1 << 13
+
 
 CORE_PATCHES: tuple[CoreTile, ...] = (
     (CoreTile(1, 2, 1, 1, 8, 1, 9, 9),)

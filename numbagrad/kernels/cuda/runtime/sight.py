@@ -18,7 +18,7 @@ from .shared import which
 from .squares import repeated
 from .warp import inlined, pasted
 
-__all__ = ["FORM", "NOWHERE", "TAPS", "Sight", "sight"]
+__all__ = ["FORM", "NOWHERE", "TAPS", "Sight", "lines_of", "sight"]
 
 TAPS = 30
 """Bits for coordinates of taps. Of the other two of 32 one is set in each tap and one in each place,
@@ -31,6 +31,21 @@ NOWHERE = -1
 """The offset in the result of a column that it has not; the bits of a step that there is not."""
 
 
+@inlined
+def _cut(at, size):
+    """Quotient and rest of two ints of 31 bits."""
+    whole = int32(uint32(at) // uint32(size))
+    return whole, int32(at - whole * size)
+
+
+@inlined
+def lines_of(at, place, width, height):
+    """Where the three lines of a place are."""
+    rest, px = _cut(place, width)
+    pz, py = _cut(rest, height)
+    return 4 * (at + px), 4 * (at + width + py), 4 * (at + width + height + pz)
+
+
 @dataclass(frozen=True)
 class Sight:
     """Functions of a kernel, and where its ring has what: ``chunk`` steps are found at a time, of
@@ -41,7 +56,6 @@ class Sight:
     columns: int
     size: int
     mine: Any
-    look: Any
     seen: Any
     find: Any
     hold_taps: Any
@@ -65,22 +79,9 @@ def sight(places: bool, rows: int, cols: int, threads: int, span: int) -> Sight:
         return thread, at, share, group, int32(block % high * rows), int64(block // high) * cols
 
     @inlined
-    def cut(at, size):
-        """Quotient and rest of two ints of 31 bits."""
-        whole = int32(uint32(at) // uint32(size))
-        return whole, int32(at - whole * size)
-
-    @inlined
-    def look(lines, at, place, width, height):
-        """Where the three lines of a place are."""
-        rest, px = cut(place, width)
-        pz, py = cut(rest, height)
-        return 4 * (at + px), 4 * (at + width + py), 4 * (at + width + height + pz)
-
-    @inlined
     def seen(lines, at, place, width, height):
         """Offset and bits of a place."""
-        px, py, pz = look(lines, at, place, width, height)
+        px, py, pz = lines_of(at, place, width, height)
         return (
             lines[px] + lines[py] + lines[pz],
             lines[px + 1] | lines[py + 1] | lines[pz + 1],
@@ -97,7 +98,7 @@ def sight(places: bool, rows: int, cols: int, threads: int, span: int) -> Sight:
         offset, bits, other = 0, NOWHERE, 0
         if i < left:
             if places:
-                image, other = cut(first + i, form[0])
+                image, other = _cut(first + i, form[0])
                 offset, bits = seen(lines, form[3], other, form[4], form[5])
                 offset += image * y_image
                 other += image * x_image
@@ -120,4 +121,4 @@ def sight(places: bool, rows: int, cols: int, threads: int, span: int) -> Sight:
 
     size = columns + 2 * cols if places else others
     find = repeated(find, chunk // threads)
-    return Sight(chunk, others, columns, size, mine, look, seen, find, hold_taps)
+    return Sight(chunk, others, columns, size, mine, seen, find, hold_taps)
