@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.kernels.cuda.runtime import tiles
+from numbagrad.kernels.cuda import conv
+from numbagrad.kernels.cuda.runtime.shape import CORE_PATCHES, PATCHES, SIMULATED
 from numbagrad.nn import functional as F
 
 pytestmark = pytest.mark.cuda
@@ -39,16 +40,79 @@ FORMS = [
     ((3, 2, 4, 4), (9, 2, 1, 1), 1, 0, 1, 1),
     ((1, 2, 3, 4, 3), (2, 2, 2, 2, 1), (1, 3, 2), (1, 1, 0), (2, 1, 1), 1),
     ((0, 2, 4), (2, 2, 2), 1, 0, 1, 1),
+    ((1, 2, 40), (2, 2, 33), 2, 32, 1, 1),  # more taps that look outside than there are bits
+    ((1, 1, 5, 9), (1, 1, 2, 17), (2, 1), (1, 16), (2, 1), 1),
 ]
 
 
-@pytest.mark.parametrize("tile", ["small", "large"])
+def by_tile(monkeypatch, tile, shares):
+    """Convolutions are made by the ``tile``-th of the tiles there are, with 0 shares those of one
+    or two channels by a thread for each place."""
+    chosen = lambda tiles, *sizes: (tiles[tile % len(tiles)], max(shares, 1))  # noqa: E731
+    monkeypatch.setattr(conv, "product_tile", chosen)
+    monkeypatch.setattr(conv, "FEW_ROWS", 0 if shares else 2)
+
+
+@pytest.mark.parametrize("tile,shares", [(0, 0), (0, 1), (1, 1), (1, 3)])
 @pytest.mark.parametrize("x,weight,stride,padding,dilation,groups", FORMS)
-def test_convolution(monkeypatch, tile, x, weight, stride, padding, dilation, groups):
-    monkeypatch.setattr(tiles, "FEW", 0 if tile == "large" else 1 << 60)
+def test_convolution(monkeypatch, tile, shares, x, weight, stride, padding, dilation, groups):
+    by_tile(monkeypatch, tile, shares)
     conv = getattr(F, f"conv{len(x) - 2}d")
     how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
     both(lambda x, w, b: conv(x, w, b, **how), *drawn(x, weight, weight[:1]))
+
+
+@pytest.mark.skipif(SIMULATED, reason="tiles of real size")
+@pytest.mark.parametrize("tile", range(len(PATCHES)))
+@pytest.mark.parametrize(
+    "x,weight,stride,padding,dilation,groups,shares",
+    [
+        ((2, 3, 13, 11), (70, 3, 3, 3), 1, 1, 1, 1, 1),
+        ((1, 72, 12, 10), (20, 72, 3, 3), 2, 1, 1, 1, 1),  # steps go round the ring
+        ((3, 70, 7, 12), (36, 35, 3, 2), (1, 2), (2, 1), (2, 1), 2, 3),
+    ],
+)
+def test_convolution_by_tiles(
+    monkeypatch, tile, x, weight, stride, padding, dilation, groups, shares
+):
+    by_tile(monkeypatch, tile, shares)
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    both(lambda x, w, b: F.conv2d(x, w, b, **how), *drawn(x, weight, weight[:1]))
+
+
+@pytest.mark.skipif(SIMULATED, reason="tiles of real size")
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16, ng.float32])
+@pytest.mark.parametrize("tile", range(len(CORE_PATCHES)))
+@pytest.mark.parametrize(
+    "x,weight,stride,padding,dilation,groups,shares",
+    [
+        ((2, 3, 7, 5), (17, 3, 3, 3), 1, 1, 1, 1, 1),
+        ((1, 24, 12, 10), (8, 24, 3, 3), 2, 1, 1, 1, 1),
+        ((3, 18, 7, 16), (20, 9, 3, 2), (1, 2), (2, 1), (2, 1), 2, 3),
+    ],
+)
+def test_convolution_on_tensor_cores(
+    monkeypatch, dtype, tile, x, weight, stride, padding, dilation, groups, shares
+):
+    by_tile(monkeypatch, tile, shares)
+    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    given = [ng.tensor(a).to(dtype).float().numpy() for a in drawn(x, weight, weight[:1])]
+    found = []
+    ng.set_float32_matmul_precision("high")
+    try:
+        for place in ("cpu", "cuda"):
+            kind = ng.float32 if place == "cpu" else dtype
+            inputs = [ng.tensor(a).to(place).to(kind).requires_grad_() for a in given]
+            out = F.conv2d(*inputs, **how)
+            g = ng.tensor(np.random.default_rng(1).integers(-2, 3, tuple(out.shape)))
+            out.backward(g.to(kind).to(place))
+            found.append(
+                [t.float().cpu().numpy() for t in (out.detach(), *[i.grad for i in inputs])]
+            )
+    finally:
+        ng.set_float32_matmul_precision("highest")
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=6e-3 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

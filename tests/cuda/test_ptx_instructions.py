@@ -333,6 +333,12 @@ def test_comparisons(dtype):
     np.testing.assert_array_equal(got, expected)
 
 
+def test_every_number_but_zero_is_true():
+    for number, expected in ((-1, 3), (1, 3), (0, 4)):
+        line = f"mov.pred %p, {number};\nmov.u32 %d, 4;\n@%p mov.u32 %d, 3"
+        assert (computed(line, U32, np.zeros(32, U32)) == expected).all()
+
+
 def test_floats_become_ints():
     x = np.array([0.5, 1.5, -1.5, 2.6, -2.6, 3e9, -3e9, 1e20, -1e20, np.nan, np.inf], F32)
     got = computed("cvt.rzi.s32.f32 %d, %a", I32, x)

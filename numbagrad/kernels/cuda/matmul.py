@@ -98,7 +98,8 @@ def _start_tiled(
     batch, epilogue,
 ):  # fmt: skip
     """Products without tensor cores: in one launch, or in two where several blocks share steps."""
-    tile, shares = product_tile(out.itemsize, n, m, k, batch)
+    tiles = SINGLES if out.itemsize == 4 else DOUBLES
+    tile, shares = product_tile(tiles, out.itemsize, n, m, k, batch)
     shares = min(shares, max(MOST // batch, 1))
     span, words = tile.depth * tile.parts, 16 // out.itemsize
     share = max(-(-k // (shares * span)), 1) * span

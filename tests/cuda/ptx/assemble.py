@@ -294,7 +294,8 @@ class _Assembler:
                 values, width = joined, 2 * width
             self.operate("mov", self.value(to), values[0])
         else:
-            self.operate("mov", self.value(to), self.value(source))
+            true = parts[1] == "pred" and source.lstrip("-").isdigit() and int(source)
+            self.operate("mov", self.value(to), self.constant(1) if true else self.value(source))
 
     def _ld(self, parts: list[str], operands: tuple) -> None:
         if "param" in parts:

@@ -205,7 +205,7 @@ else:
         from numba import types
         from numba.core.datamodel import models
 
-    class _HalfPointer(types.CPointer):
+    class HalfPointer(types.CPointer):
         """A pointer to halves: what is read through it is float32, what is written is rounded.
 
         So a kernel computes with halves as with float32, and its text is the same.
@@ -220,7 +220,7 @@ else:
         def key(self):
             return self.name
 
-    @register_model(_HalfPointer)
+    @register_model(HalfPointer)
     class _HalfPointerModel(models.PrimitiveModel):
         def __init__(self, manager, kind):
             super().__init__(manager, kind, ir.IntType(16).as_pointer())
@@ -231,7 +231,7 @@ else:
         kind = ir.FunctionType(result, [a.type for a in args])
         return builder.call(ir.InlineAsm(kind, text, constraints, side_effect=False), args)
 
-    def _widened(builder, kind, word):
+    def widened(builder, kind, word):
         """The float32 of a half's 16 bits."""
         if kind.of == "float16":
             return _assembly(builder, _SINGLE, "cvt.f32.f16 $0, $1;", "=f,h", word)
@@ -243,12 +243,12 @@ else:
         to = "f16" if kind.of == "float16" else "bf16"
         return _assembly(builder, _SHORT, f"cvt.rn.{to}.f32 $0, $1;", "=h,f", value)
 
-    @lower(operator.getitem, _HalfPointer, types.Integer)
+    @lower(operator.getitem, HalfPointer, types.Integer)
     def _half_at(context, builder, signature, args):
         word = builder.load(builder.gep(args[0], [args[1]]))
-        return _widened(builder, signature.args[0], word)
+        return widened(builder, signature.args[0], word)
 
-    @lower(operator.setitem, _HalfPointer, types.Integer, types.Any)
+    @lower(operator.setitem, HalfPointer, types.Integer, types.Any)
     def _set_half_at(context, builder, signature, args):
         value = context.cast(builder, args[2], signature.args[2], types.float32)
         word = _narrowed(builder, signature.args[0], value)
@@ -282,8 +282,8 @@ else:
                     builder.extract_element(vector, ir.Constant(ir.IntType(32), k))
                     for k in range(count)
                 ]
-                if isinstance(pointer, _HalfPointer):
-                    lanes = [_widened(builder, pointer, lane) for lane in lanes]
+                if isinstance(pointer, HalfPointer):
+                    lanes = [widened(builder, pointer, lane) for lane in lanes]
                 return context.make_tuple(builder, result, lanes)
 
             return result(pointer, types.int64), generate
@@ -294,7 +294,7 @@ else:
         at, align = _vector(context, builder, kind, pointer, i, len(values))
         vector = ir.Constant(at.type.pointee, ir.Undefined)
         for k, value in enumerate(values):
-            if isinstance(kind, _HalfPointer):
+            if isinstance(kind, HalfPointer):
                 value = _narrowed(builder, kind, value)
             vector = builder.insert_element(vector, value, ir.Constant(ir.IntType(32), k))
         builder.store(vector, at, align=align)
@@ -381,7 +381,7 @@ else:
         """The float64 with the bits of an int64."""
         return _bitcast(types.int64, types.float64)(typing, bits)
 
-    HALF_POINTERS.update({FLOAT16: _HalfPointer("float16"), BFLOAT16: _HalfPointer("bfloat16")})
+    HALF_POINTERS.update({FLOAT16: HalfPointer("float16"), BFLOAT16: HalfPointer("bfloat16")})
 
     @intrinsic
     def half_bits(typing, pointer, i):
@@ -404,7 +404,7 @@ else:
     def _rounder(kind):
         def round_half(typing, x):
             def generate(context, builder, signature, arguments):
-                return _widened(builder, kind, _narrowed(builder, kind, arguments[0]))
+                return widened(builder, kind, _narrowed(builder, kind, arguments[0]))
 
             return types.float32(types.float32), generate
 

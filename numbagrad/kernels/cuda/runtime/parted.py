@@ -27,7 +27,7 @@ from .launch import start
 from .pipeline import address
 from .product import added, fastest
 from .ring import BYTES, NEW, Shape, placer
-from .shape import BLOCK, WARPS
+from .shape import BLOCK, SINGLES, WARPS
 from .squares import repeated
 from .tiles import MOST
 from .warp import block_max, called, pasted, split
@@ -159,11 +159,11 @@ def taken_apart(
 @pasted
 def _largest(peaks, begin, end):
     """The exponent of the largest number that blocks have noted, -1 if all are 0."""
-    peak = int32(0)
-    at = begin + cuda.threadIdx.x % 32
-    while at < end:
+    peak, first = int32(0), begin
+    while first < end:  # in which all lanes go together
+        at = min(first + cuda.threadIdx.x % 32, end - 1)
         peak = max(peak, peaks[at])
-        at += 32
+        first += 32
     for mask in (16, 8, 4, 2, 1):
         peak = max(peak, cuda.shfl_xor_sync(0xFFFFFFFF, peak, mask))
     return peak >> int32(23) if peak > int32(0) else int32(-1)
@@ -303,7 +303,7 @@ def plan_for(n: int, m: int, k: int, batch: int, parts: int, numbers: int) -> in
     """
     shape, size = SHAPES[parts], 4 * n * m * batch
     tiles = -(-n // shape.rows) * -(-m // shape.cols) * batch
-    least, best = fastest(4, n, m, k, batch)[2], 0
+    least, best = fastest(SINGLES, 4, n, m, k, batch)[2], 0
     taking = TAKING + EACH * numbers * (4 + BYTES * parts) / 1024
     for shares in SHARES:
         if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):

@@ -22,7 +22,6 @@ from numba import cuda, float32, int32, int64, uint32
 from ... import precision
 from ...halves import BFLOAT16, HALVES
 from . import device
-from .factors import NOWHERE
 from .halves import has_groups
 from .intrinsics import load4, store4
 from .launch import start, strided_grid
@@ -31,7 +30,6 @@ from .pipeline import address
 from .ring import BYTES, Shape, placer
 from .shape import BLOCK, WARPS
 from .squares import repeated
-from .tiles import MOST
 from .warp import block_max, called, pasted, split
 from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, walker, writer
 from .wgmma import DEPTH
@@ -162,9 +160,9 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
     @pasted
     def seen(y, places, taps, picture, place, q, i, channels, pieces, depth, height, width):
         """Channel i of piece q of the patch at a place."""
-        off, z, h, w = load4(places, 4 * int64(place))
-        off, dz, dh, dw = load4(taps, 4 * int64(q))
-        c = q % pieces * PIECE + i
+        _, z, h, w = load4(places, 4 * int64(place))
+        _, dz, dh, dw = load4(taps, 4 * int64(q))
+        c = uint32(q) % uint32(pieces) * uint32(PIECE) + uint32(i)
         z, h, w = z + dz, h + dh, w + dw
         value = float32(0)
         if c < channels and 0 <= z < depth and 0 <= h < height and 0 <= w < width:
@@ -172,20 +170,22 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
         return value
 
     @pasted
-    def column(j, sums, first, y, places, taps, at, first_col, last_col, many, v0, v1, *sizes):
-        for c in range(2):
-            col = uint32(min(first_col + j * 8 + c, last_col))
-            if across:
-                picture, place = uint32(at) // uint32(many), uint32(at) % uint32(many)
-                factor = seen(y, places, taps, picture, place, col // 8, col % 8, *sizes)
-            else:
-                picture, place = col // uint32(many), col % uint32(many)
-                q, i = uint32(at) // uint32(8), uint32(at) % uint32(8)
-                factor = seen(y, places, taps, picture, place, q, i, *sizes)
-            sums[first + 4 * j + c] += v0 * factor
-            sums[first + 4 * j + 2 + c] += v1 * factor
+    def factor_of(col, y, places, taps, at, many, *sizes):
+        """What of y is multiplied in step ``at`` for a column."""
+        if across:
+            picture, place = uint32(at) // uint32(many), uint32(at) % uint32(many)
+            return seen(y, places, taps, picture, place, col // uint32(8), col % uint32(8), *sizes)
+        picture, place = col // uint32(many), col % uint32(many)
+        q, i = uint32(at) // uint32(8), uint32(at) % uint32(8)
+        return seen(y, places, taps, picture, place, q, i, *sizes)
 
-    columns = repeated(column, shape.cols // 8)
+    @pasted
+    def column(j, sums, first, factors, v0, v1):
+        for c in range(2):
+            sums[first + 4 * j + c] += v0 * factors[2 * j + c]
+            sums[first + 4 * j + 2 + c] += v1 * factors[2 * j + c]
+
+    columns, neighbours = repeated(column, shape.cols // 8), shape.cols // 4
 
     @pasted
     def plain(
@@ -193,6 +193,7 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
         channels, pieces, depth, height, width,
     ):  # fmt: skip
         """The numbers of this thread, as ``wgmma`` would give them to it; slow."""
+        factors = cuda.local.array(neighbours, float32)
         warp, lane = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
         for i in range(numbers):
             sums[i] = float32(0)
@@ -205,16 +206,18 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
                 rest = q // uint32(pieces)
                 part = q % uint32(pieces) * uint32(8) + uint32(step) % uint32(8)
                 there = part < channels
+            for j in range(neighbours):
+                col = first_col + lane % 4 * 2 + j // 2 * 8 + j % 2
+                factors[j] = factor_of(
+                    uint32(min(col, m - 1)), y, places, taps, step, many, channels, pieces, depth,
+                    height, width,
+                )  # fmt: skip
             for i in range(tall):
                 row = first_row + (warp // 4 * tall + i) * 64 + warp % 4 * 16 + lane // 4
                 at = part * x_a + rest * x_b
                 v0 = x[min(row, n - 1) * x_row + at] if there else float32(0)
                 v1 = x[min(row + 8, n - 1) * x_row + at] if there else float32(0)
-                columns(
-                    0, sums, i * (numbers // tall), y, places, taps, step,
-                    first_col + lane % 4 * 2, m - 1, many, v0, v1, channels, pieces, depth, height,
-                    width,
-                )  # fmt: skip
+                columns(0, sums, i * (numbers // tall), factors, v0, v1)
 
     def convolved(
         out, x, y, bias, given, peaks, places, taps, n, m, k, many, y_first, x_far, x_part, y_part,
@@ -237,9 +240,7 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
             at_x = address(given) + (begin * x_far if across else int64(begin)) * BYTES
             left = at_x, n, x_far, x_part
             at_y = address(given) + y_first * BYTES
-            right = (
-                at_y, places, taps, many, m, begin, image, depth, height, width, last, y_part
-            )
+            right = (at_y, places, taps, many, m, begin, image, depth, height, width, last, y_part)
             walk(sums, acc if parts > 1 else sums, base, left, right, steps, first_row, first_col)
         else:
             plain(

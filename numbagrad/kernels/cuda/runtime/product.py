@@ -10,15 +10,16 @@ small result of many steps has short walks. Start reading at ``tiled``.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 from numba import cuda, int32
 
 from .cores import ADD, BIAS
-from .shape import DOUBLES, SIMULATED, SINGLES, Tile
+from .shape import SIMULATED, Tile
 from .shared import copy1, copy16
 from .squares import APART, repeated, squares
-from .warp import inlined, pasted
+from .warp import barrier, inlined, pasted
 
 if not SIMULATED:  # which has no tensor cores of float64
     from .double import core_squares
@@ -44,29 +45,37 @@ SHARED = 48 << 10
 LONGEST = 1 << 30
 """Steps of a share, which are counted in 32 bits."""
 
+NOWHERE = 1 << 40
+"""A row that no result has."""
 
-def product_tile(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int]:
+
+def product_tile(
+    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int, many: bool = False
+) -> tuple[Tile, int]:
     """The tile for a result (batch, n, m) of ``k`` steps, and in how many shares they are made.
 
-    Sizes alone decide, so that the bits are the same on every GPU.
+    many: as many shares as fill a GPU may be made. Sizes alone decide, so that the bits are the same
+    on every GPU.
     """
-    tile, shares, _ = fastest(itemsize, n, m, k, batch)
+    tile, shares, _ = fastest(tiles, itemsize, n, m, k, batch, many)
     return tile, max(shares, -(-k // LONGEST))
 
 
 @functools.lru_cache(4096)
-def fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, int, float]:
+def fastest(
+    tiles: tuple[Tile, ...], itemsize: int, n: int, m: int, k: int, batch: int, many: bool = False
+) -> tuple[Tile, int, float]:
     """What should end first, and after how many nanoseconds.
 
     Blocks of a multiprocessor run one after another, or each waits.
     """
-    tiles = SINGLES if itemsize == 4 else DOUBLES
     size = n * m * batch * itemsize
     best: tuple[Tile, int, float] | None = None
     for tile in tiles:
         span = tile.depth * tile.parts
         blocks = -(-n // tile.rows) * -(-m // tile.cols) * batch
-        for shares in SHARES:
+        filling = [MULTIPROCESSORS * rounds // blocks for rounds in (1, 2, 3, 4)] if many else []
+        for shares in sorted({*SHARES, *filling} - {0}):
             if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
                 break
             steps = max(-(-k // (shares * span)), 1) * span
@@ -80,6 +89,36 @@ def fastest(itemsize: int, n: int, m: int, k: int, batch: int) -> tuple[Tile, in
     return best
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Which words of a slice a thread brings: ``loads`` of ``width`` elements.
+
+    ``near`` neighbours read along the summed dimension. The words of a thread lie ``down`` lines
+    and ``far`` steps apart: ``rounds`` of them at the same steps.
+    """
+
+    near: int
+    row: int
+    rounds: int
+    down: int
+    far: int
+    loads: int
+    width: int
+
+
+def spread(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> Spread:
+    """For a slice of ``lines`` rows or columns; along, wide: see ``slices``."""
+    size = real.bitwidth // 8
+    width = 16 // size if wide else 1
+    span, threads = tile.depth * tile.parts, tile.threads
+    loads = lines * span // (threads * width)
+    assert loads * threads * width == lines * span, "more threads than a slice has words"
+    near = min(min(span, 32 // size) // width, threads) if along else 1  # a sector of 32 bytes
+    row = near * lines if along else lines // width
+    far = max(threads // row, 1) * (near * width if along else 1)
+    return Spread(near, row, max(row // threads, 1), threads // near, far, loads, width)
+
+
 def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[Any, ...]:
     """Where a thread begins in a slice of ``lines`` rows or columns, how it brings words, and how
     it stores them.
@@ -88,19 +127,10 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
     bytes at a time: the dimension of unit stride and the other stride divide by as many elements,
     and all begins at a multiple of 16 bytes.
     """
-    size = real.bitwidth // 8
-    vector = 16 // size
-    width = vector if wide else 1
-    span, threads, apart = tile.depth * tile.parts, tile.threads, lines + APART
-    loads = lines * span // (threads * width)
-    assert loads * threads * width == lines * span, "more threads than a slice has words"
-    # Neighbours along read a sector of 32 bytes. The words of a thread lie ``down`` lines and
-    # ``far`` steps apart: ``rounds`` of them at the same steps.
-    near = min(min(span, 32 // size) // width, threads) if along else 1
-    row = near * lines if along else lines // width
-    rounds = max(row // threads, 1)
-    down = threads // near
-    far = max(threads // row, 1) * (near * width if along else 1)
+    vector, apart, threads = 128 // real.bitwidth, lines + APART, tile.threads
+    words = spread(real, tile, lines, along, wide)
+    near, row, rounds, width = words.near, words.row, words.rounds, words.width
+    down, far, loads = words.down, words.far, words.loads
 
     @inlined
     def first(thread):
@@ -144,34 +174,19 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
     return first, *[repeated(each, loads) for each in (begin_with, bring, put)]
 
 
-def tiled(
-    real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, bool], tall: bool
-) -> Any:
-    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``; tall: see ``double``."""
-    vector = 128 // real.bitwidth
-    rows, cols, depth, parts = tile.rows, tile.cols, tile.depth, tile.parts
-    each_row, each_col, threads = tile.each_row, tile.each_col, tile.threads
-    span, team = depth * parts, threads // parts
-    left_row, right_row = rows + APART, cols + APART
-    second = span * left_row  # where the slice of y lies behind that of x
-    whole = span * (left_row + right_row)
+def teams(real: Any, tile: Tile, place: Any) -> tuple[int, int, Any, Any]:
+    """How the squares of all teams become one tile: elements of shared memory that takes, words of
+    16 bytes that a thread has afterwards, the function that adds them up, and where a word lies.
+
+    place: where the words of a square lie, see ``squares``.
+    """
+    vector, parts, threads = 128 // real.bitwidth, tile.parts, tile.threads
+    rows, cols, each = tile.rows, tile.cols, tile.each_row * tile.each_col
     last = parts  # teams whose squares fit into shared memory together
     while last > 1 and last * rows * cols * (real.bitwidth // 8) > SHARED:
         last //= 2
     assert 2 * last >= parts
-    size = max(2 * whole, rows * cols * last if parts > 1 else 0)
-    each = each_row * each_col
     vectors = -(-each // (vector * parts))
-    words, ahead = each_col // vector, tile.ahead
-    row_size, column_size = each_row * max(tile.cores // 4, 1), each_col * max(tile.cores // 8, 1)
-    first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
-    first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
-    lines_x, lines_y = [vector if form == (False, True) else 1 for form in (x_form, y_form)]
-    loads_x, loads_y = rows * span // threads, cols * span // threads
-    if tile.cores:
-        first, place, multiply = core_squares(tile, tall)
-    else:
-        first, place, multiply = squares(real, tile)
 
     @pasted
     def lay(q, shared, acc, part, ty, tx):
@@ -195,18 +210,66 @@ def tiled(
                 for c in range(vector):
                     acc[q * vector + c] += column[c]
 
+    lay, take = repeated(lay, each // vector), repeated(take, each // vector)
+    collect = repeated(collect, vectors)
+
+    @inlined
+    def join(acc, shared, column, part, thread, ty, tx):
+        """column: room for a word."""
+        if parts > 1:
+            if last < parts:
+                if part >= last:
+                    lay(0, shared, acc, part - last, ty, tx)
+                barrier()
+                if part < last:
+                    take(0, acc, shared, column, part, ty, tx)
+                barrier()
+            if part < last:
+                lay(0, shared, acc, part, ty, tx)
+            barrier()
+            collect(0, acc, shared, column, thread)
+
+    @pasted
+    def lies(q, thread, ty, tx):
+        """Row and column in the tile of the ``q``-th word of a thread."""
+        if parts > 1:
+            at = (thread + q * threads) * vector
+            return at // cols if at < rows * cols else NOWHERE, at % cols
+        return place(q, ty, tx)
+
+    return rows * cols * last if parts > 1 else 0, vectors, join, lies
+
+
+def tiled(
+    real: Any, tile: Tile, x_form: tuple[bool, bool], y_form: tuple[bool, bool], tall: bool
+) -> Any:
+    """The kernel for a shape; forms: ``along`` and ``wide`` of ``slices``; tall: see ``double``."""
+    vector = 128 // real.bitwidth
+    rows, cols, depth, parts = tile.rows, tile.cols, tile.depth, tile.parts
+    each_row, each_col, threads = tile.each_row, tile.each_col, tile.threads
+    span, team = depth * parts, threads // parts
+    left_row, right_row = rows + APART, cols + APART
+    second = span * left_row  # where the slice of y lies behind that of x
+    whole = span * (left_row + right_row)
+    each, ahead = each_row * each_col, tile.ahead
+    row_size, column_size = each_row * max(tile.cores // 4, 1), each_col * max(tile.cores // 8, 1)
+    first_x, begin_x, bring_x, put_x = slices(real, tile, rows, *x_form)
+    first_y, begin_y, bring_y, put_y = slices(real, tile, cols, *y_form)
+    lines_x, lines_y = [vector if form == (False, True) else 1 for form in (x_form, y_form)]
+    loads_x, loads_y = rows * span // threads, cols * span // threads
+    if tile.cores:
+        first, place, multiply = core_squares(tile, tall)
+    else:
+        first, place, multiply = squares(real, tile)
+    held, vectors, join, lies = teams(real, tile, place)
+    size = max(2 * whole, held)
+
     @pasted
     def write(
         q, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, ty, tx,
         epilogue, wide,
     ):  # fmt: skip
-        if parts > 1:
-            at = (thread + q * threads) * vector
-            i, j = at // cols, at % cols
-            if at >= rows * cols:
-                return
-        else:
-            i, j = place(q, ty, tx)
+        i, j = lies(q, thread, ty, tx)
         i, j = first_row + i, first_col + j
         at = base + i * out_row + j
         if i < n and j < m:
@@ -229,8 +292,7 @@ def tiled(
                             value += bias[j + c]
                         out[at + c] = value
 
-    lay, take = repeated(lay, each_row * words), repeated(take, each_row * words)
-    collect, write = repeated(collect, vectors), repeated(write, vectors)
+    write = repeated(write, vectors)
 
     def product(
         out, x, y, bias, n, m, k, x_row, x_step, y_step, y_col, out_row,
@@ -301,18 +363,7 @@ def tiled(
                 put_x(0, shared, here + to_x, some_x)
                 put_y(0, shared, here + to_y, some_y)
             cuda.syncthreads()
-        if parts > 1:
-            if last < parts:
-                if part >= last:
-                    lay(0, shared, acc, part - last, ty, tx)
-                cuda.syncthreads()
-                if part < last:
-                    take(0, acc, shared, column, part, ty, tx)
-                cuda.syncthreads()
-            if part < last:
-                lay(0, shared, acc, part, ty, tx)
-            cuda.syncthreads()
-            collect(0, acc, shared, column, thread)
+        join(acc, shared, column, part, thread, ty, tx)
         base = cuda.blockIdx.z * out_batch
         write(
             0, out, acc, column, bias, base, out_row, n, m, first_row, first_col, thread, ty, tx,

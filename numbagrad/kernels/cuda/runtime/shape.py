@@ -71,10 +71,16 @@ class Tile:
     def threads(self) -> int:
         return self.rows * self.cols // (self.each_row * self.each_col) * self.parts
 
+    @property
+    def large(self) -> bool:
+        """Whether a thread's square of float32 leaves few registers for anything else."""
+        return self.each_row * self.each_col == 64
+
 
 if SIMULATED:
     SINGLES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4, 1, 9, 9), Tile(4, 4, 4, 2, 4, 4, 1, 4, 4))
     DOUBLES = SINGLES
+    PATCHES = SQUARE_PATCHES = SINGLES
 else:
     SINGLES = (
         Tile(128, 128, 8, 1, 8, 8, 2, 97, 91.4, 0, True),
@@ -92,6 +98,23 @@ else:
 
 The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the others guessed."""
 
+if not SIMULATED:
+    SQUARE_PATCHES: tuple[Tile, ...] = (
+        Tile(128, 128, 8, 1, 8, 8, 2, 105, 98, 0, True),
+        Tile(64, 64, 8, 2, 4, 8, 2, 36, 33),
+        *SINGLES[2:],
+    )
+    PATCHES: tuple[Tile, ...] = (
+        *SQUARE_PATCHES,
+        Tile(64, 128, 8, 1, 8, 8, 4, 70, 50, 0, True),
+        Tile(32, 128, 8, 2, 4, 8, 2, 33, 29),
+        Tile(16, 128, 8, 2, 4, 4, 4, 20, 18),
+    )
+"""Those of convolutions in float32, for the gradient of a weight and for the others, which have low
+ones: a result has more places than channels.
+
+The times are guessed from those of products."""
+
 CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
 """Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a
 block, rows of 16 and columns of 8 that a warp makes, and words of the factors between barriers."""
@@ -99,6 +122,59 @@ block, rows of 16 and columns of 8 that a warp makes, and words of the factors b
 SQUARE, WIDE_SQUARE = ((4, 4, 1), (4, 4, 1)) if SIMULATED else ((64, 16, 4), (32, 16, 2))
 """Shapes of a square of scores, for float32 and float64: its side, and the rest as in TILES. Two of
 them and two slices fit into 48 KB of shared memory."""
+
+
+@dataclass(frozen=True)
+class CoreTile:
+    """What a block of a convolution on tensor cores makes; the rest as in ``Tile``."""
+
+    down: int
+    across: int
+    """Warps."""
+    high: int
+    wide: int
+    """Rows of 16 and columns of 8 that a warp makes."""
+    words: int
+    """Of 32 bits, of each factor between two barriers: two halves, or one tf32."""
+    blocks: int
+    alone: float
+    full: float
+    parts: int = 1
+
+    @property
+    def rows(self) -> int:
+        return 16 * self.down * self.high
+
+    @property
+    def cols(self) -> int:
+        return 8 * self.across * self.wide
+
+    @property
+    def depth(self) -> int:
+        return 2 * self.words
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.down * self.across
+
+    @property
+    def large(self) -> bool:
+        """Whether the squares of a thread leave few registers for anything else."""
+        return self.high * self.wide * self.blocks * self.threads >= 1 << 13
+
+
+CORE_PATCHES: tuple[CoreTile, ...] = (
+    (CoreTile(1, 2, 1, 1, 8, 1, 9, 9),)
+    if SIMULATED
+    else (
+        CoreTile(2, 4, 4, 4, 16, 2, 30, 22),
+        CoreTile(2, 2, 2, 4, 16, 3, 12, 8),
+        CoreTile(1, 4, 4, 4, 16, 3, 18, 12),
+        CoreTile(1, 4, 1, 4, 16, 4, 9, 5),
+    )
+)
+"""Tiles of convolutions on tensor cores. The times are guessed, for halves; those of tf32 are twice
+as long."""
 
 LARGE_PRODUCT = 48 if SIMULATED else 1 << 24
 """Multiplications from which cuBLASLt makes a product where the user has chosen it, on a GPU 256^3:

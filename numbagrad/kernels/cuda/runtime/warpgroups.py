@@ -55,7 +55,7 @@ def walker(
         begin_y, bring_y = (patches_across if y_by_rows else patches_along)(cols, threads, parts)
     apart = part_x, part_y
     multiply, settle = multiplier(dtype, tall, cols, not x_by_rows, y_by_rows, parts, apart)
-    of_x, of_y = descriptor(not x_by_rows), descriptor(y_by_rows)
+    told_x, told_y = descriptor(not x_by_rows), descriptor(y_by_rows)
     numbers = tall * cols // 2
 
     @pasted
@@ -64,16 +64,16 @@ def walker(
         if the factors have parts. base: where the slices begin in shared memory. given: of both
         factors, see ``factors.py``.
         """
-        x = begin_x(base, first_row, given_x)
-        y = begin_y(uint32(base + size_x), first_col, given_y)
+        of_x, x = begin_x(base, first_row, given_x)
+        of_y, y = begin_y(uint32(base + size_x), first_col, given_y)
         group = int32(cuda.threadIdx.x) // int32(4 * LANES)
-        from_x = int64(of_x + int64(uint32(base + group * (tall * LARGE)) // uint32(16)))
-        from_y = int64(of_y + int64(uint32(base + size_x) // uint32(16)))
+        from_x = int64(told_x + int64(uint32(base + group * (tall * LARGE)) // uint32(16)))
+        from_y = int64(told_y + int64(uint32(base + size_x) // uint32(16)))
         for i in range(numbers):
             sums[i] = float32(0)
         left, to = k, uint32(0)
         for _ in range(stages - 1):
-            x, y = bring_x(to, x, left), bring_y(to, y, left)
+            x, y = bring_x(to, of_x, x, left), bring_y(to, of_y, y, left)
             commit()
             left, to = int32(left - depth), uint32(to + each)
         here, rounds = uint32(0), int32(uint32(k + depth - 1) // uint32(depth))
@@ -82,7 +82,7 @@ def walker(
             written()
             cuda.syncthreads()  # the slice is there, and all are done with the one before it
             multiply(acc, from_x + int64(here // uint32(16)), from_y + int64(here // uint32(16)))
-            x, y = bring_x(to, x, left), bring_y(to, y, left)
+            x, y = bring_x(to, of_x, x, left), bring_y(to, of_y, y, left)
             commit()
             settle(acc)
             if parts > 1:
