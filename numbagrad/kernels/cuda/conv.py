@@ -19,13 +19,13 @@ from .. import precision
 from ..halves import arithmetic
 from . import reduce
 from .runtime import device, elementwise
+from .runtime.core_patches import core_patched
 from .runtime.few_rows import FEW_ROWS, FEW_STEPS, few_rows
 from .runtime.geometry import Geometry, geometry
+from .runtime.intrinsics import as_type
 from .runtime.launch import made, start, strided_grid
 from .runtime.patches import patched
 from .runtime.product import product_tile
-from .runtime.intrinsics import as_type
-from .runtime.core_patches import core_patched
 from .runtime.shape import BLOCK, CORE_PATCHES, DOUBLES, PATCHES, SQUARE_PATCHES, CoreTile
 from .runtime.tiles import MOST
 from .runtime.warp import split

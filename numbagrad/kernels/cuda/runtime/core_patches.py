@@ -37,7 +37,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
     halves = dtype.itemsize == 2
     each = 2 if halves else 1  # elements of a word
     raw = uint32 if halves else float32
-    span, piece = words * each, 4 * each  # piece: elements in 16 bytes
+    span = words * each
     row_words = words + 4  # so that the reads of a fragment meet in no bank
     col_step, col_word = (row_words, 1) if places else (1, cols + 8)  # of columns, of words
     size_x = rows * row_words
@@ -149,7 +149,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
         y_group, y_image, out_row, out_group, out_image, out_share, share, shares, first_group,
         even,
     ):  # fmt: skip
-        """As ``patches.patched``. even: two neighbours in a row of the result are written at once."""
+        """As ``patches.patched``. even: two neighbours of the result are written at once."""
         shared = cuda.shared.array(shared_size, uint32, alignment=16)
         ring = cuda.shared.array(ring_size, int32, alignment=16)
         acc = cuda.local.array(acc_size, float32)

@@ -15,7 +15,7 @@ from .shape import SIMULATED, Tile
 from .shared import copy1, copy8, copy16, fixed, standing, which
 from .sight import NOWHERE, lines_of, sight
 from .squares import APART, repeated, squares
-from .warp import inlined, pasted, split
+from .warp import pasted, split
 
 if not SIMULATED:  # which has no tensor cores of float64
     from .double import core_squares

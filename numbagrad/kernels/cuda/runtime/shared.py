@@ -13,7 +13,7 @@ import numpy as np
 from . import intrinsics
 from .shape import SIMULATED
 
-__all__ = ["bits16", "copy1", "copy16", "copy8", "fixed", "standing", "which"]
+__all__ = ["bits16", "copy1", "copy8", "copy16", "fixed", "standing", "which"]
 
 if SIMULATED:
 
