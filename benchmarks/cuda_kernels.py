@@ -29,6 +29,7 @@ import numbagrad as ng
 from numbagrad.collector import seldom
 from numbagrad.kernels import machine
 from numbagrad.kernels.cpu import finite
+from numbagrad.kernels.cuda import conv
 from numbagrad.kernels.cuda.runtime import device
 from numbagrad.ops import sampling
 
@@ -267,8 +268,7 @@ def flexible_attention(q: Any, slopes: Any) -> None:
 
 
 def images(kind: Any) -> None:
-    """Batch norm of vectors, of images small and large; pooling, patches, sampling; convolution by
-    both tiles."""
+    """Batch norm of vectors, of images small and large; pooling, patches, sampling; convolution."""
     F = ng.nn.functional
     mean, var = full(48, kind=kind), full(48, kind=kind)
     weight = full(48, kind=kind, grad=True)
@@ -280,11 +280,28 @@ def images(kind: Any) -> None:
         pooled.backward(pooled.detach())
     for read in (F.unfold(x, 3), F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True))):
         read.backward(read.detach())
-    for channels in (8, 128):
-        kernel = full(channels, channels, 3, 3, kind=kind, grad=True)
-        out = F.conv2d(full(16, channels, 65, 65, kind=kind, grad=True), kernel, stride=2)
-        out.backward(out.detach())
-        F.conv_transpose2d(full(16, channels, 64, 64, kind=kind), kernel)
+    convolutions(kind)
+
+
+def convolutions(kind: Any) -> None:
+    """Of one channel, and by each tile; weights and gradients that are read by 16 bytes or not."""
+    F, held = ng.nn.functional, conv.product_tile
+    try:
+        for number in range(len(conv._tiles(full(1, kind=kind)._array, False)) + 1):
+            if number:
+                conv.product_tile = partial(_numbered, number - 1)
+            for channels, size, groups in ((24, 8, 1), (18, 9, 1), (24, 8, 24)):
+                kernel = full(channels, channels // groups, 3, 3, kind=kind, grad=True)
+                x = full(4, channels, size, size, kind=kind, grad=True)
+                out = F.conv2d(x, kernel, stride=2 - size % 2, padding=1, groups=groups)
+                out.backward(out.detach())
+    finally:
+        conv.product_tile = held
+
+
+def _numbered(number: int, tiles: Any, *sizes: Any) -> tuple[Any, int]:
+    """A tile, and one share of the steps, in place of ``product_tile``."""
+    return tiles[number % len(tiles)], 1
 
 
 def sequences(kind: Any) -> None:
@@ -432,7 +449,7 @@ def halves() -> None:
     F.cross_entropy(x, target).backward()
     F.embedding(target, x).sum().backward()
     F.max_pool2d(full(2, 8, 8, 8, kind=kind), 2)
-    F.conv2d(full(2, 8, 9, 9, kind=kind), full(8, 8, 3, 3, kind=kind))
+    convolutions(kind)
     y = full(64, 48, kind=kind)
     _ = y.sort(1), y.cumsum(1), y.argmax(1), F.dropout(y), ng.cat([y, y])
     for make in (ng.optim.AdamW, lambda p: ng.optim.SGD(p, 0.1, momentum=0.9)):

@@ -14,6 +14,7 @@ from numbagrad.errors import DeviceError
 from numbagrad.kernels.cuda.runtime import device, launch
 from numbagrad.kernels.cuda.runtime.numbers import SLOTS, DeviceNumber, Numbers
 from numbagrad.kernels.cuda.runtime.product import product_tile
+from numbagrad.kernels.cuda.runtime.shape import SINGLES
 from numbagrad.nn import functional as F
 
 pytestmark = pytest.mark.cuda
@@ -99,7 +100,7 @@ def test_dropout_in_a_graph():
 def test_products_in_shares_in_a_graph():
     """What blocks have made apart lies in memory that is the graph's as long as it lives."""
     n, k, m = 3, 640, 4
-    assert product_tile(4, n, m, k, 1)[1] > 1
+    assert product_tile(SINGLES, 4, n, m, k, 1)[1] > 1
     step = ng.compile(lambda x, y, bias: (x @ y, F.linear(x, y.mT, bias) * 2))
     for seed in range(4):
         args = [data(*shape, seed=seed) for shape in ((n, k), (k, m), (m,))]

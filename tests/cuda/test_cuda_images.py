@@ -120,6 +120,7 @@ def test_convolution_on_tensor_cores(
     [
         ((2, 3, 4), (3, 2, 3), 2, 1, 1, 1),
         ((1, 4, 3, 2), (4, 1, 2, 3), (2, 3), (0, 1), (1, 2), 2),
+        ((2, 3, 1), (3, 2, 4), 5, 1, 0, 1),  # fewer places than the stride
     ],
 )
 def test_transposed_convolution(x, weight, stride, padding, more, groups):

@@ -92,12 +92,13 @@ def _tiles(like: Any, places: bool) -> Any:
 
 
 def _tile(
-    tiles: Any, itemsize: int, sizes: tuple[int, int, int], batch: int, least: int
+    tiles: Any, itemsize: int, sizes: tuple[int, int, int], groups: int, phases: int, least: int
 ) -> tuple[Any, int, int]:
     """The tile for rows, columns and steps; steps of a share, and how many shares there are."""
-    tile, shares = product_tile(tiles, itemsize, *sizes, batch, True)
+    tile, shares = product_tile(tiles, itemsize, *sizes, groups * phases, True)
+    shares = max(min(shares, MOST // phases), least)
     span, k = tile.depth * tile.parts, sizes[2]
-    share = max(-(-k // (max(shares, least) * span)), 1) * span
+    share = max(-(-k // (shares * span)), 1) * span
     return tile, share, max(-(-k // share), 1)
 
 
@@ -147,9 +148,7 @@ def _gather(
     n, m = out.shape[1] // groups, tables.places * x.shape[0]
     few = n <= FEW_ROWS and tables.steps <= FEW_STEPS
     tiles = _tiles(out, False)
-    tile, share, shares = _tile(
-        tiles, out.itemsize, (n, m, tables.steps), groups * tables.phases, 1
-    )
+    tile, share, shares = _tile(tiles, out.itemsize, (n, m, tables.steps), groups, tables.phases, 1)
     by_cores = isinstance(tile, CoreTile)
     if forward and tables.steps % words and (by_cores or tile.large) and not few:
         tables = _geometry(forward, *arrays, form, words)
@@ -234,7 +233,7 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     if not wide:
         tiles = tuple([tile for tile in tiles if not tile.large]) or tiles
     k, least = g.shape[0] * result, -(-max(g.size, x.size) // FAR)
-    tile, share, shares = _tile(tiles, gweight.itemsize, (n, m, k), groups, least)
+    tile, share, shares = _tile(tiles, gweight.itemsize, (n, m, k), groups, 1, least)
     strides = (
         result, n * result, g.shape[1] * result, x.shape[1] // groups * source, x.shape[1] * source,
         m, n * m, 0,

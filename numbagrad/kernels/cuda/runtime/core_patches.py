@@ -37,7 +37,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
     halves = dtype.itemsize == 2
     each = 2 if halves else 1  # elements of a word
     raw = uint32 if halves else float32
-    span, piece = words * each, 4 * each  # piece: elements in 16 bytes
+    span = words * each
     row_words = words + 4  # so that the reads of a fragment meet in no bank
     col_step, col_word = (row_words, 1) if places else (1, cols + 8)  # of columns, of words
     size_x = rows * row_words
@@ -54,7 +54,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
     assert threads >= cols and loads_y
     multiply = MULTIPLY[dtype]
     shared_size = 2 * whole
-    acc_size, a_size, size_y = high * broad * 4, high * 4, loads_y * each
+    acc_size, b_size, size_y = high * broad * 4, 2 * broad, loads_y * each
 
     @inlined
     def element(pointer, at):
@@ -71,7 +71,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
     @pasted
     def bring_x(s, some, entry, x, at_x, moved, x_row, spare, ring, at, left):
         """The ``s``-th piece or word of x; ``left``: steps that there are from it on."""
-        place = moved
+        place = int64(moved)
         if s * down_x < spare:
             place += s * down_x * x_row
         if wide:
@@ -149,12 +149,12 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
         y_group, y_image, out_row, out_group, out_image, out_share, share, shares, first_group,
         even,
     ):  # fmt: skip
-        """As ``patches.patched``. even: two neighbours in a row of the result are written at once."""
+        """As ``patches.patched``. even: two neighbours of the result are written at once."""
         shared = cuda.shared.array(shared_size, uint32, alignment=16)
         ring = cuda.shared.array(ring_size, int32, alignment=16)
         acc = cuda.local.array(acc_size, float32)
-        a = cuda.local.array(a_size, uint32)
-        b = cuda.local.array(2, uint32)
+        a = cuda.local.array(4, uint32)
+        b = cuda.local.array(b_size, uint32)
         bits = cuda.local.array(4, uint32, alignment=16)
         some_x = cuda.local.array(some_size, raw, alignment=16)
         some_y = cuda.local.array(size_y, raw)
@@ -203,7 +203,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
             at_x += first_step + w * each
         at_x = fixed(x, at_x)
         to_x, f_x = int32(i * row_words + w), int32(w * each)
-        moved = int64(0)
+        moved = int32(0)
         brings = not idle or i < rows
         if brings:
             bring_x(0, some_x, entry, x, at_x, moved, x_row, spare, ring, f_x, int32(there - f_x))
@@ -220,7 +220,7 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
         cuda.syncthreads()
         here, slot = int32(0), int32(span)
         if not places:
-            moved += short
+            moved = int32(short)
         while left >= 0:
             more = int32(left - (chunk - span))  # steps behind those in the ring
             if more > 0 and slot & (chunk - 1) == 2 * span:
@@ -235,23 +235,24 @@ def core_patched(dtype: np.dtype, tile: CoreTile, places: bool, wide: bool) -> A
                         int32(span),
                     )  # fmt: skip
                 bring_y(0, some_y, entry, of_column, y, y_base, outside, ring, slot + f_y, j)
-            slot, moved = int32((slot + span) & (2 * chunk - 1)), moved + (0 if places else span)
+            slot = int32((slot + span) & (2 * chunk - 1))
+            moved = int32(moved + (0 if places else span))
             left = int32(left - span)
             for w in range(0, words, 8):
-                for i in range(high):
-                    at_a = here + from_x + i * 16 * row_words + w
-                    copy1(a, 4 * i, shared, at_a)
-                    copy1(a, 4 * i + 1, shared, at_a + 8 * row_words)
-                    copy1(a, 4 * i + 2, shared, at_a + 4)
-                    copy1(a, 4 * i + 3, shared, at_a + 8 * row_words + 4)
                 for j2 in range(broad):
                     at_b = here + from_y + j2 * 8 * col_step + w * col_word
-                    copy1(b, 0, shared, at_b)
-                    copy1(b, 1, shared, at_b + 4 * col_word)
-                    for i in range(high):
+                    copy1(b, 2 * j2, shared, at_b)
+                    copy1(b, 2 * j2 + 1, shared, at_b + 4 * col_word)
+                for i in range(high):
+                    at_a = here + from_x + i * 16 * row_words + w
+                    copy1(a, 0, shared, at_a)
+                    copy1(a, 1, shared, at_a + 8 * row_words)
+                    copy1(a, 2, shared, at_a + 4)
+                    copy1(a, 3, shared, at_a + 8 * row_words + 4)
+                    for j2 in range(broad):
                         q = (i * broad + j2) * 4
                         acc[q], acc[q + 1], acc[q + 2], acc[q + 3] = multiply(
-                            a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3], b[0], b[1],
+                            a[0], a[1], a[2], a[3], b[2 * j2], b[2 * j2 + 1],
                             acc[q], acc[q + 1], acc[q + 2], acc[q + 3],
                         )  # fmt: skip
             here = int32(whole - here)

@@ -77,14 +77,11 @@ def _forward(count: int, kernel: int, stride: int, padding: int, dilation: int) 
 def _backward(count: int, kernel: int, stride: int, padding: int, dilation: int) -> list[_Phase]:
     places, taps = np.arange(count), np.arange(kernel)
     phases = []
-    for rest in range(min(stride, count)):
-        first = (rest - padding) % stride
+    for first in range(min(stride, count)):
         targets = places[first::stride]
-        rest = (first + padding) % stride
-        seen = taps[taps * dilation % stride == rest]
-        if targets.size:
-            shifts = -(seen * dilation // stride)
-            phases.append(_Phase(targets, (targets + padding) // stride, seen, shifts))
+        seen = taps[taps * dilation % stride == (first + padding) % stride]
+        shifts = -(seen * dilation // stride)
+        phases.append(_Phase(targets, (targets + padding) // stride, seen, shifts))
     return phases
 
 
@@ -104,7 +101,8 @@ def geometry(
         sum(phase.outside(size).size for phase, size in zip(phases, source, strict=True))
         for phases in itertools.product(*along)
     )
-    before = after = (0, 0, 0)
+    before: Sizes = (0, 0, 0)
+    after: Sizes = before
     if bits > TAPS:
         reaches = [
             [phase.reach(size) for phase in phases]
@@ -113,12 +111,14 @@ def geometry(
         before = tuple([max(first for first, _ in reach) for reach in reaches])
         after = tuple([max(last for _, last in reach) for reach in reaches])
     whole = tuple([b + n + a for b, n, a in zip(before, source, after, strict=True)])
-    taps, lines, order, rows = [], [], [], []
+    taps: list[np.ndarray] = []
+    lines: list[np.ndarray] = []
+    order, rows = [], []
     for phases in itertools.product(*along):
-        masks = _masks(phases, source) if bits <= TAPS else [(0, 0)] * 3
+        masks = _masks(phases, source, bits <= TAPS)
         width, height = phases[2].targets.size, phases[1].targets.size
         offsets, seen, index = [], [], []
-        row_lines = []
+        row_lines: list[np.ndarray] = []
         for d, (phase, (of_places, of_taps)) in enumerate(zip(phases, masks, strict=True)):
             unit = math.prod(whole[d + 1 :])
             line = np.zeros((phase.targets.size, 4), np.int64)
@@ -127,11 +127,11 @@ def geometry(
             line[:, 2] = phase.targets * math.prod(result[d + 1 :])
             row_lines.insert(0, line)
             offsets.append(phase.shifts * unit)
-            seen.append(np.zeros_like(phase.shifts) | of_taps | 1 << 30)
+            seen.append(of_taps | 1 << 30)
             index.append(phase.taps * math.prod(kernel[d + 1 :]))
         places = phases[0].targets.size * height * width
         here = _outer(np.add, np.arange(channels) * math.prod(whole), *offsets)
-        tap, at_line = sum(map(len, taps)), sum(map(len, lines))
+        tap, at_line = sum([len(t) for t in taps]), sum([len(line) for line in lines])
         words = _outer(np.bitwise_or, np.zeros(channels, np.int64), *seen)
         apart = math.prod(kernel) * (1 if forward else inputs)
         missing = -here.size % multiple
@@ -155,13 +155,16 @@ def _outer(how: Any, *along: np.ndarray) -> np.ndarray:
     return functools.reduce(how.outer, along).reshape(-1)
 
 
-def _masks(phases: tuple[_Phase, ...], source: Sizes) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each dimension the bits of places and those of taps."""
+def _masks(
+    phases: tuple[_Phase, ...], source: Sizes, enough: bool
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each dimension the bits of places and those of taps; enough: whether there are enough,
+    otherwise none is set."""
     used, masks = 0, []
     for phase, size in zip(phases, source, strict=True):
         places = np.zeros(phase.positions.size, np.int64)
         taps = np.zeros(phase.shifts.size, np.int64)
-        for tap in phase.outside(size):
+        for tap in phase.outside(size) if enough else ():
             there = phase.positions + phase.shifts[tap]
             places |= np.where((there < 0) | (there >= size), 1 << used, 0)
             taps[tap] = 1 << used

@@ -54,8 +54,8 @@ def product_tile(
 ) -> tuple[Tile, int]:
     """The tile for a result (batch, n, m) of ``k`` steps, and in how many shares they are made.
 
-    many: as many shares as fill a GPU may be made. Sizes alone decide, so that the bits are the same
-    on every GPU.
+    many: as many shares as fill a GPU may be made. Sizes alone decide, so that the bits are the
+    same on every GPU.
     """
     tile, shares, _ = fastest(tiles, itemsize, n, m, k, batch, many)
     return tile, max(shares, -(-k // LONGEST))
@@ -127,7 +127,7 @@ def slices(real: Any, tile: Tile, lines: int, along: bool, wide: bool) -> tuple[
     bytes at a time: the dimension of unit stride and the other stride divide by as many elements,
     and all begins at a multiple of 16 bytes.
     """
-    vector, apart, threads = 128 // real.bitwidth, lines + APART, tile.threads
+    vector, apart = 128 // real.bitwidth, lines + APART
     words = spread(real, tile, lines, along, wide)
     near, row, rounds, width = words.near, words.row, words.rounds, words.width
     down, far, loads = words.down, words.far, words.loads

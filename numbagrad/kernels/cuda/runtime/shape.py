@@ -80,7 +80,8 @@ class Tile:
 if SIMULATED:
     SINGLES: tuple[Tile, ...] = (Tile(8, 8, 4, 1, 4, 4, 1, 9, 9), Tile(4, 4, 4, 2, 4, 4, 1, 4, 4))
     DOUBLES = SINGLES
-    PATCHES = SQUARE_PATCHES = SINGLES
+    SQUARE_PATCHES: tuple[Tile, ...] = SINGLES
+    PATCHES: tuple[Tile, ...] = SINGLES
 else:
     SINGLES = (
         Tile(128, 128, 8, 1, 8, 8, 2, 97, 91.4, 0, True),
@@ -94,26 +95,22 @@ else:
         Tile(32, 32, 8, 4, 4, 8, 2, 12, 8, 4, True),
         Tile(16, 16, 4, 8, 2, 4, 2, 6.5, 5, 4, True),
     )
-"""Tiles of products in float32, and in float64, on tensor cores, from the largest.
-
-The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the others guessed."""
-
-if not SIMULATED:
-    SQUARE_PATCHES: tuple[Tile, ...] = (
+    SQUARE_PATCHES = (
         Tile(128, 128, 8, 1, 8, 8, 2, 105, 98, 0, True),
         Tile(64, 64, 8, 2, 4, 8, 2, 36, 33),
         *SINGLES[2:],
     )
-    PATCHES: tuple[Tile, ...] = (
+    PATCHES = (
         *SQUARE_PATCHES,
         Tile(64, 128, 8, 1, 8, 8, 4, 70, 50, 0, True),
         Tile(32, 128, 8, 2, 4, 8, 2, 33, 29),
         Tile(16, 128, 8, 2, 4, 4, 4, 20, 18),
     )
-"""Those of convolutions in float32, for the gradient of a weight and for the others, which have low
-ones: a result has more places than channels.
+"""Tiles of products in float32, and in float64, on tensor cores, from the largest.
 
-The times are guessed from those of products."""
+The times of ``SINGLES`` and of the first two of ``DOUBLES`` are measured, the others guessed.
+``PATCHES`` are those of convolutions in float32, ``SQUARE_PATCHES`` of the gradient of a weight:
+the others have low ones, as a result has more places than channels. Their times are guessed."""
 
 CORE_TILES = ((1, 2, 1, 1, 8),) if SIMULATED else ((2, 4, 4, 4, 16), (2, 2, 1, 2, 16))
 """Shapes of a product on tensor cores, for large and small results: rows and columns of warps in a

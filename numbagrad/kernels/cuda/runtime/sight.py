@@ -21,7 +21,7 @@ from .warp import inlined, pasted
 __all__ = ["FORM", "NOWHERE", "TAPS", "Sight", "lines_of", "sight"]
 
 TAPS = 30
-"""Bits for coordinates of taps. Of the other two of 32 one is set in each tap and one in each place,
+"""Bits for coordinates of taps. Of the other two of 32 one is set in each tap, one in each place,
 and both in a step that there is not, which is seen by none."""
 
 FORM = 6
@@ -70,7 +70,7 @@ def sight(places: bool, rows: int, cols: int, threads: int, span: int) -> Sight:
 
     @inlined
     def mine(n, shares):
-        """The thread; the row of ``form``, share, group, first row and first column of its block."""
+        """The thread; row of ``form``, share, group, first row and first column of its block."""
         thread, block, row, group = which()
         high, shares = int32((n + rows - 1) // rows), int32(shares)
         at, share = FORM * int32(row // shares), int32(row % shares)
