@@ -34,6 +34,9 @@ which look only at this, stand aside."""
 autocasting = 0
 """How often threads have entered an ``amp.autocast``: then operations look at their own thread."""
 
+closed = False
+"""True while any thread records, or stands behind the verbs otherwise."""
+
 away: Any = None
 """Once a GPU is in use: the module ``cuda.runtime.device``, which runs, allocates and checks."""
 
@@ -51,6 +54,13 @@ def open_cuda() -> Any:
 
 
 devices.open_cuda = open_cuda
+
+
+def on_host(x: Any, y: Any = None) -> bool:
+    """Whether a fast way may be taken though ``recording`` is True: that is for a GPU alone, and
+    these operands, tensors on the CPU or numbers, are not on it."""
+    cpu = devices.cpu
+    return not closed and x._device is cpu and getattr(y, "_device", cpu) is cpu
 
 
 class _Recorder(threading.local):

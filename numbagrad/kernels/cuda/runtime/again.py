@@ -8,7 +8,7 @@ kind launches the same, with other addresses. Start reading at ``run``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
@@ -17,7 +17,7 @@ from . import device, launch
 from .array import DeviceArray
 from .shape import SIMULATED
 
-__all__ = ["forget", "run"]
+__all__ = ["Plan", "Watch", "forget", "plan_of", "run"]
 
 MOST = 64
 """Kinds of arguments that are remembered of a kernel."""
@@ -45,7 +45,7 @@ class _Launch:
         self.sources: list[tuple[int, int, int]] = []
         self.launchers: dict[Any, Callable[..., None]] = {}
 
-    def start(self, args: tuple[Any, ...], asked: list[DeviceArray], queue: Any) -> None:
+    def start(self, args: Sequence[Any], asked: list[DeviceArray], queue: Any) -> None:
         """Launch on the arrays of a call."""
         values = self.values.copy()
         for position, source, offset in self.sources:
@@ -63,22 +63,28 @@ class _Launch:
 
 
 class Watch:
-    """What is noted while a twin runs; other: whether it did what cannot be done again so."""
+    """What is noted while Python runs.
+
+    other: whether it did what cannot be done again so. checks: flags that the host looks at when it
+    next waits, and what it then calls.
+    """
 
     def __init__(self) -> None:
         self.launched: list[tuple[Any, Any, Any, int, tuple[Any, ...]]] = []
         self.asked: list[DeviceArray] = []
+        self.checks: list[tuple[DeviceArray, Callable[[int], None]]] = []
         self.other = False
 
 
-class _Plan:
-    """The launches of a twin for arguments of one kind."""
+class Plan:
+    """The launches of Python for arguments of one kind."""
 
     def __init__(self, launches: list[_Launch], asked: list[DeviceArray]):
         self.launches = launches
         self.asked = [DeviceArray(None, 0, a.shape, a.dtype, a.device) for a in asked]
 
-    def run(self, args: tuple[Any, ...]) -> None:
+    def run(self, args: Sequence[Any]) -> list[DeviceArray]:
+        """Launch on the arrays of a call; the memory asked for, in the order it was."""
         queue = device.current_queue()
         for a in args:
             if a.__class__ is DeviceArray and a.memory.stream is not queue:
@@ -86,16 +92,17 @@ class _Plan:
         asked = [device.another(like) for like in self.asked]
         for each in self.launches:
             each.start(args, asked, queue)
+        return asked
 
 
 class _Kinds:
     """The plans of one kernel."""
 
     def __init__(self) -> None:
-        self.plans: dict[tuple[Any, ...], _Plan | None] = {}  # None: it cannot be remembered
+        self.plans: dict[tuple[Any, ...], Plan | None] = {}  # None: it cannot be remembered
         self.strikes = 0
 
-    def keep(self, key: tuple[Any, ...], plan: _Plan | None) -> None:
+    def keep(self, key: tuple[Any, ...], plan: Plan | None) -> None:
         if len(self.plans) >= MOST:
             self.plans.clear()
             self.strikes += 1
@@ -155,11 +162,16 @@ def run(twin: Callable[..., None], args: tuple[Any, ...]) -> None:
 _unknown: Any = object()
 
 
-def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> _Plan | None:
+def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> Plan | None:
     """Run ``twin``; how to do the same again, or None."""
     watch = Watch()
     with device.watching(watch):
         twin(*args)
+    return None if watch.checks else plan_of(watch, args)
+
+
+def plan_of(watch: Watch, args: Sequence[Any]) -> Plan | None:
+    """How to do again what was noted while Python ran on ``args``, or None."""
     if watch.other:
         return None
     places = {id(a.memory): ~k for k, a in reversed(list(enumerate(watch.asked)))}
@@ -179,4 +191,4 @@ def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> _Plan | None:
             elif type(a) not in _NUMBERS:
                 return None
         launches.append(each)
-    return _Plan(launches, watch.asked)
+    return Plan(launches, watch.asked)

@@ -311,10 +311,10 @@ def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
 
     Looking now would make the host wait for every indexing.
     """
+    if _here.watch is not None:
+        _here.watch.checks.append((flag, fail))
     if _pretending:
         return
-    if _here.watch is not None:
-        _here.watch.other = True
     _flags.append((flag, fail))
     if len(_flags) >= MOST_FLAGS:
         driver().synchronize()
