@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import llvmlite.binding
@@ -61,6 +61,11 @@ def on_host(x: Any, y: Any = None) -> bool:
     these operands, tensors on the CPU or numbers, are not on it."""
     cpu = devices.cpu
     return not closed and x._device is cpu and getattr(y, "_device", cpu) is cpu
+
+
+def all_on_host(operands: Iterable[Any]) -> bool:
+    """``on_host`` for any number of tensors and numbers."""
+    return not closed and all([getattr(a, "_device", devices.cpu) is devices.cpu for a in operands])
 
 
 class _Recorder(threading.local):

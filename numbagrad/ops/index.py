@@ -62,7 +62,7 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
     where: the index array, the dimension it indexes, and the size of that dimension. While a step
     is recorded nothing is known yet, and nothing raised: the kernel then leaves ``out`` as it is.
     """
-    if machine.recording:
+    if machine.recording and (machine.closed or type(out) is not np.ndarray):
         bad = machine.flag(out)
         machine.launch(kernel, out, bad, *args)
     else:

@@ -63,7 +63,7 @@ def written(op: Any, x: Tensor, y: Any) -> bool:
     That is so where there is no history, and where both are all of their memory.
     """
     recording = grad_mode.enabled
-    if machine.recording or (recording and has_history(x)):
+    if (machine.recording and not machine.on_host(x, y)) or (recording and has_history(x)):
         return False
     array, dtype = x._array, x._dtype
     if dtype is dtypes.bool_:
@@ -90,7 +90,9 @@ def all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
     """``written`` for a floating ``x`` and an op of one operand, or of three and more; or one
     that a function ``op`` gives for the arguments."""
     recording, dtype, array = grad_mode.enabled, x._dtype, x._array
-    if machine.recording or machine.autocasting or (recording and has_history(x)):
+    if machine.autocasting or (recording and has_history(x)):
+        return False
+    if machine.recording and not machine.all_on_host((x, *args, *kwargs.values())):
         return False
     if not isinstance(op, PointwiseOp):
         try:
