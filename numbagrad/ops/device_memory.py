@@ -9,9 +9,9 @@ without the checks, sizes and views in between. Start reading at ``AwayMemory.ca
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -104,11 +104,7 @@ class _View:
         array = args[source] if source >= 0 else asked[~source]
         if not self.offset and array.shape == like.shape and array.strides == like.strides:
             return array
-        out = _new(DeviceArray)
-        out.memory, out.pointer = array.memory, array.pointer + self.offset
-        out.shape, out.strides, out.size = like.shape, like.strides, like.size
-        out.dtype, out.device, out.c_contiguous = like.dtype, like.device, like.c_contiguous
-        return out
+        return like.elsewhere(array.memory, array.pointer + self.offset)
 
 
 class _Places:
@@ -147,21 +143,33 @@ def _given(value: Any, args: Sequence[DeviceArray], asked: Sequence[DeviceArray]
     return tuple([_given(v, args, asked) for v in value]) if type(value) is tuple else value
 
 
+def _views(value: Any) -> Iterator[_View]:
+    """The views in a note."""
+    if type(value) is _View:
+        yield value
+    elif type(value) is tuple:
+        for v in value:
+            yield from _views(v)
+
+
 @dataclass(frozen=True)
 class _Check:
-    """A flag, and the function that is called with what a kernel left there."""
+    """A flag, and the function, with what its cells hold, that is called with what a kernel left
+    there."""
 
     flag: _View
-    fail: FunctionType
+    code: CodeType
+    known: dict[str, Any]
     cells: tuple[Any, ...]
 
     def later(self, args: Sequence[DeviceArray], asked: Sequence[DeviceArray]) -> None:
         """Have the host look at the flag of a call."""
 
         def fail(found: int) -> None:
-            cells = tuple([CellType(_given(value, args, asked)) for value in self.cells])
-            same = self.fail
-            FunctionType(same.__code__, same.__globals__, same.__name__, None, cells)(found)
+            cells = tuple([CellType(value) for value in given])
+            FunctionType(self.code, self.known, "fail", None, cells)(found)
+
+        given = _given(self.cells, args, asked)
 
         machine.away.check_later(self.flag.of(args, asked), fail)
 
@@ -180,6 +188,44 @@ class DevicePlan:
         self.notes: dict[str, Any] = {}
         self.saved: tuple[int | None, ...] = ()
         self.kept: tuple[Any, ...] = ()
+
+    def note(self, op: Any, watch: Any, flat: Any, arrays: list[DeviceArray], result: Any) -> bool:
+        """Note what else is to be done again; whether all of it can be."""
+        self.kept = tuple([a for a in flat if type(a) not in TENSORS])
+        places = _Places(arrays, watch.asked)
+        held = {~view.source for _, view in self.results or []}
+        checked = all([self._note_check(places, flag, fail) for flag, fail in watch.checks])
+        if not checked or (op is not None and not self._note_node(places, op, flat, result)):
+            return False
+        noted = {~v.source for v in _views(tuple(self.notes.values())) if v.source < 0} - held
+        late = {~c.flag.source for c in self.checks} - held - noted
+        rest = set(range(len(watch.asked))) - held - noted - late
+        self.launches.share(sorted(noted))
+        self.launches.share(sorted(rest))
+        return True
+
+    def _note_check(self, places: _Places, flag: DeviceArray, fail: Any) -> bool:
+        """Note a flag that is to be looked at."""
+        if type(fail) is not FunctionType or fail.__defaults__:
+            return False
+        cells = places.value(tuple([c.cell_contents for c in fail.__closure__ or ()]))
+        view = places.view(flag)
+        if cells is _absent or view is None:
+            return False
+        self.checks.append(_Check(view, fail.__code__, fail.__globals__, cells))
+        return True
+
+    def _note_node(self, places: _Places, op: Any, flat: Any, result: Any) -> bool:
+        """Note what a node saves, and what else it holds."""
+        held: dict[int, int | None] = {id(None): None}
+        held |= {id(v): k for k, v in enumerate(flat) if isinstance(v, Tensor)}
+        held |= {id(v): ~k for k, v in enumerate(_several(result))}
+        if not all([id(v) in held for v in op._to_save]):
+            return False
+        self.saved = tuple([held[id(v)] for v in op._to_save])
+        notes = {k: v for k, v in vars(op).items() if k not in ("_needs", "_to_save")}
+        self.notes = {name: places.value(value) for name, value in notes.items()}
+        return not any([value is _absent for value in self.notes.values()])
 
     def run(self, ctx: Any, flat: tuple[Any, ...], args: list[DeviceArray]) -> Any:
         """What the function gives for arguments such as were watched; args: their arrays."""
@@ -261,9 +307,10 @@ class AwayMemory:
         plan = None
         if launches is not None:
             plan = self._plan(launches, _Places(arrays, watch.asked), watcher, flat, result)
-        if plan is None or not (_add_checks(plan, watch, arrays) and _add_notes(plan, op, flat, result, arrays, watch)):
+            if plan is not None and not plan.note(op, watch, flat, arrays, result):
+                plan = None
+        if plan is None:
             return result
-        plan.kept = tuple([a for a in flat if type(a) not in TENSORS])
         self.plans[key] = plan
         bases = [] if self.writes else [r._base for r in _several(result)]
         if op is None and any([b is not None for b in bases]):
@@ -300,40 +347,6 @@ def _several(result: Any) -> tuple[Any, ...]:
 def _alone(x: Any) -> bool:
     """Whether what is written into ``x`` changes nobody's history."""
     return type(x) in TENSORS and x._base is None
-
-
-def _add_checks(plan: DevicePlan, watch: Any, arrays: list[DeviceArray]) -> bool:
-    """Note in ``plan`` the flags that were to be looked at; whether each can be."""
-    places = _Places(arrays, watch.asked)
-    for flag, fail in watch.checks:
-        cells = fail.__closure__ if type(fail) is FunctionType else None
-        found = places.value(tuple([c.cell_contents for c in cells or ()]))
-        view = places.view(flag)
-        if type(fail) is not FunctionType or fail.__defaults__ or found is _absent or view is None:
-            return False
-        plan.checks.append(_Check(view, fail, found))
-    return True
-
-
-def _add_notes(
-    plan: DevicePlan, op: Any, flat: Any, result: Any, arrays: list[DeviceArray], watch: Any
-) -> bool:
-    """Note in ``plan`` what a node saves and notes; whether that is the same in each call."""
-    if op is None:
-        return True
-    places = _Places(arrays, watch.asked)
-    held: dict[int, int | None] = {id(None): None}
-    held |= {id(v): k for k, v in enumerate(flat) if isinstance(v, Tensor)}
-    held |= {id(v): ~k for k, v in enumerate(_several(result))}
-    if not all([id(v) in held for v in op._to_save]):
-        return False
-    plan.saved = tuple([held[id(v)] for v in op._to_save])
-    for name, value in vars(op).items():
-        if name not in ("_needs", "_to_save"):
-            found = plan.notes[name] = places.value(value)
-            if found is _absent:
-                return False
-    return True
 
 
 # -- kinds of arguments ----------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 
 from ... import backend, precision
 from . import device, launch
+from .allocator import ROUND
 from .array import DeviceArray
 from .shape import SIMULATED
 
@@ -44,6 +45,12 @@ class _Launch:
         self.values: list[Any] = [0 if type(a) is DeviceArray else a for a in args]
         self.sources: list[tuple[int, int, int]] = []
         self.launchers: dict[Any, Callable[..., None]] = {}
+        self.kept: list[DeviceArray] = []
+
+    def keep(self, position: int, table: DeviceArray) -> None:
+        """Launch on this very ``table`` each time."""
+        self.values[position] = table.pointer
+        self.kept.append(table)
 
     def start(self, args: Sequence[Any], asked: list[DeviceArray], queue: Any) -> None:
         """Launch on the arrays of a call."""
@@ -59,6 +66,8 @@ class _Launch:
                 self.kernel, self.kinds, self.grid, self.block, self.shared, queue
             )
             self.launchers[get_ident(), queue] = launcher
+        for table in self.kept:
+            launch.note_memory(table.memory, queue)
         launcher(*values)
 
 
@@ -82,6 +91,28 @@ class Plan:
     def __init__(self, launches: list[_Launch], asked: list[DeviceArray]):
         self.launches = launches
         self.asked = [DeviceArray(None, 0, a.shape, a.dtype, a.device) for a in asked]
+        self.shared: list[tuple[list[int], list[int], int]] = []
+
+    def share(self, places: Sequence[int]) -> None:
+        """Let arrays that are asked for have one piece of memory, and live as long as each other:
+        to ask takes as long as to launch."""
+        if len(places) > 1:
+            offsets, size = [], 0
+            for k in places:
+                offsets.append(size)
+                size += -(-self.asked[k].nbytes // ROUND) * ROUND
+            self.shared.append((list(places), offsets, size))
+
+    def _memory(self) -> list[DeviceArray]:
+        """Arrays as those that were asked for."""
+        if not self.shared:
+            return [device.another(like) for like in self.asked]
+        asked: list[Any] = [None] * len(self.asked)
+        for places, offsets, size in self.shared:
+            memory = device.memory(size)
+            for k, offset in zip(places, offsets, strict=True):
+                asked[k] = self.asked[k].elsewhere(memory, memory.address + offset)
+        return [device.another(a) if b is None else b for a, b in zip(self.asked, asked, strict=True)]
 
     def run(self, args: Sequence[Any]) -> list[DeviceArray]:
         """Launch on the arrays of a call; the memory asked for, in the order it was."""
@@ -89,7 +120,7 @@ class Plan:
         for a in args:
             if a.__class__ is DeviceArray and a.memory.stream is not queue:
                 launch.note_memory(a.memory, queue)
-        asked = [device.another(like) for like in self.asked]
+        asked = self._memory()
         for each in self.launches:
             each.start(args, asked, queue)
         return asked
@@ -185,7 +216,10 @@ def plan_of(watch: Watch, args: Sequence[Any]) -> Plan | None:
             if type(a) is DeviceArray:
                 source = places.get(id(a.memory))
                 if source is None:
-                    return None
+                    if not a.memory.lasting:
+                        return None
+                    each.keep(position, a)
+                    continue
                 array = args[source] if source >= 0 else watch.asked[~source]
                 each.sources.append((position, source, a.pointer - array.pointer))
             elif type(a) not in _NUMBERS:
