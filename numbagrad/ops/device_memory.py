@@ -34,6 +34,9 @@ MOST = 256
 PATIENCE = 4
 """How often there may be more, before the function is left alone."""
 
+MOST_CONSTANTS = 4096
+"""Records that are known not to change."""
+
 _NUMBERS = frozenset((int, bool, str, type(None), DType, type, type(...)))
 _new = object.__new__
 _absent: Any = object()
@@ -386,15 +389,27 @@ def kind_of(flat: tuple[Any, ...]) -> tuple[list[Any], list[DeviceArray], bool] 
                 if each.__class__ not in _NUMBERS:
                     return None
                 key += (slice, each.__class__, each)
-        elif is_constant(a):
+        elif _constants.get(id(a)) is a or _is_new_constant(a):
             key += (kind, id(a))
         else:
             return None
-    if len(arrays) > 1:
-        first = arrays[0].memory
-        if len(arrays) > 2 or arrays[1].memory is first:
-            _add_distances(key, arrays)
+    if len(arrays) > 1 and len({id(a.memory) for a in arrays}) < len(arrays):
+        _add_distances(key, arrays)
     return (key, arrays, taped) if arrays else None
+
+
+_constants: dict[int, Any] = {}
+"""Records that calls were given and that hold the same for ever, by identity: to look at what they
+hold takes longer than a launch."""
+
+
+def _is_new_constant(value: Any) -> bool:
+    if not is_constant(value):
+        return False
+    if len(_constants) >= MOST_CONSTANTS:
+        _constants.clear()
+    _constants[id(value)] = value
+    return True
 
 
 def _add_distances(key: list[Any], arrays: list[DeviceArray]) -> None:

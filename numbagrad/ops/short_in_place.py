@@ -17,6 +17,7 @@ from ..kernels import machine
 from ..kernels.blocks import Block
 from ..tape import NUMBERS, grad_mode
 from ..tensor import Tensor
+from . import device_way
 from .formulas import AddScaled
 from .pointwise import PointwiseOp
 
@@ -63,8 +64,10 @@ def written(op: Any, x: Tensor, y: Any) -> bool:
     That is so where there is no history, and where both are all of their memory.
     """
     recording = grad_mode.enabled
-    if (machine.recording and not machine.on_host(x, y)) or (recording and has_history(x)):
+    if recording and has_history(x):
         return False
+    if machine.recording and not machine.on_host(x, y):
+        return device_way.written(op, x, y)
     array, dtype = x._array, x._dtype
     if dtype is dtypes.bool_:
         return False

@@ -140,6 +140,46 @@ def test_what_is_written_counts_and_is_written():
     close(x, truth.numpy())
 
 
+def test_in_place_forms_write_where_they_read():
+    x, y, row = data(6, 8), data(6, 8, seed=1), data(8, seed=2)
+    truth, view = x.cpu(), x[1:3]
+    for k in range(3):
+        for other, beside in ((y, y.cpu()), (row, row.cpu()), (x, truth), (2.0, 2.0)):
+            before = x._version
+            for each, value in ((x, other), (truth, beside)):
+                each.add_(value)
+                each.mul_(value)
+            assert x._version == before + 2
+        x /= 64.0
+        truth /= 64.0
+    close(x, truth.numpy())
+    close(view, truth[1:3].numpy())
+    for _ in range(3):  # memory that is read elsewhere than it is written
+        x[1:].add_(x[:-1])
+        truth[1:].add_(truth[:-1])
+    close(x, truth.numpy())
+    whole = ng.tensor([1, 2], device="cuda")
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="can't be cast"):
+            whole.mul_(0.5)
+        whole.mul_(2)
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            row.add_(x)
+    assert whole.tolist() == [8, 16]
+    leaf = data(3).requires_grad_()
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="leaf"):
+            leaf.add_(1.0)
+        with ng.no_grad():
+            leaf.add_(1.0)
+    grown = data(3)
+    for _ in range(2):
+        grown.add_(grown)
+    grown.mul_(leaf)
+    grown.sum().backward()
+    close(leaf.grad, 4 * data(3).cpu().numpy())
+
+
 def test_zeros_of_two_signs_and_numbers_of_other_types_are_others():
     x = ng.tensor([[1.0, -2.0]], device="cuda")
     for _ in range(3):
