@@ -16,14 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..dtypes import DType
-from ..kernels import backend, machine, precision
+from ..kernels import machine
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.loops import ElementwiseKernel
-from ..shaped import Size
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
+from .device_kinds import kind_of
 from .plans import TENSORS, is_constant
 
 __all__: list[str] = []  # nothing that users call
@@ -34,10 +33,6 @@ MOST = 256
 PATIENCE = 4
 """How often there may be more, before the function is left alone."""
 
-MOST_CONSTANTS = 4096
-"""Records that are known not to change."""
-
-_NUMBERS = frozenset((int, bool, str, type(None), DType, type, type(...)))
 _new = object.__new__
 _absent: Any = object()
 
@@ -284,7 +279,7 @@ class AwayMemory:
         key = (first, *kind)
         plan = self.plans.get(key)
         if plan.__class__ is DevicePlan:
-            return plan.run(op, flat, arrays)  # type: ignore[union-attr]
+            return plan.run(op, flat, arrays)
         if plan is False:
             return self._watch(key, op, flat, arrays, args, options)
         if plan is None:
@@ -352,84 +347,7 @@ def _alone(x: Any) -> bool:
     return type(x) in TENSORS and x._base is None
 
 
-# -- kinds of arguments ----------------------------------------------------------------------------
-
-
-def kind_of(flat: tuple[Any, ...]) -> tuple[list[Any], list[DeviceArray], bool] | None:
-    """What the launches of a call depend on, its arrays, and whether one has a history.
-
-    None unless all tensors lie on the GPU and the other arguments can be compared.
-    """
-    key: list[Any] = [precision.float32_products, backend.products]
-    arrays: list[DeviceArray] = []
-    taped = False
-    for a in flat:
-        kind = a.__class__
-        if kind in TENSORS:
-            array = a._array
-            if array.__class__ is not DeviceArray or array.memory.traced:
-                return None
-            key += (a._dtype, array.shape, array.strides, array.pointer & 15)
-            arrays.append(array)
-            if a._edge is not None:
-                taped = True
-        elif kind in _NUMBERS:
-            key += (kind, a)
-        elif kind is tuple or kind is Size:
-            key += (kind, a)
-            for each in a:
-                if each.__class__ is not int:
-                    if each.__class__ not in _NUMBERS:
-                        return None
-                    key.append(each.__class__)
-        elif kind is float:
-            key += (kind, a or str(a))  # 0.0 equals -0.0
-        elif kind is slice:
-            for each in (a.start, a.stop, a.step):
-                if each.__class__ not in _NUMBERS:
-                    return None
-                key += (slice, each.__class__, each)
-        elif _constants.get(id(a)) is a or _is_new_constant(a):
-            key += (kind, id(a))
-        else:
-            return None
-    if len(arrays) > 1 and len({id(a.memory) for a in arrays}) < len(arrays):
-        _add_distances(key, arrays)
-    return (key, arrays, taped) if arrays else None
-
-
-_constants: dict[int, Any] = {}
-"""Records that calls were given and that hold the same for ever, by identity: to look at what they
-hold takes longer than a launch."""
-
-
-def _is_new_constant(value: Any) -> bool:
-    if not is_constant(value):
-        return False
-    if len(_constants) >= MOST_CONSTANTS:
-        _constants.clear()
-    _constants[id(value)] = value
-    return True
-
-
-def _add_distances(key: list[Any], arrays: list[DeviceArray]) -> None:
-    """Add to ``key`` how far those arrays lie apart that share memory."""
-    memories: dict[int, tuple[int, int]] = {}
-    for k, array in enumerate(arrays):
-        first = memories.setdefault(id(array.memory), (k, array.pointer))
-        if first[0] != k:
-            key += (k, first[0], array.pointer - first[1])
-
-
 # -- where functions begin -------------------------------------------------------------------------
-
-
-def is_away(args: tuple[Any, ...]) -> bool:
-    """Whether the first tensor among ``args`` lies on the GPU."""
-    for a in args:
-        if a.__class__ in TENSORS:
-            return a._array.__class__ is DeviceArray
-    return False
 
 
 def elsewhere(
@@ -438,7 +356,7 @@ def elsewhere(
     """A remembered function whose first argument is no tensor on the CPU, while a GPU is in use."""
     on_host = False
     for a in flat:
-        if a.__class__ in TENSORS:
+        if isinstance(a, Tensor):
             if a._array.__class__ is DeviceArray:
                 return memory.away.call(names, flat, args, options)
             on_host = True

@@ -66,7 +66,8 @@ def written(op: PointwiseOp, x: Tensor, y: Any) -> bool:
     before: where the result is as ``x``, and ``y`` elsewhere, ``x`` itself or a number."""
     if machine.autocasting or machine.away is None or machine.recorder.current is not None:
         return False
-    found = op.walks.get(_layout((x, y)))
+    key = _layout((x, y))
+    found = None if key is None else op.walks.get(key)
     if found is None or not x._flat or x._dtype is not found[2]:
         return False
     walk, like, _, _ = found

@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..kernels import machine
 from ..tensor import wrap
-from .device_memory import is_away
+from .device_kinds import is_away
 from .plans import Plan, is_constant, plan_of
 from .remembered import Memory
 

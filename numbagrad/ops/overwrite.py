@@ -87,12 +87,7 @@ def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
         free = x._edge is None or not grad_mode.enabled
-        if (
-            free
-            and x._base is None
-            and x._flat
-            and (not machine.recording or machine.on_host(x))
-        ):
+        if free and x._base is None and x._flat and (not machine.recording or machine.on_host(x)):
             array = x._array
             if array.size < GRAIN:  # shorter than the way to a kernel
                 array.fill(0)

@@ -4,9 +4,9 @@ Of a function that is ``remembered`` the result depends on shapes, strides, dtyp
 arguments, and on the elements of tensors by way of kernels alone. After some calls with arguments
 of the same kinds, one call is watched (``kernels/launches.py``); those that follow compare their
 arguments with these and run the same kernels, in 0.7 us where the function takes up to ten times as
-long. Whatever cannot be done so (a history, a recording, a result that is a view, a value that Python
-looks at) goes through the function; for a GPU see ``device_memory.py``. Start reading at
-``remembered``.
+long. Whatever cannot be done so (a history, a recording, a result that is a view, a value that
+Python looks at) goes through the function. What lies on a GPU is for ``device_memory.py``. Start
+reading at ``remembered``.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_what_is_written_counts_and_is_written():
 def test_in_place_forms_write_where_they_read():
     x, y, row = data(6, 8), data(6, 8, seed=1), data(8, seed=2)
     truth, view = x.cpu(), x[1:3]
-    for k in range(3):
+    for _ in range(3):
         for other, beside in ((y, y.cpu()), (row, row.cpu()), (x, truth), (2.0, 2.0)):
             before = x._version
             for each, value in ((x, other), (truth, beside)):

@@ -112,7 +112,9 @@ class Plan:
             memory = device.memory(size)
             for k, offset in zip(places, offsets, strict=True):
                 asked[k] = self.asked[k].elsewhere(memory, memory.address + offset)
-        return [device.another(a) if b is None else b for a, b in zip(self.asked, asked, strict=True)]
+        return [
+            device.another(a) if b is None else b for a, b in zip(self.asked, asked, strict=True)
+        ]
 
     def run(self, args: Sequence[Any]) -> list[DeviceArray]:
         """Launch on the arrays of a call; the memory asked for, in the order it was."""
