@@ -25,6 +25,7 @@ from functools import partial
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numbagrad as ng
@@ -216,24 +217,46 @@ def steps(torch: Any, small: bool) -> Iterator[Work]:
         yield Work(f"{name}, compiled; the peer's graph", compiled, graph, repeat=20)
 
 
-SMALL_CALLS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "add": lambda lib, x, row: x + x,
-    "add a row": lambda lib, x, row: x + row,
-    "relu": lambda lib, x, row: x.relu(),
-    "x[1]": lambda lib, x, row: x[1],
-    "sum": lambda lib, x, row: x.sum(),
-    "softmax": lambda lib, x, row: lib.nn.functional.softmax(x, 1),
-    "layer norm": lambda lib, x, row: lib.nn.functional.layer_norm(x, (8,)),
-    "matmul": lambda lib, x, row: x @ x,
-    "linear": lambda lib, x, row: lib.nn.functional.linear(x, x, row),
-    "cat": lambda lib, x, row: lib.cat([x, x]),
+SMALL_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": lambda lib, t: t.x + t.x,
+    "add a row": lambda lib, t: t.x + t.row,
+    "relu": lambda lib, t: t.x.relu(),
+    "x[1]": lambda lib, t: t.x[1],
+    "sum": lambda lib, t: t.x.sum(),
+    "softmax": lambda lib, t: lib.nn.functional.softmax(t.x, 1),
+    "layer norm": lambda lib, t: lib.nn.functional.layer_norm(t.x, (8,)),
+    "matmul": lambda lib, t: t.x @ t.x,
+    "linear": lambda lib, t: lib.nn.functional.linear(t.x, t.x, t.row),
+    "cat": lambda lib, t: lib.cat([t.x, t.x]),
+    "x.add_(x)": lambda lib, t: t.x.add_(t.x),
+    "max of rows": lambda lib, t: t.x.max(1),
+    "x[index]": lambda lib, t: t.x[t.index],
+    "dropout": lambda lib, t: lib.nn.functional.dropout(t.x),
+    "cross entropy": lambda lib, t: lib.nn.functional.cross_entropy(t.x, t.index),
+    "batch norm": lambda lib, t: lib.nn.functional.batch_norm(t.image, None, None, training=True),
+    "convolution": lambda lib, t: lib.nn.functional.conv2d(t.image, t.weight),
+    "attention": lambda lib, t: lib.nn.functional.scaled_dot_product_attention(*(t.image,) * 3),
+    "zeros": lambda lib, t: lib.zeros(8, 8, device="cuda"),
+    "w x, sum, backward": lambda lib, t: (t.leaf * t.x).sum().backward(),
 }
 
 
+def small_tensors(lib: Any) -> SimpleNamespace:
+    """What ``SMALL_CALLS`` are made on."""
+    return SimpleNamespace(
+        x=lib.zeros(8, 8, device="cuda"),
+        row=lib.ones(8, device="cuda"),
+        index=lib.arange(8, device="cuda"),
+        image=lib.ones(1, 8, 8, 8, device="cuda"),
+        weight=lib.ones(8, 8, 3, 3, device="cuda"),
+        leaf=lib.ones(8, 8, device="cuda").requires_grad_(),
+    )
+
+
 def launches(torch: Any) -> Iterator[Work]:
-    """Operations on eight by eight numbers, whose cost is Python's: the time until they return."""
+    """Operations on a few numbers, whose cost is Python's: the time until they return."""
     libraries = [ng, torch] if torch else [ng]
-    given = [(lib, lib.ones(8, 8, device="cuda"), lib.ones(8, device="cuda")) for lib in libraries]
+    given = [(lib, small_tensors(lib)) for lib in libraries]
     for name, call in SMALL_CALLS.items():
         calls = [partial(call, *each) for each in given]
         peer = calls[1] if torch else None

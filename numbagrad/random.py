@@ -106,7 +106,7 @@ class Generator:
 
     def _take(self, counters: int) -> Any:
         with self._lock:
-            if not machine.recording:
+            if not machine.closed:
                 taken = self._state.copy()
                 self._state[1] += counters
                 return taken

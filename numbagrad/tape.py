@@ -78,14 +78,15 @@ def close_fast_paths() -> None:
     """Let every op ask what stands behind the verbs, until ``open_fast_paths`` as often."""
     with _counting:
         _closings.append(None)
-        machine.recording = True
+        machine.recording = machine.closed = True
 
 
 def open_fast_paths() -> None:
     """End one ``close_fast_paths``; the last of all threads opens them."""
     with _counting:
         _closings.pop()
-        machine.recording = bool(_closings) or machine.away is not None
+        machine.closed = bool(_closings)
+        machine.recording = machine.closed or machine.away is not None
 
 
 @contextmanager

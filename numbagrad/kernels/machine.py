@@ -12,7 +12,7 @@ import itertools
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import llvmlite.binding
@@ -34,6 +34,9 @@ which look only at this, stand aside."""
 autocasting = 0
 """How often threads have entered an ``amp.autocast``: then operations look at their own thread."""
 
+closed = False
+"""True while any thread records, or stands behind the verbs otherwise."""
+
 away: Any = None
 """Once a GPU is in use: the module ``cuda.runtime.device``, which runs, allocates and checks."""
 
@@ -51,6 +54,18 @@ def open_cuda() -> Any:
 
 
 devices.open_cuda = open_cuda
+
+
+def on_host(x: Any, y: Any = None) -> bool:
+    """Whether a fast way may be taken though ``recording`` is True: that is for a GPU alone, and
+    these operands, tensors on the CPU or numbers, are not on it."""
+    cpu = devices.cpu
+    return not closed and x._device is cpu and getattr(y, "_device", cpu) is cpu
+
+
+def all_on_host(operands: Iterable[Any]) -> bool:
+    """``on_host`` for any number of tensors and numbers."""
+    return not closed and all([getattr(a, "_device", devices.cpu) is devices.cpu for a in operands])
 
 
 class _Recorder(threading.local):

@@ -177,7 +177,7 @@ def fold(
     as ``first`` does. last: does the last stage instead, also when it is the only one.
     """
     then = then or first
-    if where.forms is not None and x._flat and not machine.recording:
+    if where.forms is not None and x._flat and not machine.closed:
         source = x._array
         if type(source) is np.ndarray:  # the common cases, without detours
             return _fold_here(source, where, dtype, first, then, last)
@@ -255,7 +255,7 @@ class Spread(Op, remembers=True):
 
 def _repeated(x: Tensor, where: Axes) -> Tensor:
     """``Spread`` without history."""
-    if type(x._array) is np.ndarray and x._array.size == 1 and not machine.recording:
+    if type(x._array) is np.ndarray and x._array.size == 1 and not machine.closed:
         return full(where.shape, x.item(), x._dtype)  # the gradient of a loss
     out = new_empty(where.shape, x._dtype, x._device)
     machine.launch(copy_kernel, out._array, contiguous(x)._array.reshape(where.kept))
@@ -268,7 +268,7 @@ def spread(x: Tensor, where: Axes) -> Tensor:
         return x
     if x._edge is None or not grad_mode.enabled:
         if where.n * x._array.size >= LONG and type(x._array) is np.ndarray:
-            if not machine.recording:
+            if not machine.closed:
                 return _repeated_without_copy(x, where)
         return _repeated(x, where)
     return Spread.apply(x, where)

@@ -136,7 +136,7 @@ class Op:
 
 def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> Tensor:
     """An uninitialised tensor."""
-    if machine.recording:
+    if machine.recording and (machine.closed or device is not devices.cpu):
         return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
     nbytes = dtype.itemsize
     for n in shape:
@@ -149,7 +149,7 @@ def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> 
 def short_copy(x: Tensor, dtype: DType) -> Tensor | None:
     """The few elements of a contiguous ``x`` in ``dtype``, without a history; None where there are
     more, or where somebody stands behind the verbs."""
-    if machine.recording or not x._flat:
+    if not x._flat or (machine.recording and not machine.on_host(x)):
         return None
     array = x._array
     entry = copy_kernel.entry((dtype.numpy, array.dtype))
@@ -163,7 +163,8 @@ def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.c
     if alone and not value and device is devices.cpu:
         return wrap(blocks.zeros(tuple(shape), dtype.numpy), dtype)
     out = new_empty(shape, dtype, device)
-    if not machine.recording and type(value) in NUMBERS:
+    here = not machine.recording or machine.on_host(out)
+    if here and type(value) in NUMBERS:
         entry = fill_kernel.entry((dtype.numpy, type(value)))
         if entry(out._array, value):
             return out
@@ -178,7 +179,7 @@ def zeros_like(x: Tensor) -> Tensor:
 
 def ones_like(x: Tensor) -> Tensor:
     """Ones of the shape, dtype and device of ``x``."""
-    if x._device is devices.cpu and not machine.recording:  # where every backward starts
+    if x._device is devices.cpu and not machine.closed:  # where every backward starts
         out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
         entry = _ones.get(x._dtype)
         if entry is None:

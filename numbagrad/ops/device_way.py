@@ -61,6 +61,30 @@ def seen_before(op: PointwiseOp, args: tuple[Any, ...]) -> Tensor | None:
     return out
 
 
+def written(op: PointwiseOp, x: Tensor, y: Any) -> bool:
+    """Whether ``x``, which has no history, has become ``op(x, y)`` by a launch such as has come
+    before: where the result is as ``x``, and ``y`` elsewhere, ``x`` itself or a number."""
+    if machine.autocasting or machine.away is None or machine.recorder.current is not None:
+        return False
+    key = _layout((x, y))
+    found = None if key is None else op.walks.get(key)
+    if found is None or not x._flat or x._dtype is not found[2]:
+        return False
+    walk, like, _, _ = found
+    array, other = x._array, y
+    if array.shape != like.shape:
+        return False
+    if isinstance(y, Tensor):
+        other = y._array
+        if y._edge is not None and grad_mode.enabled:
+            return False
+        if other is not array and other.memory is array.memory:
+            return False
+    walk(array, array, other)
+    (x._counter or x._version_counter()).bump()
+    return True
+
+
 def remember(op: PointwiseOp, args: tuple[Any, ...], out: Tensor) -> None:
     """Keep what a call of ``general`` has found out for ``seen_before``."""
     key = _layout(args)

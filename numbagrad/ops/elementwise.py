@@ -118,7 +118,8 @@ def _add_in_place(x: Tensor, y: Tensor) -> None:
     dtype = x._dtype
     a, b = x._array, y._array
     done = False
-    if y._dtype is dtype and x._flat and not machine.recording:
+    here = not machine.recording or machine.on_host(x, y)
+    if y._dtype is dtype and x._flat and here:
         op = f.Add.op
         found = op.fast.get(dtype) or op.prepare(dtype, (dtype, dtype), (a.dtype, a.dtype))
         done = found[0](a, a, b)

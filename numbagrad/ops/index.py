@@ -15,6 +15,7 @@ from .. import dtypes
 from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.machine import address_of
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, meets, new_empty, normalize_dim
@@ -62,7 +63,7 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
     where: the index array, the dimension it indexes, and the size of that dimension. While a step
     is recorded nothing is known yet, and nothing raised: the kernel then leaves ``out`` as it is.
     """
-    if machine.recording:
+    if machine.recording and (machine.closed or DeviceArray in map(type, (out, *args))):
         bad = machine.flag(out)
         machine.launch(kernel, out, bad, *args)
     else:

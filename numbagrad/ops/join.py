@@ -14,6 +14,7 @@ from .. import devices, dtypes
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import join
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .argument_names import by_other_names, sizes_by_name
@@ -45,6 +46,10 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
     rows = math.prod(shape[:dim]) if dim else 1
     width = math.prod(shape[dim + 1 :])
     flat = array.reshape(rows, shape[dim] * width)
+    if type(array) is DeviceArray and not machine.is_recording():
+        if all([x._flat for x in tensors]):
+            _by_fours(flat, [x._array for x in tensors], [n * width for n in sizes])
+            return
     start = 0
     for x, n in zip(tensors, sizes, strict=True):
         source = x._array
@@ -57,6 +62,19 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
             at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
             machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
         start += n
+
+
+def _by_fours(out: Any, arrays: Sequence[Any], widths: Sequence[int]) -> None:
+    """Write contiguous arrays, of so many columns, into ``out``: a launch takes longer than such
+    work."""
+    rows = out.shape[0]
+    parts = [a.reshape(rows, v) for a, v in zip(arrays, widths, strict=True)]
+    none = out.element_view((rows, 0), (0, 1), 0)
+    start = 0
+    for k in range(0, len(parts), 4):
+        some = parts[k : k + 4]
+        machine.launch(join.place_four, out, *some, *[none] * (4 - len(some)), start)
+        start += sum(widths[k : k + 4])
 
 
 class Cat(Op, remembers=True):

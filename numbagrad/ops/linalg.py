@@ -339,7 +339,8 @@ def times_vector(x: Any, y: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _untaped(x: Tensor, y: Tensor) -> bool:
     """Whether a product of a contiguous ``y`` on the CPU is to be neither recorded nor compiled."""
     taped = grad_mode.enabled and (x._edge is not None or y._edge is not None)
-    return not taped and not machine.recording and y._flat
+    here = not machine.recording or machine.on_host(x, y)
+    return not taped and here and y._flat
 
 
 def _without_last(x: Tensor) -> Tensor:

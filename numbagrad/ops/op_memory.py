@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..kernels import machine
 from ..tensor import wrap
+from .device_kinds import is_away
 from .plans import Plan, is_constant, plan_of
 from .remembered import Memory
 
@@ -29,9 +30,11 @@ class OpMemory(Memory):
 
     def forward(self, ctx: Any, args: tuple[Any, ...]) -> Any:
         """``forward(ctx, *args)``; grad mode is off."""
-        if machine.recording:
+        if machine.closed:
             return self.function(ctx, *args)
         needs = ctx._needs
+        if machine.away is not None and is_away(args):
+            return self.away.call(needs, args, (ctx, *args), {}, ctx)
         for again in self.last.get(needs, ()):
             result = again(ctx, args)
             if type(result) is not int:

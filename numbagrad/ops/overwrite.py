@@ -87,7 +87,7 @@ def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
         free = x._edge is None or not grad_mode.enabled
-        if free and x._base is None and x._flat and not machine.recording:
+        if free and x._base is None and x._flat and (not machine.recording or machine.on_host(x)):
             array = x._array
             if array.size < GRAIN:  # shorter than the way to a kernel
                 array.fill(0)
@@ -102,7 +102,7 @@ def zero_(x: Tensor) -> Tensor:
 def _short(x: Tensor, kernel: Any, kind: Any, value: Any) -> bool:
     """Whether ``value``, a number or an array of ``kind``, has been written into ``x`` by one
     launch: where nothing has a history, and ``x`` is all of its memory and small."""
-    if machine.recording or x._base is not None or not x._flat:
+    if x._base is not None or not x._flat or (machine.recording and not machine.on_host(x)):
         return False
     if (x._edge is not None and grad_mode.enabled) or x._dtype is dtypes.bool_:
         return False
@@ -120,7 +120,8 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Gradient: to ``src``; none to the old ``x``.
     """
     source = as_operand("copy_", src, 1)._array
-    if src._edge is None and not machine.recording and source.base is None:
+    here = not machine.recording or machine.on_host(x, src)
+    if src._edge is None and here and source.base is None:
         if _short(x, copy_kernel, source.dtype, source):
             return x
     if source.shape != x._array.shape:

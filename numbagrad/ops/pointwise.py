@@ -178,7 +178,8 @@ class PointwiseOp:
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
-        away = machine.away is not None and machine.recorder.current is None
+        here = not machine.recording or machine.all_on_host(args)
+        away = not here and machine.away is not None and machine.recorder.current is None
         if away and not machine.autocasting:
             out = device_way.seen_before(self, args)
             if out is not None:
@@ -188,7 +189,7 @@ class PointwiseOp:
                 f"{self.name}() takes {len(self.inputs)} arguments ({', '.join(self.inputs)}), "
                 f"got {len(args)}."
             )
-        if not machine.recording:
+        if here:
             out = self._seen_before(args)
             if out is not None:
                 return out
@@ -236,7 +237,7 @@ class PointwiseOp:
 
     def _remember(self, args: tuple, out: Tensor, operands: list) -> None:
         """Keep the loop nest of this call for ``_seen_before``."""
-        if machine.recording or not 0 < out._array.size < self.kernel.grain:
+        if machine.closed or not 0 < out._array.size < self.kernel.grain:
             return
         dtype = out._dtype
         if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):

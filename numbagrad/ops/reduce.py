@@ -28,7 +28,9 @@ ADD = (kernels.sum,)
 def _few_in_order(x: Tensor) -> Tensor:
     """``x``, or a copy where it is a short vector with gaps, such as the diagonal of a matrix:
     planning costs more than copying."""
-    if x._flat or machine.recording or x._array.ndim != 1 or x._array.size >= SHORT:
+    if x._flat or x._array.ndim != 1 or x._array.size >= SHORT:
+        return x
+    if machine.recording and not machine.on_host(x):
         return x
     return contiguous(x)
 

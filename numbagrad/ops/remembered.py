@@ -4,8 +4,9 @@ Of a function that is ``remembered`` the result depends on shapes, strides, dtyp
 arguments, and on the elements of tensors by way of kernels alone. After some calls with arguments
 of the same kinds, one call is watched (``kernels/launches.py``); those that follow compare their
 arguments with these and run the same kernels, in 0.7 us where the function takes up to ten times as
-long. Whatever cannot be done so (a history, a recording, a GPU, a result that is a view, a value
-that Python looks at) goes through the function. Start reading at ``remembered``.
+long. Whatever cannot be done so (a history, a recording, a result that is a view, a value that
+Python looks at) goes through the function. What lies on a GPU is for ``device_memory.py``. Start
+reading at ``remembered``.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..kernels import machine
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
 from .argument_names import PLAIN
+from .device_memory import AwayMemory
 from .plans import LARGE, TENSORS, Plan, kinds_of, plan_of
 from .wrapper import wrapped
 
@@ -104,6 +106,7 @@ class Memory:
         self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
+        self.away = AwayMemory(function, writes)
         _memories.append(self)
 
     def find(self, names: tuple[Any, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
@@ -186,6 +189,7 @@ class Memory:
         """Begin anew."""
         self.last.clear()
         self.plans.clear()
+        self.away.plans.clear()
 
 
 _memories: list[Memory] = []

@@ -17,6 +17,7 @@ from ..kernels import machine
 from ..kernels.blocks import Block
 from ..tape import NUMBERS, grad_mode
 from ..tensor import Tensor
+from . import device_way
 from .formulas import AddScaled
 from .pointwise import PointwiseOp
 
@@ -63,8 +64,10 @@ def written(op: Any, x: Tensor, y: Any) -> bool:
     That is so where there is no history, and where both are all of their memory.
     """
     recording = grad_mode.enabled
-    if machine.recording or (recording and has_history(x)):
+    if recording and has_history(x):
         return False
+    if machine.recording and not machine.on_host(x, y):
+        return device_way.written(op, x, y)
     array, dtype = x._array, x._dtype
     if dtype is dtypes.bool_:
         return False
@@ -90,7 +93,9 @@ def all_written(op: Any, x: Tensor, args: tuple, kwargs: dict) -> bool:
     """``written`` for a floating ``x`` and an op of one operand, or of three and more; or one
     that a function ``op`` gives for the arguments."""
     recording, dtype, array = grad_mode.enabled, x._dtype, x._array
-    if machine.recording or machine.autocasting or (recording and has_history(x)):
+    if machine.autocasting or (recording and has_history(x)):
+        return False
+    if machine.recording and not machine.all_on_host((x, *args, *kwargs.values())):
         return False
     if not isinstance(op, PointwiseOp):
         try:

@@ -92,7 +92,11 @@ def make_unary(op: PointwiseOp) -> Callable:
 
     def unary(x: Tensor, surplus: Any = None, _out: Any = None) -> Tensor:
         nonlocal plan_x
-        if _out is surplus and isinstance(x, Tensor) and not machine.recording:
+        if (
+            _out is surplus
+            and isinstance(x, Tensor)
+            and (not machine.recording or machine.on_host(x))
+        ):
             array = x._array
             dtype = x._dtype
             found = fast.get(dtype)
@@ -154,7 +158,9 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
 
     def binary(x: Any, y: Any, surplus: Any = None, _out: Any = None) -> Any:
         nonlocal both, first, second, number
-        if (operator or (_out is surplus and isinstance(x, Tensor))) and not machine.recording:
+        if (operator or (_out is surplus and isinstance(x, Tensor))) and (
+            not machine.recording or machine.on_host(x, y)
+        ):
             array = x._array
             dtype = x._dtype
             if isinstance(y, Tensor):
@@ -270,7 +276,7 @@ def make_mixed(op: PointwiseOp) -> Callable[[tuple], Tensor]:
     plans: dict[Any, SavePlan | None] = {}  # None: an operand has another dtype than the result
 
     def mixed(args: tuple) -> Tensor:
-        if machine.recording:
+        if machine.recording and not machine.all_on_host(args):
             return general(args)
         key = tuple([a._dtype if isinstance(a, Tensor) else type(a) for a in args])
         found = fast.get(key) or op.prepared(args)

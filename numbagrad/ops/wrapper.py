@@ -14,8 +14,10 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from .. import devices
 from ..kernels import machine
 from ..tape import grad_mode
+from .device_memory import elsewhere
 from .operand import check_operands
 from .plans import GENERATED
 
@@ -55,6 +57,8 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
         "_last": memory.last,
         "_machine": machine,
         "_grad_mode": grad_mode,
+        "_cpu": devices.cpu,
+        "_elsewhere": elsewhere,
         "_check": functools.partial(check_operands, function.__name__),
         "_spread": spread and code.co_varnames.index(spread),
         "__name__": function.__module__,
@@ -110,7 +114,7 @@ def _text(code: CodeType, spread: Any) -> str:
     options = f"{{{', '.join([*[f'{k!r}: {k}' for k in last], *doubles])}}}"
     flat = [name if k != spread else "*_parts" for k, name in enumerate(first)]
     lines = [f"def call({', '.join(header)}):"]
-    lines += [" if not (_machine.recording or _machine.autocasting):"]
+    lines += [" if not (_machine.closed or _machine.autocasting):"]
     if spread != "":
         parts = first[spread]
         lines += [f"  if type({parts}) is tuple or type({parts}) is list:"]
@@ -121,6 +125,8 @@ def _text(code: CodeType, spread: Any) -> str:
         names = "_names"
         lines += [f"  if {name}: _names, _flat = tuple({name}), (*_flat, *{name}.values())"]
         lines += ["  else: _names = ()"]
+    lines += ["  if _machine.away is not None and getattr(_flat[0], '_device', None) is not _cpu:"]
+    lines += [f"   return _elsewhere(_memory, {names}, _flat, {args}, {options})"]
     lines += [
         f"  _known, _taped = _last.get({names}), _grad_mode.enabled",
         "  if _known is None:",

@@ -8,16 +8,17 @@ kind launches the same, with other addresses. Start reading at ``run``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any
 
 from ... import backend, precision
 from . import device, launch
+from .allocator import ROUND
 from .array import DeviceArray
 from .shape import SIMULATED
 
-__all__ = ["forget", "run"]
+__all__ = ["Plan", "Watch", "forget", "plan_of", "run"]
 
 MOST = 64
 """Kinds of arguments that are remembered of a kernel."""
@@ -44,8 +45,14 @@ class _Launch:
         self.values: list[Any] = [0 if type(a) is DeviceArray else a for a in args]
         self.sources: list[tuple[int, int, int]] = []
         self.launchers: dict[Any, Callable[..., None]] = {}
+        self.kept: list[DeviceArray] = []
 
-    def start(self, args: tuple[Any, ...], asked: list[DeviceArray], queue: Any) -> None:
+    def keep(self, position: int, table: DeviceArray) -> None:
+        """Launch on this very ``table`` each time."""
+        self.values[position] = table.pointer
+        self.kept.append(table)
+
+    def start(self, args: Sequence[Any], asked: list[DeviceArray], queue: Any) -> None:
         """Launch on the arrays of a call."""
         values = self.values.copy()
         for position, source, offset in self.sources:
@@ -59,43 +66,76 @@ class _Launch:
                 self.kernel, self.kinds, self.grid, self.block, self.shared, queue
             )
             self.launchers[get_ident(), queue] = launcher
+        for table in self.kept:
+            launch.note_memory(table.memory, queue)
         launcher(*values)
 
 
 class Watch:
-    """What is noted while a twin runs; other: whether it did what cannot be done again so."""
+    """What is noted while Python runs.
+
+    other: whether it did what cannot be done again so. checks: flags that the host looks at when it
+    next waits, and what it then calls.
+    """
 
     def __init__(self) -> None:
         self.launched: list[tuple[Any, Any, Any, int, tuple[Any, ...]]] = []
         self.asked: list[DeviceArray] = []
+        self.checks: list[tuple[DeviceArray, Callable[[int], None]]] = []
         self.other = False
 
 
-class _Plan:
-    """The launches of a twin for arguments of one kind."""
+class Plan:
+    """The launches of Python for arguments of one kind."""
 
     def __init__(self, launches: list[_Launch], asked: list[DeviceArray]):
         self.launches = launches
         self.asked = [DeviceArray(None, 0, a.shape, a.dtype, a.device) for a in asked]
+        self.shared: list[tuple[list[int], list[int], int]] = []
 
-    def run(self, args: tuple[Any, ...]) -> None:
+    def share(self, places: Sequence[int]) -> None:
+        """Let arrays that are asked for have one piece of memory, and live as long as each other:
+        to ask takes as long as to launch."""
+        if len(places) > 1:
+            offsets, size = [], 0
+            for k in places:
+                offsets.append(size)
+                size += -(-self.asked[k].nbytes // ROUND) * ROUND
+            self.shared.append((list(places), offsets, size))
+
+    def _memory(self) -> list[DeviceArray]:
+        """Arrays as those that were asked for."""
+        if not self.shared:
+            return [device.another(like) for like in self.asked]
+        asked: list[Any] = [None] * len(self.asked)
+        for places, offsets, size in self.shared:
+            memory = device.memory(size)
+            for k, offset in zip(places, offsets, strict=True):
+                asked[k] = self.asked[k].elsewhere(memory, memory.address + offset)
+        return [
+            device.another(a) if b is None else b for a, b in zip(self.asked, asked, strict=True)
+        ]
+
+    def run(self, args: Sequence[Any]) -> list[DeviceArray]:
+        """Launch on the arrays of a call; the memory asked for, in the order it was."""
         queue = device.current_queue()
         for a in args:
             if a.__class__ is DeviceArray and a.memory.stream is not queue:
                 launch.note_memory(a.memory, queue)
-        asked = [device.another(like) for like in self.asked]
+        asked = self._memory()
         for each in self.launches:
             each.start(args, asked, queue)
+        return asked
 
 
 class _Kinds:
     """The plans of one kernel."""
 
     def __init__(self) -> None:
-        self.plans: dict[tuple[Any, ...], _Plan | None] = {}  # None: it cannot be remembered
+        self.plans: dict[tuple[Any, ...], Plan | None] = {}  # None: it cannot be remembered
         self.strikes = 0
 
-    def keep(self, key: tuple[Any, ...], plan: _Plan | None) -> None:
+    def keep(self, key: tuple[Any, ...], plan: Plan | None) -> None:
         if len(self.plans) >= MOST:
             self.plans.clear()
             self.strikes += 1
@@ -155,11 +195,16 @@ def run(twin: Callable[..., None], args: tuple[Any, ...]) -> None:
 _unknown: Any = object()
 
 
-def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> _Plan | None:
+def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> Plan | None:
     """Run ``twin``; how to do the same again, or None."""
     watch = Watch()
     with device.watching(watch):
         twin(*args)
+    return None if watch.checks else plan_of(watch, args)
+
+
+def plan_of(watch: Watch, args: Sequence[Any]) -> Plan | None:
+    """How to do again what was noted while Python ran on ``args``, or None."""
     if watch.other:
         return None
     places = {id(a.memory): ~k for k, a in reversed(list(enumerate(watch.asked)))}
@@ -173,10 +218,13 @@ def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> _Plan | None:
             if type(a) is DeviceArray:
                 source = places.get(id(a.memory))
                 if source is None:
-                    return None
+                    if not a.memory.lasting:
+                        return None
+                    each.keep(position, a)
+                    continue
                 array = args[source] if source >= 0 else watch.asked[~source]
                 each.sources.append((position, source, a.pointer - array.pointer))
             elif type(a) not in _NUMBERS:
                 return None
         launches.append(each)
-    return _Plan(launches, watch.asked)
+    return Plan(launches, watch.asked)

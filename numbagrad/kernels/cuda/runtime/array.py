@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Borrowed", "Captured", "DeviceArray", "Memory", "Traced"]
+__all__ = ["Borrowed", "Captured", "DeviceArray", "Lasting", "Memory", "Traced"]
 
 
 class Memory:
@@ -23,7 +23,7 @@ class Memory:
     """
 
     __slots__ = ("address", "asked", "block", "cache", "others", "size", "stream")
-    traced = False
+    traced = lasting = False
 
     def __init__(self, cache: Any, size: int, stream: Any):
         self.asked = size
@@ -37,6 +37,13 @@ class Memory:
     def __del__(self) -> None:
         if hasattr(self, "others"):  # taking the block may have failed
             self.cache.give(self.block, tuple(self.others) if self.others else ())
+
+
+class Lasting(Memory):
+    """A block that is never written again, and the same for all who ask for its content."""
+
+    __slots__ = ()
+    lasting = True
 
 
 class Captured(list):
@@ -53,7 +60,7 @@ class Borrowed:
     """Device memory that belongs to another library; ``owner`` keeps it alive."""
 
     __slots__ = ("address", "owner", "size", "stream")
-    traced = False
+    traced = lasting = False
 
     def __init__(self, address: int, size: int, owner: Any):
         self.address, self.size, self.owner = address, size, owner
@@ -72,7 +79,7 @@ class Traced:
     """
 
     __slots__ = ("memory", "refuse", "size", "stream")
-    traced = True
+    traced, lasting = True, False
 
     def __init__(self, memory: Any, refuse: Any):
         self.memory, self.refuse = memory, refuse
@@ -106,6 +113,14 @@ class DeviceArray:
             self.c_contiguous = self.size == 0 or all(
                 [s == d or n == 1 for s, d, n in zip(strides, dense, shape, strict=True)]
             )
+
+    def elsewhere(self, memory: Any, pointer: int) -> DeviceArray:
+        """An array as this one, at another place."""
+        out = _new(DeviceArray)
+        out.memory, out.pointer, out.c_contiguous = memory, pointer, self.c_contiguous
+        out.shape, out.strides, out.size = self.shape, self.strides, self.size
+        out.dtype, out.device = self.dtype, self.device
+        return out
 
     # -- what it is, in ndarray's words ----------------------------------------------------------
 
@@ -279,6 +294,9 @@ class DeviceArray:
             "version": 3,
             "stream": stream_number(),
         }
+
+
+_new = object.__new__
 
 
 @functools.lru_cache(maxsize=4096)

@@ -77,6 +77,7 @@ def _like() -> tuple[DeviceArray, DeviceArray]:
 
 def copy_all(pairs: list[tuple[int, int, int]]) -> None:
     """Copy on the current stream. pairs: where to, where from, how many bytes; none overlap."""
+    device.once()  # the addresses are numbers
     few = []
     for to, source, size in pairs:
         if SIMULATED or (size > LARGE and (to | source) % _WIDE):

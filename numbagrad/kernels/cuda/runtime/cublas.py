@@ -124,6 +124,7 @@ class Plan:
 
     def run(self, out: DeviceArray, x: DeviceArray, y: DeviceArray, bias: Any) -> None:
         """Start the product on the current stream."""
+        device.once()
         queue = device.current_queue()
         for array in (out, x, y) if bias is None else (out, x, y, bias):
             note_memory(array.memory, queue)

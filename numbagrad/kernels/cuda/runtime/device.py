@@ -22,7 +22,7 @@ import numpy as np
 from .... import devices
 from ....errors import DeviceError
 from .allocator import BlockCache
-from .array import Captured, DeviceArray, Memory
+from .array import Captured, DeviceArray, Lasting, Memory
 from .driver import GPU, Absent, Simulated
 
 __all__ = [
@@ -273,6 +273,12 @@ def watch() -> Any:
     return _here.watch
 
 
+def once() -> None:
+    """Note that what this thread does now depends on more than the kinds of arguments."""
+    if _here.watch is not None:
+        _here.watch.other = True
+
+
 @contextmanager
 def watching(notes: Any) -> Iterator[None]:
     """Have this thread's launches noted by ``notes``; None: by nobody."""
@@ -284,8 +290,7 @@ def watching(notes: Any) -> Iterator[None]:
 
 
 def _refuse_capture(what: str) -> None:
-    if _here.watch is not None:
-        _here.watch.other = True
+    once()
     if capturing():
         raise DeviceError(f"{what}: the host and the device cannot meet while a graph is captured.")
 
@@ -311,10 +316,10 @@ def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
 
     Looking now would make the host wait for every indexing.
     """
+    if _here.watch is not None:
+        _here.watch.checks.append((flag, fail))
     if _pretending:
         return
-    if _here.watch is not None:
-        _here.watch.other = True
     _flags.append((flag, fail))
     if len(_flags) >= MOST_FLAGS:
         driver().synchronize()
@@ -352,18 +357,17 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
 
 def another(like: DeviceArray) -> DeviceArray:
     """Uninitialised memory for an array as ``like``, which is C-contiguous."""
+    taken = memory(like.size * like.dtype.itemsize)
+    return like.elsewhere(taken, taken.address)
+
+
+def memory(size: int) -> Memory:
+    """Uninitialised memory of so many bytes."""
     queue = (_here.stream or current_stream()).queue
-    memory = Memory(_cache, like.nbytes, queue)
+    found = Memory(_cache, size, queue)
     if captures and queue in captures:
-        captures[queue].append(memory)
-    out = _new(DeviceArray)
-    out.memory, out.pointer, out.c_contiguous = memory, memory.address, True
-    out.shape, out.strides, out.size = like.shape, like.strides, like.size
-    out.dtype, out.device = like.dtype, like.device
-    return out
-
-
-_new = object.__new__
+        captures[queue].append(found)
+    return found
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
@@ -390,15 +394,15 @@ def to_device(array: np.ndarray, device: Any) -> DeviceArray:
 
 def table(values: np.ndarray) -> DeviceArray:
     """A copy of a small array on the GPU, kept by its content and never written."""
-    if _here.watch is not None:
-        _here.watch.other = True
     return _table(values.tobytes(), values.shape, values.dtype.str)
 
 
 @functools.lru_cache(maxsize=512)
 def _table(content: bytes, shape: tuple[int, ...], dtype: str) -> DeviceArray:
     values = np.frombuffer(content, dtype).reshape(shape)
-    out = to_device(values, devices.to_device("cuda"))
+    with watching(None):
+        out = to_device(values, devices.to_device("cuda"))
+    out.memory.__class__ = Lasting
     driver().synchronize(current_queue())  # any stream may read it next
     return out
 

@@ -1,8 +1,8 @@
 """What brings slices of a factor into the ring in shared memory: of a matrix, or of patches.
 
 Each maker returns two functions. ``begin`` returns what is fixed for a thread and where its first
-slice lies; ``bring`` begins the copies of a slice and returns where the next one lies. A factor may be the sum of several parts, whose
-slices lie behind one another. Start reading at ``matrix``.
+slice lies; ``bring`` begins the copies of a slice and returns where the next one lies. A factor may
+be the sum of several parts, whose slices lie behind one another. Start reading at ``matrix``.
 """
 
 from __future__ import annotations

@@ -31,8 +31,9 @@ SIMULATED_GRID = 2
 PART = 16 if SIMULATED else 1 << 13
 """Elements of a reduction that are worth a block of their own."""
 
-PARTS = 3 if SIMULATED else 1024
-"""Blocks that share one long reduction; fixed, so that the bits do not depend on the GPU."""
+PARTS = 3 if SIMULATED else 1056
+"""Blocks that share one long reduction; fixed, so that the bits do not depend on the GPU. An H200
+has 132 multiprocessors, for 4 or 8 of them each: 64 Mi float32 in 69.6 us, in 72.6 by 1024."""
 
 TILES = ((8, 4, 2), (4, 4, 1)) if SIMULATED else ((128, 8, 8), (32, 16, 2))
 """Shapes of a matrix product, for large and small results: rows and columns of the result that a
