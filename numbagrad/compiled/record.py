@@ -373,9 +373,7 @@ class Recorder:
         Refuses, as ``reading``, what has none yet or is written here; floats, which change; and to
         decide what runs after the call, for that is when the values would be looked at.
         """
-        state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
-        small = type(array) is np.ndarray and array.nbytes <= machine.MOST_COMPARED
-        if self.later or not (state and small and array.dtype.kind in "biu"):
+        if self.later or not self._may_decide(array):
             self.reading(name, array)
             return True
         memory = self._memory_of(array)
@@ -384,6 +382,20 @@ class Recorder:
         self.depends(array.tobytes, array.tobytes())
         self.decided.setdefault(memory, (name, user_location()))
         return True
+
+    def _may_decide(self, array: Any) -> bool:
+        """Whether ``array`` was there before, and each call can compare its elements."""
+        state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
+        small = type(array) is np.ndarray and array.nbytes <= machine.MOST_COMPARED
+        return state and small and array.dtype.kind in "biu"
+
+    def unknown(self, array: Any) -> bool:
+        """Whether the elements of ``array`` may be others in each call, and none may decide."""
+        root = id(root_of(array))
+        met = self._roots.get(root)
+        if traced(array) or self.later or (met is not None and met[1] in self._first_writes()):
+            return True
+        return (root in self.before or root in self.lasting) and not self._may_decide(array)
 
     def check_decided(self) -> None:
         """Raise if a value that decided something is written by the same recording."""

@@ -19,9 +19,12 @@ from .from_data import tensor
 from .index import index_select
 from .linalg import _operands, matmul
 from .moments import norm
+from .norm import normalize
 from .pointwise import Elementwise
+from .reduce import sum
 from .reduction import reduced, reduction_of
 from .remembered import remembered
+from .view import broadcast_tensors
 
 __all__ = ["cdist", "cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
@@ -74,6 +77,26 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     first, second = [tensor(i, device=input._device) for i in np.triu_indices(shape[0], 1)]
     differences = index_select(input, 0, first) - index_select(input, 0, second)
     return norm(differences, p if shape[1] else 2.0, -1)  # of nothing all norms are 0
+
+
+@remembered
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps.
+
+    Both broadcast; dim is one of their common shape.
+
+    >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, -3.0], [3.0, 4.0]])).tolist()
+    [0.0, 1.0]
+    """
+    as_operand("cosine_similarity", x1)
+    as_operand("cosine_similarity", x2, 1)
+    place = dim if dim < 0 else dim - max(x1.dim(), x2.dim())
+    lengths = [x.shape[place] if -place <= x.dim() else 1 for x in (x1, x2)]
+    if lengths[0] == lengths[1] and -place <= min(x1.dim(), x2.dim()):
+        dim = place  # and each vector is normalised once, however often it is repeated
+    else:
+        x1, x2 = broadcast_tensors(x1, x2)
+    return sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
 
 
 @remembered
