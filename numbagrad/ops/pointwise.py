@@ -179,7 +179,7 @@ class PointwiseOp:
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
-        if machine.recording and any([type(a) is Selected for a in args]):
+        if machine.is_compiling() and any([type(a) is Selected for a in args]):
             from .selected_rules import pointwise  # which stands on ops
 
             return pointwise(self, args)
