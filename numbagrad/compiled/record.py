@@ -34,6 +34,7 @@ from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .before import Before, note_covering
 from .held import Held
+from .settings import Settings
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
 from .watch import watching
 
@@ -87,6 +88,7 @@ class Recorder:
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.held = Held()  # what objects held before
+        self.settings = Settings()  # options of optimisers that are set
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     @property
@@ -148,6 +150,7 @@ class Recorder:
                         arg.pin()  # among whole numbers it would be one
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
+                self.settings.reading(arg)
                 taken.append(arg)
             else:
                 raise RecordingError(
@@ -294,6 +297,7 @@ class Recorder:
 
     def depends(self, read: Callable[[], Any], value: Any) -> None:
         """Note a Python value that the recording depends on."""
+        self.settings.reading(read)
         self.reads.append((read, value))
 
     def bind(self, array: np.ndarray) -> None:
@@ -311,9 +315,9 @@ class Recorder:
         """Note that an entry of an optimiser's dict is about to be set, a count of steps say."""
         self.held.note_entry(container, name)
 
-    def passes(self, options: dict[str, Any], name: str) -> bool:
-        """Whether a number is one that each call passes."""
-        return (id(options), name) in self.held.options
+    def setting(self, options: Any, name: str, value: Any) -> None:
+        """Note that an option is about to be set to a number."""
+        self.settings.note(options, name, value)
 
     def reading_options(self, options: dict[str, Any]) -> None:
         """Note that a user's optimiser is about to read its numbers: each call passes them."""

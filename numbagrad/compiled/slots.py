@@ -15,6 +15,7 @@ from types import CellType
 from typing import Any
 
 from ..item_dict import ItemDict
+from ..kernels.traced_float import TracedFloat
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
@@ -104,8 +105,10 @@ def slot_of(change: Change) -> Slot | None:
         slot = Slot((change.container,), key, change.name)
     else:
         return None
-    if type(change.old) in (int, float) and type(change.new) is type(change.old):
-        return replace(slot, number=type(change.old), seen=change.new)
+    new = change.new.value if type(change.new) is TracedFloat else change.new
+    if type(change.old) in (int, float) and type(new) is type(change.old):
+        seen = new if new is change.new else None  # what depends on the call is of no clock
+        return replace(slot, number=type(change.old), seen=seen)
     return slot if may_change(change.old, change.new) else None
 
 

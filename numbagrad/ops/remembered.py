@@ -88,7 +88,7 @@ class _Watcher:
         return False
 
     reading = deciding = depends = outside = undo = bind = warns = _cannot
-    carrying = reading_options = passes = _cannot
+    carrying = reading_options = setting = _cannot
     set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = _cannot
 
 
