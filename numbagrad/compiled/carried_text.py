@@ -62,6 +62,9 @@ def writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[str
 
 
 def _refill(held: Any, value: Any) -> None:
+    if isinstance(held, list) and len(held) != len(value):
+        held[:] = value
+        return
     for key, new in value.items() if isinstance(value, dict) else enumerate(value):
         if isinstance(new, (list, dict)):
             _refill(held[key], new)

@@ -166,14 +166,19 @@ def _is_argument(change: Change) -> bool:
 
 
 def may_change(old: Any, new: Any) -> bool:
-    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN."""
+    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN.
+
+    An empty list or dict holds nothing, as before the first of those that each call makes.
+    """
     then: list[Any] = []
     now: list[Any] = []
     spec, form = flatten(old, then), flatten(new, now)
     tensors = [isinstance(leaf, Tensor) for leaf in now]
     plain = all(map(_is_known, now))
-    if spec == LEAF and not isinstance(old, Tensor):
-        return any(tensors) and plain and (old is ABSENT or (type(old) in PLAIN and old == old))
+    empty = not then and old is not new
+    if empty or (spec == LEAF and not isinstance(old, Tensor)):
+        nothing = empty or old is ABSENT or (type(old) in PLAIN and old == old)
+        return any(tensors) and plain and nothing
     if not same_form(spec, form) or not any(tensors) or not plain:
         return False
     pairs = zip(then, now, tensors, strict=True)
