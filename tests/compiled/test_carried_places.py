@@ -251,6 +251,6 @@ def test_a_list_that_grows_is_refused_and_stays_as_it_was():
         return x
 
     held = model.history
-    with pytest.raises(RecordingError, match="kept outside|history"):
+    with pytest.raises(RecordingError, match=r"kept outside|history"):
         ng.compile(step)(ng.ones(2))
     assert model.history is held and len(held) == 1
