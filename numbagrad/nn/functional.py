@@ -35,13 +35,8 @@ from ..ops.conv import (
 )
 from ..ops.create import ones
 from ..ops.ctc import ctc_loss
-from ..ops.distance import (
-    cosine_embedding_loss,
-    cosine_similarity,
-    pairwise_distance,
-    pdist,
-    triplet_margin_loss,
-)
+from ..ops.directions import cosine_similarity, normalize
+from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, triplet_margin_loss
 from ..ops.elementwise import sigmoid, tanh, where
 from ..ops.fractional_pool import (
     fractional_max_pool2d,
@@ -75,7 +70,7 @@ from ..ops.loss_pairs import (
 )
 from ..ops.multi_head import multi_head_attention_forward
 from ..ops.multilabel_margin import multilabel_margin_loss
-from ..ops.norm import layer_norm, normalize, rms_norm
+from ..ops.norm import layer_norm, rms_norm
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
 from ..ops.pool import (

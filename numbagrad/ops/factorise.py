@@ -24,7 +24,7 @@ from .linalg import matmul
 from .part import diag_embed, narrow
 from .shape import tril
 
-__all__ = ["eigh", "eigvalsh", "lstsq", "pinv", "qr", "svd", "svdvals", "vander"]
+__all__ = ["eigh", "lstsq", "pinv", "qr", "svd", "vander"]
 
 
 class QR(NamedTuple):
@@ -170,11 +170,6 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigh:
     return Eigh(*EighOp.apply(matrix("eigh", x, square=True), UPLO == "U"))
 
 
-def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending; as ``eigh``."""
-    return eigh(x, UPLO).eigenvalues
-
-
 # -- singular values -------------------------------------------------------------------------------
 
 
@@ -231,11 +226,6 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
     [2.0, 1.0]
     """
     return SVD(*Svd.apply(matrix("svd", x), bool(full_matrices)))
-
-
-def svdvals(x: Tensor) -> Tensor:
-    """The singular values of matrices, descending."""
-    return Svd.apply(matrix("svdvals", x), False)[1]
 
 
 # -- what needs no full rank -----------------------------------------------------------------------
