@@ -13,7 +13,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .argument_names import into
 from .autocasting import raised
-from .base import Op, as_operand, sum_to_shape
+from .base import Op, as_operand, normalize_dim, sum_to_shape
 from .elementwise import clamp
 from .moments import norm
 from .pointwise import Elementwise
@@ -165,13 +165,11 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     as_operand("cosine_similarity", x2, 1)
     shapes = x1._array.shape, x2._array.shape
     rank = max(len(shapes[0]), len(shapes[1]))
-    place = dim if dim < 0 else dim - rank
-    sizes = [shape[place] if -place <= len(shape) else 1 for shape in shapes]
-    if sizes[0] == sizes[1] and -place <= min(len(shapes[0]), len(shapes[1])):
-        dim = place  # and each length is found once, however often the vector is repeated
-    else:
+    dim = normalize_dim("cosine_similarity", dim, rank) - (rank or 1)
+    sizes = [shape[dim] if -dim <= len(shape) else 1 for shape in shapes]
+    # Where they are equal each length is found once, however often the vector is repeated.
+    if sizes[0] != sizes[1] or -dim > min(len(shapes[0]), len(shapes[1])):
         x1, x2 = broadcast_tensors(x1, x2)
-    plain = x1._dtype is x2._dtype and isinstance(eps, float) and not machine.autocasting
-    if plain and -rank <= place < 0:
-        return Cosine.apply(x1, x2, place, eps)
+    if x1._dtype is x2._dtype and isinstance(eps, float) and not machine.autocasting:
+        return Cosine.apply(x1, x2, dim, eps)
     return sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
