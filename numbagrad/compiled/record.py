@@ -33,6 +33,7 @@ from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .before import Before, note_covering
+from .deciding import Deciding
 from .held import Held
 from .settings import Settings
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
@@ -59,7 +60,7 @@ def _is_half_of_the_host(arg: Any) -> bool:
     return type(arg) is Ref and arg.memory.device is None and arg.memory.dtype in HALVES
 
 
-class Recorder:
+class Recorder(Deciding):
     """Stands behind the verbs while a function is recorded."""
 
     compiles = records = True
@@ -370,48 +371,6 @@ class Recorder:
         met = self._roots.get(id(root))
         if met is not None and met[1] in self._first_writes():
             refuse(name)
-
-    def deciding(self, name: str, array: Any) -> bool:
-        """Note that the program depends on the values of ``array``, which each call compares.
-
-        Refuses, as ``reading``, what has none yet or is written here; floats, which change; and to
-        decide what runs after the call, for that is when the values would be looked at.
-        """
-        if self.later or not self._may_decide(array):
-            self.reading(name, array)
-            return True
-        memory = self._memory_of(array)
-        if memory in self._first_writes():
-            refuse(name)
-        self.depends(array.tobytes, array.tobytes())
-        self.decided.setdefault(memory, (name, user_location()))
-        return True
-
-    def _may_decide(self, array: Any) -> bool:
-        """Whether ``array`` was there before, and each call can compare its elements."""
-        state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
-        small = type(array) is np.ndarray and array.nbytes <= machine.MOST_COMPARED
-        return state and small and array.dtype.kind in "biu"
-
-    def unknown(self, array: Any) -> bool:
-        """Whether the elements of ``array`` may be others in each call, and none may decide."""
-        root = id(root_of(array))
-        met = self._roots.get(root)
-        if traced(array) or self.later or (met is not None and met[1] in self._first_writes()):
-            return True
-        return (root in self.before or root in self.lasting) and not self._may_decide(array)
-
-    def check_decided(self) -> None:
-        """Raise if a value that decided something is written by the same recording."""
-        written = self._first_writes()
-        for memory, (name, where) in self.decided.items():
-            if memory in written:
-                raise RecordingError(
-                    f"{name}: not possible inside a compiled function, at {show_location(where)}, "
-                    f"for a tensor that the function also writes, at "
-                    f"{show_location(written[memory].where)}: each call would be another program. "
-                    f"Keep one of both out of the compiled function."
-                )
 
     def check_extents(self) -> None:
         """Raise if state overlaps other state that is written, without being known as its view:

@@ -274,3 +274,13 @@ def test_an_error_names_the_line_and_ways_out():
         ng.compile(lambda x: x[x > 0].max())(ng.ones(3))
     for words in ("test_selected.py:", "ng.where(mask, x, y)", "mask.sum()", "ignore_index"):
         assert words in str(caught.value)
+
+
+def test_of_each_element_of_a_vmap():
+    """A mask of each element, and one that all share, inside of a compiled function."""
+    rows = lambda x, m, n: ng.vmap(lambda x, m: x[m].sum() + x[n].exp().sum())(x, m)  # noqa: E731
+    compiled = ng.compile(rows)
+    for _ in range(3):
+        x, m, n = ng.randn(4, 3, dtype=ng.float64), ng.rand(4, 3) > 0.5, ng.rand(3) > 0.5
+        np.testing.assert_allclose(compiled(x, m, n), rows(x, m, n), rtol=1e-12)
+    assert compiled.cache_info().recordings == 1
