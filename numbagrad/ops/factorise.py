@@ -22,6 +22,7 @@ from .join import stack
 from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow
+from .remembered import remembered
 from .shape import tril
 
 __all__ = ["eigh", "lstsq", "pinv", "qr", "svd", "vander"]
@@ -111,9 +112,15 @@ class Qr(Op):
 def _qr_gradient(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
     from .lapack import solve
 
+    return solve(r, _beside_triangle(q, r, gq, gr).mT).mT
+
+
+@remembered
+def _beside_triangle(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
+    """The gradient of QR times the transpose of ``r``."""
     middle = matmul(r, gr.mT) - matmul(gq.mT, q)
     middle = tril(middle) + tril(middle, -1).mT
-    return solve(r, (gq + matmul(q, middle)).mT).mT
+    return gq + matmul(q, middle)
 
 
 def qr(x: Tensor, mode: str = "reduced") -> QR:
