@@ -68,7 +68,6 @@ with _paused():
     from .ops.compositions import *  # noqa: F403
     from .ops.counts import *  # noqa: F403
     from .ops.create import *  # noqa: F403
-    from .ops.distance import cdist
     from .ops.einsum import *  # noqa: F403
     from .ops.elementwise import *  # noqa: F403
     from .ops.extreme import *  # noqa: F403
@@ -97,6 +96,7 @@ with _paused():
     from .ops.recurrent import *  # noqa: F403
     from .ops.reduce import *  # noqa: F403
     from .ops.resizing import *  # noqa: F403
+    from .ops.row_distances import cdist
     from .ops.scan import *  # noqa: F403
     from .ops.scatter_reduce import *  # noqa: F403
     from .ops.search import *  # noqa: F403

@@ -131,8 +131,11 @@ class Watcher:
     def reading_options(self, options: dict[str, Any]) -> None:
         """Nothing: they are read each time."""
 
-    def passes(self, options: dict[str, Any], name: str) -> bool:
-        """No: nobody calls this again."""
+    def setting(self, options: Any, name: str, value: Any) -> None:
+        """Nothing: an option is set for real."""
+
+    def unknown(self, array: Any) -> bool:
+        """Never: all that runs has values."""
         return False
 
 

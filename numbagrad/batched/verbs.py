@@ -415,6 +415,10 @@ class Batch:
             array.refuse(name)
         return self.outer is not None and self.outer.deciding(name, array)
 
+    def unknown(self, array: Any) -> bool:
+        """Never: what a mask selects differs from element to element, which ``deciding`` says."""
+        return False
+
     def accumulating(self, leaf: Any) -> None:
         """Refuse to add to the gradient of a tensor from outside."""
         if not self.knows(leaf):

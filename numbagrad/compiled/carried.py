@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import RecordingError
-from ..item_dict import ItemDict
 from ..kernels import machine
 from ..kernels.traced_float import Count, TracedFloat
 from ..tables import shortened
 from ..tensor import Tensor
 from ..tree import LEAF, flatten, rebuild
 from . import outside
+from .carried_text import indented, reading, writing
 from .finder import namespaces
 from .guards import Writer
 from .places import ABSENT, Place, containers
@@ -272,7 +272,7 @@ class Carried:
         lines = ["def call(given):", "    leaves = [*given]"]
         for k, (slot, spec) in enumerate(zip(self.slots, self.specs, strict=True)):
             names |= {f"slot{k}": slot, f"spec{k}": spec}
-            lines += _indented(_reading(names, k, slot, spec))
+            lines += indented(reading(names, k, slot, spec))
         ours = [k for k in needed if k >= self.first] if closed_over else []
         if ours or self.given_back:
             lines.append(f"    if len(leaves) != {self.first + len(self.leaves)}:")
@@ -284,7 +284,7 @@ class Carried:
         lines += ["    found = run(tuple(leaves))", "    if found is MISS:", "        return MISS"]
         lines.append("    result, left = found")
         for k, (slot, inside) in enumerate(self.written):
-            lines += _indented(_writing(names, k, slot, inside))
+            lines += indented(writing(names, k, slot, inside))
         exec("\n".join([*lines, "    return result"]), names)
         self.values, self.leaves = [], []  # they are not needed any more
         return names["call"]
@@ -381,49 +381,3 @@ def _is_plain(value: Any) -> bool:
     known = recorder.others | recorder.arguments.keys()
     made = [t for t in leaves if isinstance(t, Tensor) and id(t) not in known]
     return all([type(t) is Tensor for t in made])
-
-
-def _indented(lines: list[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
-def _reading(names: dict[str, Any], k: int, slot: Slot, spec: Any) -> list[str]:
-    """Lines that append the leaves of a slot, as text because a call must cost little."""
-    held = slot.holders[0]
-    read = f"value = slot{k}.read()"
-    if type(held) is dict or isinstance(held, ItemDict):
-        names |= {f"held{k}": held, f"key{k}": slot.key}
-        read = f"value = held{k}.get(key{k}, ABSENT)"
-    if slot.number is not None:
-        test = f"if value.__class__ is not {slot.number.__name__}:"
-        return [read, test, "    return MISS", "leaves.append(value)"]
-    if spec is LEAF:
-        return [read, "leaves.append(value)"]  # that it is one, the recording looks at
-    if spec == ("tuple", (LEAF,) * len(spec[1])):
-        test = f"value.__class__ is not tuple or len(value) != {len(spec[1])}"
-        return [read, f"if {test}:", "    return MISS", "leaves += value"]
-    return [read, f"if not same_form(flatten(value, leaves), spec{k}):", "    return MISS"]
-
-
-def _writing(names: dict[str, Any], k: int, slot: Slot, inside: bool) -> list[str]:
-    """Lines that put the result ``left[k]`` into a slot."""
-    if inside:
-        names |= {"refill": _refill, f"set{k}": slot}
-        return [f"refill(set{k}.read(), left[{k}])"]
-    if not all([type(held) is dict or isinstance(held, ItemDict) for held in slot.holders]):
-        names[f"set{k}"] = slot
-        return [f"set{k}.write(left[{k}])"]
-    lines = []
-    names["put"] = dict.__setitem__  # what an ``ItemDict`` tells is not to be told
-    for j, held in enumerate(slot.holders):
-        names |= {f"into{k}_{j}": held, f"at{k}": slot.key}
-        lines.append(f"put(into{k}_{j}, at{k}, left[{k}])")
-    return lines
-
-
-def _refill(held: Any, value: Any) -> None:
-    for key, new in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(new, (list, dict)):
-            _refill(held[key], new)
-        else:
-            held[key] = new

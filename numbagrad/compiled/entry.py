@@ -184,6 +184,7 @@ def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "")
     }  # fmt: skip
     before = unfused(recording.events[: recording.split], lowered)
     call = compile_call(w, len(leaves), renewals)
+    call = recording.recorder.settings.call(call, MISS, outside.NUMBERS)
     closed_over = recording.closed_over
     needed, carried = needing(leaves) - bound, found.carried
     if carried is not None:

@@ -144,7 +144,7 @@ class Held:
             if each.module is not None:
                 tables |= {id(each.container), *[id(each.container[t]) for t in _TABLES]}
                 watched = bool(each.copy.get("_watched"))
-                for key, old, new in _changed(each):
+                for key, old, new in (*_changed(each), *self._refilled(each)):
                     yield Change(each.container, key, old, new, key, each.module, watched)
         for container, name, old in self._entries.values():
             if container[name] is not old:
@@ -154,12 +154,20 @@ class Held:
         for i in inside:
             if i in self._copies and i not in tables:
                 each = self._copies[i]
-                for key, old, new in _changed(each):
+                for key, old, new in (*_changed(each), *self._refilled(each)):
                     yield Change(each.container, key, old, new, _named(each, key, places))
         for place in places:
             known = id(place.holder) in tables or id(place.holder) in inside
             if not known and place.now() is not place.value:
                 yield Change(place.holder, place.name, place.value, place.now(), place.name)
+
+    def _refilled(self, each: _Copy) -> Iterator[tuple[Any, Any, Any]]:
+        """Keys of the lists in a dict that have another length, what was in each, and it."""
+        if isinstance(each.container, dict):
+            for key, value in each.container.items():
+                copy = self._copies.get(id(value)) if type(value) is list else None
+                if copy is not None and copy.container is value and len(copy.copy) != len(value):
+                    yield key, copy.copy, value
 
 
 def _named(each: _Copy, key: Any, places: list[Place]) -> str:

@@ -215,7 +215,7 @@ def _is_used(program: Program, buffer: Any) -> bool:
 
 
 def _evaluate(text: str, leaves: tuple[Any, ...]) -> float:
-    values = {f"f{k}": leaf for k, leaf in enumerate(leaves) if isinstance(leaf, float)}
+    values = {f"f{k}": leaf for k, leaf in enumerate(leaves) if type(leaf) in (float, int)}
     names = set(re.findall(r"\bf\d+\b", text))
     return float(eval(text, NUMBERS | {n: values[n] for n in names}))
 
@@ -236,7 +236,7 @@ def new_node(plan: Plan, edges: tuple, saved: tuple, leaves: tuple) -> CompiledB
     node._edges, node._sequence = edges, next_sequence()
     node._outputs = len(plan.incoming)
     node.plan = plan
-    if any(type(leaf) is float for leaf in leaves):
+    if any(type(leaf) in (float, int) for leaf in leaves):
         node.leaves = leaves
     node._save(saved)
     return node

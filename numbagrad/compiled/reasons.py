@@ -10,6 +10,7 @@ import re
 from types import CodeType
 from typing import Any
 
+from ..kernels.traced_float import Count
 from ..tables import shortened, show_file
 from .guards import Writer
 
@@ -122,6 +123,8 @@ def changed_key(new: tuple, old: tuple) -> str:
 def _argument(part: Any) -> str:
     if isinstance(part, tuple) and len(part) == 2:
         return _shown(part[1])
+    if part is Count:
+        return "any whole number"
     return "a tensor" if isinstance(part, tuple) else "a float"
 
 

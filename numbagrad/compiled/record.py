@@ -33,7 +33,9 @@ from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
 from .before import Before, note_covering
+from .deciding import Deciding
 from .held import Held
+from .settings import Settings
 from .traced import Check, Launch, Memory, Ref, Traced, extent, refuse, root_of, traced
 from .watch import watching
 
@@ -58,7 +60,7 @@ def _is_half_of_the_host(arg: Any) -> bool:
     return type(arg) is Ref and arg.memory.device is None and arg.memory.dtype in HALVES
 
 
-class Recorder:
+class Recorder(Deciding):
     """Stands behind the verbs while a function is recorded."""
 
     compiles = records = True
@@ -87,6 +89,7 @@ class Recorder:
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.held = Held()  # what objects held before
+        self.settings = Settings()  # options of optimisers that are set
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
     @property
@@ -148,6 +151,7 @@ class Recorder:
                         arg.pin()  # among whole numbers it would be one
                 taken.append(arg)
             elif callable(arg) and isinstance(kernel, ListKernel):
+                self.settings.reading(arg)
                 taken.append(arg)
             else:
                 raise RecordingError(
@@ -294,6 +298,7 @@ class Recorder:
 
     def depends(self, read: Callable[[], Any], value: Any) -> None:
         """Note a Python value that the recording depends on."""
+        self.settings.reading(read)
         self.reads.append((read, value))
 
     def bind(self, array: np.ndarray) -> None:
@@ -311,9 +316,9 @@ class Recorder:
         """Note that an entry of an optimiser's dict is about to be set, a count of steps say."""
         self.held.note_entry(container, name)
 
-    def passes(self, options: dict[str, Any], name: str) -> bool:
-        """Whether a number is one that each call passes."""
-        return (id(options), name) in self.held.options
+    def setting(self, options: Any, name: str, value: Any) -> None:
+        """Note that an option is about to be set to a number."""
+        self.settings.note(options, name, value)
 
     def reading_options(self, options: dict[str, Any]) -> None:
         """Note that a user's optimiser is about to read its numbers: each call passes them."""
@@ -366,36 +371,6 @@ class Recorder:
         met = self._roots.get(id(root))
         if met is not None and met[1] in self._first_writes():
             refuse(name)
-
-    def deciding(self, name: str, array: Any) -> bool:
-        """Note that the program depends on the values of ``array``, which each call compares.
-
-        Refuses, as ``reading``, what has none yet or is written here; floats, which change; and to
-        decide what runs after the call, for that is when the values would be looked at.
-        """
-        state = id(root_of(array)) in self.before or id(root_of(array)) in self.lasting
-        small = type(array) is np.ndarray and array.nbytes <= machine.MOST_COMPARED
-        if self.later or not (state and small and array.dtype.kind in "biu"):
-            self.reading(name, array)
-            return True
-        memory = self._memory_of(array)
-        if memory in self._first_writes():
-            refuse(name)
-        self.depends(array.tobytes, array.tobytes())
-        self.decided.setdefault(memory, (name, user_location()))
-        return True
-
-    def check_decided(self) -> None:
-        """Raise if a value that decided something is written by the same recording."""
-        written = self._first_writes()
-        for memory, (name, where) in self.decided.items():
-            if memory in written:
-                raise RecordingError(
-                    f"{name}: not possible inside a compiled function, at {show_location(where)}, "
-                    f"for a tensor that the function also writes, at "
-                    f"{show_location(written[memory].where)}: each call would be another program. "
-                    f"Keep one of both out of the compiled function."
-                )
 
     def check_extents(self) -> None:
         """Raise if state overlaps other state that is written, without being known as its view:

@@ -15,6 +15,7 @@ from types import CellType
 from typing import Any
 
 from ..item_dict import ItemDict
+from ..kernels.traced_float import TracedFloat
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
@@ -104,8 +105,10 @@ def slot_of(change: Change) -> Slot | None:
         slot = Slot((change.container,), key, change.name)
     else:
         return None
-    if type(change.old) in (int, float) and type(change.new) is type(change.old):
-        return replace(slot, number=type(change.old), seen=change.new)
+    new = change.new.value if type(change.new) is TracedFloat else change.new
+    if type(change.old) in (int, float) and type(new) is type(change.old):
+        seen = new if new is change.new else None  # what depends on the call is of no clock
+        return replace(slot, number=type(change.old), seen=seen)
     return slot if may_change(change.old, change.new) else None
 
 
@@ -163,14 +166,19 @@ def _is_argument(change: Change) -> bool:
 
 
 def may_change(old: Any, new: Any) -> bool:
-    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN."""
+    """Whether ``new`` holds tensors where ``old`` did, or nothing but a plain value, and no NaN.
+
+    An empty list or dict holds nothing, as before the first of those that each call makes.
+    """
     then: list[Any] = []
     now: list[Any] = []
     spec, form = flatten(old, then), flatten(new, now)
     tensors = [isinstance(leaf, Tensor) for leaf in now]
     plain = all(map(_is_known, now))
-    if spec == LEAF and not isinstance(old, Tensor):
-        return any(tensors) and plain and (old is ABSENT or (type(old) in PLAIN and old == old))
+    empty = not then and old is not new
+    if empty or (spec == LEAF and not isinstance(old, Tensor)):
+        nothing = empty or old is ABSENT or (type(old) in PLAIN and old == old)
+        return any(tensors) and plain and nothing
     if not same_form(spec, form) or not any(tensors) or not plain:
         return False
     pairs = zip(then, now, tensors, strict=True)

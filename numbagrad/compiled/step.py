@@ -15,22 +15,24 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .. import devices, dtypes
 from ..errors import RecordingError, StateMadeError
 from ..kernels import machine
+from ..kernels.traced_float import Count
 from ..tape import grad_mode
 from ..tensor import Tensor
 from ..tree import LEAF, blanks, flatten
 from .carried import MISS, recorded
+from .counting import Counting, Decided, counts
 from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
 from .finder import places_of
-from .places import content_of
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
+from .signature import signature
 from .slots import Exchanged
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
@@ -93,6 +95,7 @@ class CompiledFunction:
         self._other_values = 0  # how often a recording was made for another Python value
         self._slow_calls = 0
         self._exchanged = Exchanged()
+        self._counting = Counting()
         self._classes: set[type] = set()  # of which it has been a method
         functools.update_wrapper(self, function, updated=())
         FUNCTIONS.add(self)
@@ -114,7 +117,8 @@ class CompiledFunction:
         with self._shared.lock:
             self._slow_calls += 1
             given = tuple(leaves)
-            key = self._key(spec, leaves)
+            leaves = self._counting.marked(spec, given)
+            key = signature(spec, leaves, self._options.looked_for)
             entries = self._entries.setdefault(key, [])
             for entry in list(entries):
                 if entry.is_told_apart(leaves):
@@ -123,17 +127,19 @@ class CompiledFunction:
                 if found is not MISS:
                     self._promote(entries, entry, spec)
                     return found
+            if self._counting.note(spec, leaves):
+                return self._general(args, kwargs)
             made: Entry | None = None
             try:
                 made = self._new_entry(key, entries, leaves, spec)
+            except Decided:
+                return self._general(args, kwargs)
             except StateMadeError:
                 if self._has_made_state:
                     raise
             if made is None:  # not in ``except``, where an error that a library keeps would keep it
                 self._has_made_state = True
-                self._recordings -= 1
-                self._reasons.pop()
-                self._key_before = None
+                self._forget_reason()
                 return self._function(*args, **kwargs)  # and the next call is recorded
             self._has_made_state, entry = False, made
             found = entry.call(given)
@@ -145,6 +151,12 @@ class CompiledFunction:
             self._promote(entries, entry, spec)
             return found
 
+    def _forget_reason(self) -> None:
+        """Take back that a recording was begun."""
+        self._recordings -= 1
+        self._reasons.pop()
+        self._key_before = None
+
     def _kept(self, args: tuple) -> tuple[int, ...]:
         """The id of the object that this is a method of: it is no data, whatever is in it."""
         return (id(args[0]),) if args and type(args[0]) in self._classes else ()
@@ -155,35 +167,6 @@ class CompiledFunction:
         self._last = entry
         plain = spec[1][1][1] == () and all(part == LEAF for part in spec[1][0][1])
         self._fast = entry.call if plain and not entry.looks_closely else _nothing
-
-    def _key(self, spec: Any, leaves: list[Any]) -> Any:
-        parts: list[Any] = [spec, grad_mode.enabled, grad_mode.inference, machine.threads()]
-        parts.append(self._options.looked_for)
-        parts += dtypes.get_default_dtype(), devices.get_default_device()
-        cast = grad_mode.autocast
-        parts.append(cast if cast is None else cast.dtype)
-        for leaf in leaves:
-            if isinstance(leaf, Tensor):
-                array = leaf._array
-                layout = array.strides if not array.flags.c_contiguous else None
-                away = leaf._device.type != "cpu"
-                kind = type(leaf), leaf._dtype, away
-                parts.append((kind, array.shape, layout, leaf._edge is not None))
-            elif type(leaf) is float:
-                parts.append(float)
-            else:
-                if isinstance(leaf, (dict, list)):
-                    raise RecordingError(
-                        f"compile: an argument is a {type(leaf).__name__}, in which a compiled "
-                        f"function cannot look for tensors. Pass a dict or list with its contents."
-                    )
-                try:
-                    content = content_of(leaf)
-                    hash(content)
-                    parts.append((type(leaf), content))
-                except TypeError:
-                    parts.append((type(leaf), id(leaf)))
-        return tuple(parts)
 
     def _new_entry(
         self,
@@ -199,15 +182,25 @@ class CompiledFunction:
         looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
         places, objects = places_of(self._function, looked_into)
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
+        passed = counts(leaves)
         exchanged, found = self._exchanged.slots(), None
-        if exchanged:
-            given = [*slots, *exchanged]
-            try:
-                found = recorded(self._function, leaves, spec, places, objects, given, tied)
-            except StateMadeError:
-                raise
-            except Exception:  # whatever Python code does not take of a number to come
-                exchanged = []
+        try:
+            if len(entries) >= ENTRIES:
+                self._counting.decide(spec, passed)
+            if exchanged or passed:
+                given = [*slots, *exchanged]
+                try:
+                    found = recorded(self._function, leaves, spec, places, objects, given, tied)
+                except StateMadeError:
+                    raise
+                except Exception:  # whatever Python code does not take of a number to come
+                    exchanged = []
+                    self._counting.decide(spec, passed)
+                else:
+                    self._counting.decide(spec, passed & found.recording.recorder.pinned)
+        except Decided:
+            self._forget_reason()
+            raise
         if found is None:  # here, where an error is the only one that users see
             found = recorded(self._function, leaves, spec, places, objects, slots, tied)
         self._exchanged = Exchanged(places, found.recording.recorder.held.modules, exchanged)
@@ -230,7 +223,7 @@ class CompiledFunction:
         """Why a recording is made; warns where recordings are made and forgotten in turn."""
         before, self._key_before = self._key_before, key
         if entries:
-            found = entries[0].reason(leaves)
+            found = entries[0].reason([int(a) if type(a) is Count else a for a in leaves])
         else:
             found = FIRST if before is None else changed_key(key, before)
         self._other_values += OTHER_VALUE in found
@@ -255,10 +248,15 @@ class CompiledFunction:
         leaves: list[Any] = []
         spec = flatten((args, kwargs), leaves, self._kept(args))
         with self._shared.lock:
-            key = self._key(spec, leaves)
+            leaves = self._counting.marked(spec, leaves)
+            key = signature(spec, leaves, self._options.looked_for)
             entries = self._entries.setdefault(key, [])
-            if not entries:
+            if entries:
+                return
+            with suppress(Decided):
                 self._last = self._new_entry(key, entries, leaves, spec)
+                return
+        self.warmup(*args, **kwargs)
 
     def cache_info(self) -> CacheInfo:
         """How often the function was recorded, compiled, and captured into graphs on a GPU."""
@@ -276,7 +274,7 @@ class CompiledFunction:
         with self._shared.lock:
             self._entries.clear()
             self._shared.codes.clear()
-            self._exchanged = Exchanged()
+            self._exchanged, self._counting = Exchanged(), Counting()
             self._fast, self._last = _nothing, None
 
     def _seen(self) -> Entry:
@@ -354,8 +352,9 @@ def compile(
     function: any callable on tensors: a formula, a Module, or a whole training step with
     ``zero_grad``, ``backward`` and ``optimizer.step``. Tensors that it closes over (parameters,
     buffers, optimiser state, gradients) are state, updated in place as without ``compile``. Python
-    floats among the arguments are inputs; other Python values belong to the signature. A second
-    batch size compiles once more, for every size. Of a Module comes a Module, with the parameters
+    floats among the arguments are inputs, and so are whole numbers from their third value on where
+    none decides anything; other Python values belong to the signature. A second batch size compiles
+    once more, for every size. Of a Module comes a Module, with the parameters
     and options of the given one.
 
     check_finite: stop at the first value that is NaN or inf, or with "nan" at the first NaN:

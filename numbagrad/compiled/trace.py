@@ -243,6 +243,9 @@ def _run(
     result_leaves: list[Any] = []
     result_spec = flatten(returned, result_leaves, (*_whole(given), *known_objects))
     del returned
+    for leaf in result_leaves:
+        if isinstance(leaf, Tensor) and getattr(leaf, "_array", None) is None:
+            leaf.refuse("returning it")  # what a mask selects: see ``ops/selected.py``
     recorder.own_constants(COPY, {id(t): t for t in result_leaves if isinstance(t, Tensor)})
     if any([t._edge is not None and not t.is_leaf for t in stand_in.values()]):
         raise RecordingError(

@@ -234,6 +234,11 @@ def deciding(name: str, array: Any) -> bool:
     return False
 
 
+def unknown(array: Any) -> bool:
+    """Whether a step is recorded in which nobody knows the elements of ``array`` before it runs."""
+    return is_compiling() and recorder.current.unknown(array)
+
+
 def outside(name: str, way_out: str = "Call it after the compiled step.") -> None:
     """Refuse to run ``name``, which changes plain Python values, while a step is recorded."""
     if recording and recorder.current is not None:

@@ -21,19 +21,15 @@ class Options(ItemDict):
     watched = False  # whether a user's optimiser has read them while it was recorded
     counts: frozenset[str] = frozenset()  # what recorded functions set
 
-    def _is_counted(self, name: str, value: Any) -> bool:
-        """Whether a number is set to one that a kernel does not read: whole, or of a step that is
-        the user's."""
-        old = self.get(name)
-        if type(old) is TracedFloat or (type(old) is int and type(value) is int):
-            return True
-        compiling = machine.recording and machine.is_compiling()
-        return compiling and machine.recorder.current.passes(self, name)
-
     def __setitem__(self, name: str, value: Any) -> None:
-        if self._is_counted(name, value) and carried(self, name):
-            dict.__setitem__(self, name, value)
-            return
+        if machine.recording and type(value) in _NUMBERS and type(self.get(name)) in _NUMBERS:
+            if carried(self, name):
+                old = self[name]
+                if isinstance(old, float) and isinstance(value, int):
+                    value = value * 1.0
+                machine.recorder.current.setting(self, name, value)
+                dict.__setitem__(self, name, value)
+                return
         if name not in self and machine.recording and machine.is_compiling():
             raise StateMadeError(
                 f"option {name!r}: made inside a compiled function, which a compiled call would "
@@ -56,6 +52,10 @@ class Options(ItemDict):
         if self.recorded:
             machine.retold()
         return value
+
+
+_NUMBERS = frozenset((float, int, TracedFloat))
+"""Types of what recorded functions may set anew in each call."""
 
 
 def carried(container: Any, name: str) -> bool:

@@ -35,6 +35,7 @@ from ..ops.conv import (
 )
 from ..ops.create import ones
 from ..ops.ctc import ctc_loss
+from ..ops.directions import cosine_similarity, normalize
 from ..ops.distance import cosine_embedding_loss, pairwise_distance, pdist, triplet_margin_loss
 from ..ops.elementwise import sigmoid, tanh, where
 from ..ops.fractional_pool import (
@@ -69,7 +70,7 @@ from ..ops.loss_pairs import (
 )
 from ..ops.multi_head import multi_head_attention_forward
 from ..ops.multilabel_margin import multilabel_margin_loss
-from ..ops.norm import layer_norm, normalize, rms_norm
+from ..ops.norm import layer_norm, rms_norm
 from ..ops.pad import pad
 from ..ops.patch import fold, unfold
 from ..ops.pool import (
@@ -101,7 +102,6 @@ from ..ops.resize import (
 )
 from ..ops.tables import embedding, embedding_bag, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
-from ..ops.view import broadcast_tensors
 from ..tensor import Tensor
 from .implicit_dim import log_softmax, softmax, softmin
 from .inplace import FUNCTIONS, twins
@@ -397,25 +397,6 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     mixed = matmul(input1, flat).reshape(*input1.shape[:-1], out_features, in2)
     out = sum_(mixed * input2.unsqueeze(-2), -1)
     return out if bias is None else out + bias
-
-
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between ``x1`` and ``x2`` along ``dim``; lengths are at least eps.
-
-    Both broadcast; dim is one of their common shape.
-
-    >>> cosine_similarity(tensor([[3.0, 4.0]]), tensor([[4.0, -3.0], [3.0, 4.0]])).tolist()
-    [0.0, 1.0]
-    """
-    as_operand("cosine_similarity", x1)
-    as_operand("cosine_similarity", x2, 1)
-    place = dim if dim < 0 else dim - max(x1.dim(), x2.dim())
-    lengths = [x.shape[place] if -place <= x.dim() else 1 for x in (x1, x2)]
-    if lengths[0] == lengths[1] and -place <= min(x1.dim(), x2.dim()):
-        dim = place  # and each vector is normalised once, however often it is repeated
-    else:
-        x1, x2 = broadcast_tensors(x1, x2)
-    return sum_(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), dim)
 
 
 def gumbel_softmax(

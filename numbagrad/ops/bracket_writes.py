@@ -32,6 +32,7 @@ from .from_data import as_tensor
 from .index import Put, _write, launch_checked, scalar_tensor
 from .inplace import assign, check_distinct
 from .remembered import remembered
+from .selected import Selected
 from .transfer import transfer
 from .transpose import permute
 from .view import expand, reshape
@@ -130,9 +131,15 @@ def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> bool:
     rest = x._array.ndim - mask._array.ndim
     if mask._dtype is not dtypes.bool_ or not mask._array.ndim or rest < 0:
         return False
-    if isinstance(value, Tensor):
-        if value._array.ndim:
+    if type(value) is Selected or (isinstance(value, Tensor) and value._array.ndim):
+        if type(value) is not Selected and not machine.unknown(mask._array):
             return False
+        from .selected_methods import write  # which stands on ops
+
+        check_mask(x, mask, 0)
+        write(x, mask, value)
+        return True
+    if isinstance(value, Tensor):
         value = cast(value, x._dtype)
     else:
         value = _number_for(x, value)

@@ -23,7 +23,7 @@ from .base import contiguous, full, new_empty
 from .elementwise import cast
 from .from_data import as_tensor
 from .index import Take, launch_checked
-from .masks import positions
+from .masks import positions, selected
 from .part import Select, Slice
 from .remembered import remembered
 from .transfer import transfer
@@ -109,7 +109,12 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
             return Take.apply(x, contiguous(key), 0, 1, True, -1, "index")
         if key._dtype is dtypes.bool_ and 0 < key._array.ndim <= array.ndim:
             check_mask(x, key, 0)
+            if machine.recording and machine.unknown(key._array):
+                return selected(x, key)
             return Take.apply(x, positions(key), 0, key._array.ndim, True, -1, "index")
+    if kind is tuple and machine.recording and _is_masked(x, key):
+        view = _basic(x, (*[ALL] * key[0]._array.ndim, *key[1:]))
+        return selected(view, beside(x, key[0]))
     if kind is tuple and _all_places(key, array.ndim):
         view, groups = x, [Group(d, 1, k) for d, k in enumerate(key)]
     else:
@@ -121,6 +126,17 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
 
 
 _picked = remembered(_looked_up, spread="key")
+
+
+def _is_masked(x: Tensor, key: tuple) -> bool:
+    """Whether a key is a mask that holds nobody knows where, and then makes a view of each row."""
+    mask = key[0] if key else None
+    if type(mask) is not Tensor or mask._dtype is not dtypes.bool_ or not mask._array.ndim:
+        return False
+    if mask._array.ndim > x._array.ndim or not machine.unknown(mask._array):
+        return False
+    check_mask(x, mask, 0)
+    return all([type(k) in (int, builtins.slice) for k in key[1:]])
 
 
 def _all_places(key: tuple, rank: int) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +15,11 @@ from .base import as_operand, broadcast_shape
 from .elementwise import clamp, minimum, sqrt, where
 from .from_data import tensor
 from .index import index_select
-from .linalg import _operands, matmul
 from .moments import norm
-from .pointwise import Elementwise
 from .reduction import reduced, reduction_of
 from .remembered import remembered
 
-__all__ = ["cdist", "cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
+__all__ = ["cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
 
 @remembered
@@ -138,68 +134,3 @@ def triplet_margin_loss(
         far = minimum(far, _distance(name, positive, negative, p, eps))
     gap = margin + near - far
     return reduced(clamp(gap, 0), reduction)
-
-
-@remembered
-def cdist(
-    x1: Tensor,
-    x2: Tensor,
-    p: float = 2.0,
-    compute_mode: str | None = "use_mm_for_euclid_dist_if_necessary",
-) -> Tensor:
-    """The p-norm of each row of ``x1`` (..., n, k) less each of ``x2`` (..., m, k): (..., n, m).
-
-    compute_mode: for p 2, whether the squares are ``|x|^2 + |y|^2 - 2 x y``, a product of matrices,
-    which is fast and needs no memory for the differences but loses digits where rows are near each
-    other: never, always, or where there are more than 25 rows, which is also None's. The gradient
-    is 0 where rows are equal.
-    """
-    if compute_mode not in COMPUTE_MODES:
-        raise ValueError(
-            f"cdist: {compute_mode} is not a valid value for compute_mode; use one of "
-            f"{', '.join(map(repr, COMPUTE_MODES))}."
-        )
-    _operands("cdist", x1, x2)
-    sizes: Sequence[tuple[int, ...]] = x1._array.shape, x2._array.shape
-    if min(len(sizes[0]), len(sizes[1])) < 2 or sizes[0][-1] != sizes[1][-1]:
-        raise ShapeError(
-            f"cdist: X1 and X2 must have at least two dimensions and the same number of columns. "
-            f"Got {list(sizes[0])} and {list(sizes[1])}."
-        )
-    rows = max(sizes[0][-2], sizes[1][-2])
-    if p == 2.0 and rows > COMPUTE_MODES[compute_mode] and x1._dtype.is_floating_point:
-        return _by_product(x1, x2)
-    return (x1.unsqueeze(-2) - x2.unsqueeze(-3)).norm(p, -1)
-
-
-class Apart(Elementwise):
-    """sqrt(x + y - 2 z), 0 where rounding makes a square negative; gradient 0 where that is 0."""
-
-    result = "float"
-
-    def formula(x, y, z):
-        return math.sqrt(max(x + y - 2 * z, 0))
-
-    def grad_x(g, out):
-        return 0 if out == 0 else 0.5 * g / out
-
-    def grad_y(g, out):
-        return 0 if out == 0 else 0.5 * g / out
-
-    def grad_z(g, out):
-        return 0 if out == 0 else -g / out
-
-
-def _by_product(x: Tensor, y: Tensor) -> Tensor:
-    """Euclidean distances of rows, from their lengths and products."""
-    x_square, y_square = (x * x).sum(-1, keepdim=True), (y * y).sum(-1).unsqueeze(-2)
-    return Apart.op(x_square, y_square, matmul(x, y.transpose(-2, -1)))
-
-
-COMPUTE_MODES = {
-    "use_mm_for_euclid_dist_if_necessary": 25,
-    "use_mm_for_euclid_dist": -1,
-    "donot_use_mm_for_euclid_dist": math.inf,
-    None: 25,
-}
-"""What ``cdist`` accepts: from more rows than this on a product of matrices is taken."""

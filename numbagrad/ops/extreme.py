@@ -66,10 +66,15 @@ class Amax(Op, remembers=True):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         x, out = ctx.saved_tensors
-        where = ctx.axes
-        mask = ties(x.detach(), spread(out.detach(), where))
-        count = Sum.apply(mask, where)
-        return mask * spread(g / count, where)
+        return _amax_grad(g, x, out, ctx.axes)
+
+
+@remembered
+def _amax_grad(g: Tensor, x: Tensor, out: Tensor, where: Axes) -> Tensor:
+    """The gradient of ``Amax``, as differentiable functions."""
+    mask = ties(x.detach(), spread(out.detach(), where))
+    count = Sum.apply(mask, where)
+    return mask * spread(g / count, where)
 
 
 class Amin(Amax):

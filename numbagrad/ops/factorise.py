@@ -22,9 +22,10 @@ from .join import stack
 from .lapack_arguments import matrix
 from .linalg import matmul
 from .part import diag_embed, narrow
+from .remembered import remembered
 from .shape import tril
 
-__all__ = ["eigh", "eigvalsh", "lstsq", "pinv", "qr", "svd", "svdvals", "vander"]
+__all__ = ["eigh", "lstsq", "pinv", "qr", "svd", "vander"]
 
 
 class QR(NamedTuple):
@@ -111,9 +112,15 @@ class Qr(Op):
 def _qr_gradient(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
     from .lapack import solve
 
+    return solve(r, _beside_triangle(q, r, gq, gr).mT).mT
+
+
+@remembered
+def _beside_triangle(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
+    """The gradient of QR times the transpose of ``r``."""
     middle = matmul(r, gr.mT) - matmul(gq.mT, q)
     middle = tril(middle) + tril(middle, -1).mT
-    return solve(r, (gq + matmul(q, middle)).mT).mT
+    return gq + matmul(q, middle)
 
 
 def qr(x: Tensor, mode: str = "reduced") -> QR:
@@ -168,11 +175,6 @@ def eigh(x: Tensor, UPLO: str = "L") -> Eigh:
     if UPLO not in ("L", "U"):
         raise ValueError(f"linalg.eigh: Expected UPLO argument to be 'L' or 'U', but got {UPLO!r}.")
     return Eigh(*EighOp.apply(matrix("eigh", x, square=True), UPLO == "U"))
-
-
-def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
-    """The eigenvalues of symmetric matrices, ascending; as ``eigh``."""
-    return eigh(x, UPLO).eigenvalues
 
 
 # -- singular values -------------------------------------------------------------------------------
@@ -231,11 +233,6 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
     [2.0, 1.0]
     """
     return SVD(*Svd.apply(matrix("svd", x), bool(full_matrices)))
-
-
-def svdvals(x: Tensor) -> Tensor:
-    """The singular values of matrices, descending."""
-    return Svd.apply(matrix("svdvals", x), False)[1]
 
 
 # -- what needs no full rank -----------------------------------------------------------------------

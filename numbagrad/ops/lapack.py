@@ -12,7 +12,7 @@ from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, new_empty, zeros_like
 from .chains import matrix_power, multi_dot
-from .factorise import eigh, eigvalsh, lstsq, pinv, qr, svd, svdvals
+from .factorise import eigh, lstsq, pinv, qr, svd
 from .join import cat
 from .lapack_arguments import LinAlgError, matrix
 from .lapack_lu import lu, lu_factor, lu_factor_ex, lu_solve
@@ -31,6 +31,7 @@ from .lapack_solve import (
 from .lapack_vectors import cross, diagonal, vander, vecdot
 from .linalg import matmul
 from .part import narrow
+from .spectra import eigvalsh, svdvals
 
 __all__ = [
     "LinAlgError",

@@ -12,11 +12,11 @@ from ..tensor import Tensor
 from .base import as_operand, full
 from .comparison import ne
 from .elementwise import cast, masked_fill, maximum, where
-from .factorise import eigvalsh, svdvals
 from .lapack_arguments import matrix
 from .lapack_solve import inv_ex
 from .moments import norm as _norm
 from .reduce import sum as sum_
+from .spectra import eigvalsh, svdvals
 
 __all__ = ["cond", "matrix_norm", "matrix_rank", "norm", "vector_norm"]
 

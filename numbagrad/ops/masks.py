@@ -37,6 +37,13 @@ def positions(mask: Tensor) -> Tensor:
     return out
 
 
+def selected(x: Tensor, mask: Tensor) -> Tensor:
+    """``x[mask]`` in a recording, where nobody knows how many rows that are."""
+    from .selected_rules import pick  # which stands on what is written here
+
+    return pick(x, mask)
+
+
 def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     """(n, x.dim()) int64: the coordinates of the entries that are not 0, in order.
 
@@ -72,6 +79,8 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
             f"mask != 0 say."
         )
     shape = broadcast_shape("masked_select", x._array.shape, mask._array.shape)
+    if machine.recording and machine.unknown(mask._array):
+        return selected(expand(x, shape), mask if mask.shape == shape else expand(mask, shape))
     flat = positions(expand(mask, shape))
     return Take.apply(expand(x, shape), flat, 0, len(shape), True, -1, "masked_select")
 

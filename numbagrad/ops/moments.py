@@ -86,6 +86,7 @@ def variance(x: Tensor, where: Axes, divisor: float) -> Tensor:
     return out
 
 
+@remembered
 def variance_grad(g: Tensor, x: Tensor, where: Axes, divisor: float) -> Tensor:
     """2 / divisor (x - mean) g."""
     centered = x - Mean.apply(x, where.keeping())
@@ -210,24 +211,29 @@ class Norm(Op, remembers=True):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor | None:
-        where, p = ctx.axes, ctx.p
-        if p == 0:
-            return zeros_like(spread(g, where))
+        if ctx.p == 0:
+            return zeros_like(spread(g, ctx.axes))
         x, out = ctx.saved_tensors
-        if p == 1:
-            return sign(x) * spread(g, where)
-        if math.isinf(p):
-            mask = ties(abs(x.detach()), spread(out.detach(), where))
-            count = Sum.apply(mask, where)
-            return sign(x) * mask * spread(g / count, where)
-        # Where the norm is 0 the gradient is 0; 1 stands in so that no order divides by it.
-        zero = eq(out, 0.0)
-        safe = masked_fill(out, zero, 1.0)
-        if p == 2:
-            return x * spread(masked_fill(g / safe, zero, 0.0), where)
-        size = masked_fill(abs(x), eq(x, 0.0), 1.0)
-        scale = masked_fill(g * safe ** (1.0 - p), zero, 0.0)
-        return sign(x) * size ** (p - 1.0) * spread(scale, where)
+        return _norm_grad(g, x, out, ctx.axes, ctx.p)
+
+
+@remembered
+def _norm_grad(g: Tensor, x: Tensor, out: Tensor, where: Axes, p: float) -> Tensor:
+    """The gradient of ``Norm``, as differentiable functions."""
+    if p == 1:
+        return sign(x) * spread(g, where)
+    if math.isinf(p):
+        mask = ties(abs(x.detach()), spread(out.detach(), where))
+        count = Sum.apply(mask, where)
+        return sign(x) * mask * spread(g / count, where)
+    # Where the norm is 0 the gradient is 0; 1 stands in so that no order divides by it.
+    zero = eq(out, 0.0)
+    safe = masked_fill(out, zero, 1.0)
+    if p == 2:
+        return x * spread(masked_fill(g / safe, zero, 0.0), where)
+    size = masked_fill(abs(x), eq(x, 0.0), 1.0)
+    scale = masked_fill(g * safe ** (1.0 - p), zero, 0.0)
+    return sign(x) * size ** (p - 1.0) * spread(scale, where)
 
 
 @remembered

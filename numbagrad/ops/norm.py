@@ -13,7 +13,6 @@ from ..kernels.cpu import norm as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .argument_names import into
 from .autocasting import raised
 from .axes import DTYPE_WORDS, form_along
 from .base import Op, as_operand, contiguous, new_empty, normalize_dims
@@ -260,6 +259,8 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         x = cast(x, dtypes.get_default_dtype())
     shape = x._array.shape
     dims = normalize_dims("logsumexp", None if dim == () else dim, len(shape)) if shape else ()
+    if len(shape) == 2 and dims == (1,) and not keepdim:
+        return LogSumExp.apply(x)
     kept = [d for d in range(len(shape)) if d not in dims]
     if dims != tuple(range(len(kept), len(shape))):
         x = x.permute((*kept, *dims)).contiguous()
@@ -339,21 +340,6 @@ def rms_norm(
 def softmin(x: Tensor, dim: int = -1, dtype: Any = None) -> Tensor:
     """The softmax of ``-x``."""
     return softmax(-x, dim, dtype)
-
-
-@remembered
-def normalize(
-    x: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
-) -> Tensor:
-    """``x`` divided by its p-norm along ``dim``, or by ``eps`` where the norm is smaller.
-
-    out: a tensor for the result, where no gradient is asked for.
-    """
-    if out is not None:
-        return into("normalize", normalize, out, (x, p, dim, eps), {})
-    if machine.autocasting:
-        (x,) = raised(x)
-    return x / x.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
 METHODS = {"softmax": softmax, "log_softmax": log_softmax, "logsumexp": logsumexp}

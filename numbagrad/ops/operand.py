@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..tensor import Tensor
+from .selected import Selected
 
 __all__: list[str] = []  # nothing that users call
 
 
 def no_operand(name: str, value: Any, position: int = 0) -> TypeError:
     """The error for ``value``, which came to the function ``name`` where it takes a tensor."""
+    if type(value) is Selected:
+        value.refuse(name)
     return TypeError(
         f"{name}(): argument {position + 1} must be Tensor, not {type(value).__name__}. "
         f"Convert it with ng.tensor(...)."

@@ -29,6 +29,7 @@ from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
+from .selected import Selected
 from .short_way import make_binary, make_mixed, make_unary, never
 
 __all__ = ["elementwise"]
@@ -178,6 +179,10 @@ class PointwiseOp:
 
     def general(self, args: tuple) -> Tensor:
         """Any mixture of tensors and numbers."""
+        if machine.is_compiling() and any([type(a) is Selected for a in args]):
+            from .selected_rules import pointwise  # which stands on ops
+
+            return pointwise(self, args)
         here = not machine.recording or machine.all_on_host(args)
         away = not here and machine.away is not None and machine.recorder.current is None
         if away and not machine.autocasting:

@@ -89,8 +89,8 @@ class _Watcher:
         self.launches.possible = False
         return False
 
-    reading = deciding = depends = outside = undo = bind = warns = _cannot
-    carrying = reading_options = passes = _cannot
+    reading = deciding = unknown = depends = outside = undo = bind = warns = _cannot
+    carrying = reading_options = setting = _cannot
     set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = _cannot
 
 

@@ -24,6 +24,7 @@ from .base import (
     normalize_dim,
     normalize_dims,
     same_device,
+    sum_to_shape,
 )
 from .create import arange
 from .join import stack, unbind
@@ -58,11 +59,37 @@ def repeat(x: Tensor, *repeats: Any, **names: Any) -> Tensor:
         )
     if any([n < 0 for n in times]):
         raise ShapeError(f"repeat: repeats must be non-negative, got {list(times)}.")
+    return Repeat.apply(x, times)
+
+
+class Repeat(Op, remembers=True):
+    """Elements side by side, as often along each dim as ``times`` says."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, times: tuple[int, ...]) -> Tensor:
+        ctx.shape, ctx.times = x._array.shape, times
+        apart, filled, joined = _repeated(x._array.shape, times)
+        copies = expand(reshape(x, apart), *filled).clone()
+        return wrap(copies._array.reshape(joined), x._dtype)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return _added(g, ctx.shape, ctx.times)
+
+
+@remembered
+def _added(g: Tensor, shape: tuple[int, ...], times: tuple[int, ...]) -> Tensor:
+    """The gradient of ``Repeat``: the sum of those of all copies."""
+    apart, filled, _ = _repeated(shape, times)
+    return reshape(sum_to_shape(reshape(g, filled), apart), shape)
+
+
+def _repeated(shape: tuple[int, ...], times: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Shapes: with a dim of 1 before each, with copies there, and of the result."""
     shape = (1,) * (len(times) - len(shape)) + shape
-    apart = [n for size in shape for n in (1, size)]
-    filled = [n for pair in zip(times, shape, strict=True) for n in pair]
-    joined = tuple([n * size for n, size in zip(times, shape, strict=True)])
-    return reshape(expand(reshape(x, tuple(apart)), *filled).clone(), joined)
+    apart = tuple([n for size in shape for n in (1, size)])
+    filled = tuple([n for pair in zip(times, shape, strict=True) for n in pair])
+    return apart, filled, tuple([n * size for n, size in zip(times, shape, strict=True)])
 
 
 @remembered

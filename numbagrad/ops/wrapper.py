@@ -20,6 +20,7 @@ from ..tape import grad_mode
 from .device_memory import elsewhere
 from .operand import check_operands
 from .plans import GENERATED
+from .selected import Unsized
 
 __all__: list[str] = []  # nothing that users call
 
@@ -59,6 +60,7 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
         "_grad_mode": grad_mode,
         "_cpu": devices.cpu,
         "_elsewhere": elsewhere,
+        "_Unsized": Unsized,
         "_check": functools.partial(check_operands, function.__name__),
         "_spread": spread and code.co_varnames.index(spread),
         "__name__": function.__module__,
@@ -140,5 +142,7 @@ def _text(code: CodeType, spread: Any) -> str:
         f" return _function(*{args}{', **' + options if last or double else ''})",
     ]
     tried = [lines[0], " try:", *[f" {line}" for line in lines[1:]]]
+    tried += [" except _Unsized as _error: _looked = _error"]
     tried += [f" except AttributeError as _error: _check(_error, {args}); raise"]
+    tried += [f" return _looked.instead(_function, {args}, {options})"]
     return "\n".join(tried)

@@ -181,7 +181,7 @@ class Optimizer(Hooked):
         """The parameters, group by group, with the options of each."""
         if machine.is_recording():
             self._param_groups.recorded = True
-            if self._has_step() and machine.is_compiling():
+            if machine.is_compiling():
                 for group in self._param_groups:
                     group.recorded = group.watched = True
                     machine.recorder.current.reading_options(group)
@@ -198,6 +198,12 @@ class Optimizer(Hooked):
     def _has_step(self) -> bool:
         """Whether the step is the user's, who reads state and options in Python."""
         return type(self).step is not Optimizer.step
+
+    def _groups_of_a_step(self) -> Groups:
+        """The groups, of which kernels read the numbers and nobody else."""
+        if machine.is_recording():
+            self._param_groups.recorded = True
+        return self._param_groups
 
     # -- what a subclass defines -----------------------------------------------------------------
 
@@ -221,7 +227,7 @@ class Optimizer(Hooked):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        for group in self.param_groups:
+        for group in self._groups_of_a_step():
             by_dtype: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
             for param in group["params"]:
                 grad = param._grad
@@ -244,7 +250,7 @@ class Optimizer(Hooked):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or fill them with zeros."""
-        for group in self.param_groups:
+        for group in self._groups_of_a_step():
             for param in group["params"]:
                 if set_to_none or param._grad is None:
                     param._grad = None
@@ -393,13 +399,20 @@ def new_state(
 
 
 def held(
-    name: str, params: list[Tensor], states: Sequence[dict[str, Any]], value: float = 0
+    name: str,
+    params: list[Tensor],
+    states: Sequence[dict[str, Any]],
+    value: Callable[[], float] | float = 0,
 ) -> list[Tensor]:
-    """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new."""
+    """The state ``name`` of each parameter, of its shape; filled with ``value`` where it is new.
+
+    A function is asked for the value only then.
+    """
     for param, state in zip(params, states, strict=True):
         found, shape = state.get(name), param._array.shape
         if found is None:
-            new_state(state, name, shape, param._dtype, param, value)
+            first = value() if callable(value) else value
+            new_state(state, name, shape, param._dtype, param, first)
         elif found._array.shape != shape:
             raise ShapeError(
                 f"step: the state {name!r} of a parameter of size {list(shape)} has size "

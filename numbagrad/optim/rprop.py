@@ -63,6 +63,6 @@ class Rprop(Optimizer):
         states = self.states(params)
         steps = counters(params, states)
         before = held("prev", params, states)
-        lengths = held("step_size", params, states, float(group["lr"]))
+        lengths = held("step_size", params, states, lambda: float(group["lr"]))
         lists = (params, steps, before, lengths, grads)
         return [Update(kernel_of(rules.rprop), lists, scalars)]

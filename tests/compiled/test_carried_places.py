@@ -9,8 +9,9 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
+from numbagrad.errors import RecordingError
 
-from .following import snapshot
+from .following import assert_same, snapshot
 from .test_carried import batch, follow
 
 
@@ -190,3 +191,66 @@ def test_a_list_that_is_filled_stays_the_list():
     step(ng.ones(2)), step(ng.ones(2))
     assert keeper.states is held and held[0].tolist() == [4.0, 4.0]
     assert step.cache_info().recordings == 2
+
+
+class Layers(nn.Module):
+    """Keeps what its layers give, for the loss: in lists and dicts that begin empty."""
+
+    def __init__(self, way):
+        super().__init__()
+        self.one, self.two = nn.Linear(3, 3), nn.Linear(3, 3)
+        self.way, self.hidden, self.named = way, [], {}
+
+    def forward(self, x):
+        if self.way == "anew":
+            self.hidden, self.named = [], {}
+        elif self.way == "cleared":
+            self.hidden.clear()
+        for name, layer in (("one", self.one), ("two", self.two)):
+            x = layer(x).tanh()
+            self.hidden.append(x)
+            self.named[name] = x
+        return x
+
+
+@pytest.mark.parametrize("way", ["anew", "cleared"])
+def test_lists_that_forward_fills(way):
+    found = []
+    for compiled in (lambda f: f, ng.compile):
+        ng.manual_seed(0)
+        model = Layers(way)
+        optimizer = ng.optim.SGD(model.parameters(), lr=0.1)
+
+        @compiled
+        def step(x, model=model, optimizer=optimizer):
+            loss = model(x).square().mean() + sum([h.abs().mean() for h in model.hidden])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        seen = []
+        for k in range(5):
+            held = model.hidden
+            seen.append(snapshot([step(batch()), model]))
+            seen.append([(model.hidden is held) == (way == "cleared"), len(model.hidden)])
+            seen.append(snapshot([model.hidden, model.named]))
+            if k == 3:
+                model.hidden = []  # from outside
+        found.append(seen)
+    assert_same(found[1], found[0])
+    assert step.cache_info().recordings <= 3, step.recordings
+
+
+def test_a_list_that_grows_is_refused_and_stays_as_it_was():
+    model = nn.Linear(2, 2)
+    model.history = [ng.ones(1)]
+
+    def step(x):
+        model.history.append(model(x).sum())
+        return x
+
+    held = model.history
+    with pytest.raises(RecordingError, match=r"kept outside|history"):
+        ng.compile(step)(ng.ones(2))
+    assert model.history is held and len(held) == 1

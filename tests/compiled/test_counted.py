@@ -213,3 +213,125 @@ def test_zeros_and_nan_that_decide_by_value():
     assert [signed(ng.ones(1), v).item() for v in (0.0, -0.0)] == [2.0, -2.0]
     shown = ng.compile(lambda x, v: x * 2 if str(v) == "nan" else x)
     assert [shown(ng.ones(1), v).item() for v in (math.nan, 1.0, math.nan)] == [2.0, 1.0, 2.0]
+
+
+# name: function of x and a whole number, recordings of eight values of it
+PASSED = {
+    "a factor": (lambda x, k: x * k, 3),
+    "half of it": (lambda x, k: (x / 2 - k / 2) ** 2, 3),
+    "a decay": (lambda x, k: x * 0.9**k, 3),
+    "warm-up": (lambda x, k: x * min(1.0, (k + 1) / 4), 4),
+    "a condition": (lambda x, k: x * 2 if k < 4 else x.exp() * k, 4),
+    "turns": (lambda x, k: x + k if k % 2 == 0 else x - k, 4),
+    "a cosine": (lambda x, k: x * 0.5 * (1 + math.cos(math.pi * k / 8)), 3),
+    "a root": (lambda x, k: x * math.sqrt(k + 1), 3),
+    "returned": (lambda x, k: (x * k, k + 1, -k), 3),
+    "in a dict": (lambda x, k: (lambda d: d["x"] * d["k"])({"x": x, "k": k}), 3),
+    "no use of it": (lambda x, k: x * 2, 3),
+    "an index": (lambda x, k: x[k % 3] * 2, 8),
+    "a length": (lambda x, k: x.repeat(k), 8),
+    "a loop": (lambda x, k: sum([x] * k, x), 8),
+    "a name": (lambda x, k: {f"layer{k}": x}, 8),
+    "a quotient": (lambda x, k: x * 0.5 ** (k // 3), 8),
+    "a table": (lambda x, k: x * [1.0, 2.0, 3.0, 4.0][k % 4], 8),
+    "a whole tensor": (lambda x, k: (x > 0).long() * k, 8),
+    "a bool": (lambda x, k: x * (k == 3), 4),
+    "a filled tensor": (lambda x, k: ng.full((2,), k), 8),
+    "an exponent": (lambda x, k: x**k, 3),
+}
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_whole_numbers_among_the_arguments(name):
+    """After two values they are passed, but for those that decide by their value."""
+    function, recordings = PASSED[name]
+    compiled = ng.compile(function)
+    for k in range(8):
+        x, y = [ng.tensor([0.5, 1.5, 2.5], dtype=ng.float64, requires_grad=True) for _ in "xy"]
+        expected, got = function(x, k), compiled(y, k)
+        results = [list(r.values()) if isinstance(r, dict) else r for r in (expected, got)]
+        pairs = [r if isinstance(r, (tuple, list)) else [r] for r in results]
+        for e, g in zip(*pairs, strict=True):
+            assert type(g) is type(e)
+            if type(e) is int:
+                assert g == e
+                continue
+            assert g.dtype is e.dtype and ng.allclose(g, e, rtol=1e-14)
+            if e.requires_grad:
+                for out in (e, g):
+                    out.sum().backward()
+        if x.grad is not None:
+            assert ng.allclose(y.grad, x.grad, rtol=1e-14)
+    assert compiled.cache_info().recordings == recordings, compiled.recordings
+
+
+def test_a_number_of_each_step_costs_no_recording():
+    """A schedule of the step's number, by position and by name, within a training step."""
+    net, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    other.load_state_dict(net.state_dict())
+
+    def training(model, optimizer):
+        def step(x, *, number):
+            loss = model(x).square().mean() * 0.9**number
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        return step
+
+    eager = training(net, ng.optim.Adam(net.parameters()))
+    compiled = ng.compile(training(other, ng.optim.Adam(other.parameters())))
+    for number in range(20):
+        x = ng.ones(3, 2) * (number % 5)
+        assert compiled(x, number=number).item() == pytest.approx(eager(x, number=number).item())
+    assert compiled.cache_info().recordings == 3
+    assert "any whole number" in compiled.recordings[-1]
+
+
+def test_bools_and_other_kinds_do_not_count():
+    f = ng.compile(lambda x, k: x * 2 if k else x)
+    assert [f(ng.ones(1), k).item() for k in (True, False, 3, 0, 5, 7.0)] == [2, 1, 2, 1, 2, 2]
+    f = ng.compile(lambda x, k: x * k)
+    numbers = (2, 3, 4, 2**60, -5, 2.5)
+    assert [f(ng.ones(1), k).item() for k in numbers] == [float(k) for k in numbers]
+
+
+def test_an_error_of_a_passed_number_is_that_of_the_function():
+    def refusing(x, k):
+        if k > 4:
+            raise ValueError(f"no step {k}")
+        return x * k
+
+    f = ng.compile(refusing)
+    for k in range(5):
+        assert f(ng.ones(1), k).item() == k
+    with pytest.raises(ValueError, match="no step 7"):
+        f(ng.ones(1), 7)
+    assert f(ng.ones(1), 3).item() == 3
+
+
+def test_many_conditions_of_a_number_give_it_back_to_the_signature():
+    f = ng.compile(lambda x, k: x * math.floor(k / 2))
+    recordings = []
+    with pytest.warns(UserWarning, match="recorded 16 times"):
+        for _ in range(3):
+            assert [f(ng.ones(1), k).item() for k in range(60)] == [k // 2 for k in range(60)]
+            recordings.append(f.cache_info().recordings)
+    assert recordings[2] == recordings[1] < 100  # each value has one
+
+
+def test_warming_up_for_numbers():
+    f = ng.compile(lambda x, k: x[k] * 2)
+    for k in range(4):
+        f.warmup(ng.ones(5), k)
+    assert f(ng.ones(5), 3).item() == 2
+
+
+def test_a_gradient_from_outside_of_a_count():
+    model = Counting()
+    run = ng.compile(model)
+    for k in range(1, 4):
+        x = ng.ones(1, requires_grad=True)
+        run(x).backward()
+        assert x.grad.item() == k

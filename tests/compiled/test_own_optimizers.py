@@ -265,7 +265,8 @@ def test_what_changes_between_calls_is_noticed(change):
     assert found[1] == pytest.approx(found[0], rel=1e-5)
 
 
-def test_a_rate_that_is_set_inside_is_refused():
+def test_a_rate_that_is_set_to_a_tensor_inside_is_refused():
+    """Numbers may be set: test_settings.py."""
     optimizer, step = training(lambda ps: ng.optim.SGD(ps, lr=0.1))
 
     @ng.compile
@@ -274,7 +275,7 @@ def test_a_rate_that_is_set_inside_is_refused():
         return step()
 
     with pytest.raises(RecordingError, match=r"option 'lr': .*each call reads it"):
-        with_rate(0.3)
+        with_rate(ng.tensor(0.3))
     assert type(optimizer.param_groups[0]["lr"]) is float
 
 

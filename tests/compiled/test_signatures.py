@@ -460,10 +460,10 @@ def test_many_signatures_are_bounded():
 
 
 def test_a_count_among_the_arguments_is_told_of():
-    f = ng.compile(lambda x, step: x * (step + 1.0))
+    f = ng.compile(lambda x, step: x * len(range(step)))
     with pytest.warns(UserWarning, match=r"other Python values.*argument 1 is another: 16, was 15"):
         for step in range(18):
-            assert f(data(1), step).tolist() == (data(1) * (step + 1.0)).tolist()
+            assert f(data(1), step).tolist() == (data(1) * step).tolist()
     shapes = ng.compile(lambda x: x * 2.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -251,3 +251,104 @@ def test_distances_of_float32_lose_few_digits():
     np.testing.assert_allclose(ng.cdist(x, y).numpy(), exact.numpy(), rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match="compute_mode"):
         ng.cdist(x, y, compute_mode="fast")
+
+
+# -- vectors of length one, distances and what else is one node ------------------------------------
+
+# name: function of a library's modules and leaves, their shapes, whether it is differentiated twice
+ONE_NODE = {
+    "cosines": (lambda L, F, x, y: F.cosine_similarity(x, y), [(4, 3), (4, 3)], True),
+    "cosines of columns": (lambda L, F, x, y: F.cosine_similarity(x, y, 0), [(4, 3), (4, 3)], True),
+    "cosines of pairs": (
+        lambda L, F, x, y: F.cosine_similarity(x[:, None], y[None], -1),
+        [(4, 3), (5, 3)],
+        True,
+    ),
+    "cosine of two": (lambda L, F, x, y: F.cosine_similarity(x, y, 0), [(4,), (4,)], True),
+    "a cosine of a repeated size": (
+        lambda L, F, x, y: F.cosine_similarity(x, y, 1),
+        [(4, 1), (4, 3)],
+        True,
+    ),
+    "short vectors": (lambda L, F, x, y: F.cosine_similarity(x, y, 1, 50.0), [(4, 3)] * 2, True),
+    "cosines of one's own": (lambda L, F, x: F.cosine_similarity(x, x * 2), [(4, 3)], True),
+    "units": (lambda L, F, x: F.normalize(x), [(4, 3)], True),
+    "units of columns": (lambda L, F, x: F.normalize(x, dim=0), [(4, 3)], True),
+    "units over all": (lambda L, F, x: F.normalize(x, dim=(0, 1)), [(4, 3)], True),
+    "short units": (lambda L, F, x: F.normalize(x, eps=50.0), [(4, 3)], True),
+    "units of norm 3": (lambda L, F, x: F.normalize(x, 3.0), [(4, 3)], True),
+    "distances": (lambda L, F, x, y: L.cdist(x, y), [(4, 3), (5, 3)], True),
+    "distances in batches": (lambda L, F, x, y: L.cdist(x, y), [(2, 1, 4, 3), (3, 5, 3)], True),
+    "distances by product": (
+        lambda L, F, x, y: L.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+        [(2, 4, 3), (5, 3)],
+        True,
+    ),
+    "distances of norm 1": (lambda L, F, x, y: L.cdist(x, y, 1.0), [(4, 3), (5, 3)], False),
+    "repeated": (lambda L, F, x: x.repeat(2, 1, 3), [(2, 3)], True),
+    "repeated once": (lambda L, F, x: x.repeat(1, 1), [(2, 3)], True),
+    "repeated never": (lambda L, F, x: x.repeat(0, 2), [(2, 3)], True),
+    "repeated number": (lambda L, F, x: x.repeat(3), [()], True),
+    "singular values": (lambda L, F, x: L.linalg.svdvals(x), [(4, 3)], True),
+    "of several": (lambda L, F, x: L.linalg.svdvals(x), [(2, 3, 4)], True),
+    "eigenvalues": (lambda L, F, x: L.linalg.eigvalsh(x + x.mT), [(3, 3)], True),
+    "logsumexp": (lambda L, F, x: x.logsumexp(1), [(4, 3)], True),
+    "norms": (lambda L, F, x: x.norm(dim=1), [(4, 3)], True),
+    "largest": (lambda L, F, x: x.amax(1), [(4, 3)], False),
+    "deviations": (lambda L, F, x: x.std(1), [(4, 3)], True),
+}
+
+
+@pytest.mark.parametrize("name", ONE_NODE)
+def test_what_is_one_node_is_differentiated_to_any_order(name):
+    function, shapes, twice = ONE_NODE[name]
+    given = [leaf(*shape) for shape in shapes]
+    assert ng.autograd.gradcheck(lambda *xs: function(ng, F, *xs), given)
+    if twice:
+        assert ng.autograd.gradgradcheck(lambda *xs: function(ng, F, *xs), given)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [n for n in ONE_NODE if n != "short vectors"])
+def test_what_is_one_node_is_torchs_each_time(name, dtype):
+    """Also when it only launches what it remembers, and of what needs a gradient in part.
+
+    But for vectors shorter than eps: PyTorch takes their gradient for that of longer ones.
+    """
+    torch = pytest.importorskip("torch")
+    function, shapes, _ = ONE_NODE[name]
+    tolerance = 1e-12 if dtype == "float64" else 2e-5
+    for turn in range(40):
+        arrays = [RNG.standard_normal(shape).astype(dtype) for shape in shapes]
+        ours, theirs = ([m.tensor(a) for a in arrays] for m in (ng, torch))
+        for k in range(len(arrays)):
+            if turn % 3 != 1 or k == len(arrays) - 1:
+                ours[k].requires_grad_(), theirs[k].requires_grad_()
+        got = function(ng, F, *ours)
+        expected = function(torch, torch.nn.functional, *theirs)
+        weights = RNG.standard_normal(tuple(expected.shape)).astype(dtype)
+        (got * ng.tensor(weights)).sum().backward()
+        (expected * torch.tensor(weights)).sum().backward()
+        np.testing.assert_allclose(got.detach(), expected.detach(), tolerance, tolerance)
+        for x, t in zip(ours, theirs, strict=True):
+            assert (x.grad is None) == (t.grad is None)
+            if x.grad is not None:
+                np.testing.assert_allclose(x.grad, t.grad, 10 * tolerance, 10 * tolerance)
+
+
+def test_vectors_of_zeros_and_of_large_numbers():
+    x, y = ng.zeros(2, 3, requires_grad=True), ng.ones(2, 3, requires_grad=True)
+    for found in (F.cosine_similarity(x, y), F.normalize(x), ng.cdist(x, x.detach())):
+        assert found.tolist() == ng.zeros_like(found).tolist()
+    ng.cdist(x, x.detach()).sum().backward()
+    assert x.grad.tolist() == [[0.0] * 3] * 2
+    large = ng.full((1, 3), 1e30)  # whose product is infinite
+    assert F.cosine_similarity(large / 1e12, large / 1e12).item() == pytest.approx(1.0, rel=1e-6)
+    nan = ng.tensor([[float("nan"), 1.0]])
+    assert F.normalize(nan).isnan().all() and F.cosine_similarity(nan, nan).isnan().all()
+    for wrong in (2, -3):
+        with pytest.raises(IndexError, match="out of range"):
+            F.cosine_similarity(y, y, wrong)
+        with pytest.raises(IndexError, match="out of range"):
+            F.normalize(y, dim=wrong)

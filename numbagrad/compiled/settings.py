@@ -1,0 +1,99 @@
+"""Options of optimisers that a compiled function sets before it takes a step: ``group["lr"] = lr``.
+
+Native code is given an option as it stands when a call enters it. So a call sets what the function
+sets before a step reads it, and takes that back if the recording is not for its arguments. What is
+left there in the end is a result of the call, as other numbers that it sets (``carried.py``). Start
+reading at ``Settings``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+from ..errors import RecordingError
+from ..kernels.options import Options
+from ..kernels.traced_float import TracedFloat
+from ..tape import Location, show_location, user_location
+
+__all__ = ["Settings"]
+
+Setting = tuple[Options, str, Any]
+"""A group, the name of an option, and what it is set to."""
+
+
+class Settings:
+    """What a recording sets, and what reads it. before: what calls set before they enter."""
+
+    def __init__(self) -> None:
+        self.before: dict[tuple[int, str], Setting] = {}
+        self._pending: dict[tuple[int, str], Setting] = {}
+        self._read: dict[int, Options] = {}
+        self._where: Location | None = None
+
+    def note(self, options: Options, name: str, value: Any) -> None:
+        """Note that an option is set."""
+        self._pending[id(options), name] = options, name, value
+        self._where = user_location()
+
+    def reading(self, read: Any) -> None:
+        """Note that a call of ``read`` gives options at this place. Raises where calls, which look
+        at them once, would have to look at two values of one."""
+        for options in _options_of(read, set()):
+            for location in [key for key in self._pending if key[0] == id(options)]:
+                setting = self._pending.pop(location)
+                if id(options) in self._read:
+                    raise RecordingError(
+                        f"option {setting[1]!r}: not possible inside a compiled function, at "
+                        f"{show_location(self._where)}: it is set between two steps of one "
+                        f"optimiser, and a call gives native code one value. Compile each of the "
+                        f"steps by itself."
+                    )
+                self.before[location] = setting
+            self._read[id(options)] = options
+
+    def call(self, run: Callable[[tuple], Any], miss: Any, numbers: dict[str, Any]) -> Any:
+        """``run``, the call of a recording, with what is to be set before it.
+
+        numbers: what expressions may name. The text is Python, because a call must cost little.
+        """
+        if not self.before:
+            return run
+        names: dict[str, Any] = {"run": run, "MISS": miss, **numbers}
+        checks, sets, takes = [], [], []
+        for k, (options, name, value) in enumerate(self.before.values()):
+            text = repr(value)
+            if type(value) is TracedFloat:
+                text = re.sub(r"\bf(\d+)\b", r"given[\1]", value.text)
+                checks += [f"given[{n}]" for n in re.findall(r"\bf(\d+)\b", value.text)]
+            names |= {f"options{k}": options, f"name{k}": name}
+            there = f"options{k}[name{k}]"
+            sets += [f"old{k}, new{k} = {there}, {text}", f"if new{k} != old{k}:"]
+            sets.append(f"    {there} = new{k}")
+            takes += [f"if new{k} != old{k}:", f"    {there} = old{k}"]
+        lines = []
+        if checks:
+            most = max(int(text[6:-1]) for text in checks)
+            lines += [f"if len(given) <= {most}:", "    return MISS"]
+            tests = [f"{text}.__class__ not in NUMBERS" for text in dict.fromkeys(checks)]
+            lines += [f"if {' or '.join(tests)}:", "    return MISS"]
+            names["NUMBERS"] = (float, int)
+        lines += [*sets, "found = run(given)", "if found is MISS:"]
+        lines += [*[f"    {line}" for line in takes], "    return MISS", "return found"]
+        exec("\n".join(["def call(given):", *[f"    {line}" for line in lines]]), names)
+        return names["call"]
+
+
+def _options_of(function: Any, seen: set[int]) -> Iterator[Options]:
+    """The options that a function closes over, itself or by others that it calls."""
+    if id(function) in seen or type(function) is not FunctionType:
+        return
+    seen.add(id(function))
+    for cell in function.__closure__ or ():
+        held = cell.cell_contents
+        if type(held) is Options:
+            yield held
+        else:
+            yield from _options_of(held, seen)

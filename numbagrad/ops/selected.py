@@ -1,0 +1,151 @@
+"""``x[mask]`` while a step is recorded, when nobody knows yet where the mask holds.
+
+How many rows are selected is known when the step runs; a program's shapes are known before. So the
+rows stay where they are, among those that are not selected, and what is done with them is done with
+all: what works element by element or row by row does not mind, and sums, means, losses and writes
+leave the others out. Functions need not know of it: they raise ``Unsized`` where they look at the
+shape, and what stands before them (``wrapper.py``) asks for the rule of that function. The rules
+are in ``selected_rules.py``, methods in ``selected_methods.py``. Start reading at ``Selected``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from ..errors import RecordingError
+from ..later import OUR_FILES
+from ..tape import show_location, user_location
+from ..tensor import Tensor
+from .plans import GENERATED
+
+__all__: list[str] = []  # nothing that users call
+
+RULES: dict[str, Callable[..., Any]] = {}
+"""By the name of a function, what it gives for selected rows: called with the function, and its
+arguments and keywords. ``selected_rules`` fills it."""
+
+
+class Unsized(RecordingError, AttributeError):
+    """A function looked at the number of selected rows."""
+
+    def __init__(self, rows: Selected, name: str):
+        self.rows, self.operation = rows, name
+        super().__init__(
+            f"x[mask]: {name} is not possible inside a compiled function for what a mask selects, "
+            f"at {show_location(user_location())}: while a step is recorded nobody knows how many "
+            f"elements that are. What goes row by row is possible, and sum, mean, losses, and "
+            f"x[mask] = y. ng.where(mask, x, y) keeps the shape, mask.sum() is their number, "
+            f"cross_entropy leaves out targets of ignore_index; and a mask that the function "
+            f"closes over decides before it is compiled."
+        )
+
+    def instead(self, function: Any, args: tuple, options: dict[str, Any]) -> Any:
+        """What the function that looked gives for the rows, if there is a rule. Else it raises."""
+        rule = RULES.get(function.__name__)
+        if rule is None:
+            raise self
+        return rule(function, *args, **options)
+
+
+def _asked() -> str:
+    """What the user's line has called that came here."""
+    frame, name = sys._getframe(2), SHAPE
+    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+        if frame.f_code.co_filename != GENERATED:
+            name = frame.f_code.co_name
+        frame = frame.f_back  # type: ignore[assignment]
+    return SHAPE if name.startswith("_") else name
+
+
+SHAPE = "looking at its shape"
+
+
+class Selected(Tensor):
+    """Rows of ``whole`` (n, ...) where ``mask`` (n) holds: of another number in each call.
+
+    key: of which mask they are, with its version, and how often it was repeated: those of equal
+    keys lie side by side. Where the mask does not hold there is anything, finite at first, and what
+    comes back as its gradient is not used.
+    """
+
+    whole: Tensor
+    mask: Tensor
+    key: tuple[Tensor, int, int]
+
+    @classmethod
+    def of(cls, whole: Tensor, mask: Tensor, key: tuple[Tensor, int, int]) -> Selected:
+        """The rows of ``whole``."""
+        found: Selected = object.__new__(cls)
+        found.mask, found.key = mask, key
+        found.become(whole)
+        return found
+
+    def become(self, whole: Tensor) -> None:
+        """Be the rows of another tensor."""
+        self.whole, self._dtype, self._device = whole, whole._dtype, whole._device
+
+    def beside(self, whole: Tensor) -> Selected:
+        """The rows of another tensor under the same mask."""
+        return Selected.of(whole, self.mask, self.key)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return int(self.whole._array.ndim)
+
+    @property
+    def _array(self) -> Any:
+        raise Unsized(self, _asked())
+
+    def refuse(self, name: str) -> NoReturn:
+        """Raise: ``name`` needs to know how many rows there are."""
+        raise Unsized(self, name)
+
+    @property
+    def _edge(self) -> Any:
+        return self.whole._edge
+
+    @_edge.setter
+    def _edge(self, value: Any) -> None:
+        raise Unsized(self, "the history of it")
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return self.rank
+
+    def dim(self) -> int:
+        """The number of dimensions."""
+        return self.rank
+
+    ndimension = dim
+
+    def size(self, dim: int | None = None) -> Any:
+        """The size of a dimension that is not the first."""
+        if dim is None or not -self.rank <= dim < self.rank or dim % self.rank == 0:
+            raise Unsized(self, "size")
+        return self.whole._array.shape[dim]
+
+    def __repr__(self, **_: Any) -> str:
+        raise Unsized(self, "print")
+
+    __str__ = __format__ = __repr__  # type: ignore[assignment]
+
+
+def _refusing(name: str) -> Callable[..., Any]:
+    def method(self: Selected, *args: Any, **kwargs: Any) -> Any:
+        raise Unsized(self, name.strip("_"))
+
+    method.__name__ = name
+    return method
+
+
+for _name in """
+    __len__ __iter__ __bool__ __int__ __float__ __index__ __contains__ __array__ numel nelement item
+    tolist numpy backward register_hook retain_grad requires_grad_ data_ptr
+""".split():
+    setattr(Selected, _name, _refusing(_name))
+for _name in ("shape", "nbytes", "data", "T"):
+    setattr(Selected, _name, property(_refusing(_name)))

@@ -1,0 +1,166 @@
+"""Methods of rows that a mask selects while a step is recorded, and ``x[mask] = y`` of them.
+
+See ``selected.py``. Start reading at ``write``.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..tensor import Tensor
+from .elementwise import cast, where
+from .inplace import assign
+from .selected import Selected, Unsized
+from .selected_rules import as_whole, beside_rows
+from .view import expand, reshape
+
+__all__: list[str] = []  # nothing that users call
+
+ALL = builtins.slice(None)
+
+
+def _reshaped(self: Selected, *shape: Any) -> Selected:
+    """All elements as a vector; or each row in another form, the first size -1."""
+    sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+    whole = self.whole
+    if sizes == (-1,):
+        return _vector(self)
+    if sizes[:1] != (-1,) or -1 in sizes[1:]:
+        raise Unsized(self, "reshape")
+    rest = math.prod(whole._array.shape[1:])
+    if math.prod(sizes[1:]) != rest:
+        raise Unsized(self, f"reshape to {list(sizes)}")
+    return self.beside(reshape(whole, (whole._array.shape[0], *sizes[1:])))
+
+
+def _vector(self: Selected) -> Selected:
+    """The elements of all rows, one after the other."""
+    shape = self.whole._array.shape
+    if len(shape) == 1:
+        return self
+    wide = reshape(expand(beside_rows(self.mask, self.whole), shape), (math.prod(shape),))
+    mask, version, times = self.key
+    key = (mask, version, times * math.prod(shape[1:]))
+    return Selected.of(reshape(self.whole, (math.prod(shape),)), wide, key)
+
+
+def _flatten(self: Selected, start_dim: int = 0, end_dim: int = -1) -> Selected:
+    first, last = start_dim % self.rank, end_dim % self.rank
+    if first == 0 and last == self.rank - 1:
+        return _vector(self)
+    if first == 0:
+        raise Unsized(self, "flatten of the first dimension")
+    return self.beside(self.whole.flatten(first, last))
+
+
+def _item_of_rows(self: Selected, key: Any) -> Selected:
+    """The same part of each row: a key that begins with ``:``."""
+    if type(key) is Selected or (isinstance(key, Tensor) and key._dtype is dtypes.bool_):
+        raise Unsized(self, "another mask")
+    if not isinstance(key, tuple) or key[0] not in (ALL, ...):
+        raise Unsized(self, "an index of rows")
+    basic = [k is None or k is ... or isinstance(k, (int, builtins.slice)) for k in key]
+    used = builtins.sum([k is not None and k is not ... for k in key])
+    if not builtins.all(basic) or (key[0] is ... and used >= self.rank) or used > self.rank:
+        raise Unsized(self, "such an index")
+    return self.beside(self.whole[key])
+
+
+def _same_place(name: str) -> Callable[..., Any]:
+    """A method that gives for each element something of it."""
+    plain = getattr(Tensor, name)
+
+    def method(self: Selected, *args: Any, **kwargs: Any) -> Selected:
+        args = tuple([a.whole if type(a) is Selected else a for a in args])
+        return self.beside(plain(self.whole, *args, **kwargs))
+
+    return method
+
+
+def _along_row(name: str) -> Callable[..., Any]:
+    """A method that moves dims that are not the first."""
+    plain = getattr(Tensor, name)
+
+    def method(self: Selected, *dims: int) -> Selected:
+        more = name == "unsqueeze"
+        if not dims or builtins.any([d % (self.rank + more) == 0 for d in dims]):
+            raise Unsized(self, name)
+        return self.beside(plain(self.whole, *dims))
+
+    return method
+
+
+def _written(name: str) -> Callable[..., Any]:
+    """The in-place form of a method: the rows are a copy, nobody else sees it."""
+    plain = name[:-1]
+
+    def method(self: Selected, *args: Any, **kwargs: Any) -> Selected:
+        found = getattr(self, plain)(*args, **kwargs)
+        if type(found) is not Selected or found._dtype is not self._dtype:
+            raise Unsized(self, name)
+        self.become(found.whole)
+        return self
+
+    method.__name__ = name
+    return method
+
+
+def write(x: Tensor, mask: Tensor, value: Tensor) -> None:
+    """``x[mask] = value`` of selected rows, or of a tensor that fits them."""
+    shape, rest = x._array.shape, x._array.shape[mask._array.ndim :]
+    n = math.prod(mask._array.shape)
+    rows = Selected.of(reshape(x, (n, *rest)), reshape(mask, (n,)), (mask, mask._version, 1))
+    value = cast_rows(value, x)
+    if type(value) is not Selected:
+        have = value._array.shape
+        while len(have) > rows.rank and have[0] == 1:
+            value, have = reshape(value, have[1:]), have[1:]
+        alone = have[1:] if len(have) == rows.rank else have
+        pairs = zip(reversed(alone), reversed(rest), strict=False)
+        if len(have) > rows.rank or not builtins.all([a in (1, b) for a, b in pairs]):
+            raise ShapeError(
+                f"setitem: shape mismatch: value tensor of shape {list(have)} cannot be broadcast "
+                f"to indexing result of rows of shape {list(rest)}."
+            )
+    if type(value) is Selected and value.rank < rows.rank:
+        raise ShapeError(
+            f"setitem: what a mask selects has {value.rank} dimensions, {rows.rank} are written. "
+            f"Use unsqueeze(1) for one number for each row."
+        )
+    found = where(beside_rows(rows.mask, rows.whole), as_whole("setitem", rows, value), rows.whole)
+    if found._array.shape != rows.whole._array.shape:
+        raise ShapeError(
+            f"setitem: shape mismatch: rows of shape {list(found.shape[1:])} that a mask selects "
+            f"cannot be broadcast to indexing result of rows of shape {list(rest)}."
+        )
+    assign(x, reshape(found, shape), "setitem")
+
+
+def cast_rows(value: Tensor, x: Tensor) -> Tensor:
+    """``value`` in the dtype of ``x``."""
+    if type(value) is Selected:
+        return value.beside(cast(value.whole, x._dtype))
+    return cast(value, x._dtype)
+
+
+def install() -> None:
+    """Give ``Selected`` its methods, when ``Tensor`` has all."""
+    places = "float double half bfloat16 long int short char byte bool to type_as clone detach"
+    for name in [*places.split(), "contiguous"]:
+        setattr(Selected, name, _same_place(name))
+    for name in ("unsqueeze", "squeeze"):
+        setattr(Selected, name, _along_row(name))
+    for name in [n for n in dir(Tensor) if n.endswith("_") and not n.startswith("_")]:
+        if hasattr(Tensor, name[:-1]) and name not in vars(Selected):
+            setattr(Selected, name, _written(name))
+    for name in "add sub mul truediv floordiv mod pow".split():
+        method = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder"}.get(name, name)
+        setattr(Selected, f"__i{name}__", _written(f"{method}_"))
+    for name, rule in (("reshape", _reshaped), ("view", _reshaped), ("flatten", _flatten)):
+        setattr(Selected, name, rule)
+    Selected.__getitem__ = _item_of_rows

@@ -1,0 +1,331 @@
+"""What functions give for rows that a mask selects while a step is recorded: see ``selected.py``.
+
+Of what goes element by element or row by row the result is computed for all rows, selected or not.
+No value of a row that is not selected reaches another, and no gradient: there is a gate where rows
+come in, where they go out, and before what all rows share. A gate is ``where(mask, x, 1)``, whose
+gradient is 0 where the mask does not hold, also in the place of NaN. Start reading at ``pick``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..kernels import machine
+from ..tensor import Tensor
+from . import reduce
+from .base import normalize_dims
+from .elementwise import cast, where
+from .masks import masked_scatter
+from .reduction import reduction_of
+from .remembered import plainly
+from .selected import RULES, Selected, Unsized
+from .view import expand, reshape
+
+__all__: list[str] = []  # nothing that users call
+
+
+def pick(x: Tensor, mask: Tensor) -> Selected:
+    """``x[mask]``, the mask of the first dimensions of ``x``."""
+    shape, rest = mask._array.shape, x._array.shape[mask._array.ndim :]
+    n = math.prod(shape)
+    flat = reshape(mask.detach(), (n,))
+    whole = _gated(reshape(x, (n, *rest)), flat)
+    return Selected.of(whole, flat, (mask, mask._version, 1))
+
+
+def beside_rows(mask: Tensor, whole: Tensor) -> Tensor:
+    """``mask`` (n) with as many dimensions as ``whole``."""
+    return reshape(mask, (*mask._array.shape, *[1] * (whole._array.ndim - 1)))
+
+
+def _kept(whole: Tensor, mask: Tensor, other: Any) -> Tensor:
+    """``whole`` where ``mask`` (n) holds, else a number."""
+    kind = whole._dtype
+    number = bool(other) if kind is dtypes.bool_ else other
+    number = float(other) if kind.is_floating_point else number
+    found: Tensor = where(beside_rows(mask, whole), whole, number)
+    return found
+
+
+def _gated(whole: Tensor, mask: Tensor) -> Tensor:
+    """``whole`` where ``mask`` (n) holds; no gradient passes where it does not. Numbers there are
+    such as have a logarithm and a root, whole ones name a class and a row."""
+    return _kept(whole, mask, 1 if whole._dtype.is_floating_point else 0)
+
+
+# -- operands beside selected rows -----------------------------------------------------------------
+
+
+def _first(args: Any) -> Selected:
+    return next(a for a in args if type(a) is Selected)
+
+
+def as_whole(name: str, rows: Selected, x: Any) -> Any:
+    """An operand beside ``rows``, as it stands beside their whole."""
+    if not isinstance(x, Tensor):
+        return x
+    if type(x) is Selected:
+        if x.rank != rows.rank:
+            raise ShapeError(
+                f"{name}: of what masks select {x.rank} and {rows.rank} dimensions do not "
+                f"broadcast. Use unsqueeze(1) for a column of one number for each row."
+            )
+        return _lined_up(name, rows, x)
+    shape = x._array.shape
+    if len(shape) > rows.rank:
+        raise Unsized(rows, f"{name} with a tensor of shape {list(shape)}")
+    if len(shape) == rows.rank and shape[0] != 1:
+        return spread(name, x, rows)
+    if x._edge is None:
+        return x
+    widest = rows.whole._array.shape
+    sizes = [b if a == 1 else a for a, b in zip((1,) * rows.rank, widest, strict=True)]
+    for k in range(1, len(shape) + 1):
+        sizes[-k] = widest[-k] if shape[-k] == 1 else shape[-k]
+    sizes[0] = widest[0]
+    return _gated(expand(x, tuple(sizes)), rows.mask)
+
+
+def _lined_up(name: str, rows: Selected, other: Selected) -> Tensor:
+    """The whole of ``other``, whose mask has to be that of ``rows``: else a call raises."""
+    one, two = rows.key, other.key
+    if one[0] is two[0] and one[1:] == two[1:] and one[0]._version == one[1]:
+        return other.whole
+    n, m = rows.mask._array.size, other.mask._array.size
+    if n != m:
+        raise ShapeError(
+            f"{name}: what is selected by masks of {n} and of {m} elements cannot be compiled "
+            f"together. Use the same mask."
+        )
+
+    def fail(_: int) -> None:
+        raise ShapeError(
+            f"{name}: two masks select different elements, and a compiled function takes the "
+            f"elements of one beside those of another only where they are the same."
+        )
+
+    differs = reduce.any(rows.mask.logical_xor(other.mask))
+    machine.check(where(differs, 0, -1).reshape((1,))._array, fail)
+    return other.whole
+
+
+def spread(name: str, x: Tensor, rows: Selected) -> Tensor:
+    """``x`` (number of rows, ...), each row where one is selected, and no row elsewhere.
+
+    Calls raise ShapeError where there are more or fewer.
+    """
+    have, mask = x._array.shape, rows.mask
+    count, rest = have[0], have[1:]
+
+    def fail(got: int) -> None:
+        raise ShapeError(
+            f"{name}: shape mismatch: a tensor of shape {list(have)} does not fit the {got} "
+            f"rows that a mask selects."
+        )
+
+    held = mask.sum()
+    machine.check(where(held.eq(count), -1, held).reshape((1,))._array, fail)
+    shape = (mask._array.size, *rest)
+    wide = expand(reshape(mask, (*mask._array.shape, *[1] * len(rest))), shape)
+    empty = x.new_full(shape, 1 if x._dtype.is_floating_point else 0)
+    # One row more, for fewer rows than are selected are told of above.
+    return _gated(masked_scatter(empty, wide, x), mask)
+
+
+def pointwise(op: Any, args: tuple) -> Selected:
+    """An elementwise op of selected rows and what broadcasts to each."""
+    rows = _widest(args)
+    return rows.beside(op(*[as_whole(op.name, rows, a) for a in args]))
+
+
+def _widest(args: tuple) -> Selected:
+    """The rows among ``args`` whose whole has most elements: others broadcast to them."""
+    found = [a for a in args if type(a) is Selected]
+    return max(found, key=lambda rows: rows.whole._array.size)
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _signature(function: Callable) -> inspect.Signature:
+    return inspect.signature(plainly(function))
+
+
+def _named(function: Callable, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call by name, defaults included."""
+    bound = _signature(function).bind(*args, **options)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _given(named: dict[str, Any]) -> dict[str, Any]:
+    """Keywords for a call with ``named`` arguments."""
+    return {k: v for k, v in named.items() if k != "names"} | named.get("names", {})
+
+
+def _over(function: Callable, named: dict[str, Any], rows: Selected) -> tuple[int, ...] | None:
+    """The dims over which a function goes, None for all."""
+    dim = named.get("names", {}).get("axis", named.get("dim"))
+    if dim is None or dim == () or type(dim) is bool:
+        return None
+    return normalize_dims(function.__name__, dim, rows.rank)
+
+
+def _by_rows(function: Callable, *args: Any, **options: Any) -> Any:
+    """A function that goes along dims within each row."""
+    named = _named(function, args, options)
+    rows = _first(named.values())
+    dims = _over(function, named, rows)
+    if dims is None or 0 in dims:
+        raise Unsized(rows, f"{function.__name__} over all rows")
+    return _rows_of(function, named, rows)
+
+
+def _rows_of(function: Callable, named: dict[str, Any], rows: Selected) -> Any:
+    """What a function gives for all rows."""
+    name = function.__name__
+    found = function(**{k: as_whole(name, rows, v) for k, v in _given(named).items()})
+    if isinstance(found, tuple):
+        return type(found)(*[rows.beside(each) for each in found])
+    return rows.beside(found)
+
+
+def _folded(function: Callable, *args: Any, **options: Any) -> Any:
+    """A sum, a product, any or all: of all rows, or within each."""
+    neutral = {"sum": 0, "nansum": 0, "count_nonzero": 0, "any": 0, "prod": 1, "all": 1}
+    named = _named(function, args, options)
+    rows = _first(named.values())
+    dims = _over(function, named, rows)
+    if dims is not None and 0 not in dims:
+        return _rows_of(function, named, rows)
+    left = _kept(rows.whole, rows.mask, neutral[function.__name__])
+    given = {k: left if v is rows else v for k, v in _given(named).items()}
+    return function(**given)
+
+
+def _mean(function: Callable, *args: Any, **options: Any) -> Any:
+    """The mean of all rows, or within each."""
+    named = _named(function, args, options)
+    rows = _first(named.values())
+    dims = _over(function, named, rows)
+    kind = named["dtype"]
+    if dims is not None and 0 not in dims:
+        return _rows_of(function, named, rows)
+    whole = rows.whole if kind is None else cast(rows.whole, dtypes.to_dtype(kind))
+    if not whole._dtype.is_floating_point:
+        return function(whole)  # which says so
+    sizes = whole._array.shape
+    times = math.prod([n for d, n in enumerate(sizes) if d and (dims is None or d in dims)])
+    wide = dtypes.float32 if whole._dtype.itemsize == 2 else whole._dtype  # a sum may be too large
+    left = cast(_kept(whole, rows.mask, 0), wide)
+    total = reduce.sum(left, dims, named["names"].get("keepdims", named["keepdim"]))
+    return cast(total / (rows.mask.sum() * times), whole._dtype)
+
+
+def _loss(function: Callable, *args: Any, **options: Any) -> Any:
+    """A loss that is one number for each element or row, then their mean or sum."""
+    named = _named(function, args, options)
+    rows = _widest(tuple(named.values()))
+    flags = named.pop("size_average", None), named.pop("reduce", None)
+    reduction = named.pop("reduction")
+    batch = function.__name__ == "kl_div" and reduction == "batchmean"
+    if not batch:
+        reduction = reduction_of(function.__name__, reduction, *flags)
+    if named.get("weight") is not None and function.__name__ in _WEIGHED and reduction == "mean":
+        raise Unsized(rows, f"{function.__name__} with weight and a mean")
+    losses = _rows_of(function, {**named, "reduction": "none"}, rows)
+    if batch:
+        return reduce.sum(losses) / rows.mask.sum()
+    if reduction == "none":
+        return losses
+    return reduce.mean(losses) if reduction == "mean" else reduce.sum(losses)
+
+
+_WEIGHED = frozenset(("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"))
+"""Losses whose mean with weights divides by their sum."""
+
+
+def _class_loss(function: Callable, *args: Any, **options: Any) -> Any:
+    """Cross entropy and likelihood: what is not selected is ignored."""
+    named = _named(function, args, options)
+    if named["target"]._dtype.is_floating_point:
+        return _loss(function, **named)
+    rows, name = _first((named["input"], named["target"])), function.__name__
+    for operand in ("input", "target"):
+        x = named[operand]
+        if type(x) is not Selected and not x._array.ndim:
+            raise Unsized(rows, f"{name} with an {operand} of no dimensions")
+        lined = _lined_up(name, rows, x) if type(x) is Selected else spread(name, x, rows)
+        named[operand] = lined
+    if named["input"]._array.ndim < 2:
+        raise Unsized(rows, f"{name} of one row")
+    classes = cast(named["target"], dtypes.int64)
+    named["target"] = _kept(classes, rows.mask, int(named["ignore_index"]))
+    found = function(**named)
+    return rows.beside(found) if found._array.ndim else found
+
+
+def _product(function: Callable, *args: Any, **options: Any) -> Any:
+    """``linear`` and products of rows with a matrix, whose gradient adds up those of all rows."""
+    named = _named(function, args, options)
+    rows, *shared = named.values()
+    other = [s for s in shared if type(s) is Selected]
+    if type(rows) is not Selected or other or rows.rank < 2 or shared[0]._array.ndim != 2:
+        raise Unsized((other or [rows])[0], f"{function.__name__} with other than a matrix")
+    return _sharing(function, rows, shared)
+
+
+def _norm(function: Callable, *args: Any, **options: Any) -> Any:
+    """A norm within each row, whose weights all rows share."""
+    rows, shape, *shared = _named(function, args, options).values()
+    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    if type(rows) is not Selected or len(sizes) >= rows.rank:
+        raise Unsized(_first(args), f"{function.__name__} over all rows")
+    return _sharing(function, rows, [shape, *shared])
+
+
+def _slope(function: Callable, *args: Any, **options: Any) -> Any:
+    """``prelu``, whose slopes all rows share."""
+    rows, *shared = _named(function, args, options).values()
+    if type(rows) is not Selected:
+        raise Unsized(_first(shared), f"{function.__name__} with such slopes")
+    return _sharing(function, rows, shared)
+
+
+def _sharing(function: Callable, rows: Selected, shared: list[Any]) -> Selected:
+    """What a function gives for each row and what all rows share."""
+    found = function(_gated(rows.whole, rows.mask), *shared)
+    return rows.beside(_gated(found, rows.mask))
+
+
+def _embedding(function: Callable, *args: Any, **options: Any) -> Any:
+    """Rows of a table at selected places."""
+    named = _named(function, args, options)
+    rows = named["input"]
+    if type(rows) is not Selected:
+        raise Unsized(_first(named.values()), "embedding in a table")
+    return rows.beside(_gated(function(**{**named, "input": rows.whole}), rows.mask))
+
+
+_ROW_BY_ROW = """
+    softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
+    cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax gather
+"""
+_LOSSES = """
+    mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div
+    binary_cross_entropy_with_logits margin_ranking_loss hinge_embedding_loss soft_margin_loss
+    poisson_nll_loss
+"""
+RULES.update(dict.fromkeys(_ROW_BY_ROW.split(), _by_rows))
+RULES.update(dict.fromkeys(_LOSSES.split(), _loss))
+RULES.update(dict.fromkeys("sum prod any all count_nonzero nansum".split(), _folded))
+RULES.update(dict.fromkeys("linear matmul mm".split(), _product))
+RULES.update(dict.fromkeys("cross_entropy nll_loss".split(), _class_loss))
+RULES.update(mean=_mean, embedding=_embedding, layer_norm=_norm, rms_norm=_norm, prelu=_slope)

@@ -1,0 +1,286 @@
+"""What a mask selects in a compiled function that does not know where the mask holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.errors import RecordingError
+from numbagrad.nn import functional as F
+
+MASKS = {
+    "some": [True, False, True, True, False],
+    "others": [False, False, False, True, False],
+    "all": [True] * 5,
+    "none": [False] * 5,
+}
+
+
+def written(x, mask, value):
+    z = x * 1
+    z[mask] = value
+    return z
+
+
+def changed(x, mask, method, *args):
+    z = x * 1
+    part = z[mask]
+    same = part
+    getattr(part, method)(*args)
+    z[mask] = same
+    return z
+
+
+def less(x, mask):
+    z = x * 1
+    z[mask] -= 1
+    z[mask] *= z[mask]
+    return z
+
+
+def through_ignored(x, y, m, w, k):
+    """A quotient that is infinite where the mask does not hold, times what all rows share."""
+    z = ng.where(m.unsqueeze(1), x, float("nan"))
+    return ((1 / (z[m] - 1).log()) * w).sum()
+
+
+# name: function of x (5, 3), y (5, 3), a mask (5), w (3), classes (5)
+ROWS = {
+    "sum": lambda x, y, m, w, k: x[m].sum(),
+    "mean": lambda x, y, m, w, k: x[m].mean(),
+    "mean of rows": lambda x, y, m, w, k: x[m].mean(0),
+    "mean of columns": lambda x, y, m, w, k: x[m].mean(1).sum(),
+    "mean by axis": lambda x, y, m, w, k: x[m].mean(axis=0, keepdims=True),
+    "sum of both": lambda x, y, m, w, k: x[m].sum((0, 1), keepdim=True),
+    "sum in float32": lambda x, y, m, w, k: x[m].sum(dtype=ng.float32),
+    "product": lambda x, y, m, w, k: x[m].prod(),
+    "elements": lambda x, y, m, w, k: x[x > 0].sum() + x[m.unsqueeze(1) & (y > 0)].mean(),
+    "formula": lambda x, y, m, w, k: (x[m] * w + y[m].exp()).tanh().sum(),
+    "number beside": lambda x, y, m, w, k: (2 - x[m] / 3).pow(2).mean(),
+    "row beside": lambda x, y, m, w, k: (x[m] - x[:1]).abs().sum(),
+    "operands in turn": lambda x, y, m, w, k: (w - x[m]).sum(0),
+    "root": lambda x, y, m, w, k: ng.sqrt(ng.relu(x)[x > 0]).sum(),
+    "nothing of others": through_ignored,
+    "mean squares": lambda x, y, m, w, k: F.mse_loss(x[m], y[m]),
+    "mse by method": lambda x, y, m, w, k: ((x[m] - y[m]) ** 2).mean(),
+    "smooth l1": lambda x, y, m, w, k: F.smooth_l1_loss(x[m], y[m], reduction="sum"),
+    "l1 each": lambda x, y, m, w, k: F.l1_loss(x[m], y[m], reduction="none").mean(),
+    "chances": lambda x, y, m, w, k: F.binary_cross_entropy(x[m].sigmoid(), y[m].sigmoid()),
+    "logits": lambda x, y, m, w, k: F.binary_cross_entropy_with_logits(x[m], y[m].sigmoid()),
+    "divergence": lambda x, y, m, w, k: F.kl_div(x[m], y[m].exp(), reduction="batchmean"),
+    "classes": lambda x, y, m, w, k: F.cross_entropy(x[m], k[m]),
+    "classes weighed": lambda x, y, m, w, k: F.cross_entropy(x[m], k[m], y[0].exp().detach()),
+    "classes summed": lambda x, y, m, w, k: F.cross_entropy(x[m], k[m], reduction="sum"),
+    "classes each": lambda x, y, m, w, k: F.cross_entropy(x[m], k[m], reduction="none").sum(),
+    "classes smooth": lambda x, y, m, w, k: F.cross_entropy(x[m], k[m], label_smoothing=0.1),
+    "chances of classes": lambda x, y, m, w, k: F.cross_entropy(x[m], y[m].softmax(1)),
+    "likelihood": lambda x, y, m, w, k: F.nll_loss(F.log_softmax(x, 1)[m], k[m]),
+    "softmax": lambda x, y, m, w, k: (F.softmax(x[m], dim=1) * w).sum(),
+    "rows, then all": lambda x, y, m, w, k: x[m].amax(1).mean() + x[m].std(-1).sum(),
+    "layer norm": lambda x, y, m, w, k: F.layer_norm(x[m], (3,), w, y[0]).exp().log1p().mean(),
+    "rms norm": lambda x, y, m, w, k: F.rms_norm(x[m], 3, w).sum(),
+    "slope": lambda x, y, m, w, k: F.prelu(x[m], w).log().nansum(),
+    "gathered": lambda x, y, m, w, k: x[m].gather(1, k[m].unsqueeze(1)).log().nanmean(1).nansum(),
+    "norm": lambda x, y, m, w, k: F.normalize(x[m], dim=1).sum() + x[m].norm(dim=1).sum(),
+    "similarity": lambda x, y, m, w, k: F.cosine_similarity(x[m], y[m], dim=1).mean(),
+    "right answers": lambda x, y, m, w, k: (x[m].argmax(1) == k[m]).float().mean(),
+    "right ones": lambda x, y, m, w, k: (x[m].max(1)[1] == k[m]).sum(),
+    "any and all": lambda x, y, m, w, k: (x[m] > 0).any() & (y[m] < 9).all(),
+    "linear": lambda x, y, m, w, k: F.linear(x[m], y[:4], w.sum() + w.new_zeros(4)).exp().sum(),
+    "matrix": lambda x, y, m, w, k: (x[m] @ y[:3]).log1p().nansum(),
+    "column": lambda x, y, m, w, k: x[m, 1].sum() + x[m, :2].mean() + x[m][:, 0].sum(),
+    "places": lambda x, y, m, w, k: (x[m].unsqueeze(1) * y[m].unsqueeze(2)).mean(),
+    "vector": lambda x, y, m, w, k: (x[m].view(-1) * y[m].flatten()).sum(),
+    "rows apart": lambda x, y, m, w, k: (x[m].reshape(-1, 3, 1) * w).sum(),
+    "table": lambda x, y, m, w, k: F.embedding(k[m], y).mean(),
+    "masked_select": lambda x, y, m, w, k: ng.masked_select(x, m.unsqueeze(1)).sum(),
+    "two masks": lambda x, y, m, w, k: (x[m] * y[m.clone()]).sum(),
+    "another dtype": lambda x, y, m, w, k: (x[m].float() * k[m].unsqueeze(1)).sum(),
+    "chosen": lambda x, y, m, w, k: ng.where(x[m] > 0, x[m], y[m]).sum(),
+    "limited": lambda x, y, m, w, k: x[m].clamp(-0.5, 0.5).masked_fill(y[m] > 0, 3.0).mean(),
+    "detached": lambda x, y, m, w, k: (x[m].detach() * y[m].clone()).sum(),
+    "written": lambda x, y, m, w, k: written(x, m, 0),
+    "a row written": lambda x, y, m, w, k: written(x, m, w),
+    "a column written": lambda x, y, m, w, k: written(x, m, y[m].mean(1).unsqueeze(1)),
+    "rows written": lambda x, y, m, w, k: written(x, m, y[m] * 2),
+    "elements written": lambda x, y, m, w, k: written(x, x > 0, y[x > 0]),
+    "ints written": lambda x, y, m, w, k: written(x, m, k[m].unsqueeze(1)),
+    "written in place": lambda x, y, m, w, k: changed(x, m, "mul_", y[m]),
+    "less": lambda x, y, m, w, k: less(x, m),
+    "a copy": lambda x, y, m, w, k: (z := x * 1, p := z[m], z.zero_(), p.sum())[-1],
+}
+
+
+def operands(mask):
+    ng.manual_seed(3)
+    x, y, w = (ng.randn(*s, dtype=ng.float64) for s in ((5, 3), (5, 3), (3,)))
+    tensors = [t.requires_grad_() for t in (x, y, w)]
+    return (*tensors[:2], ng.tensor(MASKS[mask]), tensors[2], ng.tensor([0, 2, 1, 1, 0]))
+
+
+def taught(function, given):
+    """The value, and the gradients of a step that trains on it."""
+
+    def step(x, y, m, w, k):
+        out = function(x, y, m, w, k)
+        if not out.requires_grad:
+            return out, None
+        return out, ng.autograd.grad((out * out).sum(), (x, y, w), allow_unused=True)
+
+    return step(*given)
+
+
+def flat(found):
+    """The arrays of a value and its gradients, of which a None is left out."""
+    out, grads = found
+    return [t.detach().numpy() for t in (out, *(grads or ())) if t is not None]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_as_eagerly_with_each_mask(name):
+    compiled = ng.compile(lambda *given: taught(ROWS[name], given))
+    for mask in MASKS:
+        expected, got = taught(ROWS[name], operands(mask)), compiled(*operands(mask))
+        tolerance = 1e-6 if "float32" in name or "dtype" in name else 1e-12
+        values = zip(flat(expected), flat(got), strict=True)
+        for k, (e, g) in enumerate(values):
+            assert e.dtype == g.dtype and e.shape == g.shape, (mask, k)
+            np.testing.assert_allclose(g, e, tolerance, tolerance, err_msg=f"{mask}, {k}")
+    assert compiled.cache_info().recordings == 1
+
+
+@pytest.mark.parametrize("name", ["mean squares", "formula", "nothing of others", "rows written"])
+def test_gradients_of_both_orders(name):
+    """Numerically: the first of a compiled function, and the second of one that takes the first."""
+    x, y, m, w, k = operands("some")
+    w = w.detach().abs() + 0.5
+    given = [t.detach().abs() + 1.5 if name == "nothing of others" else t.detach() for t in (x, y)]
+    given = [t.requires_grad_() for t in given]
+    assert ng.autograd.gradcheck(ng.compile(lambda x, y: ROWS[name](x, y, m, w, k)), given)
+
+    def slope(x, y):
+        out = ROWS[name](x, y, m, w, k)
+        return ng.autograd.grad((out * out).sum(), x, create_graph=True)[0]
+
+    assert ng.autograd.gradcheck(ng.compile(slope), given)
+
+
+def test_a_step_with_masks_of_each_batch():
+    """Recorded once, and as eagerly, with an optimiser and masks among the arguments."""
+    nets, losses = [], []
+    for wrap in (lambda f: f, ng.compile):
+        ng.manual_seed(1)
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 3))
+        optimizer = ng.optim.Adam(net.parameters(), lr=0.05)
+
+        @wrap
+        def step(x, y, mask, net=net, optimizer=optimizer):
+            optimizer.zero_grad()
+            out = net(x)
+            loss = F.cross_entropy(out[mask], y[mask]) + net(x[mask]).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        ng.manual_seed(2)
+        batches = [(ng.randn(7, 4), ng.randint(0, 3, (7,)), ng.rand(7) > 0.4) for _ in range(6)]
+        losses.append([step(*batch).item() for batch in batches])
+        nets.append(net)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert step.cache_info().recordings == 1
+    for p, q in zip(*[net.parameters() for net in nets], strict=True):
+        np.testing.assert_allclose(p.detach(), q.detach(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_tensor_with_one_row_for_each():
+    """Its rows stand beside those that are selected; of another number they are refused."""
+    eager = lambda x, m, y: F.mse_loss(x[m] * y, y) + written(x, m, y).sum()  # noqa: E731
+    compiled = ng.compile(eager)
+    x, y = ng.randn(5, 3, dtype=ng.float64), ng.randn(3, 3, dtype=ng.float64).requires_grad_()
+    for mask in ([True, False, True, True, False], [False, True, True, False, True]):
+        m, z = ng.tensor(mask), y.detach().requires_grad_()
+        expected, got = eager(x, m, y), compiled(x, m, z)
+        assert got.item() == pytest.approx(expected.item(), rel=1e-12)
+        want = ng.autograd.grad(expected, y)[0]
+        np.testing.assert_allclose(ng.autograd.grad(got, z)[0], want, rtol=1e-12)
+    before = x.clone()
+    for mask in ([True] * 5, [False] * 5):
+        with pytest.raises(ng.errors.ShapeError, match=r"mismatch.*3, 3.*rows that a mask selects"):
+            compiled(x, ng.tensor(mask), y)
+    assert ng.equal(x, before)
+
+
+def test_masks_that_differ_are_refused_in_the_call():
+    compiled = ng.compile(lambda x, m, n: (x[m] * x[n]).sum())
+    m = ng.tensor([True, False])
+    assert compiled(ng.ones(2), m, m.clone()).item() == 1.0
+    with pytest.raises(ng.errors.ShapeError, match="mul: two masks select different"):
+        compiled(ng.ones(2), m, m.logical_not())
+
+
+def kept(x, m):
+    KEPT["part"] = x[m]
+    return KEPT["part"].sum()
+
+
+KEPT: dict = {}
+OTHER = ng.ones(2, 2)
+
+# name: function of x (3, 2) and a mask (3), what the error says of it
+REFUSED = {
+    "returned": (lambda x, m: x[m], "returning it"),
+    "returned in a dict": (lambda x, m: {"part": [x[m] * 2]}, "returning it"),
+    "len": (lambda x, m: len(x[m]), "len"),
+    "shape": (lambda x, m: x[m].shape[0], "shape"),
+    "size": (lambda x, m: x[m].size(0), "size"),
+    "number of elements": (lambda x, m: x[m].sum() / x[m].numel(), "numel"),
+    "printed": (lambda x, m: print(x[m]), "print"),
+    "maximum": (lambda x, m: x[m].max(), "max over all rows"),
+    "std of all": (lambda x, m: x[m].std(), "std over all rows"),
+    "cumsum": (lambda x, m: x[m].cumsum(0), "cumsum over all rows"),
+    "joined": (lambda x, m: ng.cat([x[m], x[m]]), "cat"),
+    "normalised over rows": (lambda x, m: nn.functional.batch_norm(x[m], None, None), "batch_norm"),
+    "one row": (lambda x, m: x[m][0], "an index of rows"),
+    "another mask": (lambda x, m: x[m][x[m] > 0].sum(), "another mask"),
+    "turned": (lambda x, m: x[m].t() @ x[m], "t is"),
+    "product of rows": (lambda x, m: ng.matmul(OTHER, x[m]), "matmul"),
+    "two ranks": (lambda x, m: x[m] * x[m].sum(1), "1 and 2 dimensions do not"),
+    "more dimensions": (lambda x, m: x[m] * ng.ones(2, 3, 2), r"mul with a tensor.*\[2, 3, 2\]"),
+    "in brackets": (lambda x, m: x[:, m[:2]].sum(), "nonzero"),
+    "does not fit": (lambda x, m: written(x, m, ng.ones(4)).sum(), r"setitem.*\[4\].*\[2\]"),
+    "mask does not fit": (lambda x, m: x[m[:2]], "shape of the mask"),
+    "weights": (lambda x, m: F.mse_loss(x[m], x[m], weight=x[m]), "mse_loss with weight"),
+    "kept": (kept, "part"),
+    "attribute": (lambda x, m: x[m].backward(), "backward"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_their_number_is_refused(name):
+    function, words = REFUSED[name]
+    KEPT.clear()
+    KEPT["part"] = None
+    x, m = ng.randn(3, 2), ng.tensor([True, False, True])
+    before = x.clone()
+    with pytest.raises((RecordingError, ValueError, IndexError), match=words):
+        ng.compile(function)(x, m)
+    assert ng.equal(x, before) and KEPT == {"part": None}
+
+
+def test_an_error_names_the_line_and_ways_out():
+    with pytest.raises(RecordingError) as caught:
+        ng.compile(lambda x: x[x > 0].max())(ng.ones(3))
+    for words in ("test_selected.py:", "ng.where(mask, x, y)", "mask.sum()", "ignore_index"):
+        assert words in str(caught.value)
+
+
+def test_of_each_element_of_a_vmap():
+    """A mask of each element, and one that all share, inside of a compiled function."""
+    rows = lambda x, m, n: ng.vmap(lambda x, m: x[m].sum() + x[n].exp().sum())(x, m)  # noqa: E731
+    compiled = ng.compile(rows)
+    for _ in range(3):
+        x, m, n = ng.randn(4, 3, dtype=ng.float64), ng.rand(4, 3) > 0.5, ng.rand(3) > 0.5
+        np.testing.assert_allclose(compiled(x, m, n), rows(x, m, n), rtol=1e-12)
+    assert compiled.cache_info().recordings == 1
