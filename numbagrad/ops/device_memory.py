@@ -9,6 +9,7 @@ without the checks, sizes and views in between. Start reading at ``AwayMemory.ca
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType
@@ -254,6 +255,15 @@ class DevicePlan:
         return tensors[0] if self.make is None else self.make(tensors)
 
 
+def forget() -> None:
+    """Forget all calls, where what twins choose has changed."""
+    for memory in list(_memories):
+        memory.plans.clear()
+
+
+_memories: weakref.WeakSet[AwayMemory] = weakref.WeakSet()
+
+
 class AwayMemory:
     """What a function launched on a GPU, by the kinds of its arguments."""
 
@@ -261,6 +271,7 @@ class AwayMemory:
         self.function, self.writes = function, writes
         self.plans: dict[Any, DevicePlan | bool] = {}  # False: seen once; True: it has no plan
         self.strikes = 0
+        _memories.add(self)
 
     def call(
         self, first: Any, flat: tuple[Any, ...], args: tuple[Any, ...], options: Any, op: Any = None

@@ -578,6 +578,7 @@ WRITERS = {
     "compiled/watch.py": 3,
     "ops/axes.py": 1,
     "ops/base.py": 1,
+    "ops/device_memory.py": 2,
     "ops/device_way.py": 2,
     "ops/inplace.py": 5,
     "ops/join.py": 1,

@@ -39,10 +39,13 @@ def _launches_are_new(request: Any) -> Any:
         yield
         return
     from numbagrad.kernels.cuda.runtime import again
+    from numbagrad.ops import device_memory
 
-    again.forget()
+    for memory in (again, device_memory):
+        memory.forget()
     yield
-    again.forget()
+    for memory in (again, device_memory):
+        memory.forget()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from .halves import has_groups
 from .intrinsics import float32_bits, load4, round_bfloat16, store8
 from .launch import start
 from .pipeline import address
-from .product import added, fastest
+from .product import MULTIPROCESSORS, added, fastest
 from .ring import BYTES, NEW, Shape, placer
 from .shape import BLOCK, SINGLES, WARPS
 from .squares import repeated
@@ -34,7 +34,17 @@ from .warp import block_max, called, pasted, split
 from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, matrix_ending, walker, writer
 from .wgmma import DEPTH
 
-__all__ = ["PARTS", "PEAK", "SHAPES", "TAKERS", "multiplied", "plan_for", "read8", "take8", "usual"]
+__all__ = [
+    "PARTS",
+    "PEAK",
+    "SHAPES",
+    "in_shares",
+    "multiplied",
+    "plan_for",
+    "read8",
+    "take8",
+    "usual",
+]
 
 PIECE = 8
 """Numbers that a thread takes apart at once: their parts are 16 bytes each."""
@@ -50,9 +60,9 @@ would not in float32; that up to which parts may be under 2^-126, which tensor c
 and the sum of both up to which their products may be."""
 
 SHAPES = {
-    3: Shape(8, 1, 16, 128, DEPTH, 2, 32.0, ALIGN, 3),
-    2: Shape(8, 1, 16, 128, DEPTH, 3, 17.0, ALIGN, 2),
-    1: Shape(8, 1, 16, 128, DEPTH, 4, 8.0, ALIGN, 1),
+    3: Shape(8, 1, 16, 128, DEPTH, 2, 42.0, ALIGN, 3),
+    2: Shape(8, 1, 16, 128, DEPTH, 3, 21.0, ALIGN, 2),
+    1: Shape(8, 1, 16, 128, DEPTH, 4, 9.5, ALIGN, 1),
 }
 """By parts. A multiprocessor has one block at a time."""
 
@@ -65,9 +75,8 @@ TAKING, EACH = 4000, 0.4
 ADDING, EACH_SHARE = 2500, 0.5
 """The same for the launch that adds shares."""
 
-SHARES, SHORTEST, ROOM = (1, 2, 4, 8, 16), 128, 1 << 25
-"""In how many shares the steps may be made, the steps of one that are worth a block, and the bytes
-of all at the most."""
+SHORTEST, ROOM = 128, 1 << 26
+"""Steps of a share that are worth a block, and bytes of all shares at the most."""
 
 MOST_BYTES = 1 << 32
 """Of parts."""
@@ -157,23 +166,35 @@ def taken_apart(
 
 
 @pasted
-def _largest(peaks, begin, end):
-    """The exponent of the largest number that blocks have noted, -1 if all are 0."""
+def _exponent(peaks, begin, end, threads, room):
+    """The exponent of the largest number that blocks have noted, -1 if all are 0.
+
+    room: a word of shared memory for each warp; all threads of the block must come here.
+    """
     peak, first = int32(0), begin
-    while first < end:  # in which all lanes go together
-        at = min(first + cuda.threadIdx.x % 32, end - 1)
-        peak = max(peak, peaks[at])
-        first += 32
+    while first < end:  # in which all threads go together
+        at = first + cuda.threadIdx.x
+        for _ in range(4):
+            peak = max(peak, peaks[min(at, end - 1)])
+            at += threads
+        first += 4 * threads
     for mask in (16, 8, 4, 2, 1):
         peak = max(peak, cuda.shfl_xor_sync(0xFFFFFFFF, peak, mask))
+    if cuda.threadIdx.x % 32 == 0:
+        room[cuda.threadIdx.x // 32] = peak
+    cuda.syncthreads()
+    for warp in range(threads // 32):
+        peak = max(peak, room[warp])
+    cuda.syncthreads()
     return peak >> int32(23) if peak > int32(0) else int32(-1)
 
 
 @pasted
-def usual(peaks, takers, others):
+def usual(peaks, takers, others, threads, room):
     """Whether factors can be multiplied by their parts; peaks: of ``takers`` blocks, and of the
-    ``others``."""
-    high, other = _largest(peaks, 0, takers), _largest(peaks, takers, takers + others)
+    ``others``; threads: of the block; room: see ``_exponent``."""
+    high = _exponent(peaks, 0, takers, threads, room)
+    other = _exponent(peaks, takers, takers + others, threads, room)
     if max(high, other) >= LARGEST:
         return False
     return min(high, other) < 0 or (min(high, other) > LOWEST and high + other > SMALLEST)
@@ -184,7 +205,8 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
     """The kernel; x_by_rows: k is the unit stride of the parts of x; y_by_rows: m of those of y."""
     shape = SHAPES[parts]
     tall = shape.rows // 64 * 128 // shape.threads
-    numbers = shape.rows * shape.cols // shape.threads
+    threads, numbers = shape.threads, shape.rows * shape.cols // shape.threads
+    warps = threads // 32
     walk, write = walker(BFLOAT16, shape, x_by_rows, y_by_rows), writer(shape, matrix_ending)
     tile_of = placer(shape.rows, shape.cols)
 
@@ -225,6 +247,7 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
         part to part, pile: from matrix to matrix. share: steps of a block, of which ``shares`` have
         the same tile. The others: see ``product.tiled`` and ``taken_apart``.
         """
+        room = cuda.shared.array(warps, int32)
         sums = cuda.local.array(numbers, float32)
         acc = cuda.local.array(numbers, float32)
         n, m, k = int32(n), int32(m), int32(k)
@@ -234,7 +257,7 @@ def parted_kernel(parts: int, x_by_rows: bool, y_by_rows: bool) -> Any:
         base, batch = begin_of_slices(), int64(uint32(part // many))
         begin = int32(int32(part % many) * int32(share))
         steps = int32(min(share, k - begin))
-        if usual(peaks, takers, others):
+        if usual(peaks, takers, others, threads, room):
             from_x = batch * x_pile + (begin if x_by_rows else begin * x_far)
             from_y = y_first + batch * y_pile + (begin * y_far if y_by_rows else begin)
             at_x, at_y = address(given) + from_x * BYTES, address(given) + from_y * BYTES
@@ -295,26 +318,34 @@ def _factor(a: Any, lines: int, length: int, line: int, step: int, batches: int,
     return Factor(1 if batch == 0 else batches, lines, length, line, step, batch, int(wide))
 
 
+def in_shares(tiles: int, size: int, k: int, cost: float) -> tuple[float, int]:
+    """Nanoseconds that a product takes when its steps are made in as many shares as pay, and how
+    many these are. tiles: of the result, which has ``size`` bytes; cost: of a step of one."""
+    filling = [MULTIPROCESSORS * rounds // tiles for rounds in (1, 2, 3)]
+    best = 0.0, 0
+    for shares in sorted({1, 2, 4, 8, 16, *filling} - {0}):
+        if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
+            break
+        rounds = -(-tiles * shares // MULTIPROCESSORS)
+        time = rounds * cost * (-(-k // (shares * DEPTH)) * DEPTH)
+        if shares > 1:
+            time += ADDING + EACH_SHARE * shares * size / 1024
+        if best[1] == 0 or time < best[0]:
+            best = time, shares
+    return best
+
+
 @functools.lru_cache(4096)
 def plan_for(n: int, m: int, k: int, batch: int, parts: int, numbers: int) -> int:
     """In how many shares the steps should be made, or 0 if other kernels should end sooner.
 
     numbers: of both factors.
     """
-    shape, size = SHAPES[parts], 4 * n * m * batch
+    shape = SHAPES[parts]
     tiles = -(-n // shape.rows) * -(-m // shape.cols) * batch
-    least, best = fastest(SINGLES, 4, n, m, k, batch)[2], 0
-    taking = TAKING + EACH * numbers * (4 + BYTES * parts) / 1024
-    for shares in SHARES:
-        if shares > 1 and (k < shares * SHORTEST or shares * size > ROOM):
-            break
-        rounds = -(-tiles * shares // 132)
-        time = taking + rounds * shape.cost * (-(-k // (shares * DEPTH)) * DEPTH)
-        if shares > 1:
-            time += ADDING + EACH_SHARE * shares * size / 1024
-        if time < least:
-            least, best = time, shares
-    return best
+    time, shares = in_shares(tiles, 4 * n * m * batch, k, shape.cost)
+    time += TAKING + EACH * numbers * (4 + BYTES * parts) / 1024
+    return shares if time < fastest(SINGLES, 4, n, m, k, batch)[2] else 0
 
 
 def multiplied(

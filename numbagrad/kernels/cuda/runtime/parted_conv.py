@@ -25,7 +25,7 @@ from . import device
 from .halves import has_groups
 from .intrinsics import load4, store4
 from .launch import start, strided_grid
-from .parted import PARTS, PEAK, read8, take8, usual
+from .parted import PARTS, PEAK, in_shares, read8, take8, usual
 from .pipeline import address
 from .ring import BYTES, Shape, placer
 from .shape import BLOCK, WARPS
@@ -46,24 +46,20 @@ TAKERS = 528
 """Blocks that rewrite a factor, at the most."""
 
 SHAPES = {
-    (3, 64): Shape(4, 1, 16, 128, DEPTH, 2, 30.0, ALIGN, 3),
-    (3, 128): Shape(8, 1, 16, 128, DEPTH, 2, 44.0, ALIGN, 3),
-    (2, 64): Shape(4, 1, 16, 128, DEPTH, 3, 16.0, ALIGN, 2),
-    (2, 128): Shape(8, 1, 16, 128, DEPTH, 3, 23.0, ALIGN, 2),
-    (1, 64): Shape(4, 1, 16, 128, DEPTH, 4, 8.0, ALIGN, 1),
-    (1, 128): Shape(8, 1, 16, 128, DEPTH, 4, 12.0, ALIGN, 1),
+    (3, 64): Shape(4, 1, 16, 128, DEPTH, 2, 50.0, ALIGN, 3),
+    (3, 128): Shape(8, 1, 16, 128, DEPTH, 2, 46.0, ALIGN, 3),
+    (2, 64): Shape(4, 1, 16, 128, DEPTH, 3, 30.0, ALIGN, 2),
+    (2, 128): Shape(8, 1, 16, 128, DEPTH, 3, 25.0, ALIGN, 2),
+    (1, 64): Shape(4, 1, 16, 128, DEPTH, 4, 14.0, ALIGN, 1),
+    (1, 128): Shape(8, 1, 16, 128, DEPTH, 4, 14.0, ALIGN, 1),
 }
 """By parts and rows of a tile; times as in ``halves.SHAPES``."""
 
 TAKING, EACH = 5000, 0.6
 """Nanoseconds for the launch that rewrites factors, and for 1024 bytes that it moves."""
 
-ADDING, EACH_SHARE = 3000, 0.6
-"""The same for the launch that adds shares."""
-
-SHARES, SHORTEST, ROOM = (1, 2, 4, 8, 16, 32, 64), 128, 1 << 27
-"""In how many shares the steps may be made, the steps of one that are worth a block, and the bytes
-of all at the most."""
+OTHERS = {3: 19e3, 2: 30e3, 1: 42e3}
+"""Multiplications that the kernels of ``conv.py`` make in a microsecond, by parts."""
 
 
 # -- channels together -----------------------------------------------------------------------------
@@ -153,7 +149,8 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
     whole: the factors are halves, which need not be taken apart.
     """
     shape = SHAPES[parts, rows]
-    tall, numbers = shape.rows // 64 * 128 // shape.threads, rows * shape.cols // shape.threads
+    threads, numbers = shape.threads, rows * shape.cols // shape.threads
+    tall, warps = rows // 64 * 128 // threads, threads // 32
     walk = walker(dtype, shape, not across, across, patches=True)
     write, tile_of = writer(shape, _ending), placer(shape.rows, shape.cols)
 
@@ -229,6 +226,7 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
         an image has ``many`` places and a patch ``last`` pieces. The result has its places by
         images of ``out_many``. The others are of the factors as they were.
         """
+        room = cuda.shared.array(warps, int32)
         sums = cuda.local.array(numbers, float32)
         acc = cuda.local.array(numbers, float32)
         n, m, k = int32(n), int32(m), int32(k)
@@ -236,7 +234,7 @@ def conv_kernel(dtype: np.dtype, parts: int, rows: int, across: bool, whole: boo
         base = begin_of_slices()
         begin = int32(int32(cuda.blockIdx.z) * int32(share))
         steps = int32(min(share, k - begin))
-        if whole or usual(peaks, takers, others):
+        if whole or usual(peaks, takers, others, threads, room):
             at_x = address(given) + (begin * x_far if across else int64(begin)) * BYTES
             left = at_x, n, x_far, x_part
             at_y = address(given) + y_first * BYTES
@@ -330,21 +328,14 @@ class Rows:
 def plan_for(n: int, m: int, k: int, parts: int, numbers: int, work: int) -> tuple[int, int]:
     """Rows of a tile, and in how many shares the steps should be made; 0 if other kernels should
     end sooner. numbers: of both rewritten factors; work: multiplications of the convolution."""
-    best, least = (0, 0), 4000 + work / 19e3
+    best, least = (0, 0), 4000 + work / OTHERS[parts]
     taking = TAKING + EACH * numbers * (4 + BYTES * parts) / 1024
     for rows in (64, 128):
         shape = SHAPES[parts, rows]
         tiles = -(-n // rows) * -(-m // shape.cols)
-        for shares in SHARES:
-            size = 4 * shares * n * m
-            if shares > 1 and (k < shares * SHORTEST or size > ROOM):
-                break
-            rounds = -(-tiles * shares // 132)
-            time = taking + rounds * shape.cost * (-(-k // (shares * DEPTH)) * DEPTH)
-            if shares > 1:
-                time += ADDING + EACH_SHARE * size / 1024
-            if time < least:
-                least, best = time, (rows, shares)
+        time, shares = in_shares(tiles, 4 * n * m, k, shape.cost)
+        if taking + time < least:
+            least, best = taking + time, (rows, shares)
     return best
 
 
