@@ -29,6 +29,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numbagrad as ng
+from numbagrad.kernels.cuda import matmul
+from numbagrad.kernels.cuda.runtime.cores import NEW
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -102,7 +104,8 @@ def peer_library() -> Any:
 
     if not torch.cuda.is_available():
         return None
-    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False  # as ours
     return torch
 
@@ -151,13 +154,50 @@ def adam(n: int, libraries: list[Any]) -> Iterator[Work]:
 
 
 def products(size: int, torch: Any) -> Iterator[Work]:
-    """Square matrix products without tensor cores."""
+    """Square matrix products, of float32 also without tensor cores."""
     for dtype in ("float32", "float64"):
         libraries = [ng, torch] if torch else [ng]
         x = [lib.randn(size, size, dtype=getattr(lib, dtype), device="cuda") for lib in libraries]
         calls = [lambda x=each: x @ x for each in x]
-        peer = calls[1] if torch else None
-        yield Work(f"matmul {size} {dtype}", calls[0], peer, flops=2 * size**3, repeat=5)
+        peer, flops = calls[1] if torch else None, 2 * size**3
+        yield Work(f"matmul {size} {dtype}", calls[0], peer, flops=flops, repeat=5)
+        if dtype == "float32":
+            call = without_cores(x[0])
+            yield Work(f"matmul {size}, no tensor cores", call, peer, flops=flops, repeat=5)
+
+
+def without_cores(x: Any) -> Callable[[], Any]:
+    """The product of a square matrix with itself, as on a GPU that has no fast tensor cores."""
+    n, given, out = x.shape[0], x._array, ng.empty_like(x)._array
+    strides = n, 1, n, 1, n, 0, 0, 0
+    return lambda: matmul._start_tiled(out, given, given, out, n, n, n, *strides, 1, NEW)
+
+
+def convolutions(small: bool, torch: Any) -> Iterator[Work]:
+    """A convolution of many channels, and what training takes: with the gradients of both."""
+    images, channels, side = (2, 8, 6) if small else (64, 64, 32)
+    libraries = [ng, torch] if torch else [ng]
+    for dtype in ("float32", "bfloat16"):
+        step, forward = [], []
+        for lib in libraries:
+            shapes = (images, channels, side, side), (2 * channels, channels, 3, 3)
+            x, weight = (lib.randn(*s, device="cuda").to(getattr(lib, dtype)) for s in shapes)
+            conv = partial(lib.nn.functional.conv2d, padding=1)
+            forward.append(partial(conv, x, weight))
+            leaves = x.clone().requires_grad_(), weight.clone().requires_grad_()
+            step.append(partial(trained, conv, leaves, conv(x, weight)))
+        flops = 2 * images * side**2 * 2 * channels * 9 * channels
+        named = f"convolution {channels} to {2 * channels} at {side} of {images}, {dtype}"
+        for name, calls, times in ((named, forward, 1), (f"{named}, with gradients", step, 3)):
+            peer = calls[1] if torch else None
+            yield Work(name, calls[0], peer, flops=times * flops, repeat=5)
+
+
+def trained(conv: Any, leaves: tuple[Any, Any], g: Any) -> None:
+    """A convolution forward and backward."""
+    for leaf in leaves:
+        leaf.grad = None
+    conv(*leaves).backward(g)
 
 
 def library_products(size: int, torch: Any) -> Iterator[Work]:
@@ -406,7 +446,8 @@ def main(arguments: list[str] | None = None) -> int:
     small = chosen.elements < 1 << 16
     sections = (
         bandwidth(chosen.elements, torch), products(chosen.matmul, torch),
-        library_products(chosen.matmul, torch), steps(torch, small), launches(torch),
+        library_products(chosen.matmul, torch), convolutions(small, torch), steps(torch, small),
+        launches(torch),
     )  # fmt: skip
     for work in chain(*map(guarded, sections)):
         if not any(part in work.name for part in chosen.only.split(",")):

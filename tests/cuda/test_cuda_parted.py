@@ -142,6 +142,15 @@ def test_sums_are_as_exact_as_those_of_float32(parted: Any) -> None:
     assert np.abs(wrong).max() < 8 * ROUNDING and abs(wrong.mean()) < 2 * ROUNDING
 
 
+@pytest.mark.cuda
+def test_users_may_do_without(parted: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(parted, "ALLOWED", False)
+    x, a, y, b = factors("nn", 9, 7, 70)
+    close(x @ y, a, b)
+    assert parted.said == [False]
+    monkeypatch.setattr(parted, "said", [True])
+
+
 def test_which_products_pay() -> None:
     """Large ones; what has few rows or few steps is sooner made without tensor cores."""
     if device.simulating():

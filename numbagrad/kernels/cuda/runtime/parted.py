@@ -12,6 +12,7 @@ float32 instead. Start reading at ``multiplied``.
 from __future__ import annotations
 
 import functools
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,9 @@ ADDING, EACH_SHARE = 2500, 0.5
 
 SHORTEST, ROOM = 128, 1 << 26
 """Steps of a share that are worth a block, and bytes of all shares at the most."""
+
+ALLOWED = os.environ.get("NUMBAGRAD_CUDA_PARTS", "1") != "0"
+"""Whether float32 may be taken apart; users may ask for kernels without tensor cores."""
 
 MOST_BYTES = 1 << 32
 """Of parts."""
@@ -357,7 +361,7 @@ def multiplied(
     sizes: n, m, k; strides: of x along n and k, of y along k and m.
     """
     n, m, k = sizes
-    if k == 0 or max(sizes) >= 1 << 30 or not has_groups():
+    if k == 0 or max(sizes) >= 1 << 30 or not (ALLOWED and has_groups()):
         return False
     x_row, x_step, y_step, y_col = strides
     stacked = len(out.shape) == 3

@@ -21,7 +21,7 @@ from numba import cuda, float32, int32, int64, uint32
 
 from ... import precision
 from ...halves import BFLOAT16, HALVES
-from . import device
+from . import device, parted
 from .halves import has_groups
 from .intrinsics import load4, store4
 from .launch import start, strided_grid
@@ -353,6 +353,8 @@ def multiplied(
     if groups != 1 or not out.size or not y.size or not x.size or not has_groups():
         return False
     if out.itemsize > 4 or (kind == "input" and strides != (1, 1, 1)):
+        return False
+    if not (half or parted.ALLOWED):
         return False
     parts = 1 if half else PARTS[precision.float32_products]
     images, channels, *source = y.shape
