@@ -16,9 +16,9 @@ def set_float32_matmul_precision(precision: str) -> None:
 
     "highest": they do not. On a CPU with a matrix unit (AMX) and on a GPU of compute capability
     9.0, which multiply bfloat16 fast, each factor of a large product is the sum of three of these
-    and exact, "high": of two, 16 bits, "medium": of one, 8 bits. On other GPUs "high" and "medium"
-    let tensor cores multiply factors of 10 bits of fraction (tf32), and on all of them in small
-    products. All add in float32. Elsewhere nothing changes. On a GPU convolutions stay exact.
+    and exact, "high": of two, 16 bits, "medium": of one, 8 bits. On other GPUs, and in small
+    convolutions, "high" and "medium" let tensor cores multiply factors of 10 bits of fraction
+    (tf32). All add in float32. Elsewhere nothing changes.
     """
     global float32_products
     if precision not in _LEVELS:

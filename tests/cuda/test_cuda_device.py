@@ -134,6 +134,24 @@ def test_a_bad_index_is_found_when_the_host_next_waits():
         ng.cuda.synchronize()
 
 
+def test_many_checks_are_looked_at_together(monkeypatch):
+    """One copy to the host for all that wait, not one for each, which takes longer than a launch."""
+    x, good = ng.arange(5, device="cuda"), ng.tensor([1, 4], device="cuda")
+    ng.cuda.synchronize()
+    driver, copies = device.driver(), []
+    copy_out = driver.copy_out
+    monkeypatch.setattr(driver, "copy_out", lambda *a: copies.append(copy_out(*a)))
+    for _ in range(3 * device.MOST_FLAGS):
+        y = x[good]
+    assert len(copies) == 3
+    y = x[ng.tensor([3, 8], device="cuda")]
+    for _ in range(20):
+        x[good]
+    with pytest.raises(IndexError, match="index 8"):
+        y.cpu()
+    assert x[good].tolist() == [1, 4]
+
+
 @pytest.mark.parametrize(
     "weights,words",
     [([0.0, 0.0], "sum of prob"), ([1.0, -1.0], "element < 0"), ([1, 0.0], "not enough")],

@@ -151,6 +151,16 @@ def test_users_may_do_without(parted: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(parted, "said", [True])
 
 
+@pytest.mark.cuda
+def test_small_products_are_not_rounded(parted: Any, precision: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(parted, "plan_for", lambda *sizes: 0)
+    precision("high")
+    x, a, y, b = factors("nn", 9, 7, 70)
+    close(x @ y, a, b)
+    assert parted.said == [False]
+    monkeypatch.setattr(parted, "said", [True])
+
+
 def test_which_products_pay() -> None:
     """Large ones; what has few rows or few steps is sooner made without tensor cores."""
     if device.simulating():

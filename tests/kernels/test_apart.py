@@ -57,7 +57,8 @@ def test_a_cold_step_is_compiled_by_two(tmp_path):
         assert run.returncode == 0, run.stderr
         losses, counts = run.stdout.splitlines()
         compiled_here, made = map(int, counts.split())
-        files = {path.name for path in (folder / "numbagrad").iterdir()}
+        # Without what a helper was about to write when the process ended.
+        files = {path.name for path in (folder / "numbagrad").iterdir() if path.suffix == ".nbc"}
         told[count] = losses, files
         assert compiled_here == made if count == "0" else compiled_here < made
     assert told["0"] == told["1"]

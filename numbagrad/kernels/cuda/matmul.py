@@ -36,6 +36,12 @@ def _tall() -> bool:
     return device.driver().capability >= (9, 0)
 
 
+def _rounded() -> bool:
+    """Whether factors of float32 are rounded to tf32: not where large products are made of parts,
+    for small ones are sooner made without tensor cores."""
+    return precision.float32_products != "highest" and (SIMULATED or not halves.has_groups())
+
+
 def _form(a: Any, line: int, step: int, lines: int, steps: int, batch: int) -> tuple[bool, bool]:
     """How a factor is read, see ``product.slices``. line, step, batch: its strides."""
     words = 16 // a.itemsize
@@ -85,7 +91,7 @@ def _multiply(out: Any, x: Any, y: Any, bias: Any, transx: int, transy: int, epi
         arrays: list[Any] = [a if first == 0 else a[first:] for a in (out, x, y)]
         arrays.append(arrays[0] if bias is None else bias)
         sizes = n, m, k, x_row, x_step, y_step, y_col, out.strides[-2] // size, *batches
-        if size == 2 or (size == 4 and precision.float32_products != "highest"):
+        if size == 2 or (size == 4 and _rounded()):
             kernel, rows, cols, threads = core_kernel(out.dtype, n, m, batch, epilogue)
             grid = -(-n // rows), -(-m // cols), count
             start(kernel, grid, threads, *arrays, *sizes, int(x_step == 1), int(y_col == 1))

@@ -41,6 +41,6 @@ def take_over(driver: Any) -> None:
             else:
                 raise TypeError(f"the machine for PTX takes no {type(a).__name__}")
         shape = launch.griddim, launch.blockdim
-        driver.launcher(self.py_func, tuple(signature), *shape, driver.queue)(*values)
+        driver.launcher(self.py_func, tuple(signature), *shape, 0, driver.queue)(*values)
 
     numbas.CUDADispatcher.call = call

@@ -310,6 +310,9 @@ _flags: list[tuple[DeviceArray, Callable[[int], None]]] = []
 MOST_FLAGS = 64
 """Flags that may wait to be looked at; then one synchronisation looks at all."""
 
+FEW_FLAGS, _FLAG = 4, np.dtype(np.int64)
+"""As many are copied to the host by themselves."""
+
 
 def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
     """Call ``fail(value)`` when the host next waits for the device, if ``flag`` is then >= 0.
@@ -329,10 +332,26 @@ def check_later(flag: DeviceArray, fail: Callable[[int], None]) -> None:
 def _raise_flags() -> None:
     """Look at all waiting flags; raises for the first that is set."""
     waiting, _flags[:] = _flags[:], []
-    for flag, fail in waiting:
-        value = int(_copied(flag)[0])
+    held, _here.watch = _here.watch, None
+    try:
+        values = _numbers([flag for flag, _ in waiting])
+    finally:
+        _here.watch = held
+    for value, (_, fail) in zip(values, waiting, strict=True):
         if value >= 0:
             fail(value)
+
+
+def _numbers(flags: list[DeviceArray]) -> list[int]:
+    """What flags hold; by one copy to the host, which takes longer than many within the device."""
+    if len(flags) < FEW_FLAGS or any([f.dtype != _FLAG for f in flags]):
+        return [int(_copied(f)[0]) for f in flags]
+    from .copies import copy_all
+
+    found = empty((len(flags),), _FLAG, flags[0].device)
+    first, size = found.pointer, _FLAG.itemsize
+    copy_all([(first + k * size, f.pointer, size) for k, f in enumerate(flags)])
+    return _copied(found).tolist()
 
 
 # -- memory ----------------------------------------------------------------------------------------
