@@ -469,6 +469,11 @@ def cores() -> None:
         _ = single @ single
     ng.set_float32_matmul_precision("highest")
     _ = single @ single.t(), single.t() @ single, single.t() @ single.t()
+    for kind, channels in ((ng.float32, 128), (ng.bfloat16, 128), (ng.float16, 64)):
+        weight = full(channels, 128, 3, 3, kind=kind, grad=True)
+        images = full(64, 128, 32, 32, kind=kind, grad=True)
+        out = ng.nn.functional.conv2d(images, weight)
+        out.backward(out.detach())
     behind = device.driver()
     held, behind.capability = behind.capability, (8, 0)  # which has no wgmma
     _ = x @ x, x.t() @ x.t()

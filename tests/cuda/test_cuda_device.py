@@ -135,7 +135,7 @@ def test_a_bad_index_is_found_when_the_host_next_waits():
 
 
 def test_many_checks_are_looked_at_together(monkeypatch):
-    """One copy to the host for all that wait, not one for each, which takes longer than a launch."""
+    """One copy to the host for all that wait: each takes longer than a launch."""
     x, good = ng.arange(5, device="cuda"), ng.tensor([1, 4], device="cuda")
     ng.cuda.synchronize()
     driver, copies = device.driver(), []

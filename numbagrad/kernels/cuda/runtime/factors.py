@@ -92,7 +92,7 @@ def patches_along(lines: int, threads: int, parts: int) -> tuple[Any, Any]:
     @inlined  # by Numba: what LLVM pastes may not use its arrays afterwards
     def begin(put, first, given):
         """given: the address of the first part; tables of places and of taps, see ``geometry`` in
-        ``parted_conv.py``; places of an image, and of all; the first step; elements of an image of
+        ``channels.py``; places of an image, and of all; the first step; elements of an image of
         the source; its sizes; pieces of a line; elements from part to part.
         """
         at, places, taps, many, count, start, image, depth, height, width, last, apart = given

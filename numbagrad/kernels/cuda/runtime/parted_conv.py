@@ -22,28 +22,20 @@ from numba import cuda, float32, int32, int64, uint32
 from ... import precision
 from ...halves import BFLOAT16, HALVES
 from . import device, parted
+from .channels import PIECE, Rows, channels_together, geometry
 from .halves import has_groups
 from .intrinsics import load4, store4
 from .launch import start, strided_grid
-from .parted import PARTS, PEAK, in_shares, read8, take8, usual
+from .parted import PARTS, PEAK, in_shares, usual
 from .pipeline import address
 from .ring import BYTES, Shape, placer
-from .shape import BLOCK, WARPS
+from .shape import BLOCK
 from .squares import repeated
-from .warp import block_max, called, pasted, split
+from .warp import pasted, split
 from .warpgroups import ALIGN, CAPABILITY, begin_of_slices, walker, writer
 from .wgmma import DEPTH
 
 __all__ = ["SHAPES", "multiplied", "plan_for"]
-
-PIECE = 8
-"""Channels of a place that lie together."""
-
-SIDE = 32
-"""Places whose channels a block brings together at once."""
-
-TAKERS = 528
-"""Blocks that rewrite a factor, at the most."""
 
 SHAPES = {
     (3, 64): Shape(4, 1, 16, 128, DEPTH, 2, 50.0, ALIGN, 3),
@@ -59,56 +51,7 @@ TAKING, EACH = 5000, 0.6
 """Nanoseconds for the launch that rewrites factors, and for 1024 bytes that it moves."""
 
 OTHERS = {3: 19e3, 2: 30e3, 1: 42e3}
-"""Multiplications that the kernels of ``conv.py`` make in a microsecond, by parts."""
-
-
-# -- channels together -----------------------------------------------------------------------------
-
-
-@called
-def _together(parts, first, x, rows, many, a, b, c, channels, count, block, blocks):
-    """Write the parts of this thread's rows; the largest bits of a number, without sign.
-
-    A row is eight and eight channels, padded by zeros; element (p, i, channel) of x for row
-    p * many + i is at p * a + i * b + channel * c.
-    """
-    pieces = (channels + PIECE - 1) // PIECE
-    pitch = pieces * PIECE
-    peak = int32(0)
-    lane, warp = cuda.threadIdx.x % SIDE, cuda.threadIdx.x // SIDE
-    row = block * SIDE + lane
-    while row < rows:
-        p, i = split(row, many)
-        piece = warp
-        while piece < pieces:
-            at = p * a + i * b + piece * PIECE * c
-            v = read8(x, at, c, channels - piece * PIECE)
-            to = first + row * pitch + piece * PIECE
-            peak = max(peak, take8(parts, to, rows * pitch, count, v))
-            piece += BLOCK // SIDE
-        row += blocks * SIDE
-    return peak
-
-
-def channels_together(
-    parts, peaks, x, y, count, y_first, takers, others,
-    x_rows, x_many, x_a, x_b, x_c, x_channels, y_rows, y_many, y_a, y_b, y_c, y_channels,
-):  # fmt: skip
-    """The first ``takers`` blocks rewrite x, the ``others`` y, whose parts begin at y_first."""
-    shared = cuda.shared.array(WARPS, int32)
-    block = cuda.blockIdx.x
-    if block < takers:
-        peak = _together(
-            parts, 0, x, x_rows, x_many, x_a, x_b, x_c, x_channels, count, block, takers
-        )
-    else:
-        peak = _together(
-            parts, y_first, y, y_rows, y_many, y_a, y_b, y_c, y_channels, count, block - takers,
-            others,
-        )  # fmt: skip
-    peak = block_max(peak, shared)
-    if cuda.threadIdx.x == 0:
-        peaks[block] = peak
+"""Multiplications that the kernels of ``conv.py`` make in a nanosecond, by parts."""
 
 
 # -- the product -----------------------------------------------------------------------------------
@@ -275,55 +218,6 @@ def placed(out, some, bias, biased, size, b_size, c_size, a_step, b_step, c_step
 # -- how a convolution is made ---------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=256)
-def geometry(
-    source: tuple[int, ...], result: tuple[int, ...], window: tuple[int, ...], pitch: int,
-    strides: tuple[int, ...], shifts: tuple[int, ...], steps: tuple[int, ...],
-) -> tuple[Any, Any]:  # fmt: skip
-    """Tables on the device: of the places of ``result``, and of the pieces of a patch.
-
-    Place i of the result meets tap t at ``i * stride + shift + t * step`` of the source, which has
-    ``pitch`` numbers at each place. A row of both is the numbers to go there, and coordinates.
-    """
-    scale = np.array([source[1] * source[2] * pitch, source[2] * pitch, pitch])
-
-    def rows(space: tuple[int, ...], factors: Any, shifts: Any) -> Any:
-        at = np.indices(space).reshape(3, -1).T * np.array(factors) + np.array(shifts)
-        return np.column_stack([at @ scale, at])
-
-    taps, pieces = rows(window, steps, (0, 0, 0)), pitch // PIECE
-    taps = np.repeat(taps, pieces, 0)
-    taps[:, 0] += np.tile(np.arange(pieces) * PIECE, len(taps) // pieces)
-    places = rows(result, strides, shifts)
-    return device.table(places.astype(np.int32)), device.table(taps.astype(np.int32))
-
-
-@dataclass(frozen=True)
-class Rows:
-    """A factor as ``channels_together`` finds it: element (p, i, channel) of row p * many + i."""
-
-    rows: int
-    many: int
-    a: int
-    b: int
-    c: int
-    channels: int
-
-    @property
-    def pitch(self) -> int:
-        """Numbers of a row when it is rewritten."""
-        return -(-self.channels // PIECE) * PIECE
-
-    @property
-    def takers(self) -> int:
-        """Blocks that rewrite it."""
-        return min(-(-self.rows // SIDE), TAKERS)
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return self.rows, self.many, self.a, self.b, self.c, self.channels
-
-
 @functools.lru_cache(4096)
 def plan_for(n: int, m: int, k: int, parts: int, numbers: int, work: int) -> tuple[int, int]:
     """Rows of a tile, and in how many shares the steps should be made; 0 if other kernels should
@@ -337,6 +231,66 @@ def plan_for(n: int, m: int, k: int, parts: int, numbers: int, work: int) -> tup
         if taking + time < least:
             least, best = taking + time, (rows, shares)
     return best
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a convolution as a product: rows and columns of the result, steps, and both factors.
+
+    source, result, window: the space of what patches are taken of, of the places, and of the taps.
+    """
+
+    n: int
+    m: int
+    k: int
+    left: Rows
+    right: Rows
+    left_line: int
+    """Numbers from line to line of the rewritten left factor."""
+    left_steps: tuple[int, int, int]
+    """Numbers of the left factor as it was from row to row, from image or channel to the next, and
+    from place or tap."""
+    source: tuple[int, ...]
+    result: tuple[int, ...]
+    window: tuple[int, ...]
+
+    @property
+    def numbers(self) -> int:
+        """Of both rewritten factors."""
+        return self.left.rows * self.left.pitch + self.right.rows * self.right.pitch
+
+    @property
+    def work(self) -> int:
+        """Multiplications."""
+        places = self.right.rows // self.right.many * math.prod(self.result)
+        return self.n * math.prod(self.window) * self.right.channels * places
+
+    @property
+    def fit(self) -> bool:
+        """Whether a kernel can count in 32 bits."""
+        image = math.prod(self.source) * self.right.pitch
+        return max(self.m, self.k, image, math.prod(self.result)) < 1 << 30
+
+
+@functools.lru_cache(1024)
+def sizes_of(kind: str, out: tuple[int, ...], x: tuple[int, ...], y: tuple[int, ...]) -> Sizes:
+    """Those for a result, and for the factors of ``multiplied``, of these shapes."""
+    images, channels, *source = y
+    plane = math.prod(source)
+    right = Rows(images * plane, plane, channels * plane, 1, plane, channels)
+    if kind == "weight":
+        n, result, window = out[0], x[2:], out[2:]
+        many, width = math.prod(result), math.prod(window) * right.pitch
+        left = Rows(images * many, many, n * many, 1, many, n)
+        steps = many, n * many, 1
+        return Sizes(n, width, images * many, left, right, left.pitch, steps, y[2:], result, window)
+    n, result, window = out[1], out[2:], x[2:]
+    taps, places = math.prod(window), images * math.prod(result)
+    own = x[1] * taps
+    first, second = (own, taps) if kind == "forward" else (taps, own)
+    left = Rows(n * taps, taps, first, 1, second, channels)
+    steps, line = (first, second, 1), taps * left.pitch
+    return Sizes(n, places, taps * right.pitch, left, right, line, steps, y[2:], result, window)
 
 
 def multiplied(
@@ -357,53 +311,29 @@ def multiplied(
     if not (half or parted.ALLOWED):
         return False
     parts = 1 if half else PARTS[precision.float32_products]
-    images, channels, *source = y.shape
-    plane = math.prod(source)
-    right = Rows(images * plane, plane, channels * plane, 1, plane, channels)
-    if kind == "weight":
-        n, _, *window = out.shape
-        result = x.shape[2:]
-        many = math.prod(result)
-        left = Rows(images * many, many, n * many, 1, many, n)
-        x_far, x_steps = left.pitch, (many, n * many, 1)
-    else:
-        n, result, window = out.shape[1], out.shape[2:], x.shape[2:]
-        many, taps = math.prod(result), math.prod(window)
-        own = x.shape[1] * taps
-        first, second = (own, taps) if kind == "forward" else (taps, own)
-        left = Rows(n * taps, taps, first, 1, second, channels)
-        x_far, x_steps = taps * left.pitch, (first, second, 1)
-    width = math.prod(window) * right.pitch
-    m, k = (width, images * many) if kind == "weight" else (images * many, width)
-    numbers = left.rows * left.pitch + right.rows * right.pitch
-    work = n * math.prod(window) * channels * images * many
-    if max(m, k, plane * right.pitch, many) >= 1 << 30 or parts * numbers * BYTES > 1 << 32:
+    sizes = sizes_of(kind, out.shape, x.shape, y.shape)
+    if not sizes.fit or parts * sizes.numbers * BYTES > 1 << 32:
         return False
-    rows, shares = plan_for(n, m, k, parts, numbers, work)
+    n, m, k = sizes.n, sizes.m, sizes.k
+    rows, shares = plan_for(n, m, k, parts, sizes.numbers, sizes.work)
     if not rows:
         return False
-    if kind == "input":
-        tables = geometry(
-            tuple(source), tuple(result), tuple(window), right.pitch, (1, 1, 1), paddings,
-            tuple([-d for d in dilations]),
-        )  # fmt: skip
-    else:
-        tables = geometry(
-            tuple(source), tuple(result), tuple(window), right.pitch, strides,
-            tuple([-p for p in paddings]), dilations,
-        )  # fmt: skip
-    shape = SHAPES[parts, rows]
+    steps, shifts = dilations, tuple([-p for p in paddings])
+    if kind == "input":  # whose strides are 1
+        steps, shifts = tuple([-d for d in dilations]), paddings
+    left, right = sizes.left, sizes.right
+    tables = geometry(sizes.source, sizes.result, sizes.window, right.pitch, strides, shifts, steps)
     share = -(-k // (shares * DEPTH)) * DEPTH
-    shares = -(-k // share)
+    shares, shape = -(-k // share), SHAPES[parts, rows]
     y_first = parts * left.rows * left.pitch
-    given = device.empty((parts * numbers,), out.dtype if half else BFLOAT16, out.device)
+    given = device.empty((parts * sizes.numbers,), out.dtype if half else BFLOAT16, out.device)
     takers, others = left.takers, right.takers
     peaks = device.empty((takers + others,), PEAK, out.device)
     start(
         channels_together, takers + others, BLOCK, given, peaks, x, y, parts, y_first, takers,
         others, *left.numbers, *right.numbers,
     )  # fmt: skip
-    apart = shares > 1 or kind == "weight"
+    many, apart = math.prod(sizes.result), shares > 1 or kind == "weight"
     target, to = out, (many, n * many, many)
     if apart:
         target, to = device.empty((shares, n, m), np.dtype(np.float32), out.device), (m, 0, m)
@@ -411,16 +341,17 @@ def multiplied(
     start(
         conv_kernel(given.dtype, parts, rows, kind == "weight", half),
         (-(-n // rows) * -(-m // shape.cols), 1, shares), shape.threads,
-        target, x, y, bias, given, peaks, *tables, n, m, k, many, y_first, x_far,
-        left.rows * left.pitch, right.rows * right.pitch, plane * right.pitch, *source,
-        width // PIECE, channels, right.pitch // PIECE, *x_steps, share, shares, *to, n * m,
-        int(biased and not apart), int(paired), takers, others, shared=shape.shared,
+        target, x, y, bias, given, peaks, *tables, n, m, k, many, y_first, sizes.left_line,
+        left.rows * left.pitch, right.rows * right.pitch, math.prod(sizes.source) * right.pitch,
+        *sizes.source, tables[1].shape[0], right.channels, right.pitch // PIECE, *sizes.left_steps,
+        share, shares, *to, n * m, int(biased and not apart), int(paired), takers, others,
+        shared=shape.shared,
     )  # fmt: skip
     if apart:
-        steps = (m, 1, right.pitch) if kind == "weight" else (many, m, 1)
-        sizes = (channels, math.prod(window)) if kind == "weight" else (n, many)
+        space = (right.channels, math.prod(sizes.window)) if kind == "weight" else (n, many)
+        along = (m, 1, right.pitch) if kind == "weight" else (many, m, 1)
         start(
-            placed, strided_grid(out.size), BLOCK, out, target, bias, int(biased), out.size, *sizes,
-            *steps, n * m, shares,
+            placed, strided_grid(out.size), BLOCK, out, target, bias, int(biased), out.size, *space,
+            *along, n * m, shares,
         )  # fmt: skip
     return True
