@@ -80,8 +80,8 @@ class Settings:
             tests = [f"{text}.__class__ not in NUMBERS" for text in dict.fromkeys(checks)]
             lines += [f"if {' or '.join(tests)}:", "    return MISS"]
             names["NUMBERS"] = (float, int)
-        lines += [*sets, "found = run(given)", "if found is MISS:"]
-        lines += [*[f"    {line}" for line in takes], "    return MISS", "return found"]
+        # What is left there in the end is written by whoever carries it.
+        lines += [*sets, "found = run(given)", *takes, "return found"]
         exec("\n".join(["def call(given):", *[f"    {line}" for line in lines]]), names)
         return names["call"]
 

@@ -59,6 +59,8 @@ def kind_of(flat: tuple[Any, ...]) -> tuple[list[Any], list[DeviceArray], bool] 
             return None
     if len(arrays) > 1 and len({id(a.memory) for a in arrays}) < len(arrays):
         _add_distances(key, arrays)
+        tensors = [id(a) for a in flat if a.__class__ in TENSORS]
+        key.append(tuple(map(tensors.index, tensors)))  # which of them are one
     return (key, arrays, taped) if arrays else None
 
 

@@ -73,12 +73,14 @@ class Selected(Tensor):
     whole: Tensor
     mask: Tensor
     key: tuple[Tensor, int, int]
+    shared: bool
+    """Whether others look at the same elements, who would not see what is written."""
 
     @classmethod
     def of(cls, whole: Tensor, mask: Tensor, key: tuple[Tensor, int, int]) -> Selected:
         """The rows of ``whole``."""
         found: Selected = object.__new__(cls)
-        found.mask, found.key = mask, key
+        found.mask, found.key, found.shared = mask, key, False
         found.become(whole)
         return found
 
@@ -89,6 +91,12 @@ class Selected(Tensor):
     def beside(self, whole: Tensor) -> Selected:
         """The rows of another tensor under the same mask."""
         return Selected.of(whole, self.mask, self.key)
+
+    def view_of(self, whole: Tensor) -> Selected:
+        """The rows of a view of ``whole``."""
+        found = self.beside(whole)
+        self.shared = found.shared = True
+        return found
 
     @property
     def rank(self) -> int:

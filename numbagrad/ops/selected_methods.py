@@ -35,7 +35,7 @@ def _reshaped(self: Selected, *shape: Any) -> Selected:
     rest = math.prod(whole._array.shape[1:])
     if math.prod(sizes[1:]) != rest:
         raise Unsized(self, f"reshape to {list(sizes)}")
-    return self.beside(reshape(whole, (whole._array.shape[0], *sizes[1:])))
+    return self.view_of(reshape(whole, (whole._array.shape[0], *sizes[1:])))
 
 
 def _vector(self: Selected) -> Selected:
@@ -46,7 +46,9 @@ def _vector(self: Selected) -> Selected:
     wide = reshape(expand(beside_rows(self.mask, self.whole), shape), (math.prod(shape),))
     mask, version, times = self.key
     key = (mask, version, times * math.prod(shape[1:]))
-    return Selected.of(reshape(self.whole, (math.prod(shape),)), wide, key)
+    found = Selected.of(reshape(self.whole, (math.prod(shape),)), wide, key)
+    self.shared = found.shared = True
+    return found
 
 
 def _flatten(self: Selected, start_dim: int = 0, end_dim: int = -1) -> Selected:
@@ -55,7 +57,7 @@ def _flatten(self: Selected, start_dim: int = 0, end_dim: int = -1) -> Selected:
         return _vector(self)
     if first == 0:
         raise Unsized(self, "flatten of the first dimension")
-    return self.beside(self.whole.flatten(first, last))
+    return self.view_of(self.whole.flatten(first, last))
 
 
 def _item_of_rows(self: Selected, key: Any) -> Selected:
@@ -68,7 +70,7 @@ def _item_of_rows(self: Selected, key: Any) -> Selected:
     used = builtins.sum([k is not None and k is not ... for k in key])
     if not builtins.all(basic) or (key[0] is ... and used >= self.rank) or used > self.rank:
         raise Unsized(self, "such an index")
-    return self.beside(self.whole[key])
+    return self.view_of(self.whole[key])
 
 
 def _same_place(name: str) -> Callable[..., Any]:
@@ -77,7 +79,9 @@ def _same_place(name: str) -> Callable[..., Any]:
 
     def method(self: Selected, *args: Any, **kwargs: Any) -> Selected:
         args = tuple([a.whole if type(a) is Selected else a for a in args])
-        return self.beside(plain(self.whole, *args, **kwargs))
+        found = plain(self.whole, *args, **kwargs)
+        same = name != "clone" and found._dtype is self._dtype
+        return self.view_of(found) if same else self.beside(found)
 
     return method
 
@@ -90,16 +94,18 @@ def _along_row(name: str) -> Callable[..., Any]:
         more = name == "unsqueeze"
         if not dims or builtins.any([d % (self.rank + more) == 0 for d in dims]):
             raise Unsized(self, name)
-        return self.beside(plain(self.whole, *dims))
+        return self.view_of(plain(self.whole, *dims))
 
     return method
 
 
 def _written(name: str) -> Callable[..., Any]:
-    """The in-place form of a method: the rows are a copy, nobody else sees it."""
+    """The in-place form of a method: the rows are a copy, which nobody else may see."""
     plain = name[:-1]
 
     def method(self: Selected, *args: Any, **kwargs: Any) -> Selected:
+        if self.shared:
+            raise Unsized(self, f"{name} beside a view of it")
         found = getattr(self, plain)(*args, **kwargs)
         if type(found) is not Selected or found._dtype is not self._dtype:
             raise Unsized(self, name)

@@ -34,7 +34,7 @@ def pick(x: Tensor, mask: Tensor) -> Selected:
     """``x[mask]``, the mask of the first dimensions of ``x``."""
     shape, rest = mask._array.shape, x._array.shape[mask._array.ndim :]
     n = math.prod(shape)
-    flat = reshape(mask.detach(), (n,))
+    flat = reshape(mask.detach().clone(), (n,))  # which may be written afterwards
     whole = _gated(reshape(x, (n, *rest)), flat)
     return Selected.of(whole, flat, (mask, mask._version, 1))
 
@@ -240,12 +240,18 @@ def _loss(function: Callable, *args: Any, **options: Any) -> Any:
         reduction = reduction_of(function.__name__, reduction, *flags)
     if named.get("weight") is not None and function.__name__ in _WEIGHED and reduction == "mean":
         raise Unsized(rows, f"{function.__name__} with weight and a mean")
+    if function.__name__ == "binary_cross_entropy":  # which looks at them
+        named |= {k: v.beside(_gated(v.whole, v.mask)) for k, v in _selections(named).items()}
     losses = _rows_of(function, {**named, "reduction": "none"}, rows)
     if batch:
         return reduce.sum(losses) / rows.mask.sum()
     if reduction == "none":
         return losses
     return reduce.mean(losses) if reduction == "mean" else reduce.sum(losses)
+
+
+def _selections(named: dict[str, Any]) -> dict[str, Selected]:
+    return {k: v for k, v in named.items() if type(v) is Selected}
 
 
 _WEIGHED = frozenset(("mse_loss", "l1_loss", "huber_loss", "smooth_l1_loss"))
@@ -311,12 +317,28 @@ def _embedding(function: Callable, *args: Any, **options: Any) -> Any:
     rows = named["input"]
     if type(rows) is not Selected:
         raise Unsized(_first(named.values()), "embedding in a table")
-    return rows.beside(_gated(function(**{**named, "input": rows.whole}), rows.mask))
+    if named["max_norm"] is not None or named["scale_grad_by_freq"]:
+        raise Unsized(rows, "embedding with max_norm or scale_grad_by_freq")
+    named["input"] = _kept(rows.whole, rows.mask, 0)
+    return rows.beside(_gated(function(**named), rows.mask))
+
+
+def _gather(function: Callable, *args: Any, **options: Any) -> Any:
+    """Numbers of each row, by an index that has a row for each."""
+    named = _named(function, args, options)
+    index, rows = named["index"], next(iter(named.values()))
+    if type(rows) is not Selected:
+        raise Unsized(_first(named.values()), "gather from other rows")
+    if type(index) is Selected:
+        named["index"] = index.beside(_kept(index.whole, index.mask, 0))
+    elif index._array.ndim == rows.rank and index._array.shape[0] == 1:
+        raise Unsized(rows, "gather by an index of one row")
+    return _by_rows(function, **named)
 
 
 _ROW_BY_ROW = """
     softmax log_softmax softmin logsumexp amax amin argmax argmin max min var std norm normalize
-    cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax gather
+    cumsum cumprod sort argsort topk nanmean cosine_similarity aminmax
 """
 _LOSSES = """
     mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy kl_div
@@ -328,4 +350,6 @@ RULES.update(dict.fromkeys(_LOSSES.split(), _loss))
 RULES.update(dict.fromkeys("sum prod any all count_nonzero nansum".split(), _folded))
 RULES.update(dict.fromkeys("linear matmul mm".split(), _product))
 RULES.update(dict.fromkeys("cross_entropy nll_loss".split(), _class_loss))
-RULES.update(mean=_mean, embedding=_embedding, layer_norm=_norm, rms_norm=_norm, prelu=_slope)
+RULES.update(
+    gather=_gather, mean=_mean, embedding=_embedding, layer_norm=_norm, rms_norm=_norm, prelu=_slope
+)

@@ -46,8 +46,24 @@ def through_ignored(x, y, m, w, k):
     return ((1 / (z[m] - 1).log()) * w).sum()
 
 
+def mask_written(x, m):
+    """The mask is written after what it selects."""
+    m = m | False
+    rows = x[m]
+    m.logical_not_()
+    return (rows * rows).sum() + x[m].sum() * 3
+
+
 # name: function of x (5, 3), y (5, 3), a mask (5), w (3), classes (5)
 ROWS = {
+    "mask written": lambda x, y, m, w, k: mask_written(x, m),
+    "classes from 1": lambda x, y, m, w, k: F.embedding((k % 3 + 3)[m] - 3, x).sum(),
+    "gathered from 1": lambda x, y, m, w, k: (
+        x[m].gather(1, ((k % 3 + 3)[m] - 3).unsqueeze(1)).sum()
+    ),
+    "chances of twice as much": lambda x, y, m, w, k: F.binary_cross_entropy(
+        (x.sigmoid() * 0.5)[m] * 1.9, (y.detach() * 0 + 1)[m]
+    ),
     "sum": lambda x, y, m, w, k: x[m].sum(),
     "mean": lambda x, y, m, w, k: x[m].mean(),
     "mean of rows": lambda x, y, m, w, k: x[m].mean(0),
@@ -225,6 +241,16 @@ def kept(x, m):
     return KEPT["part"].sum()
 
 
+def written_beside(rows):
+    beside = rows.detach()
+    rows += 1
+    return beside.sum()
+
+
+def scaled(x, m):
+    return F.embedding(ng.tensor([0, 2, 1])[m], x, scale_grad_by_freq=True).sum()
+
+
 KEPT: dict = {}
 OTHER = ng.ones(2, 2)
 
@@ -252,6 +278,10 @@ REFUSED = {
     "does not fit": (lambda x, m: written(x, m, ng.ones(4)).sum(), r"setitem.*\[4\].*\[2\]"),
     "mask does not fit": (lambda x, m: x[m[:2]], "shape of the mask"),
     "weights": (lambda x, m: F.mse_loss(x[m], x[m], weight=x[m]), "mse_loss with weight"),
+    "a part of it is written": (lambda x, m: x[m][:, 0].mul_(2), "mul_ beside a view"),
+    "written beside a view": (lambda x, m: written_beside(x[m]), "add_ beside a view"),
+    "an index of one row": (lambda x, m: x[m].gather(1, ng.tensor([[0, 1]])), "of one row"),
+    "rows counted": (lambda x, m: scaled(x, m), "embedding with max_norm or scale"),
     "kept": (kept, "part"),
     "attribute": (lambda x, m: x[m].backward(), "backward"),
 }

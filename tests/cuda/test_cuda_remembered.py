@@ -309,3 +309,19 @@ def test_a_step_on_the_cpu_is_recorded_as_before():
     for _ in range(3):
         np.testing.assert_allclose(step(x).numpy(), expected.numpy(), rtol=1e-6)
     assert "softmax" in str(step.program)
+
+
+def test_one_tensor_twice_is_not_two_that_share_memory():
+    """What the backward pass keeps of each: second gradients go to the right one."""
+
+    def second(x, y):
+        (first,) = ng.autograd.grad((x @ y).sum(), [y], create_graph=True)
+        return ng.autograd.grad((first * first).sum(), [x, y], allow_unused=True)
+
+    x = data(3, 3).requires_grad_()
+    for _ in range(4):
+        (x @ x).sum().backward()
+    of_x, of_y = second(x, x.detach().requires_grad_())
+    expected, _ = second(x, data(3, 3).requires_grad_())
+    assert of_y is None
+    close(of_x, expected.cpu().numpy())

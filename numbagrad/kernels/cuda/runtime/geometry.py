@@ -114,6 +114,7 @@ def geometry(
     taps: list[np.ndarray] = []
     lines: list[np.ndarray] = []
     order, rows = [], []
+    tap, at_line = 0, 0
     for phases in itertools.product(*along):
         masks = _masks(phases, source, bits <= TAPS)
         width, height = phases[2].targets.size, phases[1].targets.size
@@ -131,7 +132,6 @@ def geometry(
             index.append(phase.taps * math.prod(kernel[d + 1 :]))
         places = phases[0].targets.size * height * width
         here = _outer(np.add, np.arange(channels) * math.prod(whole), *offsets)
-        tap, at_line = sum([len(t) for t in taps]), sum([len(line) for line in lines])
         words = _outer(np.bitwise_or, np.zeros(channels, np.int64), *seen)
         apart = math.prod(kernel) * (1 if forward else inputs)
         missing = -here.size % multiple
@@ -141,6 +141,7 @@ def geometry(
         order.append(np.full(missing, -1))
         rows.append((places, here.size + missing, tap, at_line, width, height))
         lines.extend(row_lines)
+        tap, at_line = tap + here.size + missing, at_line + sum(map(len, row_lines))
     form = np.array(rows, np.int64)
     assert form.shape[1] == FORM
     return Geometry(

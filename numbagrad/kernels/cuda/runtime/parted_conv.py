@@ -50,6 +50,9 @@ SHAPES = {
 TAKING, EACH = 5000, 0.6
 """Nanoseconds for the launch that rewrites factors, and for 1024 bytes that it moves."""
 
+MOST_PLACES = 1 << 18
+"""Of an image of the result, for each of which a table has 16 bytes."""
+
 OTHERS = {3: 19e3, 2: 30e3, 1: 42e3}
 """Multiplications that the kernels of ``conv.py`` make in a nanosecond, by parts."""
 
@@ -267,9 +270,9 @@ class Sizes:
 
     @property
     def fit(self) -> bool:
-        """Whether a kernel can count in 32 bits."""
+        """Whether a kernel can count in 32 bits, and a table of places is small."""
         image = math.prod(self.source) * self.right.pitch
-        return max(self.m, self.k, image, math.prod(self.result)) < 1 << 30
+        return max(self.m, self.k, image) < 1 << 30 and math.prod(self.result) <= MOST_PLACES
 
 
 @functools.lru_cache(1024)
@@ -322,6 +325,11 @@ def multiplied(
     if kind == "input":  # whose strides are 1
         steps, shifts = tuple([-d for d in dilations]), paddings
     left, right = sizes.left, sizes.right
+    units = (sizes.source[1] * sizes.source[2], sizes.source[2], 1)
+    reaches = zip(sizes.result, strides, shifts, sizes.window, steps, units, strict=True)
+    reach = sum([(a * s + abs(b) + c * abs(d)) * unit for a, s, b, c, d, unit in reaches])
+    if reach * right.pitch >= 1 << 31:
+        return False  # what tables hold has 32 bits
     tables = geometry(sizes.source, sizes.result, sizes.window, right.pitch, strides, shifts, steps)
     share = -(-k // (shares * DEPTH)) * DEPTH
     shares, shape = -(-k // share), SHAPES[parts, rows]
