@@ -39,7 +39,7 @@ def positions(mask: Tensor) -> Tensor:
 
 def selected(x: Tensor, mask: Tensor) -> Tensor:
     """``x[mask]`` in a recording, where nobody knows how many rows that are."""
-    from .selected_rules import pick  # which stands on what is written here
+    from .selected_methods import pick  # which stands on what is written here
 
     return pick(x, mask)
 

@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from ..tensor import Tensor
-from . import selected_methods
 from .argument_names import LINALG, rename
 from .inplace import in_place, view_in_place
 from .pointwise import PointwiseOp
@@ -58,7 +57,6 @@ def install() -> list[ModuleType]:
         rename(getattr(module, "METHODS", {}).values())
     lapack = importlib.import_module(f"{__package__}.lapack")
     rename((getattr(lapack, name) for name in lapack.__all__), LINALG)
-    selected_methods.install()
     return modules
 
 

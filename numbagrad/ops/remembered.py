@@ -11,10 +11,11 @@ reading at ``remembered``.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
@@ -24,9 +25,11 @@ from ..kernels import machine
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
 from .argument_names import PLAIN
-from .device_memory import AwayMemory
 from .plans import LARGE, TENSORS, Plan, kinds_of, plan_of
 from .wrapper import wrapped
+
+if TYPE_CHECKING:
+    from .device_memory import AwayMemory
 
 __all__: list[str] = []  # nothing that users call
 
@@ -106,8 +109,14 @@ class Memory:
         self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.vain = 0
-        self.away = AwayMemory(function, writes)
         _memories.append(self)
+
+    @functools.cached_property
+    def away(self) -> AwayMemory:
+        """What it launched on a GPU."""
+        from .device_memory import AwayMemory
+
+        return AwayMemory(self.function, self.writes)
 
     def find(self, names: tuple[Any, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """What the function gives, by a plan that was not the last, or by itself."""
@@ -189,7 +198,8 @@ class Memory:
         """Begin anew."""
         self.last.clear()
         self.plans.clear()
-        self.away.plans.clear()
+        if "away" in vars(self):
+            self.away.plans.clear()
 
 
 _memories: list[Memory] = []

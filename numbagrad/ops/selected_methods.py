@@ -1,6 +1,6 @@
 """Methods of rows that a mask selects while a step is recorded, and ``x[mask] = y`` of them.
 
-See ``selected.py``. Start reading at ``write``.
+See ``selected.py``. Start reading at ``pick`` and ``write``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..tensor import Tensor
 from .elementwise import cast, where
 from .inplace import assign
 from .selected import Selected, Unsized
-from .selected_rules import as_whole, beside_rows
+from .selected_rules import as_whole, beside_rows, gated
 from .view import expand, reshape
 
 __all__: list[str] = []  # nothing that users call
@@ -116,6 +116,15 @@ def _written(name: str) -> Callable[..., Any]:
     return method
 
 
+def pick(x: Tensor, mask: Tensor) -> Selected:
+    """``x[mask]``, the mask of the first dimensions of ``x``."""
+    shape, rest = mask._array.shape, x._array.shape[mask._array.ndim :]
+    n = math.prod(shape)
+    flat = reshape(mask.detach().clone(), (n,))  # which may be written afterwards
+    whole = gated(reshape(x, (n, *rest)), flat)
+    return Selected.of(whole, flat, (mask, mask._version, 1))
+
+
 def write(x: Tensor, mask: Tensor, value: Tensor) -> None:
     """``x[mask] = value`` of selected rows, or of a tensor that fits them."""
     shape, rest = x._array.shape, x._array.shape[mask._array.ndim :]
@@ -154,8 +163,8 @@ def cast_rows(value: Tensor, x: Tensor) -> Tensor:
     return cast(value, x._dtype)
 
 
-def install() -> None:
-    """Give ``Selected`` its methods, when ``Tensor`` has all."""
+def _install() -> None:
+    """Give ``Selected`` its methods; when a mask first selects, ``Tensor`` has all of its own."""
     places = "float double half bfloat16 long int short char byte bool to type_as clone detach"
     for name in [*places.split(), "contiguous"]:
         setattr(Selected, name, _same_place(name))
@@ -170,3 +179,6 @@ def install() -> None:
     for name, rule in (("reshape", _reshaped), ("view", _reshaped), ("flatten", _flatten)):
         setattr(Selected, name, rule)
     Selected.__getitem__ = _item_of_rows
+
+
+_install()

@@ -3,7 +3,7 @@
 Of what goes element by element or row by row the result is computed for all rows, selected or not.
 No value of a row that is not selected reaches another, and no gradient: there is a gate where rows
 come in, where they go out, and before what all rows share. A gate is ``where(mask, x, 1)``, whose
-gradient is 0 where the mask does not hold, also in the place of NaN. Start reading at ``pick``.
+gradient is 0 where the mask does not hold, also in the place of NaN. Start reading at ``as_whole``.
 """
 
 from __future__ import annotations
@@ -30,15 +30,6 @@ from .view import expand, reshape
 __all__: list[str] = []  # nothing that users call
 
 
-def pick(x: Tensor, mask: Tensor) -> Selected:
-    """``x[mask]``, the mask of the first dimensions of ``x``."""
-    shape, rest = mask._array.shape, x._array.shape[mask._array.ndim :]
-    n = math.prod(shape)
-    flat = reshape(mask.detach().clone(), (n,))  # which may be written afterwards
-    whole = _gated(reshape(x, (n, *rest)), flat)
-    return Selected.of(whole, flat, (mask, mask._version, 1))
-
-
 def beside_rows(mask: Tensor, whole: Tensor) -> Tensor:
     """``mask`` (n) with as many dimensions as ``whole``."""
     return reshape(mask, (*mask._array.shape, *[1] * (whole._array.ndim - 1)))
@@ -53,7 +44,7 @@ def _kept(whole: Tensor, mask: Tensor, other: Any) -> Tensor:
     return found
 
 
-def _gated(whole: Tensor, mask: Tensor) -> Tensor:
+def gated(whole: Tensor, mask: Tensor) -> Tensor:
     """``whole`` where ``mask`` (n) holds; no gradient passes where it does not. Numbers there are
     such as have a logarithm and a root, whole ones name a class and a row."""
     return _kept(whole, mask, 1 if whole._dtype.is_floating_point else 0)
@@ -89,7 +80,7 @@ def as_whole(name: str, rows: Selected, x: Any) -> Any:
     for k in range(1, len(shape) + 1):
         sizes[-k] = widest[-k] if shape[-k] == 1 else shape[-k]
     sizes[0] = widest[0]
-    return _gated(expand(x, tuple(sizes)), rows.mask)
+    return gated(expand(x, tuple(sizes)), rows.mask)
 
 
 def _lined_up(name: str, rows: Selected, other: Selected) -> Tensor:
@@ -135,7 +126,7 @@ def spread(name: str, x: Tensor, rows: Selected) -> Tensor:
     wide = expand(reshape(mask, (*mask._array.shape, *[1] * len(rest))), shape)
     empty = x.new_full(shape, 1 if x._dtype.is_floating_point else 0)
     # One row more, for fewer rows than are selected are told of above.
-    return _gated(masked_scatter(empty, wide, x), mask)
+    return gated(masked_scatter(empty, wide, x), mask)
 
 
 def pointwise(op: Any, args: tuple) -> Selected:
@@ -241,7 +232,7 @@ def _loss(function: Callable, *args: Any, **options: Any) -> Any:
     if named.get("weight") is not None and function.__name__ in _WEIGHED and reduction == "mean":
         raise Unsized(rows, f"{function.__name__} with weight and a mean")
     if function.__name__ == "binary_cross_entropy":  # which looks at them
-        named |= {k: v.beside(_gated(v.whole, v.mask)) for k, v in _selections(named).items()}
+        named |= {k: v.beside(gated(v.whole, v.mask)) for k, v in _selections(named).items()}
     losses = _rows_of(function, {**named, "reduction": "none"}, rows)
     if batch:
         return reduce.sum(losses) / rows.mask.sum()
@@ -307,8 +298,8 @@ def _slope(function: Callable, *args: Any, **options: Any) -> Any:
 
 def _sharing(function: Callable, rows: Selected, shared: list[Any]) -> Selected:
     """What a function gives for each row and what all rows share."""
-    found = function(_gated(rows.whole, rows.mask), *shared)
-    return rows.beside(_gated(found, rows.mask))
+    found = function(gated(rows.whole, rows.mask), *shared)
+    return rows.beside(gated(found, rows.mask))
 
 
 def _embedding(function: Callable, *args: Any, **options: Any) -> Any:
@@ -320,7 +311,7 @@ def _embedding(function: Callable, *args: Any, **options: Any) -> Any:
     if named["max_norm"] is not None or named["scale_grad_by_freq"]:
         raise Unsized(rows, "embedding with max_norm or scale_grad_by_freq")
     named["input"] = _kept(rows.whole, rows.mask, 0)
-    return rows.beside(_gated(function(**named), rows.mask))
+    return rows.beside(gated(function(**named), rows.mask))
 
 
 def _gather(function: Callable, *args: Any, **options: Any) -> Any:

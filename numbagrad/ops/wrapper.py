@@ -17,7 +17,6 @@ from typing import Any
 from .. import devices
 from ..kernels import machine
 from ..tape import grad_mode
-from .device_memory import elsewhere
 from .operand import check_operands
 from .plans import GENERATED
 from .selected import Unsized
@@ -59,7 +58,7 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
         "_machine": machine,
         "_grad_mode": grad_mode,
         "_cpu": devices.cpu,
-        "_elsewhere": elsewhere,
+        "_elsewhere": _elsewhere,
         "_Unsized": Unsized,
         "_check": functools.partial(check_operands, function.__name__),
         "_spread": spread and code.co_varnames.index(spread),
@@ -74,6 +73,18 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
 
 
 _STUB = _stub.__code__
+
+
+@functools.cache
+def _device_memory() -> Any:
+    """The module, which is not imported before a GPU is in use."""
+    from . import device_memory
+
+    return device_memory
+
+
+def _elsewhere(*given: Any) -> Any:
+    return _device_memory().elsewhere(*given)
 
 
 def _count(code: CodeType) -> int:

@@ -49,6 +49,20 @@ def _launches_are_new(request: Any) -> Any:
 
 
 @pytest.fixture
+def wgmma(monkeypatch: Any) -> None:
+    """A device that has the instruction."""
+    if device.simulating():
+        pytest.skip("the simulator has no copies that end later")
+    from numbagrad.kernels.cuda.runtime import halves
+
+    there = device.driver()
+    if there.name == "ptx":  # which knows wgmma, and is asked as an older device
+        monkeypatch.setattr(there, "capability", (9, 0))
+    elif not halves.has_groups():
+        pytest.skip("wgmma is of compute capability 9.0")
+
+
+@pytest.fixture
 def lib(monkeypatch: Any) -> Any:
     """cuBLASLt, chosen for products of all sizes; in the simulator the manual's, which is given."""
     from numbagrad.kernels.cuda.runtime import cublas, epilogue

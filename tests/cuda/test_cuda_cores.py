@@ -144,14 +144,9 @@ def test_endings_of_products_with_a_ring(halves: Any) -> None:
 
 
 @pytest.fixture(params=[0, 1])
-def groups(request: Any, halves: Any, monkeypatch: Any) -> Any:
+def groups(request: Any, wgmma: None, halves: Any, monkeypatch: Any) -> Any:
     """``halves`` where all products are made by ``wgmma``, by tiles of each size; on a GPU without
     it there are none."""
-    there = device.driver()
-    if there.name == "ptx":  # which knows the instruction, and is asked as an older device
-        monkeypatch.setattr(there, "capability", (9, 0))
-    elif not halves.has_groups():
-        pytest.skip("wgmma is of compute capability 9.0")
     shape = halves.GROUPS[request.param]
     monkeypatch.setattr(halves, "shape_for", lambda *given: shape)
     return halves

@@ -17,17 +17,10 @@ ROUNDING = 2.0**-24
 
 
 @pytest.fixture
-def parted(monkeypatch: Any) -> Any:
+def parted(wgmma: None, monkeypatch: Any) -> Any:
     """The module, which makes all products, in one share unless a test sets ``shares``."""
-    if device.simulating():
-        pytest.skip("the simulator has no copies that end later")
-    from numbagrad.kernels.cuda.runtime import halves, parted
+    from numbagrad.kernels.cuda.runtime import parted
 
-    there = device.driver()
-    if there.name == "ptx":  # which knows wgmma, and is asked as an older device
-        monkeypatch.setattr(there, "capability", (9, 0))
-    elif not halves.has_groups():
-        pytest.skip("wgmma is of compute capability 9.0")
     multiplied = parted.multiplied
 
     def noted(*args: Any) -> bool:
@@ -158,6 +151,24 @@ def test_small_products_are_not_rounded(parted: Any, precision: Any, monkeypatch
     x, a, y, b = factors("nn", 9, 7, 70)
     close(x @ y, a, b)
     assert parted.said == [False]
+    monkeypatch.setattr(parted, "said", [True])
+
+
+@pytest.mark.cuda
+def test_where_memory_is_short(parted: Any, monkeypatch: Any) -> None:
+    """The parts need some; the kernel without tensor cores does not."""
+    empty = parted.device.empty
+
+    def short(shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
+        if dtype == parted.PEAK:
+            raise ng.cuda.OutOfMemoryError("no more")
+        return empty(shape, dtype, place)
+
+    monkeypatch.setattr(parted.device, "empty", short)
+    x, a, y, b = factors("nn", 9, 7, 70)
+    for _ in range(4):
+        close(x @ y, a, b)
+    assert parted.said == [False] * 4  # none was remembered
     monkeypatch.setattr(parted, "said", [True])
 
 

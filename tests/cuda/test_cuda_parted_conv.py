@@ -27,17 +27,10 @@ FORMS = [
 
 
 @pytest.fixture
-def parted(monkeypatch: Any) -> Any:
+def parted(wgmma: None, monkeypatch: Any) -> Any:
     """The module, which makes all that it can, in tiles of 64 rows and one share unless told."""
-    if device.simulating():
-        pytest.skip("the simulator has no copies that end later")
-    from numbagrad.kernels.cuda.runtime import halves, parted_conv
+    from numbagrad.kernels.cuda.runtime import parted_conv
 
-    there = device.driver()
-    if there.name == "ptx":  # which knows wgmma, and is asked as an older device
-        monkeypatch.setattr(there, "capability", (9, 0))
-    elif not halves.has_groups():
-        pytest.skip("wgmma is of compute capability 9.0")
     multiplied, said = parted_conv.multiplied, []
     monkeypatch.setattr(parted_conv, "said", said, raising=False)
     monkeypatch.setattr(parted_conv, "plan", (64, 1), raising=False)

@@ -15,6 +15,7 @@ from typing import Any
 
 from numba import cuda
 
+from ...errors import DeviceError
 from .. import precision
 from ..halves import arithmetic
 from . import reduce
@@ -144,6 +145,13 @@ def _gather(
         return
     groups, words = form[0], 16 // out.itemsize
     arrays = (x, weight, out) if forward else (out, weight, x)
+    phases = 1 if forward else math.prod(map(min, form[1:4], out.shape[2:]))
+    if phases > MOST:
+        raise DeviceError(
+            f"convolution: a transposed one, or the gradient of the input, by strides of "
+            f"{list(form[1:4])} has {phases} kinds of places, more than {MOST} that a GPU takes in "
+            f"one launch. Windows that do not overlap are a product; or use .cpu()."
+        )
     tables = _geometry(forward, *arrays, form, 1 if forward else words)
     n, m = out.shape[1] // groups, tables.places * x.shape[0]
     few = n <= FEW_ROWS and tables.steps <= FEW_STEPS

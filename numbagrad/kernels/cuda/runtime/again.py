@@ -26,6 +26,10 @@ MOST = 64
 MOST_KERNELS = 1024
 """Kernels that are remembered: those of a user's formulas may come and go."""
 
+MOST_BYTES = 1 << 26
+"""What calls that are remembered ask for at the most: it is theirs to the end, where Python would
+give back some of it on the way, and kernels may do with less where there is not as much."""
+
 PATIENCE = 2
 """How often a kernel may have had too many kinds, such as a number that is new in each call, before
 it is left alone."""
@@ -205,7 +209,7 @@ def _watched(twin: Callable[..., None], args: tuple[Any, ...]) -> Plan | None:
 
 def plan_of(watch: Watch, args: Sequence[Any]) -> Plan | None:
     """How to do again what was noted while Python ran on ``args``, or None."""
-    if watch.other:
+    if watch.other or sum([a.nbytes for a in watch.asked]) > MOST_BYTES:
         return None
     places = {id(a.memory): ~k for k, a in reversed(list(enumerate(watch.asked)))}
     for k in reversed(range(len(args))):

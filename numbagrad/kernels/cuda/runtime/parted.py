@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
+from ....errors import OutOfMemoryError
 from ... import precision
 from ...halves import BFLOAT16
 from . import device
@@ -26,7 +27,8 @@ from .halves import has_groups
 from .intrinsics import float32_bits, load4, round_bfloat16, store8
 from .launch import start
 from .pipeline import address
-from .product import MULTIPROCESSORS, added, fastest
+from .product import ADDING, MULTIPROCESSORS, added, fastest
+from .product import EACH as EACH_SHARE
 from .ring import BYTES, NEW, Shape, placer
 from .shape import BLOCK, SINGLES, WARPS
 from .squares import repeated
@@ -43,6 +45,7 @@ __all__ = [
     "multiplied",
     "plan_for",
     "read8",
+    "scratch",
     "take8",
     "usual",
 ]
@@ -72,9 +75,6 @@ PARTS = {"highest": 3, "high": 2, "medium": 1}
 
 TAKING, EACH = 4000, 0.4
 """Nanoseconds for the launch that takes factors apart, and for 1024 bytes of them."""
-
-ADDING, EACH_SHARE = 2500, 0.5
-"""The same for the launch that adds shares."""
 
 SHORTEST, ROOM = 128, 1 << 26
 """Steps of a share that are worth a block, and bytes of all shares at the most."""
@@ -339,6 +339,16 @@ def in_shares(tiles: int, size: int, k: int, cost: float) -> tuple[float, int]:
     return best
 
 
+def scratch(place: Any, *asked: tuple[tuple[int, ...], np.dtype]) -> list[Any] | None:
+    """Memory of these shapes and dtypes, or None where there is not as much: then another kernel,
+    which needs none, has this product, and what follows is not remembered for the next."""
+    try:
+        return [device.empty(shape, dtype, place) for shape, dtype in asked]
+    except OutOfMemoryError:
+        device.once()
+        return None
+
+
 @functools.lru_cache(4096)
 def plan_for(n: int, m: int, k: int, batch: int, parts: int, numbers: int) -> int:
     """In how many shares the steps should be made, or 0 if other kernels should end sooner.
@@ -384,17 +394,21 @@ def multiplied(
         return False
     share = -(-k // (shares * DEPTH)) * DEPTH
     shares = -(-k // share)
-    given = device.empty((room,), BFLOAT16, out.device)
     takers, others = left.takers, right.takers
-    peaks = device.empty((takers + others,), PEAK, out.device)
+    asked: list[Any] = [((room,), BFLOAT16), ((takers + others,), PEAK)]
+    asked += [((batch, shares, n, m), out.dtype)] if shares > 1 else []
+    found = scratch(out.device, *asked)
+    if found is None:
+        return False
+    given, peaks = found[:2]
+    target = found[2] if shares > 1 else out
     forms = [(f.batches, f.lines, f.length, f.line, f.step, f.batch, f.wide) for f in (left, right)]
     start(
         taken_apart, takers + others, BLOCK, given, peaks, x, y, parts, y_first, takers, others,
         *forms[0], *forms[1],
     )  # fmt: skip
-    target, ending, row, apart = out, epilogue, out.strides[-2] // 4, out_batch
+    ending, row, apart = epilogue, out.strides[-2] // 4, out_batch
     if shares > 1:
-        target = device.empty((batch, shares, n, m), out.dtype, out.device)
         ending, row, apart = NEW, m, n * m
     paired = not (target.pointer // 4 | row | apart) % 4
     shape = SHAPES[parts]

@@ -20,13 +20,13 @@ import numpy as np
 from numba import cuda, float32, int32, int64, uint32
 
 from ... import precision
-from ...halves import BFLOAT16, HALVES
-from . import device, parted
+from ...halves import BFLOAT16, FLOAT32, HALVES
+from . import parted
 from .channels import PIECE, Rows, channels_together, geometry
 from .halves import has_groups
 from .intrinsics import load4, store4
 from .launch import start, strided_grid
-from .parted import PARTS, PEAK, in_shares, usual
+from .parted import PARTS, PEAK, in_shares, scratch, usual
 from .pipeline import address
 from .ring import BYTES, Shape, placer
 from .shape import BLOCK
@@ -68,22 +68,21 @@ def _ending(row, col, v, out, bias, begin, n, m, many, image, line, biased, pair
         if biased:
             more = bias[row]
             v0, v1, v2, v3 = v0 + more, v1 + more, v2 + more, v3 + more
-        picture = int64(uint32(col) // uint32(many))
-        at = begin + picture * image + row * line + (col - picture * many)
+        at = begin + _place(col, row, many, image, line)
         if paired and col + 4 <= m:
             store4(out, at, v0, v1, v2, v3)
         else:
             out[at] = v0
             if col + 1 < m:
-                out[begin + _beside(col + 1, row, many, image, line)] = v1
+                out[begin + _place(col + 1, row, many, image, line)] = v1
             if col + 2 < m:
-                out[begin + _beside(col + 2, row, many, image, line)] = v2
+                out[begin + _place(col + 2, row, many, image, line)] = v2
             if col + 3 < m:
-                out[begin + _beside(col + 3, row, many, image, line)] = v3
+                out[begin + _place(col + 3, row, many, image, line)] = v3
 
 
 @pasted
-def _beside(col, row, many, image, line):
+def _place(col, row, many, image, line):
     picture = int64(uint32(col) // uint32(many))
     return picture * image + row * line + (col - picture * many)
 
@@ -334,17 +333,19 @@ def multiplied(
     share = -(-k // (shares * DEPTH)) * DEPTH
     shares, shape = -(-k // share), SHAPES[parts, rows]
     y_first = parts * left.rows * left.pitch
-    given = device.empty((parts * sizes.numbers,), out.dtype if half else BFLOAT16, out.device)
     takers, others = left.takers, right.takers
-    peaks = device.empty((takers + others,), PEAK, out.device)
+    many, apart = math.prod(sizes.result), shares > 1 or kind == "weight"
+    asked: list[Any] = [((parts * sizes.numbers,), out.dtype if half else BFLOAT16)]
+    asked += [((takers + others,), PEAK), *[((shares, n, m), FLOAT32)] * apart]
+    found = scratch(out.device, *asked)
+    if found is None:
+        return False
+    given, peaks = found[:2]
+    target, to = (found[2], (m, 0, m)) if apart else (out, (many, n * many, many))
     start(
         channels_together, takers + others, BLOCK, given, peaks, x, y, parts, y_first, takers,
         others, *left.numbers, *right.numbers,
     )  # fmt: skip
-    many, apart = math.prod(sizes.result), shares > 1 or kind == "weight"
-    target, to = out, (many, n * many, many)
-    if apart:
-        target, to = device.empty((shares, n, m), np.dtype(np.float32), out.device), (m, 0, m)
     paired = not (target.pointer % 16 or to[0] % 4)
     start(
         conv_kernel(given.dtype, parts, rows, kind == "weight", half),
