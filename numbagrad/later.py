@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -16,13 +17,10 @@ OUR_FILES: set[str] = set()
 
 
 def register_files() -> None:
-    """Note which source files are ours; called when the package or a part has been imported."""
-    package = __name__.partition(".")[0]
-    for name, module in list(sys.modules.items()):
-        if name == package or name.startswith(package + "."):
-            file = getattr(module, "__file__", None)
-            if file:
-                OUR_FILES.add(file)
+    """Note which source files are ours, those too that are imported when they are first needed."""
+    for folder, inner, names in os.walk(os.path.dirname(__file__)):
+        inner[:] = [name for name in inner if name != "__pycache__"]
+        OUR_FILES.update([os.path.join(folder, name) for name in names if name.endswith(".py")])
 
 
 def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
@@ -36,7 +34,6 @@ def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         with paused():
             module = import_module(f"{package}.{places[name]}")
-        register_files()
         found = module if name == places[name] else getattr(module, name)
         setattr(sys.modules[package], name, found)
         return found

@@ -19,7 +19,24 @@ def test_importing_numbagrad_imports_no_heavy_library():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     heavy = {"torch", "matplotlib", "sklearn", "tqdm", "numba.cuda", "numbagrad.distributions"}
+    heavy |= {f"numbagrad.ops.{name}" for name in ("device_memory", "selected_rules")}
     assert heavy & set(json.loads(run.stdout)) == set()
+
+
+def test_files_that_are_imported_later_are_ours_too():
+    """Else an error would name a line of theirs for the user's."""
+    program = (
+        "import numbagrad as ng\n"
+        "x = ng.ones(3)\n"
+        "try:\n"
+        "    ng.compile(lambda x: x[x > 0].max())(x)\n"
+        "except ng.errors.RecordingError as error:\n"
+        "    print(error)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=300
+    )
+    assert "max over all rows" in run.stdout and "<string>:4" in run.stdout, run.stderr
 
 
 def test_importing_numbagrad_asks_numba_for_nothing():

@@ -6,9 +6,6 @@ text), ``bind.py``, ``guards.py`` and ``entry.py`` (what a call checks and passe
 (what it sets for the next call), ``outside.py`` (the tape).
 """
 
-from ..later import register_files
 from .step import CacheInfo, CompiledFunction, compile
 
 __all__ = ["CacheInfo", "CompiledFunction", "compile"]
-
-register_files()
