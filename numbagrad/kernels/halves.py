@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import DTypeError
 
-__all__ = ["HALVES", "arithmetic", "decoded", "encoded", "half_name", "is_floating", "refuse"]
+__all__ = ["HALVES", "arithmetic", "decoded", "encoded", "half_name", "is_floating"]
 
 FLOAT16, BFLOAT16 = dtypes.float16.numpy, dtypes.bfloat16.numpy
 FLOAT32 = dtypes.float32.numpy
@@ -57,16 +56,3 @@ def encoded(values: Any, dtype: np.dtype) -> np.ndarray:
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
     words = np.where(np.isnan(floats), (bits >> 16) | 0x40, rounded).astype(np.uint16)
     return words.view(BFLOAT16).reshape(np.shape(values))
-
-
-def refuse(name: str, args: tuple[Any, ...]) -> None:
-    """Raise DTypeError if the arguments of the kernel ``name`` of the CPU hold halves."""
-    for a in args:
-        for each in a if isinstance(a, (list, tuple)) else (a,):
-            if isinstance(each, np.ndarray) and each.dtype in HALVES:
-                half = dtypes.from_numpy(each.dtype)
-                name = name.replace("_rows", "").replace("_axis", "")  # of a kernel: the op's
-                raise DTypeError(
-                    f"{name}: not implemented for {half} on the CPU, which has elementwise "
-                    f"operations of halves only. Convert with .float(), or compute on a GPU."
-                )

@@ -347,6 +347,8 @@ class ElementwiseKernel:
     compiled on first use for dtypes and numbers, once for any shapes and strides.
     """
 
+    takes_halves = True
+
     def __init__(self, *formulas: Formula):
         self.formulas = formulas
         self.outputs = len(formulas)

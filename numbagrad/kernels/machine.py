@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from types import FunctionType
 from typing import Any
 
 import llvmlite.binding
@@ -21,7 +22,7 @@ import numpy as np
 from numba.core.registry import CPUDispatcher
 
 from .. import devices
-from . import blocks, halves, store
+from . import blocks, store
 from .blocks import LARGE
 from .cuda.runtime.array import DeviceArray
 
@@ -148,7 +149,8 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
     """
     if recording:
         if recorder.current is not None:
-            recorder.current.launch(kernel, args)
+            if not widens(kernel, args):
+                recorder.current.launch(kernel, args)
             return
         if away is not None and away.run(kernel, args):
             return
@@ -156,7 +158,23 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
             for each in a if type(a) is list else (a,):
                 if type(each) is not DeviceArray and is_traced(each):
                     each.refuse("running a kernel on it")
-    kernel(*args)
+    if not (isinstance(kernel, (CPUDispatcher, FunctionType)) and widens(kernel, args)):
+        kernel(*args)
+
+
+def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """Launch ``kernel`` on float32 copies where halves of the host are among ``args`` and it cannot
+    take them; whether it did."""
+    if getattr(kernel, "takes_halves", False):
+        return False
+    from . import widened
+
+    if not widened.holds_halves(args):
+        return False
+    if getattr(kernel, "moves", False) and args[0].itemsize == 2:
+        return False
+    widened.launch_widened(kernel, args)
+    return True
 
 
 # -- what a recorder must be told ------------------------------------------------------------------
@@ -311,6 +329,8 @@ class Kernel:
     with threads is used; None where threads never pay.
 
     moves: it moves elements and does not look at them, so that halves go as int16.
+    takes_halves: it reads and writes float16 and bfloat16 itself; others of the CPU get float32
+    copies of them, see ``widened.py``.
     turned: gives the same kernel for matrices that are stored by columns, where there is one;
     compiled steps choose.
     """
@@ -331,6 +351,7 @@ class Kernel:
         self.twin: Any = None
         self.turned: Callable[[], Kernel] | None = None
         self.moves = False
+        self.takes_halves = False
         self._serial: Any = None
         self._parallel: Any = None
 
@@ -352,28 +373,26 @@ class Kernel:
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads when there is enough work."""
         grain, compiled = self.grain, None
-        if self.moves and args[0].itemsize == 2:
-            args = _as_integers(args)
-        if grain is not None:
-            for a in args:
-                if type(a) is ndarray and a.size >= grain:
+        for a in args:
+            if type(a) is ndarray:
+                if a.itemsize == 2:
+                    if self.moves and args[0].itemsize == 2:
+                        args = _as_integers(args)
+                    elif widens(self, args):
+                        return
+                if grain is not None and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
                     compiled = self._parallel or self.parallel
                     break
-        compiled = compiled or self._serial or self.serial
-        try:
-            compiled(*args)
-        except Exception:  # typing fails in many ways where a dtype is unknown
-            halves.refuse(self.__name__, args)
-            raise
+        (compiled or self._serial or self.serial)(*args)
 
     def run_small(self, *args: Any) -> None:
         """Run on host arrays that are known to have less than ``grain`` elements."""
-        try:
-            (self._serial or self.serial)(*args)
-        except Exception:
-            halves.refuse(self.__name__, args)
-            raise
+        for a in args:
+            if type(a) is ndarray and a.itemsize == 2:
+                self(*args)
+                return
+        (self._serial or self.serial)(*args)
 
     def cuda(self, twin: Callable[..., None]) -> Callable[..., None]:
         """Decorator: run ``twin`` where the arrays are on a GPU; it launches ``@cuda.jit`` code.

@@ -22,8 +22,7 @@ from numba.extending import intrinsic
 from . import store
 from .amx import AMX
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
-from .halves import refuse
-from .machine import Kernel, threads
+from .machine import Kernel, threads, widens
 
 __all__ = [
     "GemmKernel",
@@ -157,8 +156,7 @@ class GemmKernel(Kernel):
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays."""
-        if args[0].itemsize not in self._loaded:
-            refuse(self.__name__, args)
+        if args[0].itemsize not in self._loaded and args[0].itemsize > 2:
             load_products(args[0].dtype)
             self._loaded.add(args[0].itemsize)
         super().__call__(*args)
@@ -198,8 +196,10 @@ class StridedGemmKernel(GemmKernel):
     def _entry(self, entries: dict[int, Callable[..., None]], args: tuple[Any, ...]) -> Any:
         entry = entries.get(args[0].itemsize)
         if entry is None:
+            if args[0].itemsize == 2:
+                return lambda *given: widens(self, given)
             dispatcher = self.serial if entries is self._serial_entries else self.parallel
-            entry = entries[args[0].itemsize] = _enter_directly(self.__name__, dispatcher, args)
+            entry = entries[args[0].itemsize] = _enter_directly(dispatcher, args)
         return entry
 
 
@@ -233,8 +233,7 @@ class ProductKernel(StridedGemmKernel):
         entry(*args)
 
 
-def _enter_directly(name: str, dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
-    refuse(name, args)
+def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
     if numba.config.DISABLE_JIT:
         return dispatcher
     signature = tuple(

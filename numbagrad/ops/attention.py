@@ -9,6 +9,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import attention as kernels
+from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
 from .axes import DTYPE_WORDS
@@ -82,7 +83,7 @@ class Attention(Op, remembers=True):
         arrays = rows_of(q), rows_of(k), rows_of(v)
         b, h, rows, _ = q._array.shape
         out = like_rows(arrays[0], v._array.shape[3], v)
-        lse = machine.empty((b, h, rows), q._dtype.numpy, q._device)
+        lse = machine.empty((b, h, rows), arithmetic(q._dtype.numpy), q._device)
         ctx.options = state, scale, p, causal
         machine.launch(kernels.attention, out._array, lse, *arrays, *_settings(ctx, q, k, mask))
         ctx.lse = lse

@@ -20,6 +20,7 @@ from ..kernels import blocks, machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.widened import copy_kernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
 from .op_memory import OpMemory
@@ -33,7 +34,6 @@ _ones: dict[DType, Any] = {}
 SHORT = 4096
 """From so many elements on the time of Python matters little."""
 
-copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 fill_kernel = ElementwiseKernel(Formula("fill", ("value",), symbol("value")))
 
 

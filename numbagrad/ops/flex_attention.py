@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..autograd import enable_grad, grad
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
@@ -54,7 +54,8 @@ class FlexAttention(Op):
     ) -> tuple[Tensor, Tensor]:
         arrays = rows_of(q), rows_of(k), rows_of(v)
         out = like_rows(arrays[0], v._array.shape[3], v)
-        lse = new_empty(q._array.shape[:3], q._dtype, q._device)
+        wide = dtypes.float32 if q._dtype in dtypes.HALVES else q._dtype
+        lse = new_empty(q._array.shape[:3], wide, q._device)
         bad = machine.flag(q._array)
         sources = *arrays, _table(kinds, q), *[c._array for c in captured], *blocks, scale
         kernel = kernels.flex_attention(score)
@@ -216,10 +217,11 @@ def _check(q: Tensor, k: Tensor, v: Tensor, enable_gqa: bool) -> None:
             f"features), but got {_sizes(shapes)}. Add dimensions with unsqueeze(0)."
         )
     check_dtypes(NAME, q, k, v)
-    if q._dtype not in (dtypes.float32, dtypes.float64):
+    wide = q._dtype in (dtypes.float32, dtypes.float64)
+    if not (wide or (q._dtype in dtypes.HALVES and q._device is devices.cpu)):
         raise DTypeError(
-            f"{NAME}: needs float32 or float64, but got {q._dtype}, as autocast makes of products. "
-            f"Convert with .float()."
+            f"{NAME}: needs float32 or float64, on the CPU also halves, but got {q._dtype} on "
+            f"{q._device}, as autocast makes of products. Convert with .float()."
         )
     (b, h, _, e), (kb, groups, keys, ke), (vb, vh, values, _) = shapes
     if e != ke or keys != values or groups != vh or kb != vb or kb not in (1, b):
@@ -275,8 +277,8 @@ def flex_attention(
 ) -> Any:
     """``softmax(score_mod(query @ key.T * scale)) @ value``, by blocks, with a formula for scores.
 
-    query (b, h, l, e), key (b, g, s, e), value (b, g, s, w), float32 or float64; the result is
-    (b, h, l, w). score_mod: a plain function ``(score, b, h, q_idx, kv_idx) -> score`` of numbers,
+    query (b, h, l, e), key (b, g, s, e), value (b, g, s, w), float32 or float64, on the CPU also
+    float16 or bfloat16; the result is (b, h, l, w). score_mod: a plain function ``(score, b, h, q_idx, kv_idx) -> score`` of numbers,
     see ``ng.elementwise``; its gradient is derived. It may capture tensors and read elements of
     them, ``slopes[h]`` or ``table[q_idx - kv_idx + 127]``, which then have gradients too, the same
     on any number of threads; indices below 0 count from the end. block_mask: of

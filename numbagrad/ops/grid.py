@@ -16,6 +16,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine, taps
 from ..kernels.cpu import sample as kernels
+from ..kernels.halves import arithmetic
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
@@ -159,7 +160,7 @@ class ReflectedPlace(Elementwise):
 
 def _places(x: Tensor, grid: Tensor, look: Look) -> Tensor:
     """Where ``grid`` (n, ..., r) points to in ``x``, in elements; cubic taps are padded later."""
-    sizes = np.array(x._array.shape[:1:-1], grid._dtype.numpy)
+    sizes = np.array(x._array.shape[:1:-1], arithmetic(grid._dtype.numpy))
 
     def beside(values: Any) -> Tensor:
         return tensor(values, dtype=grid._dtype, device=grid._device)

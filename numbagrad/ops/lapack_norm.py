@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 
 from .. import dtypes
 from ..tensor import Tensor
@@ -83,7 +82,7 @@ def matrix_rank(
     x = matrix("matrix_rank", A, square=hermitian).detach()
     values = eigvalsh(x).abs() if hermitian else svdvals(x)
     if rtol is None:
-        usual = max(x._array.shape[-2:], default=0) * float(np.finfo(x._dtype.numpy).eps)
+        usual = max(x._array.shape[-2:], default=0) * dtypes.finfo(x._dtype).eps
         if isinstance(atol, Tensor):
             rtol = where(atol > 0, 0.0, usual)
         else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ShapeError
+from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
 from .base import as_operand, full, normalize_dim, same_device
 from .elementwise import cast, clone
@@ -19,6 +20,7 @@ from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
 from .remembered import remembered
 from .shape import meshgrid
+from .sort import comparable
 from .transpose import transpose
 from .view import reshape
 
@@ -260,7 +262,7 @@ def unique_consecutive(
     >>> unique_consecutive(tensor([1, 1, 2, 1])).tolist()
     [1, 2, 1]
     """
-    array = as_operand("unique_consecutive", x).detach().numpy()
+    array = comparable("unique_consecutive", x)
     if dim is None:
         shape, axis, array = array.shape, 0, array.reshape(-1)
     else:
@@ -278,6 +280,7 @@ def unique_consecutive(
         found.append((np.cumsum(new) - 1).reshape(shape))
     if return_counts:
         found.append(np.diff(np.append(at, n)))
+    found[0] = encoded(found[0], x._dtype.numpy)
     out = [wrap(f.copy(order="C"), dtypes.from_numpy(f.dtype)) for f in found]
     return out[0] if len(out) == 1 else tuple(out)
 

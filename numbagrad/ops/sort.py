@@ -11,6 +11,7 @@ from .. import dtypes
 from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import sort as kernels
+from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
 from .axes import Axes, Pick, Place, axes, form_along, permuted
 from .base import (
@@ -265,7 +266,7 @@ def unique(
     >>> unique(tensor([3, 1, 3]), return_counts=True)[1].tolist()
     [1, 2]
     """
-    array = as_operand("unique", x).detach().numpy()
+    array = comparable("unique", x)
     if dim is not None:
         dim = normalize_dim("unique", dim, array.ndim)
     found: Any = np.unique(  # type: ignore[call-overload]
@@ -278,8 +279,15 @@ def unique(
     parts = list(found) if isinstance(found, tuple) else [found]
     if return_inverse:
         parts[1] = parts[1].reshape(array.shape if dim is None else -1)
-    out = [wrap(np.asarray(p, order="C"), dtypes.from_numpy(p.dtype)) for p in parts]
+    values = encoded(parts[0], x._dtype.numpy)
+    out = [wrap(np.asarray(p, order="C"), dtypes.from_numpy(p.dtype)) for p in (values, *parts[1:])]
     return out[0] if len(out) == 1 else tuple(out)
+
+
+def comparable(name: str, x: Tensor) -> np.ndarray:
+    """The elements of ``x`` as NumPy can compare them: bfloat16 as float32."""
+    x = as_operand(name, x).detach()
+    return (x.float() if x._dtype is dtypes.bfloat16 else x).numpy()
 
 
 METHODS: dict[str, Any] = {

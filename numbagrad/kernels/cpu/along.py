@@ -19,7 +19,7 @@ def pick(out, x, which):
                 out[o, j, i] = x[o, which[o, j, i], i]
 
 
-@kernel(grain=1 << 16, moves=True)
+@kernel(grain=1 << 16)
 def place(out, x, which):
     """out (outer, n, inner) C; x, which (outer, k, inner) C: zeros, plus x at its places."""
     outer, k, inner = x.shape
