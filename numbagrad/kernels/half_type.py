@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
-from numba.extending import models, register_model
+from numba import config, types
+from numba.extending import intrinsic, models, register_model
 
-from .halves import BFLOAT16, FLOAT16
+from .halves import BFLOAT16, FLOAT16, decoded, encoded
 
-__all__ = ["HalfType", "computed", "half_type"]
+__all__ = ["HalfType", "bfloat16", "computed", "float16", "half_type"]
+__all__ += ["round_bfloat16", "round_float16"]
 
 _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
 
@@ -27,7 +28,8 @@ class HalfType(types.Type):
         super().__init__(name=name)
 
 
-_TYPES = {FLOAT16: HalfType("float16"), BFLOAT16: HalfType("bfloat16")}
+float16, bfloat16 = HalfType("float16"), HalfType("bfloat16")
+_TYPES = {FLOAT16: float16, BFLOAT16: bfloat16}
 
 
 def half_type(dtype: np.dtype) -> HalfType | None:
@@ -104,3 +106,20 @@ def _to_float16(b, bits):
     large = b.select(nan, _word(0x7E00), _word(0x7C00))
     found = b.select(b.icmp_unsigned(">=", size, _word(143 << 23)), large, found)
     return b.or_(found, b.lshr(b.and_(bits, _word(0x80000000)), _word(16)))
+
+
+def _rounder(half: HalfType, dtype: np.dtype) -> Any:
+    """What makes of a float32 the nearest one that ``half`` has: as if stored and loaded."""
+
+    @intrinsic
+    def round_to(typing, x):
+        def generate(context, builder, signature, args):
+            model = context.data_model_manager[half]
+            return model.from_data(builder, model.as_data(builder, args[0]))
+
+        return types.float32(types.float32), generate
+
+    return (lambda x: decoded(encoded(x, dtype))[()]) if config.DISABLE_JIT else round_to
+
+
+round_float16, round_bfloat16 = _rounder(float16, FLOAT16), _rounder(bfloat16, BFLOAT16)
