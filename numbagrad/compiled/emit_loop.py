@@ -160,7 +160,9 @@ class LoopText:
         e, kinds = self.e, dict(kinds)
         read = {n for line in self.loop.lines for n in inputs_of(line.expr)}
         read |= {store.line for store in self.loop.stores if store.mode != "store"}
-        halves = {n: half_name(o.dtype) for n, o in zip(self.loop.loads, self.loop.ins, strict=True)}
+        halves = {
+            n: half_name(o.dtype) for n, o in zip(self.loop.loads, self.loop.ins, strict=True)
+        }
         for line in self.loop.lines:
             same = line.expr.op == "input" and kinds[line.expr.value] == line.dtype
             if same and line.rounded in ("", halves.get(line.expr.value)):

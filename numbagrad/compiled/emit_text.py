@@ -30,7 +30,8 @@ from .template import DONE, Argument, Entry, Part
 _TAKEN = (
     frozenset(
         "table work at words offsets before status math np njit prange gemm blas_alone "
-        "blas_restore ticks round_float16 round_bfloat16 float16 bfloat16 float32 float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
+        "blas_restore ticks round_float16 round_bfloat16 float16 bfloat16 float32 float64 int64 "
+        "int32 int16 int8 uint8 boolean j c sums".split()
     )
     | frozenset(vars(intrinsics))
     | frozenset(vars(table_functions))
@@ -323,9 +324,7 @@ class Text:
         self.pointer(o.buffer)
         return f"pointer({self.address(o.buffer, o.view.offset)}, {self.held(o.dtype)})"
 
-    def array(
-        self, o: Operand, any_layout: bool = False, words: bool = False
-    ) -> tuple[str, Any]:
+    def array(self, o: Operand, any_layout: bool = False, words: bool = False) -> tuple[str, Any]:
         """An operand as an array, and its Numba type. words: with halves as int16."""
         dtype, rank = held_type(o.dtype), len(o.view.shape)
         if words and half_name(o.dtype):

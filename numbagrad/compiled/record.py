@@ -157,7 +157,9 @@ class Recorder(Deciding):
             self._need_twin(found)
         self.events.append(found)
         for arg in taken[: getattr(kernel, "outputs", len(taken))]:
-            self.written.update([r.memory for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)])
+            self.written.update(
+                [r.memory for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
+            )
 
     def is_new(self, array: Any) -> bool:
         """Whether ``array`` is memory of this recording that no launch has written yet."""
@@ -412,12 +414,16 @@ class Recorder(Deciding):
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread.
 
-    Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call.
+    Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call. What
+    an autocast around the call keeps of weights are not those of the recording.
     """
     with recording_alone, standing_behind(recorder), watching():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
+        cast = grad_mode.autocast
+        if cast is not None:
+            grad_mode.autocast = cast.apart()
         try:
             yield
         finally:
-            grad_mode.anomaly, grad_mode.saving = held, saving
+            grad_mode.anomaly, grad_mode.saving, grad_mode.autocast = held, saving, cast

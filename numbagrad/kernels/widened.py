@@ -78,7 +78,6 @@ def launch_widened(kernel: Any, args: tuple[Any, ...]) -> None:
     copies = _Copies()
     for a in args[outputs:]:
         copies.of(a, True)
-    fresh = machine.recorder.current is not None and machine.is_compiling()
     wide = [copies.of(a, not _is_new(a)) for a in args]
     machine.launch(kernel, *wide)
     copies.give_back(args[:outputs])
