@@ -22,7 +22,10 @@ from numba.extending import intrinsic
 from . import store
 from .amx import AMX
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
+from .half_type import HalfType, half_type, memory_type
+from .halves import HALVES
 from .machine import Kernel, threads, widens
+from .vectors import VECTOR_BYTES
 
 __all__ = [
     "GemmKernel",
@@ -44,7 +47,7 @@ def load_products(real: Any) -> None:
     load_blas()
     if not numba.config.DISABLE_JIT:
         made = store.address_of_compiled(*what_multiplies(real))
-        _places[numba.from_dtype(np.dtype(real))].value = made
+        _places[memory_type(np.dtype(real))].value = made
 
 
 def _known_place(real: Any) -> ctypes.c_void_p:
@@ -56,9 +59,13 @@ def _known_place(real: Any) -> ctypes.c_void_p:
 
 def what_multiplies(real: Any) -> tuple[Any, tuple[Any, ...]]:
     """What ``load_products`` compiles: a dispatcher and a signature."""
+    like = types.CPointer(memory_type(np.dtype(real)))
+    if isinstance(like.dtype, HalfType):
+        from .cpu.half_product import half_product
+
+        return half_product.serial, (like, *[types.int64] * 13)
     from .cpu.gemm import product, product_on_unit
 
-    like = types.CPointer(numba.from_dtype(np.dtype(real)))
     made = product_on_unit if AMX and like.dtype == types.float32 else product
     return made.serial, (like, *[types.int64] * 13)
 
@@ -76,7 +83,7 @@ def expect_products(real: Any) -> None:
     from .cpu.bias import column_sum
     from .cpu.matmul import mm
 
-    held = numba.from_dtype(np.dtype(real))
+    held = memory_type(np.dtype(real))
     vector, matrix = types.Array(held, 1, "C"), types.Array(held, 2, "C")
     any_matrix = matrix.copy(layout="A")
     begin(
@@ -93,7 +100,8 @@ def symbol_of(real: Any) -> str:
     return f"numbagrad_product_{real}"
 
 
-_places = {real: _known_place(real) for real in (types.float32, types.float64)}
+_REALS = types.float32, types.float64, *map(half_type, HALVES)
+_places = {real: _known_place(real) for real in _REALS}
 
 
 def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
@@ -180,9 +188,10 @@ class StridedGemmKernel(GemmKernel):
 
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
-        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
-        self._serial_entries: dict[int, Callable[..., None]] = {}
-        self._parallel_entries: dict[int, Callable[..., None]] = {}
+        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does;
+        # those of halves by dtype.
+        self._serial_entries: dict[Any, Callable[..., None]] = {}
+        self._parallel_entries: dict[Any, Callable[..., None]] = {}
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads where one of them has ``grain`` elements."""
@@ -193,13 +202,28 @@ class StridedGemmKernel(GemmKernel):
                 return
         self._entry(self._serial_entries, args)(*args)
 
-    def _entry(self, entries: dict[int, Callable[..., None]], args: tuple[Any, ...]) -> Any:
+    def _entry(self, entries: dict[Any, Callable[..., None]], args: tuple[Any, ...]) -> Any:
         entry = entries.get(args[0].itemsize)
         if entry is None:
             if args[0].itemsize == 2:
-                return lambda *given: widens(self, given)
+                return self._half_entry(entries, args)
             dispatcher = self.serial if entries is self._serial_entries else self.parallel
             entry = entries[args[0].itemsize] = _enter_directly(dispatcher, args)
+        return entry
+
+    def _half_entry(self, entries: dict[Any, Callable[..., None]], args: tuple[Any, ...]) -> Any:
+        """What runs on halves, of which both have two bytes: float32 copies for some kernels, and
+        where not all arrays are of one dtype."""
+        dtype = args[0].dtype
+        mixed = any([type(a) is np.ndarray and a.dtype != dtype for a in args])
+        if mixed or not self.takes_halves:
+            from .widened import launch_widened
+
+            return lambda *given: launch_widened(self, given)
+        entry = entries.get(dtype)
+        if entry is None:
+            dispatcher = self.serial if entries is self._serial_entries else self.parallel
+            entry = entries[dtype] = _enter_directly(dispatcher, args)
         return entry
 
 
@@ -210,6 +234,7 @@ class ProductKernel(StridedGemmKernel):
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self._squared_grain = grain * grain
+        self.takes_halves = VECTOR_BYTES > 0  # products of halves are made of vectors alone
 
     def is_small(self, args: tuple[Any, ...]) -> bool:
         """Whether ``args`` have fewer multiplications than ``grain``."""
@@ -237,7 +262,7 @@ def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., Non
     if numba.config.DISABLE_JIT:
         return dispatcher
     signature = tuple(
-        types.Array(numba.from_dtype(a.dtype), a.ndim, "A")
+        types.Array(memory_type(a.dtype), a.ndim, "A")
         if type(a) is np.ndarray
         else (types.float64 if isinstance(a, float) else types.intp)
         for a in args

@@ -1,0 +1,209 @@
+"""A product of matrices of float16 or bfloat16, whose sums are float32 until they are written.
+
+Start at ``half_product``. Processors that multiply pairs of bfloat16 (AVX512-BF16: Cooper Lake, Zen
+4 and later ones) do so; elsewhere, and for float16, factors become float32 as they are packed.
+The instructions are in ``half_tile.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import types
+
+from ..copies import transpose
+from ..half_tile import (
+    LINE,
+    middle_halves,
+    narrow_halves,
+    pad_rows,
+    pair_rows,
+    wide_halves,
+    widen_rows,
+)
+from ..half_vectors import halves_per_word
+from ..inner import device, pasted
+from ..intrinsics import pointer
+from ..machine import kernel
+from ..tile import FULL, WIDE, scratch
+from ..vectors import VECTOR_BYTES
+from .gemm import by_vectors
+from .tiled_product import turned
+
+__all__ = ["WIDE_OUT", "half_product"]
+
+WIDE_OUT = 4
+"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32."""
+
+DEPTH = 256 if FULL else 128
+"""Words along the sum in a strip of ``y``, which fills half of the innermost cache, or two thirds.
+Twice as many numbers where each word holds two."""
+
+ROWS = 512
+"""Most rows of ``x`` that a strip is multiplied with: what is packed of them stays in the second
+cache for the next."""
+
+SUMS = 1 << 18
+"""Most sums in float32 that wait for the next words, if there are rows enough: a megabyte."""
+
+FEW = 48
+"""Rows of which there are more sums than that, lest strips be packed for too little."""
+
+LANES = max(1, VECTOR_BYTES // 4)
+ROOM_ROW = WIDE * VECTOR_BYTES
+ROOM = max(1, DEPTH * ROOM_ROW)
+
+malloc = types.ExternalFunction("malloc", types.int64(types.int64))
+free = types.ExternalFunction("free", types.void(types.int64))
+
+
+@kernel(outputs=0)
+def half_product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to halves.
+
+    With ``WIDE_OUT`` added to ``transx``, start and out are float32.
+    """
+    if transx < WIDE_OUT:
+        if by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+            return
+    by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+
+
+@pasted
+def even_parts(count, most, unit):
+    """How many are in each of the fewest equal parts of at most ``most``, a multiple of ``unit``
+    and so of all but the last part."""
+    parts = (count + most - 1) // most
+    return (count + parts * unit - 1) // (parts * unit) * unit
+
+
+@pasted
+def row_of(nbytes):
+    """Bytes of a row of scratch: whole lines, and no power of two apart in the caches."""
+    whole = (nbytes + LINE - 1) // LINE * LINE
+    return whole + LINE if whole % 1024 == 0 else whole
+
+
+@device
+def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``half_product`` by tiles."""
+    rounds = 1
+    if transx >= WIDE_OUT:
+        transx, rounds = transx - WIDE_OUT, 0
+    each = halves_per_word(like)
+    size = 2 if rounds else 4
+    x_row, y_row, out_row = ldx * 2, ldy * 2, ldout * size
+    deepest = even_parts(k, each * DEPTH, 2)
+    # What is waited for: sums of the first words, or a start, as float32.
+    waits = rounds and (deepest < k or (start != 0 and ldstart != 0))
+    most = min(ROWS, max(FEW, SUMS // m)) if waits else ROWS
+    tallest = even_parts(n, most, 2)
+    sums_row = row_of(4 * m)
+    sums_bytes = tallest * sums_row if waits else 0
+    start_bytes = sums_row if rounds and start and ldstart == 0 else 0
+    packs = transx or each == 1 or k % 2
+    left_bytes = 0
+    if packs:
+        words = (deepest + each - 1) // each
+        left_bytes = words * row_of(4 * tallest) if transx else tallest * row_of(4 * words)
+    block = 0
+    scratch_bytes = sums_bytes + start_bytes + left_bytes
+    if scratch_bytes:
+        block = malloc(scratch_bytes + LINE)  # a thread's stack is short
+        if block == 0:
+            raise MemoryError("matmul: no memory for the sums of a product of halves")
+    sums = (block + LINE - 1) // LINE * LINE
+    begins = sums + sums_bytes
+    left = begins + start_bytes
+    if start_bytes:
+        widen_rows(like, begins, 0, start, 0, 1, m)
+    room = scratch(ROOM)
+    i = 0
+    while i < n:
+        rows = min(tallest, n - i)
+        base, base_row = start, ldstart * 4 if start else 0
+        if start_bytes:
+            base = begins
+        elif start and rounds:
+            first = start + i * ldstart * 2
+            widen_rows(like, sums, sums_row, first, ldstart * 2, rows, m)
+            base, base_row = sums, sums_row
+        elif start:
+            base = start + i * base_row
+        h = 0
+        while h < k:
+            deep = min(deepest, k - h)
+            words = (deep + each - 1) // each
+            ends = rounds and h + deep >= k
+            to, to_row, to_size = sums, sums_row, 4
+            if ends or not rounds:
+                to, to_row, to_size = out + i * out_row, out_row, size
+            first = x + (h * x_row + i * 2 if transx else i * x_row + h * 2)
+            place, place_row, place_col = first, x_row, 4
+            if transx:
+                place, place_row, place_col = left, 4, row_of(4 * rows)
+                pack_lines(like, left, place_col, first, x_row, deep, rows)
+            elif each == 1:
+                place, place_row = left, row_of(4 * deep)
+                widen_rows(like, left, place_row, first, x_row, rows, deep)
+            elif deep % 2:
+                place, place_row = left, row_of(4 * words)
+                pad_rows(like, left, place_row, first, x_row, rows, deep)
+            j = 0
+            while j < m:
+                columns = min(m - j, WIDE * LANES)
+                if columns < WIDE * LANES and (FULL or columns <= (WIDE - 1) * LANES):
+                    columns = min(columns, 2 * LANES)  # two vectors, or the last one
+                if transy:
+                    turn_strip(like, room, y + j * y_row + h * 2, y_row, columns, deep)
+                else:
+                    pack_lines(like, room, ROOM_ROW, y + h * y_row + j * 2, y_row, deep, columns)
+                begin = base + j * 4 if base else 0
+                strip = (
+                    *(rows, words, place, place_row, place_col, room, ROOM_ROW),
+                    *(begin, base_row, to + j * to_size, to_row),
+                )
+                if columns == WIDE * LANES if FULL else columns > (WIDE - 1) * LANES:
+                    wide_halves(like, *strip, columns - (WIDE - 1) * LANES, ends)
+                elif columns > LANES:
+                    middle_halves(like, *strip, columns - LANES, ends)
+                else:
+                    narrow_halves(like, *strip, columns, ends)
+                j += columns
+            base, base_row = to, to_row
+            h += deep
+        i += rows
+    if block:
+        free(block)
+
+
+@pasted
+def pack_lines(like, out, out_row, x, x_row, rows, columns):
+    """Write a factor as words: x has so many rows along the sum."""
+    if halves_per_word(like) == 2:
+        pair_rows(like, out, out_row, x, x_row, rows, columns)
+    else:
+        widen_rows(like, out, out_row, x, x_row, rows, columns)
+
+
+@device
+def turn_strip(like, out, x, x_row, columns, deep):
+    """Write a strip of words of a factor stored by columns, ``deep`` halves in each, at ``out``."""
+    floats = pointer(out, np.float32)
+    if halves_per_word(like) == 2:
+        words = deep // 2
+        if words:
+            turned(floats, columns, words, x, x_row, out, ROOM_ROW)
+        if deep % 2:
+            halves, last = pointer(x, np.uint16), pointer(out + words * ROOM_ROW, np.uint32)
+            for j in range(columns):
+                last[j] = halves[(j * x_row + 4 * words) // 2]
+        return
+    i = 0
+    while i < columns:
+        j = 0
+        while j < deep:
+            place, to = x + i * x_row + j * 2, out + j * ROOM_ROW + i * 4
+            height, width = min(LANES, columns - i), min(LANES, deep - j)
+            transpose(like, place, x_row, height, width, to, ROOM_ROW)
+            j += LANES
+        i += LANES
