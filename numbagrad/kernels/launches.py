@@ -6,10 +6,10 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from .crew import load_crew
+from .half_type import memory_type
 from .layout import TOTAL
 from .loops import ElementwiseKernel
 from .machine import Kernel
@@ -254,7 +254,8 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         many = False
     dispatcher = kernel.parallel if many else kernel.serial
     if isinstance(kernel, StridedGemmKernel):
-        (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == _type_of(args[0])]
+        kind = memory_type(args[0].dtype)
+        (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == kind]
     else:
         seen = args
         if kernel.moves and args[0].itemsize == 2:
@@ -265,7 +266,3 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         return None
     address = found.library.get_pointer_to_function(way_by_words(found.fndesc.llvm_func_name))
     return (address, dispatcher) if address else None
-
-
-def _type_of(array: np.ndarray) -> Any:
-    return numba.from_dtype(array.dtype)

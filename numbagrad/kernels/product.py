@@ -24,7 +24,7 @@ from .amx import AMX
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .half_type import HalfType, half_type, memory_type
 from .halves import HALVES
-from .machine import Kernel, threads, widens
+from .machine import Kernel, threads
 from .vectors import VECTOR_BYTES
 
 __all__ = [
