@@ -45,8 +45,9 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     """The function of compiled code that ``build(builder, kind, *words)`` writes.
 
     It is called with an array or pointer, of whose numbers ``kind`` is the vector, and int64; of
-    halves ``kind`` is a ``HalfVector``, of float32. It stays a function in machine code: inlined it would be optimised again in each place, which takes
-    LLVM longer than all the rest. name: by default that of ``build``.
+    halves ``kind`` is a ``HalfVector``, of float32. It stays a function in machine code: inlined it
+    would be optimised again in each place, which takes LLVM longer than all the rest. name: by
+    default that of ``build``.
     """
     words = list(inspect.signature(build).parameters.values())[2:]
     name = name or build.__name__
