@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from numba.core import cgutils
 
 from .half_vectors import PAIRS, SHORT, HalfVector, add_pairs
 from .tile import FULL, HEIGHTS, WIDE, down_a_strip, multiply_add, prefetch_rows, sums_of_tile
@@ -89,6 +90,26 @@ def _plus(builder: Any, lines: Rows, sums: Any, start: Any, start_row: Any) -> A
 wide_halves, middle_halves, narrow_halves = _strip(WIDE, full=FULL), _strip(2), _strip(1)
 
 
+AHEAD = 32
+"""Rows ahead of which a factor is fetched as it is packed: they lie too far apart for the processor
+to see what comes next."""
+
+
+@in_machine_code
+def fetch_rows(builder, kind, place, row, rows):
+    """Fetch what is at an address, and ``row`` bytes further, so many times; it need not exist."""
+    with counted(builder, rows) as i:
+        fetch(builder, builder.add(place, builder.mul(i, row)))
+
+
+def fetch(builder: Any, address: Any) -> None:
+    """Fetch a line of memory that will be read, if there is any."""
+    byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
+
+
 @in_machine_code
 def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
     """Write the halves of rows 2 i and 2 i + 1 of x side by side, as words, to row i of out.
@@ -104,7 +125,7 @@ def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
         ir.Constant(numbers, [base + i // 2 + lanes * (i % 2) for i in range(lanes)])
         for base in (0, lanes // 2)
     ]
-    last = builder.sub(rows, WORD(1))
+    last, ahead = builder.sub(rows, WORD(1)), builder.mul(x_row, WORD(AHEAD))
     with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
         above = builder.shl(i, WORD(1))
         there = builder.icmp_signed("<", above, last)
@@ -113,6 +134,8 @@ def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
         to = builder.add(out, builder.mul(i, out_row))
         for line, chunk in _chunks(builder, ir.VectorType(SHORT, lanes), columns):
             shift = builder.mul(chunk, WORD(VECTOR_BYTES))
+            for row in (first, second):
+                fetch(builder, builder.add(builder.add(row, shift), ahead))
             (one,), (other,) = (line.load(builder.add(row, shift)) for row in (first, second))
             other = builder.select(there, other, ir.Constant(other.type, None))
             place = builder.add(to, builder.mul(chunk, WORD(LINE)))
@@ -143,12 +166,15 @@ def widen_rows(builder, kind, out, out_row, x, x_row, rows, columns):
 
 
 def _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns):
+    ahead = builder.mul(x_row, WORD(AHEAD))
     with counted(builder, rows) as i:
         first = builder.add(x, builder.mul(i, x_row))
         to = builder.add(out, builder.mul(i, out_row))
         for line, chunk in _chunks(builder, kind, columns):
             shift = builder.mul(chunk, WORD(kind.count * line.align))
-            (value,) = line.load(builder.add(first, shift))
+            from_ = builder.add(first, shift)
+            fetch(builder, builder.add(from_, ahead))
+            (value,) = line.load(from_)
             place = builder.add(to, builder.mul(chunk, WORD(VECTOR_BYTES)))
             builder.store(value, at(builder, place, value.type), align=2)
 
