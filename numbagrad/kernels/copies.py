@@ -146,6 +146,8 @@ def add_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
 
     By whole vectors, then halves, and halves of those: nothing is added twice, or masked.
     """
+    if isinstance(kind.element, ir.IntType):
+        return  # elements that are moved as bits are added up as float32
     align, width = VECTOR_BYTES // kind.count, kind.count
     while width:
         blocks = builder.udiv(columns, WORD(width))

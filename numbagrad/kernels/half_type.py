@@ -13,13 +13,21 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core.typeconv import Conversion
-from numba.extending import lower_cast, models, register_model
+from numba.extending import intrinsic, lower_cast, models, register_model
 from numba.np.numpy_support import as_dtype
 
 from .halves import BFLOAT16, FLOAT16
 
-__all__ = ["HalfType", "computed", "from_bfloat16", "from_float16", "half_type", "memory_type"]
-__all__ += ["numpy_of", "to_bfloat16", "to_float16"]
+__all__ = [
+    "HalfType",
+    "bits_type",
+    "computed",
+    "from_bfloat16",
+    "from_float16",
+    "half_type",
+    "memory_type",
+]
+__all__ += ["numpy_of", "sum_type", "to_bfloat16", "to_float16"]
 
 _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
 
@@ -58,6 +66,33 @@ def memory_type(dtype: np.dtype) -> types.Type:
 def numpy_of(kind: types.Type) -> np.dtype:
     """The dtype of memory that Numba's type ``kind`` stands for."""
     return next((d for d, half in _TYPES.items() if half == kind), None) or as_dtype(kind)
+
+
+def bits_type(dtype):
+    """The dtype as which a kernel moves elements: int16 for halves, else their own."""
+    return dtype
+
+
+def sum_type(dtype):
+    """The dtype in which a kernel adds elements up: float32 for halves, else their own."""
+    return dtype
+
+
+def _in_place_of_halves(other: types.Type) -> Any:
+    @intrinsic
+    def exchanged(typing, dtype):
+        kind = other if isinstance(dtype.dtype, HalfType) else dtype.dtype
+
+        def generate(context, builder, signature, args):
+            return context.get_dummy_value()
+
+        return types.DType(kind)(dtype), generate
+
+    return exchanged
+
+
+if not numba.config.DISABLE_JIT:
+    bits_type, sum_type = _in_place_of_halves(types.int16), _in_place_of_halves(types.float32)
 
 
 def computed(kind: Any) -> Any:

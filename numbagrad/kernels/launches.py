@@ -15,7 +15,7 @@ from .loops import ElementwiseKernel
 from .machine import Kernel
 from .nest import walk_address
 from .numba_compiler import way_by_words
-from .product import ProductKernel, StridedGemmKernel
+from .product import GemmKernel, ProductKernel, StridedGemmKernel
 from .replay import (
     CHECK,
     FLAT,
@@ -256,6 +256,8 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
     if isinstance(kernel, StridedGemmKernel):
         kind = memory_type(args[0].dtype)
         (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == kind]
+    elif isinstance(kernel, GemmKernel) and args[0].itemsize == 2:
+        found = dispatcher.overloads.get(kernel.signature(args))
     else:
         seen = args
         if kernel.moves and args[0].itemsize == 2:

@@ -29,8 +29,10 @@ from .vectors import VECTOR_BYTES
 
 __all__ = [
     "GemmKernel",
+    "HALF_PRODUCTS",
     "ProductKernel",
     "StridedGemmKernel",
+    "WIDE_OUT",
     "expect_products",
     "gemm",
     "gemm_kernel",
@@ -112,6 +114,7 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     ``ldstart`` 0, to begin with it everywhere; 0 for none, and NaN in the old ``out`` does no harm.
     With ``PACK`` of ``amx.py`` for ``transx`` the second factor is packed at ``out``, which needs
     ``packed_bytes``; with ``PACKED`` for ``transy``, ``y`` is such a place.
+    Of halves, sums are float32 until they are rounded once, see ``WIDE_OUT``.
     """
     multiply, itemsize = (sgemm if like.dtype == np.float32 else dgemm), like.dtype.itemsize
     if start and start != out:
@@ -150,6 +153,12 @@ if not numba.config.DISABLE_JIT:
     gemm = _gemm
 
 
+HALF_PRODUCTS = VECTOR_BYTES > 0
+"""Whether there is a ``gemm`` of halves, which is made of vectors alone."""
+
+WIDE_OUT = 4
+"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32."""
+
 VECTORS = 1 << 19
 """Elements of a matrix from which a second thread pays to multiply it by a vector."""
 
@@ -157,24 +166,63 @@ VECTORS = 1 << 19
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
+    layout = "C"
+    """Of the arrays, where they are halves."""
+
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self.grain: int = grain
         self._loaded: set[int] = set()  # bytes in an element: they tell the two dtypes apart
+        self._half_entries: dict[Any, Callable[..., None]] = {}  # by dtype, and whether parallel
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays."""
+        if args[0].itemsize == 2 and self.takes_halves:
+            many = any([type(a) is np.ndarray and a.size >= self.grain for a in args])
+            self._half_entry(many, args)(*args)
+            return
         if args[0].itemsize not in self._loaded and args[0].itemsize > 2:
             load_products(args[0].dtype)
             self._loaded.add(args[0].itemsize)
         super().__call__(*args)
 
+    def signature(self, args: tuple[Any, ...]) -> tuple[types.Type, ...]:
+        """The types for which the kernel is compiled where it is entered past the dispatcher."""
+        return tuple(
+            types.Array(memory_type(a.dtype), a.ndim, self.layout)
+            if type(a) is np.ndarray
+            else (types.float64 if isinstance(a, float) else types.intp)
+            for a in args
+        )
+
+    def _half_entry(self, many: bool, args: tuple[Any, ...]) -> Callable[..., None]:
+        """What runs on halves, of which both have two bytes: float32 copies for some kernels, and
+        where not all arrays are of one dtype."""
+        dtype = args[0].dtype
+        mixed = any([type(a) is np.ndarray and a.dtype != dtype for a in args])
+        if mixed or not self.takes_halves:
+            from .widened import launch_widened
+
+            return lambda *given: launch_widened(self, given)
+        entry = self._half_entries.get((dtype, many))
+        if entry is None:
+            dispatcher = self.parallel if many else self.serial
+            entry = _enter_directly(dispatcher, self.signature(args), dtype)
+            self._half_entries[dtype, many] = entry
+        return entry
+
 
 def gemm_kernel(
-    grain: int, outputs: int = 1, **options: Any
+    grain: int, outputs: int = 1, takes_halves: bool = False, **options: Any
 ) -> Callable[[Callable[..., None]], GemmKernel]:
     """Make a plain function a ``GemmKernel``: ``@gemm_kernel(grain=...)``."""
-    return lambda function: GemmKernel(function, outputs, grain, **options)
+
+    def decorate(function: Callable[..., None]) -> GemmKernel:
+        made = GemmKernel(function, outputs, grain, **options)
+        made.takes_halves = takes_halves and HALF_PRODUCTS
+        return made
+
+    return decorate
 
 
 class StridedGemmKernel(GemmKernel):
@@ -186,12 +234,13 @@ class StridedGemmKernel(GemmKernel):
     checked.
     """
 
+    layout = "A"
+
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
-        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does;
-        # those of halves by dtype.
-        self._serial_entries: dict[Any, Callable[..., None]] = {}
-        self._parallel_entries: dict[Any, Callable[..., None]] = {}
+        # Keyed by bytes in an element, which tell float32 from float64 sooner than a dtype does.
+        self._serial_entries: dict[int, Callable[..., None]] = {}
+        self._parallel_entries: dict[int, Callable[..., None]] = {}
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads where one of them has ``grain`` elements."""
@@ -202,28 +251,15 @@ class StridedGemmKernel(GemmKernel):
                 return
         self._entry(self._serial_entries, args)(*args)
 
-    def _entry(self, entries: dict[Any, Callable[..., None]], args: tuple[Any, ...]) -> Any:
+    def _entry(self, entries: dict[int, Callable[..., None]], args: tuple[Any, ...]) -> Any:
         entry = entries.get(args[0].itemsize)
         if entry is None:
+            many = entries is self._parallel_entries
             if args[0].itemsize == 2:
-                return self._half_entry(entries, args)
-            dispatcher = self.serial if entries is self._serial_entries else self.parallel
-            entry = entries[args[0].itemsize] = _enter_directly(dispatcher, args)
-        return entry
-
-    def _half_entry(self, entries: dict[Any, Callable[..., None]], args: tuple[Any, ...]) -> Any:
-        """What runs on halves, of which both have two bytes: float32 copies for some kernels, and
-        where not all arrays are of one dtype."""
-        dtype = args[0].dtype
-        mixed = any([type(a) is np.ndarray and a.dtype != dtype for a in args])
-        if mixed or not self.takes_halves:
-            from .widened import launch_widened
-
-            return lambda *given: launch_widened(self, given)
-        entry = entries.get(dtype)
-        if entry is None:
-            dispatcher = self.serial if entries is self._serial_entries else self.parallel
-            entry = entries[dtype] = _enter_directly(dispatcher, args)
+                return self._half_entry(many, args)
+            dispatcher = self.parallel if many else self.serial
+            entry = _enter_directly(dispatcher, self.signature(args), args[0].dtype)
+            entries[args[0].itemsize] = entry
         return entry
 
 
@@ -234,7 +270,7 @@ class ProductKernel(StridedGemmKernel):
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self._squared_grain = grain * grain
-        self.takes_halves = VECTOR_BYTES > 0  # products of halves are made of vectors alone
+        self.takes_halves = HALF_PRODUCTS
 
     def is_small(self, args: tuple[Any, ...]) -> bool:
         """Whether ``args`` have fewer multiplications than ``grain``."""
@@ -258,18 +294,14 @@ class ProductKernel(StridedGemmKernel):
         entry(*args)
 
 
-def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
+def _enter_directly(
+    dispatcher: Any, signature: tuple[types.Type, ...], real: np.dtype
+) -> Callable[..., None]:
     if numba.config.DISABLE_JIT:
         return dispatcher
-    signature = tuple(
-        types.Array(memory_type(a.dtype), a.ndim, "A")
-        if type(a) is np.ndarray
-        else (types.float64 if isinstance(a, float) else types.intp)
-        for a in args
-    )
     load_blas()
     entry = store.entry_of_compiled(dispatcher, signature)
-    load_products(args[0].dtype)
+    load_products(real)
     return entry
 
 

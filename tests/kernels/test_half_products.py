@@ -13,7 +13,6 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.kernels import machine, product
-from numbagrad.kernels.cpu import half_product
 from numbagrad.kernels.cpu.matmul import addmm, bmm, mm
 from numbagrad.kernels.halves import BFLOAT16, FLOAT16, decoded, encoded
 from numbagrad.kernels.intrinsics import address, pointer
@@ -208,7 +207,7 @@ def test_float32_results(dtype: Any) -> None:
     def multiply(like, out, x, y, start, ldstart, k):
         n, m = out.shape
         product.gemm(
-            *(like, half_product.WIDE_OUT, 0, n, m, k, address(x), k, address(y), m),
+            *(like, product.WIDE_OUT, 0, n, m, k, address(x), k, address(y), m),
             *(start, ldstart, address(out), m),
         )
 

@@ -25,14 +25,12 @@ from ..half_vectors import halves_per_word
 from ..inner import device, pasted
 from ..intrinsics import pointer
 from ..machine import kernel
+from ..product import WIDE_OUT
 from ..tile import FULL, WIDE, scratch
 from ..vectors import VECTOR_BYTES
 from .gemm import by_vectors
 
-__all__ = ["WIDE_OUT", "half_product"]
-
-WIDE_OUT = 4
-"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32."""
+__all__ = ["half_product"]
 
 DEPTH = 256
 """Most words along the sum in a strip of ``y``, twice as many numbers where each holds two. With
