@@ -13,12 +13,12 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from .half_vectors import PAIRS, SHORT, HalfVector, add_pairs
+from .half_vectors import PAIRS, SHORT, HalfVector, add_pairs, narrowed
 from .tile import FULL, HEIGHTS, WIDE, down_a_strip, multiply_add, prefetch_rows, sums_of_tile
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
 
-__all__ = ["LINE", "middle_halves", "narrow_halves", "pad_rows", "pair_rows", "wide_halves"]
-__all__ += ["widen_rows"]
+__all__ = ["LINE", "fetch_rows", "middle_halves", "narrow_halves", "pad_rows", "pair_rows"]
+__all__ += ["round_pairs", "round_rows", "wide_halves", "widen_rows"]
 
 LINE = 2 * VECTOR_BYTES
 """Bytes of which rows of packed words are a multiple."""
@@ -132,7 +132,7 @@ def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
         first = builder.add(x, builder.mul(above, x_row))
         second = builder.select(there, builder.add(first, x_row), first)
         to = builder.add(out, builder.mul(i, out_row))
-        for line, chunk in _chunks(builder, ir.VectorType(SHORT, lanes), columns):
+        for (line,), chunk in _chunks(builder, ir.VectorType(SHORT, lanes), columns):
             shift = builder.mul(chunk, WORD(VECTOR_BYTES))
             for row in (first, second):
                 fetch(builder, builder.add(builder.add(row, shift), ahead))
@@ -165,12 +165,62 @@ def widen_rows(builder, kind, out, out_row, x, x_row, rows, columns):
     _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns)
 
 
+@in_machine_code
+def round_rows(builder, kind, out, out_row, x, x_row, rows, columns):
+    """Write rows of float32 from x as bfloat16, with zeros behind them, up to whole vectors.
+
+    out, x: addresses; ``*_row``: bytes.
+    """
+    if not PAIRS:
+        return
+    words = ir.VectorType(kind.element, kind.count)
+    ahead = builder.mul(x_row, WORD(AHEAD))
+    with counted(builder, rows) as i:
+        first = builder.add(x, builder.mul(i, x_row))
+        to = builder.add(out, builder.mul(i, out_row))
+        for lines, chunk in _chunks(builder, words, columns, 2):
+            from_ = builder.add(first, builder.mul(chunk, WORD(LINE)))
+            there = builder.add(to, builder.mul(chunk, WORD(VECTOR_BYTES)))
+            for line, half in zip(lines, (0, 1), strict=True):
+                place = builder.add(from_, WORD(half * VECTOR_BYTES))
+                fetch(builder, builder.add(place, ahead))
+                bits = narrowed(builder, line.load(place)[0], kind.half)
+                to_half = builder.add(there, WORD(half * VECTOR_BYTES // 2))
+                builder.store(bits, at(builder, to_half, bits.type), align=2)
+
+
+@in_machine_code
+def round_pairs(builder, kind, out, out_row, x, x_row, rows, columns):
+    """``pair_rows`` of float32, rounded to bfloat16."""
+    if not PAIRS:
+        return
+    words, ints = (ir.VectorType(each, kind.count) for each in (kind.element, ir.IntType(32)))
+    last, ahead = builder.sub(rows, WORD(1)), builder.mul(x_row, WORD(AHEAD))
+    sixteen = ir.Constant(ints, [16] * kind.count)
+    with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
+        above = builder.shl(i, WORD(1))
+        there = builder.icmp_signed("<", above, last)
+        first = builder.add(x, builder.mul(above, x_row))
+        second = builder.select(there, builder.add(first, x_row), first)
+        to = builder.add(out, builder.mul(i, out_row))
+        for (line,), chunk in _chunks(builder, words, columns):
+            shift, bits = builder.mul(chunk, WORD(VECTOR_BYTES)), []
+            for row in (first, second):
+                place = builder.add(row, shift)
+                fetch(builder, builder.add(place, ahead))
+                short = narrowed(builder, line.load(place)[0], kind.half)
+                bits.append(builder.zext(short, ints))
+            other = builder.select(there, bits[1], ir.Constant(ints, None))
+            value = builder.or_(bits[0], builder.shl(other, sixteen))
+            builder.store(value, at(builder, builder.add(to, shift), ints), align=4)
+
+
 def _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns):
     ahead = builder.mul(x_row, WORD(AHEAD))
     with counted(builder, rows) as i:
         first = builder.add(x, builder.mul(i, x_row))
         to = builder.add(out, builder.mul(i, out_row))
-        for line, chunk in _chunks(builder, kind, columns):
+        for (line,), chunk in _chunks(builder, kind, columns):
             shift = builder.mul(chunk, WORD(kind.count * line.align))
             from_ = builder.add(first, shift)
             fetch(builder, builder.add(from_, ahead))
@@ -179,11 +229,13 @@ def _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns):
             builder.store(value, at(builder, place, value.type), align=2)
 
 
-def _chunks(builder: Any, kind: Any, columns: Any) -> Any:
-    """A loop over whole vectors of a row, then the last part of one: what loads it, its number."""
-    lanes = WORD(kind.count)
+def _chunks(builder: Any, kind: Any, columns: Any, vectors: int = 1) -> Any:
+    """A loop over so many whole vectors of a row at a time, then the rest: what loads each, and the
+    number of the chunk."""
+    lanes = WORD(vectors * kind.count)
     whole, rest = builder.udiv(columns, lanes), builder.urem(columns, lanes)
     with counted(builder, whole) as chunk:
-        yield Rows(builder, kind, 1, None), chunk
+        yield [Rows(builder, kind, 1, None)] * vectors, chunk
     with builder.if_then(builder.icmp_signed("!=", rest, WORD(0))):
-        yield Rows(builder, kind, 1, rest), whole
+        firsts = [builder.sub(rest, WORD(j * kind.count)) for j in range(vectors)]
+        yield [Rows(builder, kind, 1, left) for left in firsts], whole

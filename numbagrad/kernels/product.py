@@ -20,10 +20,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from . import store
-from .amx import AMX
+from .amx import AMX, load_amx
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .half_type import HalfType, half_type, memory_type
-from .halves import HALVES
+from .half_vectors import PAIRS
+from .halves import BFLOAT16, HALVES
 from .machine import Kernel, threads
 from .vectors import VECTOR_BYTES
 
@@ -32,12 +33,15 @@ __all__ = [
     "HALF_PRODUCTS",
     "ProductKernel",
     "StridedGemmKernel",
+    "WIDE_IN",
     "WIDE_OUT",
+    "exact_gemm",
     "expect_products",
     "gemm",
     "gemm_kernel",
     "load_products",
     "product_kernel",
+    "round_factors",
     "strided_gemm_kernel",
     "what_multiplies",
 ]
@@ -48,14 +52,42 @@ def load_products(real: Any) -> None:
     """Make ``gemm`` of a float dtype: before code that calls it is run."""
     load_blas()
     if not numba.config.DISABLE_JIT:
-        made = store.address_of_compiled(*what_multiplies(real))
-        _places[memory_type(np.dtype(real))].value = made
+        made, kind = store.address_of_compiled(*what_multiplies(real)), memory_type(np.dtype(real))
+        _places[kind].value = made
+        if kind == types.float32:
+            _exact.value = made
+            round_factors(_rounds)
 
 
-def _known_place(real: Any) -> ctypes.c_void_p:
-    """Where the address of ``gemm`` will stand; LLVM knows it by ``symbol_of``."""
+def round_factors(rounds: bool) -> None:
+    """Whether large products of float32 are those of factors rounded to bfloat16; only where pairs
+    of these are multiplied and there is no matrix unit."""
+    global _rounds
+    if not PAIRS or load_amx():
+        return
+    _rounds = rounds
+    if not rounds:
+        _places[types.float32].value = _exact.value or 0
+        return
+    from .cpu.half_product import rounded_product
+
+    if not _exact.value:
+        load_products(np.dtype(np.float32))  # which calls this
+        return
+    load_products(BFLOAT16)
+    like = types.CPointer(types.float32)
+    signature = like, *[types.int64] * 13
+    made = store.address_of_compiled(rounded_product.serial, signature)
+    _places[types.float32].value = made
+
+
+_rounds = False
+
+
+def _known_place(symbol: str) -> ctypes.c_void_p:
+    """Where the address of a product will stand; LLVM knows it by ``symbol``."""
     place = ctypes.c_void_p()
-    llvmlite.binding.add_symbol(symbol_of(real), ctypes.addressof(place))
+    llvmlite.binding.add_symbol(symbol, ctypes.addressof(place))
     return place
 
 
@@ -103,7 +135,12 @@ def symbol_of(real: Any) -> str:
 
 
 _REALS = types.float32, types.float64, *map(half_type, HALVES)
-_places = {real: _known_place(real) for real in _REALS}
+_places = {real: _known_place(symbol_of(real)) for real in _REALS}
+
+EXACT = "numbagrad_exact_product"
+"""The name of the product of float32 that rounds no factors."""
+
+_exact = _known_place(EXACT)
 
 
 def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
@@ -126,38 +163,46 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     multiply(ROW_MAJOR, x_op, y_op, n, m, k, 1.0, x, ldx, y, ldy, beta, out, ldout)
 
 
-@intrinsic
-def _gemm(typing, like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
-    """Call ``product`` through the place where LLVM knows its address to be, so that what calls it
-    can be compiled, and loaded, before it."""
-    real = like.dtype
-    given = types.CPointer(real), *[types.int64] * 13
+exact_gemm = gemm
 
-    def generate(context, builder, signature, args):
-        convention = context.call_conv
-        kind = convention.get_function_type(types.none, given).as_pointer()
-        symbol = symbol_of(real)
-        place = builder.module.globals.get(symbol)
-        callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
-        pointer = builder.inttoptr(args[-2], context.get_value_type(given[0]))
-        values = [pointer, *args[1:]]
-        status, _ = convention.call_function(builder, callee, types.none, given, values)
-        with cgutils.if_unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return context.get_dummy_value()
 
-    return types.void(like, *given[1:]), generate
+def _door(name_of: Callable[[Any], str]) -> Any:
+    """What calls a product through the place where LLVM knows its address to be, so that what calls
+    it can be compiled, and loaded, before it. name_of: gives the symbol for a float type."""
+
+    @intrinsic
+    def call(typing, like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+        real = like.dtype
+        given = types.CPointer(real), *[types.int64] * 13
+
+        def generate(context, builder, signature, args):
+            convention = context.call_conv
+            kind = convention.get_function_type(types.none, given).as_pointer()
+            symbol = name_of(real)
+            place = builder.module.globals.get(symbol)
+            callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
+            pointer = builder.inttoptr(args[-2], context.get_value_type(given[0]))
+            values = [pointer, *args[1:]]
+            status, _ = convention.call_function(builder, callee, types.none, given, values)
+            with cgutils.if_unlikely(builder, status.is_error):
+                convention.return_status_propagate(builder, status)
+            return context.get_dummy_value()
+
+        return types.void(like, *given[1:]), generate
+
+    return call
 
 
 if not numba.config.DISABLE_JIT:
-    gemm = _gemm
+    gemm, exact_gemm = _door(symbol_of), _door(lambda real: EXACT)
 
 
 HALF_PRODUCTS = VECTOR_BYTES > 0
 """Whether there is a ``gemm`` of halves, which is made of vectors alone."""
 
-WIDE_OUT = 4
-"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32."""
+WIDE_OUT, WIDE_IN = 4, 8
+"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32; and to
+that of bfloat16, where pairs are multiplied, if the factors are float32 too, to be rounded."""
 
 VECTORS = 1 << 19
 """Elements of a matrix from which a second thread pays to multiply it by a vector."""

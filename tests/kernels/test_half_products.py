@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.kernels import machine, product
+from numbagrad.kernels import amx, half_vectors, machine, product
 from numbagrad.kernels.cpu.matmul import addmm, bmm, mm
 from numbagrad.kernels.halves import BFLOAT16, FLOAT16, decoded, encoded
 from numbagrad.kernels.intrinsics import address, pointer
@@ -378,3 +378,55 @@ def test_nothing_beyond_a_matrix_is_touched(features: str | None) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.fixture
+def medium() -> Any:
+    if not half_vectors.PAIRS or amx.load_amx():
+        pytest.skip("another unit multiplies, or none that is faster")
+    ng.set_float32_matmul_precision("medium")
+    yield
+    ng.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize("sizes", [(128, 131, 150), (300, 700, 64), (1, 900, 3000), (40, 33, 31)])
+def test_factors_of_float32_rounded_to_bfloat16(sizes: tuple[int, int, int], medium: Any) -> None:
+    """Large products are exactly those of the rounded factors, small ones of the given."""
+    n, k, m = sizes
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((n, k), (k, m)))
+    bias = rng.standard_normal(m).astype(np.float32)
+    large = n >= 32 and n * k * m >= 1 << 21
+    wide = [exact(encoded(a, BFLOAT16)) if large else a.astype(np.float64) for a in (x, y)]
+    expected, limit = wide[0] @ wide[1], 1e-6 * (np.abs(wide[0]) @ np.abs(wide[1]) + 1)
+    for turn_x, turn_y in itertools.product((False, True), (False, True)):
+        left, right = (ng.tensor(a.T.copy()).t() if t else ng.tensor(a)
+                       for a, t in ((x, turn_x), (y, turn_y)))  # fmt: skip
+        assert (np.abs((left @ right).numpy() - expected) <= limit).all()
+        found = ng.addmm(ng.tensor(bias), left, right).numpy()
+        assert (np.abs(found - expected - bias) <= limit + 1e-6 * np.abs(bias)).all()
+    x[0, 0] = np.nan
+    assert np.isnan((ng.tensor(x) @ ng.tensor(y)).numpy()[0]).all()
+
+
+def test_factors_of_float32_are_exact_again(medium: Any) -> None:
+    x = ng.rand(200, 200) + 1
+    rounded = x @ x
+    ng.set_float32_matmul_precision("high")
+    exactly = x @ x
+    ng.set_float32_matmul_precision("highest")
+    assert (exactly == x @ x).all() and (rounded != exactly).any()
+
+
+def test_factors_are_rounded_before_anything_was_multiplied() -> None:
+    if not half_vectors.PAIRS or amx.load_amx():
+        pytest.skip("another unit multiplies, or none that is faster")
+    text = """
+import numbagrad as ng
+ng.set_float32_matmul_precision("medium")
+x = ng.rand(200, 200) + 1
+first = x @ x
+ng.set_float32_matmul_precision("highest")
+assert (first != x @ x).any()
+"""
+    subprocess.run([sys.executable, "-c", text], check=True)

@@ -18,19 +18,23 @@ from ..half_tile import (
     narrow_halves,
     pad_rows,
     pair_rows,
+    round_pairs,
+    round_rows,
     wide_halves,
     widen_rows,
 )
+from ..half_type import half_type
 from ..half_vectors import halves_per_word
+from ..halves import BFLOAT16
 from ..inner import device, pasted
 from ..intrinsics import pointer
 from ..machine import kernel
-from ..product import WIDE_OUT
+from ..product import WIDE_IN, WIDE_OUT, exact_gemm, gemm
 from ..tile import FULL, WIDE, scratch
 from ..vectors import VECTOR_BYTES
 from .gemm import by_vectors
 
-__all__ = ["half_product"]
+__all__ = ["half_product", "rounded_product"]
 
 DEPTH = 256
 """Most words along the sum in a strip of ``y``, twice as many numbers where each holds two. With
@@ -51,8 +55,11 @@ FEW = 48
 """Rows of which there are more sums than that, lest strips be packed for too little."""
 
 LANES = max(1, VECTOR_BYTES // 4)
+SQUARE = max(1, LANES * VECTOR_BYTES)
 ROOM_ROW = WIDE * VECTOR_BYTES
 ROOM = max(1, SHALLOW * ROOM_ROW)
+
+PAIRED = half_type(BFLOAT16)
 
 malloc = types.ExternalFunction("malloc", types.int64(types.int64))
 free = types.ExternalFunction("free", types.void(types.int64))
@@ -62,12 +69,31 @@ free = types.ExternalFunction("free", types.void(types.int64))
 def half_product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``out = op(x) op(y) + start``, see ``gemm`` of ``product.py``; ``like`` points to halves.
 
-    With ``WIDE_OUT`` added to ``transx``, start and out are float32.
+    With ``WIDE_OUT`` added to ``transx``, start and out are float32; with ``WIDE_IN``, x and y are.
     """
     if transx < WIDE_OUT:
         if by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
             return
     by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+
+
+@kernel(outputs=0)
+def rounded_product(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+    """``gemm`` of float32 whose factors are rounded to bfloat16 where that is faster."""
+    if rounding_pays(n, m, k):
+        gemm(
+            *(pointer(out, PAIRED), transx + WIDE_IN + WIDE_OUT, transy, n, m, k, x, ldx, y, ldy),
+            *(start, ldstart, out, ldout),
+        )
+    else:
+        exact_gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
+
+
+@pasted
+def rounding_pays(n, m, k):
+    """Whether pairs are 1.3 times as fast at least, though both factors have to be rounded first;
+    small products stay exact."""
+    return n >= 32 and m >= 64 and k >= 32 and n * m * k >= 1 << 20
 
 
 @pasted
@@ -88,12 +114,14 @@ def row_of(nbytes):
 @device
 def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``half_product`` by tiles."""
-    rounds = 1
+    rounds, reads = 1, 2
+    if transx >= WIDE_IN:
+        transx, reads = transx - WIDE_IN, 4
     if transx >= WIDE_OUT:
         transx, rounds = transx - WIDE_OUT, 0
     each = halves_per_word(like)
     size = 2 if rounds else 4
-    x_row, y_row, out_row = ldx * 2, ldy * 2, ldout * size
+    x_row, y_row, out_row = ldx * reads, ldy * reads, ldout * size
     deepest = even_parts(k, each * DEPTH, 2)
     # What is waited for: sums of the first words, or a start, as float32.
     waits = rounds and (deepest < k or (start != 0 and ldstart != 0))
@@ -102,7 +130,7 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
     sums_row = row_of(4 * m)
     sums_bytes = tallest * sums_row if waits else 0
     start_bytes = sums_row if rounds and start and ldstart == 0 else 0
-    packs = transx or each == 1 or k % 2
+    packs = transx or each == 1 or k % 2 or reads == 4
     left_bytes, words = 0, (deepest + each - 1) // each
     if packs:
         left_bytes = words * row_of(4 * tallest) if transx else tallest * row_of(4 * words)
@@ -139,11 +167,14 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
             to, to_row, to_size = sums, sums_row, 4
             if ends or not rounds:
                 to, to_row, to_size = out + i * out_row, out_row, size
-            first = x + (h * x_row + i * 2 if transx else i * x_row + h * 2)
+            first = x + (h * x_row + i * reads if transx else i * x_row + h * reads)
             place, place_row, place_col = first, x_row, 4
             if transx:
                 place, place_row, place_col = left, 4, row_of(4 * rows)
-                pack_lines(like, left, place_col, first, x_row, deep, rows)
+                pack_lines(like, reads, left, place_col, first, x_row, deep, rows)
+            elif reads == 4:
+                place, place_row = left, row_of(4 * words)
+                round_rows(like, left, place_row, first, x_row, rows, deep)
             elif each == 1:
                 place, place_row = left, row_of(4 * deep)
                 widen_rows(like, left, place_row, first, x_row, rows, deep)
@@ -156,9 +187,10 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
                 if columns < WIDE * LANES and (FULL or columns <= (WIDE - 1) * LANES):
                     columns = min(columns, 2 * LANES)  # two vectors, or the last one
                 if transy:
-                    turn_strip(like, room, y + j * y_row + h * 2, y_row, columns, deep)
+                    turn_strip(like, reads, room, y + j * y_row + h * reads, y_row, columns, deep)
                 else:
-                    pack_lines(like, room, ROOM_ROW, y + h * y_row + j * 2, y_row, deep, columns)
+                    right = y + h * y_row + j * reads
+                    pack_lines(like, reads, room, ROOM_ROW, right, y_row, deep, columns)
                 begin = base + j * 4 if base else 0
                 strip = (
                     *(rows, words, place, place_row, place_col, room, ROOM_ROW),
@@ -179,19 +211,24 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
 
 
 @pasted
-def pack_lines(like, out, out_row, x, x_row, rows, columns):
-    """Write a factor as words: x has so many rows along the sum."""
-    if halves_per_word(like) == 2:
+def pack_lines(like, reads, out, out_row, x, x_row, rows, columns):
+    """Write a factor as words: x has so many rows along the sum, of numbers of ``reads`` bytes."""
+    if reads == 4:
+        round_pairs(like, out, out_row, x, x_row, rows, columns)
+    elif halves_per_word(like) == 2:
         pair_rows(like, out, out_row, x, x_row, rows, columns)
     else:
         widen_rows(like, out, out_row, x, x_row, rows, columns)
 
 
 @device
-def turn_strip(like, out, x, x_row, columns, deep):
-    """Write a strip of words of a factor stored by columns, ``deep`` halves in each, at ``out``."""
+def turn_strip(like, reads, out, x, x_row, columns, deep):
+    """Write a strip of words of a factor stored by columns, ``deep`` numbers of ``reads`` bytes in
+    each, at ``out``."""
     floats, paired = pointer(out, np.float32), halves_per_word(like) == 2
-    words = deep // 2 if paired else deep
+    words, square = deep // 2 if paired else deep, scratch(SQUARE)
+    if reads == 4:
+        words = (deep + 1) // 2
     i = 0
     while i < columns:
         height = min(LANES, columns - i)
@@ -199,7 +236,11 @@ def turn_strip(like, out, x, x_row, columns, deep):
         while j < words:
             to = out + j * ROOM_ROW + i * 4
             width = min(LANES, words - j)
-            if paired:
+            if reads == 4:
+                place = x + i * x_row + j * 8
+                round_rows(like, square, VECTOR_BYTES, place, x_row, height, min(32, deep - 2 * j))
+                transpose(floats, square, VECTOR_BYTES, height, width, to, ROOM_ROW)
+            elif paired:
                 place = x + i * x_row + j * 4
                 fetch_rows(like, place + LANES * x_row, x_row, LANES)
                 transpose(floats, place, x_row, height, width, to, ROOM_ROW)
@@ -209,7 +250,7 @@ def turn_strip(like, out, x, x_row, columns, deep):
                 transpose(like, place, x_row, height, width, to, ROOM_ROW)
             j += LANES
         i += LANES
-    if paired and deep % 2:
+    if paired and reads == 2 and deep % 2:
         halves, last = pointer(x, np.uint16), pointer(out + words * ROOM_ROW, np.uint32)
         for j in range(columns):
             last[j] = halves[(j * x_row + 4 * words) // 2]
