@@ -1,4 +1,4 @@
-"""float16 and bfloat16 on the CPU: their bits, what moves them, and what says that it cannot."""
+"""float16 and bfloat16 on the CPU: their bits and what moves them; operations: test_half_ops.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.errors import DTypeError, RecordingError
+from numbagrad.errors import DTypeError
 from numbagrad.kernels.halves import decoded, encoded
 from numbagrad.tensor import wrap
 
@@ -157,38 +157,3 @@ def test_numpy() -> None:
         ng.ones(2, dtype=ng.bfloat16).numpy()
     with pytest.raises(DTypeError, match="float32 or"):
         ng.set_default_dtype(ng.float16)
-
-
-NOT_THERE = {
-    "sum": lambda x: x.sum(),
-    "mm": lambda x: x @ x,
-    "addmm": lambda x: ng.nn.functional.linear(x, x, x[0]),
-    "softmax": lambda x: x.softmax(1),
-    "conv": lambda x: ng.nn.functional.conv2d(x[None, None], x[None, None]),
-    "layer_norm": lambda x: ng.nn.functional.layer_norm(x, (2,)),
-    "sort": lambda x: x.sort(),
-    "adam": lambda x: stepped(x),
-}
-
-
-def stepped(x: Any) -> None:
-    x = x.requires_grad_()
-    x.grad = ng.ones_like(x)
-    ng.optim.Adam([x]).step()
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("name", NOT_THERE)
-def test_what_the_cpu_lacks_names_the_way_out(name: str, dtype: str) -> None:
-    x = ng.ones(2, 2, dtype=getattr(ng, dtype))
-    with pytest.raises(DTypeError, match=rf"not implemented for ng\.{dtype} on.*\.float\(\)"):
-        NOT_THERE[name](x)
-
-
-def test_compiled_functions_of_the_cpu_refuse_halves() -> None:
-    @ng.compile
-    def double(x: Any) -> Any:
-        return x * 2
-
-    with pytest.raises(RecordingError, match=r"on a GPU only, at .*test_half\.py"):
-        double(ng.ones(2, dtype=ng.bfloat16))

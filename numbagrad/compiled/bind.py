@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
@@ -23,6 +22,7 @@ from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
+from .emit_text import held_type
 from .program import Buffer, Operand
 from .template import FIRST_CHECK, KernelUse, Template
 from .traced import Memory
@@ -117,7 +117,7 @@ def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Var
     text, name = template.source(varying)
     main = store.compile_source(text, name, nogil=template.heavy, **options)
     signature = [TableType()]
-    signature += [FlatType(numba.from_dtype(a.buffer.dtype)) for a in template.arguments]
+    signature += [FlatType(held_type(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
     whole = main, tuple(signature)

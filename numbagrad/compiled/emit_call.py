@@ -26,7 +26,8 @@ def call(e: Text, i: Call) -> None:
         if isinstance(arg, Slot):
             o = operands[arg.side][arg.index]
             sizes.append(o.view.size)
-            text, kind = e.array(o, isinstance(kernel, StridedGemmKernel))
+            moves = getattr(kernel, "moves", False)
+            text, kind = e.array(o, isinstance(kernel, StridedGemmKernel), words=moves)
             arguments.append(text)
             signature.append(kind)
         elif isinstance(arg, tuple):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 import re
 
+from ..kernels.expr import inputs_of
+from ..kernels.halves import half_name, is_floating
 from ..kernels.loops import COSTLY, Writer, cast, is_costly
 from .emit_text import Text
 from .memory import rounded
@@ -156,8 +158,15 @@ class LoopText:
     def scalar_code(self, names: dict[str, str], kinds: dict[str, str]) -> None:
         """The lines of the loop as Python."""
         e, kinds = self.e, dict(kinds)
+        read = {n for line in self.loop.lines for n in inputs_of(line.expr)}
+        read |= {store.line for store in self.loop.stores if store.mode != "store"}
+        halves = {
+            n: half_name(o.dtype) for n, o in zip(self.loop.loads, self.loop.ins, strict=True)
+        }
         for line in self.loop.lines:
-            if line.expr.op == "input" and kinds[line.expr.value] == line.dtype:
+            same = line.expr.op == "input" and kinds[line.expr.value] == line.dtype
+            if same and line.rounded in ("", halves.get(line.expr.value)):
+                halves[line.name] = halves.get(line.expr.value, "")
                 names[line.name] = names[line.expr.value]  # another name for the same
                 kinds[line.name] = line.dtype
                 continue
@@ -173,6 +182,9 @@ class LoopText:
             e.simd.update(writer.simd)
             value = cast(writer.names[line.expr], line.expr.is_bool, e.type(line.dtype), t)
             value = without_parentheses(self.marked(value))
+            if line.rounded and line.name in read:  # as if it had been stored and loaded
+                e.halves[f"round_{line.rounded}"] = None
+                value = f"round_{line.rounded}({value})"
             self.body.append(f"{names[line.name]} = {value}")
             kinds[line.name] = line.dtype
 
@@ -189,7 +201,7 @@ class LoopText:
     def summed(self, o: Operand, store: Store, value: str) -> None:
         """A sum over the dims where ``o`` has stride 0, in float64 or int64."""
         e = self.e
-        wide = e.type("float64" if o.dtype.kind == "f" else "int64")
+        wide = e.type("float64" if is_floating(o.dtype) else "int64")
         strides = o.view.strides
         inner = self.dims
         while inner and strides[inner - 1] == 0:

@@ -20,6 +20,8 @@ from numba import types
 from ..kernels import intrinsics
 from ..kernels import table as table_functions
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
+from ..kernels.half_type import half_type
+from ..kernels.halves import half_name
 from ..kernels.loops import helper_lines, numba_name
 from .memory import assign
 from .program import Buffer, Instruction, Operand, Program, Scalar, label
@@ -28,7 +30,8 @@ from .template import DONE, Argument, Entry, Part
 _TAKEN = (
     frozenset(
         "table work at words offsets before status math np njit prange gemm blas_alone "
-        "blas_restore ticks float32 float64 int64 int32 int16 int8 uint8 boolean j c sums".split()
+        "blas_restore ticks round_float16 round_bfloat16 float16 bfloat16 float32 float64 int64 "
+        "int32 int16 int8 uint8 boolean j c sums".split()
     )
     | frozenset(vars(intrinsics))
     | frozenset(vars(table_functions))
@@ -69,6 +72,11 @@ def number_type(value: Any) -> Any:
     return types.float64 if isinstance(value, float) else types.int64
 
 
+def held_type(dtype: Any) -> Any:
+    """The Numba type of memory of a dtype."""
+    return half_type(dtype) or numba.from_dtype(dtype)
+
+
 class Text:
     """The text of one program, as far as it is written."""
 
@@ -99,6 +107,7 @@ class Text:
         self.simd: dict[str, None] = {}
         self.products: dict[np.dtype, None] = {}  # dtypes of matrices that are multiplied
         self.types: dict[str, None] = {}
+        self.halves: dict[str, None] = {}  # what is used of ``half_type.py``
         self.intrinsics: dict[str, None] = {"pointer": None}
         self.offsets, self.work = assign(groups)
         self.scratch = 0
@@ -135,6 +144,14 @@ class Text:
         self.types[name] = None
         return name
 
+    def held(self, dtype: Any) -> str:
+        """The name of the type of memory of a dtype, imported."""
+        name = half_name(dtype)
+        if not name:
+            return self.type(dtype)
+        self.halves[name] = None
+        return name
+
     def use(self, name: str) -> str:
         """The name of an intrinsic, or of a function of ``table.py``, imported."""
         self.intrinsics[name] = None
@@ -166,7 +183,7 @@ class Text:
         name = self.pointers.get(buffer)
         if name is not None:
             return name
-        t = self.type(buffer.dtype)
+        t = self.held(buffer.dtype)
         if buffer.kind == "work" and self.one_name:
             name = self.pointers.get((self.offsets[buffer], t))
             if name is not None:
@@ -206,7 +223,7 @@ class Text:
         back = f" - {self.number(argument.offset * b.dtype.itemsize)}" if argument.offset else ""
         self.declared.append(f"{name}_at = start({name}_array){back}")
         self.declared.append(f"table[{at}] = {name}_at")
-        self.declared.append(f"{name} = pointer({name}_at, {self.type(b.dtype)})")
+        self.declared.append(f"{name} = pointer({name}_at, {self.held(b.dtype)})")
 
     def shape_text(self, o: Operand) -> str:
         """The shape of an operand for people."""
@@ -293,30 +310,36 @@ class Text:
         """The address of the first element of an operand."""
         return self.address(o.buffer, o.view.offset)
 
-    def strided(self, o: Operand) -> str:
-        """An array of any layout."""
+    def strided(self, o: Operand, element: str) -> str:
+        """An array of any layout; element: the text of the pointer to its first element."""
         sizes = tuple_text([self.number(n) for n in o.view.shape])
         steps = tuple_text([self.number(s) for s in o.view.strides])
         self.use("strided")
-        return f"strided({self.element(o)}, {sizes}, {steps})"
+        return f"strided({element}, {sizes}, {steps})"
 
     def element(self, o: Operand) -> str:
         """A pointer to the first element of an operand."""
         if not o.view.offset:
             return self.pointer(o.buffer)
         self.pointer(o.buffer)
-        return f"pointer({self.address(o.buffer, o.view.offset)}, {self.type(o.dtype)})"
+        return f"pointer({self.address(o.buffer, o.view.offset)}, {self.held(o.dtype)})"
 
-    def array(self, o: Operand, any_layout: bool = False) -> tuple[str, Any]:
-        """An operand as an array, and its Numba type."""
-        dtype, rank = numba.from_dtype(o.dtype), len(o.view.shape)
+    def array(self, o: Operand, any_layout: bool = False, words: bool = False) -> tuple[str, Any]:
+        """An operand as an array, and its Numba type. words: with halves as int16."""
+        dtype, rank = held_type(o.dtype), len(o.view.shape)
+        if words and half_name(o.dtype):
+            dtype = types.int16
+            self.pointer(o.buffer)
+            element = f"pointer({self.address(o.buffer, o.view.offset)}, {self.type('int16')})"
+        else:
+            element = self.element(o)
         if any_layout or not o.view.contiguous:
-            return self.strided(o), types.Array(dtype, rank, "A")
+            return self.strided(o, element), types.Array(dtype, rank, "A")
         self.use("dense")
         if rank == 0:
-            return f"dense({self.element(o)}, ())", types.Array(dtype, 0, "C")
+            return f"dense({element}, ())", types.Array(dtype, 0, "C")
         sizes = tuple_text([self.number(n) for n in o.view.shape])
-        return f"dense({self.element(o)}, {sizes})", types.Array(dtype, rank, "C")
+        return f"dense({element}, {sizes})", types.Array(dtype, rank, "C")
 
     def hyper_arguments(self, read: Any) -> list[tuple[str, Any]]:
         """Names and types of the numbers that ``read`` gives; it is read once in a call."""
@@ -340,6 +363,7 @@ class Text:
         helped = [line for op, t in self.helpers for line in ("", "", *helper_lines(op, t))]
         words = {word for line in (*body, *helped) for word in _WORD.findall(line)}
         used = self.types.keys() & words
+        halves = sorted(self.halves.keys() & words)
         count = f"{len(self.program.instructions)} instructions."
         told = "in parts." if "at" in params else count
         heads = [
@@ -353,6 +377,8 @@ class Text:
         ]
         if blas:
             heads.append(f"from numbagrad.kernels.blas import {', '.join(blas)}")
+        if halves:
+            heads.append(f"from numbagrad.kernels.half_type import {', '.join(halves)}")
         self.use("bits_float64")
         of_table = self.intrinsics.keys() & set(table_functions.__all__)
         others = sorted(self.intrinsics.keys() - of_table)

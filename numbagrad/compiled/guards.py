@@ -184,8 +184,8 @@ def state_guards(
     if cast is None:
         w.guards.append("grad_mode.autocast is not None")
     else:
-        kind = w.name("dtype", cast.dtype)
-        w.guards.append(f"grad_mode.autocast is None or grad_mode.autocast.dtype is not {kind}")
+        key = w.name("kinds", cast.key)
+        w.guards.append(f"grad_mode.autocast is None or grad_mode.autocast.key != {key}")
     w.guards.append("machine.told != seen and not still()")
     if grad_mode.anomaly is None:
         w.told.append("grad_mode.anomaly is not None")

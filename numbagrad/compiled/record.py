@@ -25,7 +25,6 @@ from ..kernels import machine
 from ..kernels.blocks import Block
 from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
-from ..kernels.halves import HALVES
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_array import TracedArray
@@ -54,12 +53,6 @@ _addresses = itertools.count(1 << 60, 1 << 40)
 """Where traced memory of a GPU would lie: nowhere, each far from the others."""
 
 
-def _is_half_of_the_host(arg: Any) -> bool:
-    if type(arg) is list:
-        return any(map(_is_half_of_the_host, arg))
-    return type(arg) is Ref and arg.memory.device is None and arg.memory.dtype in HALVES
-
-
 class Recorder(Deciding):
     """Stands behind the verbs while a function is recorded."""
 
@@ -67,6 +60,7 @@ class Recorder(Deciding):
 
     def __init__(self) -> None:
         self.events: list[Launch | Check] = []
+        self.written: set[Memory] = set()  # by some launch
         self.reads: list[tuple[Callable[[], Any], Any]] = []  # what ``depends`` was told
         self.pinned: set[int] = set()  # float arguments whose value decided something
         self.conditions: dict[str, Any] = {}  # expressions of others, and what came out of them
@@ -158,16 +152,19 @@ class Recorder(Deciding):
                     f"launch: a recorded kernel takes arrays and numbers, not "
                     f"{type(arg).__name__}, at {show_location(where)}."
                 )
-        if any([_is_half_of_the_host(a) for a in taken]):
-            raise RecordingError(
-                f"compile: float16 and bfloat16 can be compiled on a GPU only, at "
-                f"{show_location(where)}. Convert with .float(), or do this part outside of the "
-                f"compiled function."
-            )
         found = Launch(kernel, tuple(taken), where, op)
         if machine.away is not None and not isinstance(kernel, ElementwiseKernel):
             self._need_twin(found)
         self.events.append(found)
+        for arg in taken[: getattr(kernel, "outputs", len(taken))]:
+            self.written.update(
+                [r.memory for r in (arg if type(arg) is list else [arg]) if isinstance(r, Ref)]
+            )
+
+    def is_new(self, array: Any) -> bool:
+        """Whether ``array`` is memory of this recording that no launch has written yet."""
+        memory = self.known_memory(array)
+        return memory is not None and memory.kind == "made" and memory not in self.written
 
     def own_constants(self, copy: Any, returned: dict[int, Tensor]) -> None:
         """Give constants that are written, or that several results show, memory of their own, into
@@ -417,12 +414,16 @@ class Recorder(Deciding):
 def recording_with(recorder: Recorder) -> Iterator[None]:
     """Let ``recorder`` stand behind the verbs of this thread.
 
-    Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call.
+    Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call. What
+    an autocast around the call keeps of weights are not those of the recording.
     """
     with recording_alone, standing_behind(recorder), watching():
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
+        cast = grad_mode.autocast
+        if cast is not None:
+            grad_mode.autocast = cast.apart()
         try:
             yield
         finally:
-            grad_mode.anomaly, grad_mode.saving = held, saving
+            grad_mode.anomaly, grad_mode.saving, grad_mode.autocast = held, saving, cast

@@ -29,7 +29,7 @@ def signature(spec: Any, leaves: list[Any], looked_for: str) -> tuple[Any, ...]:
     parts.append(looked_for)
     parts += dtypes.get_default_dtype(), devices.get_default_device()
     cast = grad_mode.autocast
-    parts.append(cast if cast is None else cast.dtype)
+    parts.append(cast if cast is None else cast.key)
     for leaf in leaves:
         if isinstance(leaf, Tensor):
             array = leaf._array

@@ -11,23 +11,16 @@ from typing import Any
 import numba
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import config, types
 from numba.core.typeconv import Conversion
 from numba.extending import intrinsic, lower_cast, models, register_model
 from numba.np.numpy_support import as_dtype
 
-from .halves import BFLOAT16, FLOAT16
+from .halves import BFLOAT16, FLOAT16, decoded, encoded
 
-__all__ = [
-    "HalfType",
-    "bits_type",
-    "computed",
-    "from_bfloat16",
-    "from_float16",
-    "half_type",
-    "memory_type",
-]
-__all__ += ["numpy_of", "sum_type", "to_bfloat16", "to_float16"]
+__all__ = ["HalfType", "bfloat16", "bits_type", "computed", "float16", "from_bfloat16"]
+__all__ += ["from_float16", "half_type", "memory_type", "numpy_of", "round_bfloat16"]
+__all__ += ["round_float16", "sum_type", "to_bfloat16", "to_float16"]
 
 _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
 
@@ -50,7 +43,8 @@ class HalfType(types.Type):
         return Conversion.unsafe if isinstance(other, (types.Float, types.Integer)) else None
 
 
-_TYPES = {FLOAT16: HalfType("float16"), BFLOAT16: HalfType("bfloat16")}
+float16, bfloat16 = HalfType("float16"), HalfType("bfloat16")
+_TYPES = {FLOAT16: float16, BFLOAT16: bfloat16}
 
 
 def half_type(dtype: np.dtype) -> HalfType | None:
@@ -91,7 +85,7 @@ def _in_place_of_halves(other: types.Type) -> Any:
     return exchanged
 
 
-if not numba.config.DISABLE_JIT:
+if not config.DISABLE_JIT:
     bits_type, sum_type = _in_place_of_halves(types.int16), _in_place_of_halves(types.float32)
 
 
@@ -195,3 +189,20 @@ def to_float16(b: ir.IRBuilder, bits: Any) -> Any:
     large = b.select(nan, _like(bits, 0x7E00), _like(bits, 0x7C00))
     found = b.select(b.icmp_unsigned(">=", size, _like(bits, 143 << 23)), large, found)
     return b.or_(found, b.lshr(b.and_(bits, _like(bits, 0x80000000)), _like(bits, 16)))
+
+
+def _rounder(half: HalfType, dtype: np.dtype) -> Any:
+    """What makes of a float32 the nearest one that ``half`` has: as if stored and loaded."""
+
+    @intrinsic
+    def round_to(typing, x):
+        def generate(context, builder, signature, args):
+            model = context.data_model_manager[half]
+            return model.from_data(builder, model.as_data(builder, args[0]))
+
+        return types.float32(types.float32), generate
+
+    return (lambda x: decoded(encoded(x, dtype))[()]) if config.DISABLE_JIT else round_to
+
+
+round_float16, round_bfloat16 = _rounder(float16, FLOAT16), _rounder(bfloat16, BFLOAT16)

@@ -54,5 +54,7 @@ def encoded(values: Any, dtype: np.dtype) -> np.ndarray:
         floats = np.ascontiguousarray(np.asarray(values).astype(np.float32))
     bits = floats.view(np.uint32)
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
-    words = np.where(np.isnan(floats), (bits >> 16) | 0x40, rounded).astype(np.uint16)
-    return words.view(BFLOAT16).reshape(np.shape(values))
+    out = np.empty(np.shape(values), BFLOAT16)  # memory of its own, as recordings tell it
+    words = np.where(np.isnan(floats), (bits >> 16) | 0x40, rounded)
+    out.view(np.uint16)[...] = words.reshape(out.shape)
+    return out

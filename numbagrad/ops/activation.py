@@ -7,7 +7,9 @@ import math
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import formula as scalar
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import lowered
 from .base import as_operand, same_device
 from .pointwise import Elementwise
 from .remembered import remembered
@@ -321,6 +323,8 @@ def prelu(x: Tensor, weight: Tensor) -> Tensor:
     >>> prelu(tensor([-2.0, 3.0]), tensor([0.5])).tolist()
     [-1.0, 3.0]
     """
+    if machine.autocasting:
+        x, weight = lowered(x, weight)
     shape = as_operand("prelu", x)._array.shape
     slopes = as_operand("prelu", weight, 1)._array.size
     if weight._array.ndim > 1:

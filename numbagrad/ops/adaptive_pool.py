@@ -9,7 +9,9 @@ import functools
 from typing import Any
 
 from ..errors import ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .conv import per_dimension
 from .pool import AvgPool, MaxPool, Pooled, Windows, _input, _windows
 from .remembered import remembered
@@ -75,6 +77,8 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     >>> adaptive_avg_pool3d(tensor([[[[1.0, 3.0]], [[2.0, 0.0]]]]), (1, None, 2)).tolist()
     [[[[1.5, 1.5]]]]
     """
+    if machine.autocasting:
+        (input,) = raised(input, on=CPU)
     return _adaptive_avg(3, input, output_size)
 
 
@@ -110,4 +114,6 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     >>> adaptive_max_pool3d(tensor([[[[1.0, 3.0]], [[2.0, 0.0]]]]), (1, None, 2)).tolist()
     [[[[2.0, 3.0]]]]
     """
+    if machine.autocasting:
+        (input,) = raised(input, on=CPU)
     return _adaptive_max(3, input, output_size, return_indices)

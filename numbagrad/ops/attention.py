@@ -12,6 +12,7 @@ from ..kernels.cpu import attention as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
+from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import (
     Op,
@@ -313,6 +314,8 @@ def scaled_dot_product_attention(
     >>> scaled_dot_product_attention(x, x, x, is_causal=True)[0].tolist()
     [1.0, 0.0]
     """
+    if machine.autocasting:
+        query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     _check(query, key, value, attn_mask, dropout_p)
     if is_causal and attn_mask is not None:
         raise ShapeError(

@@ -19,8 +19,8 @@ from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
-from .elementwise import addcmul, rsqrt
-from .norm import LayerNorm
+from .elementwise import addcmul, cast, rsqrt
+from .norm import LayerNorm, halves_here, single
 from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
@@ -192,6 +192,13 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 # -- functions -------------------------------------------------------------------------------------
 
 
+def _copy_back(statistics: tuple, moved: tuple) -> None:
+    """Round running statistics that were moved in float32 into those of halves."""
+    for old, new in zip(statistics, moved, strict=True):
+        if old is not new:
+            old.copy_(new)
+
+
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -206,7 +213,8 @@ def batch_norm(
 
     training: by the mean and variance of the batch, towards which running_mean and running_var (c)
     are moved in place by ``momentum``, the variance unbiased; otherwise by these two (Ioffe and
-    Szegedy, 2015). Raises ShapeError if the sizes do not fit, or a channel has one number only.
+    Szegedy, 2015). On the CPU all four may be float32 where ``input`` is of halves. Raises
+    ShapeError if the sizes do not fit, or a channel has one number only.
 
     >>> batch_norm(tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
@@ -214,6 +222,13 @@ def batch_norm(
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
+    if halves_here(as_operand(name, input)):
+        moved = single(running_mean), single(running_var)
+        affine = single(weight), single(bias)
+        out = batch_norm(input.float(), *moved, *affine, training, momentum, eps)
+        if training:
+            _copy_back((running_mean, running_var), moved)
+        return cast(out, input._dtype)
     channels = _channels(name, input)
     vectors = {"running_mean": running_mean, "running_var": running_var}
     _check(name, input, channels, **vectors, weight=weight, bias=bias)
@@ -257,6 +272,13 @@ def instance_norm(
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "instance_norm"
+    if halves_here(as_operand(name, input)):
+        moved = single(running_mean), single(running_var)
+        affine = single(weight), single(bias)
+        out = instance_norm(input.float(), *moved, *affine, use_input_stats, momentum, eps)
+        if use_input_stats:
+            _copy_back((running_mean, running_var), moved)
+        return cast(out, input._dtype)
     channels = _channels(name, input, 3)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -292,6 +314,9 @@ def group_norm(
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "group_norm"
+    if halves_here(as_operand(name, input)):
+        out = group_norm(input.float(), num_groups, single(weight), single(bias), eps)
+        return cast(out, input._dtype)
     channels = _channels(name, input)
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(

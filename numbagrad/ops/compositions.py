@@ -8,7 +8,9 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .base import as_operand, full, normalize_dim
 from .comparison import eq, isnan
 from .elementwise import cast, clamp, lerp, pow, sub, trunc, where
@@ -253,8 +255,13 @@ def nanquantile(
 def _quantile(
     name: str, x: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str
 ) -> Tensor:
-    if not as_operand(name, x)._dtype.is_floating_point:
-        raise DTypeError(f"{name}: input tensor must be either float or double dtype.")
+    if machine.autocasting:
+        (x,) = raised(x, on=CPU)
+    if as_operand(name, x)._dtype not in dtypes.FLOATING:
+        raise DTypeError(
+            f"{name}: input tensor must be either float or double dtype, got {x._dtype}. Convert "
+            f"with .float()."
+        )
     if interpolation not in ("linear", "lower", "higher", "nearest", "midpoint"):
         raise ValueError(
             f"{name}: interpolation must be one of linear, lower, higher, nearest or midpoint, "

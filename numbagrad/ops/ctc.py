@@ -10,7 +10,7 @@ from .. import dtypes
 from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
-from .autocasting import raised
+from .autocasting import BOTH, raised
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast, clamp
 from .from_data import as_tensor
@@ -168,7 +168,7 @@ def ctc_loss(
     as_operand("ctc_loss", log_probs)
     as_operand("ctc_loss", targets, 1)
     if machine.autocasting:
-        (log_probs,) = raised(log_probs)
+        (log_probs,) = raised(log_probs, on=BOTH)
     reduction = reduction_of("ctc_loss", reduction)
     x, shape = log_probs, list(log_probs._array.shape)
     if x._dtype not in (dtypes.float32, dtypes.float64):

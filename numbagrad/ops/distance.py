@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
-from .autocasting import raised
+from .autocasting import BOTH, GPU, raised
 from .axes import DTYPE_WORDS
 from .base import as_operand, broadcast_shape
 from .elementwise import clamp, minimum, sqrt, where
@@ -39,7 +39,7 @@ def _distance(
 ) -> Tensor:
     """``pairwise_distance`` for the operation ``name``."""
     if machine.autocasting:
-        x1, x2 = raised(x1, x2)
+        x1, x2 = raised(x1, x2, on=BOTH if "margin" in name else GPU)
     as_operand(name, x1)
     as_operand(name, x2, 1)
     broadcast_shape(name, x1._array.shape, x2._array.shape)
@@ -87,7 +87,7 @@ def cosine_embedding_loss(
     input1, input2 (n, d) with target (n), or (d) with a target without dimensions.
     """
     if machine.autocasting:
-        input1, input2 = raised(input1, input2)
+        input1, input2 = raised(input1, input2, on=BOTH)
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shapes = [tuple(t._array.shape) for t in (input1, input2, target)]
     if len(shapes[2]) > 1 or shapes[0] != shapes[1] or len(shapes[0]) != len(shapes[2]) + 1:

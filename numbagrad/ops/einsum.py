@@ -16,6 +16,7 @@ from ..errors import DimError, DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import cross as kernels
 from ..tensor import Tensor, wrap_any
+from .autocasting import CPU, raised
 from .base import (
     Op,
     as_operand,
@@ -297,6 +298,8 @@ def kron(x: Tensor, y: Tensor) -> Tensor:
 @remembered
 def trace(x: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
+    if machine.autocasting:
+        (x,) = raised(x, on=CPU)
     if as_operand("trace", x)._array.ndim != 2:
         raise ShapeError(f"trace: expected a matrix, but got a tensor of {x._array.ndim} dims.")
     if x._edge is None and not machine.recording:

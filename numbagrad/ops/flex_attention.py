@@ -278,9 +278,10 @@ def flex_attention(
     """``softmax(score_mod(query @ key.T * scale)) @ value``, by blocks, with a formula for scores.
 
     query (b, h, l, e), key (b, g, s, e), value (b, g, s, w), float32 or float64, on the CPU also
-    float16 or bfloat16; the result is (b, h, l, w). score_mod: a plain function ``(score, b, h, q_idx, kv_idx) -> score`` of numbers,
-    see ``ng.elementwise``; its gradient is derived. It may capture tensors and read elements of
-    them, ``slopes[h]`` or ``table[q_idx - kv_idx + 127]``, which then have gradients too, the same
+    float16 or bfloat16; the result is (b, h, l, w). score_mod: a plain function
+    ``(score, b, h, q_idx, kv_idx) -> score`` of numbers, see ``ng.elementwise``; its gradient is
+    derived. It may capture tensors and read elements of them, ``slopes[h]`` or
+    ``table[q_idx - kv_idx + 127]``, which then have gradients too, the same
     on any number of threads; indices below 0 count from the end. block_mask: of
     ``create_block_mask``; blocks that are hidden are left out. scale: by default ``1 / sqrt(e)``.
     enable_gqa: g heads of key and value are shared by the h of query. return_lse: the logarithms

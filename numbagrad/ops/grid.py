@@ -18,6 +18,7 @@ from ..kernels import machine, taps
 from ..kernels.cpu import sample as kernels
 from ..kernels.halves import arithmetic
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
 from .from_data import tensor
@@ -247,6 +248,8 @@ def grid_sample(
     >>> grid_sample(x, tensor([[[[0.0, 0.0], [-0.5, -0.5]]]])).tolist()
     [[[[2.5, 1.0]]]]
     """
+    if machine.autocasting:
+        input, grid = raised(input, grid, on=CPU)
     _check_grid(input, grid, mode, padding_mode)
     look = Look(TAPS[mode], PADDINGS[padding_mode], bool(align_corners))
     out = Sample.apply(input, _places(input, grid, look), look)

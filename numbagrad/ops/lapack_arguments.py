@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .base import as_operand, broadcast_shape, same_device
 
 __all__ = ["LinAlgError"]
@@ -19,6 +21,8 @@ class LinAlgError(np.linalg.LinAlgError, RuntimeError):
 
 def matrix(name: str, x: Any, *, square: bool = False) -> Tensor:
     """``x``, checked to be floating matrices."""
+    if machine.autocasting:
+        (x,) = raised(x, on=CPU)
     shape = as_operand(f"linalg.{name}", x)._array.shape
     if len(shape) < 2 and not square:
         raise ShapeError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-
 from .. import dtypes
 from ..tensor import Tensor
 from .base import as_operand, full

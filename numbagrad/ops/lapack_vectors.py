@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import lowered
 from .base import as_operand
 from .einsum import cross as _cross
 from .elementwise import mul
@@ -36,6 +38,8 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     >>> vecdot(tensor([[1.0, 2.0], [3.0, 4.0]]), tensor([1.0, 1.0])).tolist()
     [3.0, 7.0]
     """
+    if machine.autocasting:
+        x, y = lowered(x, y)
     dtypes_given = [as_operand("linalg.vecdot", v, i)._dtype for i, v in enumerate((x, y))]
     if dtypes_given[0] is not dtypes_given[1] or not dtypes_given[0].is_floating_point:
         raise DTypeError(

@@ -16,7 +16,7 @@ from ..kernels.cpu import loss as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .autocasting import raised
+from .autocasting import BOTH, raised
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import cast
 from .norm import log_softmax, softmax
@@ -202,7 +202,7 @@ def nll_loss(
     Raises IndexError for a target that is no class, ShapeError if batches differ.
     """
     if machine.autocasting:
-        input, weight = raised(input, weight)
+        input, weight = raised(input, weight, on=BOTH)
     as_operand("nll_loss", input)
     reduction = reduction_of("nll_loss", reduction, size_average, reduce)
     shape = target._array.shape if isinstance(target, Tensor) else ()
@@ -232,7 +232,7 @@ def cross_entropy(
     0.6931471824645996
     """
     if machine.autocasting:
-        input, target, weight = raised(input, target, weight)
+        input, target, weight = raised(input, target, weight, on=BOTH)
     as_operand("cross_entropy", input)
     as_operand("cross_entropy", target, 1)
     reduction = reduction_of("cross_entropy", reduction, size_average, reduce)

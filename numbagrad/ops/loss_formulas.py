@@ -14,7 +14,7 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .activation import logsigmoid, softplus
-from .autocasting import raised
+from .autocasting import BOTH, raised
 from .base import as_operand, broadcast_shape
 from .create import arange
 from .distance import pairwise_distance
@@ -40,7 +40,7 @@ def _operands(name: str, *tensors: Tensor) -> tuple[Tensor, ...]:
     for position, tensor in enumerate(tensors):
         as_operand(name, tensor, position)
     broadcast_shape(name, *(t._array.shape for t in tensors))
-    return raised(*tensors) if machine.autocasting else tensors
+    return raised(*tensors, on=BOTH) if machine.autocasting else tensors
 
 
 @remembered

@@ -15,7 +15,7 @@ from ..kernels import formula as scalar
 from ..kernels import machine
 from ..kernels.cpu.finite import first_outside
 from ..tensor import Tensor
-from .autocasting import raised
+from .autocasting import BOTH, CPU, raised
 from .base import as_operand, broadcast_shape, contiguous
 from .elementwise import cast
 from .pointwise import Elementwise
@@ -121,6 +121,8 @@ def mse_loss(
     weight: a factor of each loss, of input's shape; a mean divides by the sum of them. Sizes that
     differ broadcast, with a warning.
     """
+    if machine.autocasting:
+        input, target = raised(input, target, on=CPU)
     _warn_of_sizes("mse_loss", input, target)
     reduction = reduction_of("mse_loss", reduction, size_average, reduce)
     losses = MseLoss.op(input, target)
@@ -143,7 +145,7 @@ def l1_loss(
     weight: as in ``mse_loss``.
     """
     if machine.autocasting:
-        input, target = raised(input, target)
+        input, target = raised(input, target, on=BOTH)
     _warn_of_sizes("l1_loss", input, target)
     reduction = reduction_of("l1_loss", reduction, size_average, reduce)
     first, second = as_operand("l1_loss", input), as_operand("l1_loss", target, 1)
@@ -164,6 +166,8 @@ def smooth_l1_loss(
     beta: float = 1.0,
 ) -> Tensor:
     """l1_loss, rounded off: half the square over beta where the two are nearer than beta."""
+    if machine.autocasting:
+        input, target = raised(input, target, on=CPU)
     reduction = reduction_of("smooth_l1_loss", reduction, size_average, reduce)
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}.")
@@ -185,6 +189,8 @@ def huber_loss(
 
     weight: a factor of each loss, of input's shape; a mean divides by their number all the same.
     """
+    if machine.autocasting:
+        input, target = raised(input, target, on=CPU)
     reduction = reduction_of("huber_loss", reduction)
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be positive, got {delta}.")
@@ -210,6 +216,8 @@ def binary_cross_entropy(
     Raises ShapeError if the shapes differ, DomainError for an input outside of [0, 1]. Prefer
     binary_cross_entropy_with_logits: it is exact where a probability rounds to 0 or 1.
     """
+    if machine.autocasting:
+        input, target = raised(input, target, on=CPU)
     reduction = reduction_of("binary_cross_entropy", reduction, size_average, reduce)
     _equal_shapes("binary_cross_entropy", input, target)
     _check_chances("binary_cross_entropy", input)
@@ -249,6 +257,8 @@ def binary_cross_entropy_with_logits(
     weight: of each loss; pos_weight: of the losses of positives; both broadcast.
     Gradient: ``sigmoid(input) - target`` without weights. Raises ShapeError if the shapes differ.
     """
+    if machine.autocasting:
+        input, target = raised(input, target, on=CPU)
     name = "binary_cross_entropy_with_logits"
     reduction = reduction_of(name, reduction, size_average, reduce)
     _equal_shapes(name, input, target)
@@ -281,7 +291,7 @@ def kl_div(
     of the first dimension, which makes it the mathematical divergence; "mean" does not.
     """
     if machine.autocasting:
-        input, target = raised(input, target)
+        input, target = raised(input, target, on=BOTH)
     if reduction != "batchmean" or (size_average, reduce) != (None, None):
         reduction = reduction_of("kl_div", reduction, size_average, reduce)
     losses = target.exp() * (target - input) if log_target else KlDiv.op(input, target)

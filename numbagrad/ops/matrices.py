@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
 from . import lapack
+from .autocasting import lowered
 from .base import as_operand
 from .chains import matrix_power, multi_dot
 from .elementwise import where
@@ -137,6 +139,8 @@ def addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: A
     >>> addbmm(tensor([[1.0]]), tensor([[[2.0]], [[3.0]]]), tensor([[[4.0]], [[5.0]]])).tolist()
     [[24.0]]
     """
+    if machine.autocasting:
+        (x,) = lowered(x)
     products = bmm(batch1, batch2)
     total = sum_(products, 0, dtype=products._dtype)
     return _scaled_sum("addbmm", as_operand("addbmm", x), total, beta, alpha)

@@ -7,7 +7,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .activation import relu
-from .autocasting import raised
+from .autocasting import BOTH, raised
 from .axes import DTYPE_WORDS
 from .base import as_operand, zeros_like
 from .elementwise import cast, where
@@ -58,7 +58,7 @@ def multilabel_margin_loss(
             f"{name}: expected scalar type Long but found {word}. Convert target with .long()."
         )
     if machine.autocasting:
-        (input,) = raised(input)
+        (input,) = raised(input, on=BOTH)
     classes = shape[-1] if shape else 1
     x, classes_in_front = input.reshape(-1, classes), target.reshape(-1, classes)
     ends = classes_in_front.eq(-1)

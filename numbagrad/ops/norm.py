@@ -269,6 +269,16 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return out.reshape([1 if d in dims else s for d, s in enumerate(shape) if keepdim or d in kept])
 
 
+def halves_here(x: Tensor) -> bool:
+    """Whether ``x`` are halves on the CPU: they are normalised in float32, as a whole."""
+    return x._dtype in dtypes.HALVES and x._device.type == "cpu"
+
+
+def single(x: Tensor | None) -> Any:
+    """``x`` in float32 if it is of halves."""
+    return x.float() if isinstance(x, Tensor) and x._dtype in dtypes.HALVES else x
+
+
 def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
     """Check the arguments of a normalisation over the last dims; how many elements they hold."""
     as_operand(name, x)
@@ -304,7 +314,8 @@ def layer_norm(
     """``x`` with mean 0 and variance 1 over its last dimensions, then ``* weight + bias``.
 
     normalized_shape: the sizes of those dimensions, and the shape of weight and bias. The variance
-    is that of the population, plus ``eps`` (Ba et al., 2016).
+    is that of the population, plus ``eps`` (Ba et al., 2016). On the CPU weight and bias may be
+    float32 where ``x`` is of halves; the result has the dtype of ``x``.
     Raises ShapeError if ``x`` does not end in normalized_shape, or weight or bias differ from it.
 
     >>> layer_norm(tensor([1.0, 3.0]), 2, eps=0.0).tolist()
@@ -312,6 +323,9 @@ def layer_norm(
     """
     if machine.autocasting:
         x, weight, bias = raised(x, weight, bias)
+    if halves_here(as_operand("layer_norm", x)):
+        out = layer_norm(x.float(), normalized_shape, single(weight), single(bias), eps)
+        return cast(out, x._dtype)
     m = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     return LayerNorm.apply(x, weight, bias, m, float(eps))
 
@@ -325,13 +339,17 @@ def rms_norm(
 ) -> Tensor:
     """``x`` scaled to mean square 1 over its last dimensions, then ``* weight``.
 
-    eps: added to the mean square; by default that of the dtype (Zhang and Sennrich, 2019).
+    eps: added to the mean square; by default that of the dtype, of halves float32's (Zhang and
+    Sennrich, 2019). weight as for ``layer_norm``.
     """
     if machine.autocasting:
         x, weight = raised(x, weight)
+    if halves_here(as_operand("rms_norm", x)):
+        return cast(rms_norm(x.float(), normalized_shape, single(weight), eps), x._dtype)
     _normalized("rms_norm", x, normalized_shape, weight=weight)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
-    eps = float(dtypes.finfo(x._dtype).eps) if eps is None else eps
+    if eps is None:
+        eps = float(dtypes.finfo(dtypes.from_numpy(arithmetic(x._dtype.numpy))).eps)
     out = x * rsqrt((x * x).mean(tuple(range(-count, 0)), keepdim=True) + eps)
     return out if weight is None else out * weight
 

@@ -18,6 +18,7 @@ from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import pool as kernels
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .axes import DTYPE_WORDS, Pick
 from .base import Op, as_operand, contiguous, new_empty
 from .conv import per_dimension
@@ -485,4 +486,6 @@ def avg_pool3d(
     [[[[1.0]]]]
     """
     modes = ceil_mode, count_include_pad, divisor_override
+    if machine.autocasting:
+        (input,) = raised(input, on=CPU)
     return _avg_pool(3, input, kernel_size, stride, padding, *modes)

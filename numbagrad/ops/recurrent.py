@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
+from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import as_operand, same_device
 from .join import cat, stack
@@ -108,6 +111,10 @@ def _layers(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The output of the last layer, and the last states of all layers and directions."""
     params, directions = list(params), 1 + bool(bidirectional)
+    if machine.autocasting and (gates == 4 or as_operand(name, input)._dtype in dtypes.HALVES):
+        input, *given = lowered(input, *states)
+        states = tuple(given)
+        params = list(lowered(*params))
     each = (4 if has_biases else 2) + projected
     options = num_layers, directions, batch_first, sizes
     form = _check(name, gates, input, states, params, each, *options)

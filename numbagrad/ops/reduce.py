@@ -11,7 +11,7 @@ from ..kernels import machine
 from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor
 from .argument_names import by_other_names
-from .autocasting import raised
+from .autocasting import BOTH, raised
 from .axes import DTYPE_WORDS, Axes, axes, fold, spread
 from .base import SHORT, Op, as_operand, contiguous
 from .comparison import isnan, logical_not
@@ -159,7 +159,7 @@ def prod(
     if names:
         return by_other_names(prod, names, x, dim, keepdim, dtype=dtype)
     if machine.autocasting:
-        (x,) = raised(x)
+        (x,) = raised(x, on=BOTH)
     if isinstance(dim, (tuple, list)):
         raise TypeError(f"prod: dim must be an int or None, got {dim!r}. Reduce one dim at a time.")
     where = axes("prod", as_operand("prod", x), dim, keepdim)

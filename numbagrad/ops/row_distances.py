@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
+from .autocasting import CPU, raised
 from .base import Op, sum_to_shape
 from .linalg import _operands, matmul
 from .moments import norm
@@ -40,6 +41,8 @@ def cdist(
             f"cdist: {compute_mode} is not a valid value for compute_mode; use one of "
             f"{', '.join(map(repr, COMPUTE_MODES))}."
         )
+    if machine.autocasting:
+        x1, x2 = raised(x1, x2, on=CPU)
     _operands("cdist", x1, x2)
     sizes: Sequence[tuple[int, ...]] = x1._array.shape, x2._array.shape
     if min(len(sizes[0]), len(sizes[1])) < 2 or sizes[0][-1] != sizes[1][-1]:

@@ -7,7 +7,7 @@ import math
 from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
-from .autocasting import lowered, widest
+from .autocasting import GPU, lowered, widest
 from .base import as_operand
 from .linalg import _mm, _operands, _ranked, matmul, plain_floats, times_vector
 from .remembered import remembered
@@ -19,7 +19,7 @@ __all__ = ["dot", "inner", "mv", "outer"]
 def mv(x: Tensor, y: Tensor) -> Tensor:
     """The product of a matrix (n, k) and a vector (k)."""
     if machine.autocasting:
-        x, y = lowered(x, y)
+        x, y = lowered(x, y, on=GPU)
     _operands("mv", x, y)
     if x._array.ndim != 2 or y._array.ndim != 1 or x._array.shape[1] != y._array.shape[0]:
         raise ShapeError(
@@ -60,6 +60,8 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
 @remembered
 def inner(x: Tensor, y: Tensor) -> Tensor:
     """Sums of products along the last dimensions of both; with a number, a multiple."""
+    if machine.autocasting:
+        x, y = lowered(x, y)
     as_operand("inner", x)
     as_operand("inner", y, 1)
     if x._array.ndim == 0 or y._array.ndim == 0:

@@ -23,7 +23,9 @@ from op_table import FLOATS, RESHAPING, Case, Sample, convert, dtype_name, is_te
 import numbagrad as ng
 from numbagrad.compiled import heap, trace
 
-TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
+TOLERANCE = {"float64": 1e-12, "float32": 1e-6, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+HALVES = ("float16", "bfloat16")
+"""Of these the calls are those of float32, their floats rounded."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Item:
 
         def make(array: np.ndarray) -> Any:
             tensor = self.layout(array) if self.layout else ng.tensor(array)
+            if self.dtype in HALVES and array.dtype.kind == "f":
+                tensor = tensor.to(getattr(ng, self.dtype))
             if self.differentiated and array.dtype.kind == "f":
                 tensor = tensor.detach().requires_grad_()
             found.append(tensor)
@@ -140,13 +144,19 @@ def seen(value: Any) -> Any:
     if not is_tensor(value):
         return value
     flags = (value.requires_grad, value.is_leaf)
-    return Seen(value.detach().numpy().copy(), dtype_name(value), flags)
+    return Seen(elements(value).copy(), dtype_name(value), flags)
+
+
+def elements(value: Any) -> np.ndarray:
+    """What NumPy sees of a tensor, of bfloat16 the numbers."""
+    value = value.detach()
+    return (value.float() if value.dtype is ng.bfloat16 else value).numpy()
 
 
 def sharing(item: Item, got: list[Any], given: list[Any]) -> list[tuple[int, int]]:
     """Which results share memory with which arguments, or other results that are no gradients."""
     both = [t for t in (*got, *given) if is_tensor(t)]
-    arrays = [t.detach().numpy() for t in both]
+    arrays = [t._array for t in both]
     pairs = itertools.combinations(range(len(arrays)), 2)
     apart = sum(map(is_tensor, got)) if item.differentiated else 0
     return [(i, j) for i, j in pairs if j >= apart and np.may_share_memory(arrays[i], arrays[j])]
@@ -174,11 +184,11 @@ def differences(item: Any, wanted: list[Any], got: list[Any]) -> Iterator[str]:
                 f"expected {x.dtype} {x.array.shape} {x.flags}"
             )
             continue
-        if not close(x.array, y.array, 10 if item.differentiated else 1):
+        if not close(x.array, y.array, x.dtype, 10 if item.differentiated else 1):
             yield f"result {k} is\n{y.array!r}, expected\n{x.array!r}"
 
 
-def close(wanted: np.ndarray, got: np.ndarray, factor: float = 1) -> bool:
+def close(wanted: np.ndarray, got: np.ndarray, dtype: str, factor: float = 1) -> bool:
     """Whether two arrays are equal to a few roundings.
 
     Fused code contracts ``x * y + z`` into one rounding, and adds in another order. That moves a
@@ -194,7 +204,7 @@ def close(wanted: np.ndarray, got: np.ndarray, factor: float = 1) -> bool:
         return False
     scale = np.abs(wanted[finite]).max(initial=0.0)
     error = np.abs(wanted[finite] - got[finite]).max(initial=0.0)
-    return bool(error <= factor * TOLERANCE[str(wanted.dtype)] * scale)
+    return bool(error <= factor * TOLERANCE[dtype] * scale)
 
 
 def agree(items: Sequence[Item]) -> list[str]:
@@ -225,9 +235,10 @@ def one_by_one(items: Sequence[Item]) -> list[str]:
 def items_of(case: Case, dtype: str, form: str = "forward") -> list[Item]:
     """The calls of a row that can be made in ``form``."""
     kinds = ("plain", "broadcast", "scalar", "empty") if form in ("gradient", "outside") else ()
-    found = [Item(case, dtype, c, k, form) for k, c in enumerate(case.calls(dtype, *kinds))]
+    like = "float32" if dtype in HALVES else dtype
+    found = [Item(case, dtype, c, k, form) for k, c in enumerate(case.calls(like, *kinds))]
     if form in ("gradient", "outside"):
-        return found if case.orders and dtype in FLOATS else []
+        return found if case.orders and like in FLOATS else []
     if form == "argument" and case.inplace in RESHAPING:  # refused: see test_tape.py
         return []
     if form in ("in place", "argument"):

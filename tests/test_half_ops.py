@@ -1,0 +1,278 @@
+"""Halves on the CPU: every row of the op table, training, users' kernels, against float32.
+
+What an operation gives for halves is what it gives for the same numbers in float32, rounded once or
+a few times. ``tests/compiled/test_compiled_halves.py`` holds compiled functions against these.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import ALL
+from numba import njit
+from op_table import Case, Sample, convert, leaves
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.autograd import Function
+from numbagrad.errors import DTypeError
+
+F: Any = nn.functional
+EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
+
+OTHERS = set(
+    """
+    zeros ones full eye arange-float linspace logspace tensor as_tensor asarray scalar_tensor range
+    bartlett_window hann_window blackman_window hamming_window kaiser_window rand randn normal
+    from_numpy as_tensor-array frombuffer numpy float
+    """.split()
+)
+"""Rows whose dtype is not that of an argument, and those that go through NumPy."""
+LACKING = set(
+    """
+    nextafter ctc_loss quantile quantile-lower nanquantile polygamma-method
+    """.split()
+)
+"""Rows that are for float32 and float64 alone, as in PyTorch, or leave the range of float16."""
+
+
+def rounded(value: Any, dtype: Any, half: bool, leaf: bool) -> Any:
+    """``value`` with its floats rounded to ``dtype``: as that, or as float32."""
+    if isinstance(value, ng.Tensor):
+        if not value.dtype.is_floating_point:
+            return value
+        value = value.detach().to(dtype)
+        return (value if half else value.float()).requires_grad_(leaf)
+    if isinstance(value, (list, tuple)):
+        return type(value)(rounded(v, dtype, half, leaf) for v in value)
+    if isinstance(value, dict):
+        return {k: rounded(v, dtype, half, leaf) for k, v in value.items()}
+    return value
+
+
+def run(case: Case, call: Sample, dtype: Any, half: bool) -> tuple[list[Any], list[Any]]:
+    """Results and gradients of the float inputs."""
+    leaf = case.orders >= 1
+    args = rounded(convert(call.args), dtype, half, leaf)
+    kwargs = rounded(convert(call.kwargs), dtype, half, leaf)
+    ng.manual_seed(0)
+    results = [r for r in leaves(case.target()(*args, **kwargs)) if isinstance(r, ng.Tensor)]
+    outs = [r for r in results if r.requires_grad]
+    inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
+    inputs = [t for t in inputs if isinstance(t, ng.Tensor) and t.requires_grad]
+    if not (leaf and outs):
+        return results, []
+    seeds = [ng.ones_like(o) for o in outs]
+    return results, list(ng.autograd.grad(outs, inputs, seeds, allow_unused=True))
+
+
+def differs(case: Case, call: Sample, dtype: str) -> str | None:
+    """What is wrong with a row in halves."""
+    kind, eps = getattr(ng, dtype), EPS[dtype]
+    expected, truths = run(case, call, kind, False)
+    got, grads = run(case, call, kind, True)
+    for out, truth in zip([*got, *grads], [*expected, *truths], strict=True):
+        if (out is None) != (truth is None) or out is None:
+            if out is not truth:
+                return f"is {out}, expected {truth}"
+            continue
+        if out.shape != truth.shape:
+            return f"has shape {out.shape}, expected {truth.shape}"
+        if truth.dtype is ng.float32 and out.dtype is not kind:
+            return f"has dtype {out.dtype}"
+        x, y = (t.detach().double().numpy() for t in (out, truth))
+        scale = max(1.0, float(np.abs(np.nan_to_num(y, posinf=0, neginf=0)).max(initial=0)))
+        if not np.allclose(x, y, 6 * eps, 6 * eps * scale, equal_nan=True):
+            return f"is {x}, expected {y}"
+    return None
+
+
+ROWS = [case for case in ALL if "float32" in case.dtypes and case.name not in OTHERS | LACKING]
+GROUPS = [ROWS[k : k + 24] for k in range(0, len(ROWS), 24)]
+
+
+@pytest.mark.parametrize("rows", GROUPS, ids=lambda rows: f"{rows[0].name}..{rows[-1].name}")
+def test_rows_in_halves(rows: list[Case]) -> None:
+    """Dtypes and numbers, of results and gradients; of each row one half."""
+    wrong = []
+    for k, case in enumerate(rows):
+        dtype = list(EPS)[k % 2]
+        firsts = {c.kind: c for c in reversed(case.calls("float32"))}
+        for call in [firsts[kind] for kind in ("plain", "empty") if kind in firsts]:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                found = differs(case, call, dtype)
+            if found:
+                wrong.append(f"{case.name} {dtype} {call}: {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", ["nextafter", "ctc_loss", "quantile"])
+def test_what_needs_float32_names_the_way_out(name: str) -> None:
+    case = next(c for c in ALL if c.name == name)
+    call = next(c for c in case.calls("float32") if c.kind == "plain")
+    with pytest.raises(DTypeError, match=r"\.float\(\)"):
+        run(case, call, ng.bfloat16, True)
+
+
+def test_errors_name_the_operation() -> None:
+    x = ng.ones(2, 3, dtype=ng.bfloat16)
+    with pytest.raises(RuntimeError, match=r"^matmul: .*2x3 and 2x3"):
+        x @ x
+    with pytest.raises(DTypeError, match=r"^matmul: .*bfloat16"):
+        x @ ng.ones(3, 2)
+    with pytest.raises(IndexError, match="out of bounds"):
+        x.gather(1, ng.tensor([[3], [0]]))
+    with pytest.raises(DTypeError, match="layer_norm: expected weight to have the dtype"):
+        F.layer_norm(x, (3,), ng.ones(3, dtype=ng.float64))
+    assert x.tolist() == [[1, 1, 1], [1, 1, 1]]
+
+
+def test_sums_are_made_in_float32() -> None:
+    """A sum of ones in bfloat16 would end at 256."""
+    x = ng.ones(3000, dtype=ng.bfloat16)
+    assert x.sum().item() == 3008 and x.mean().item() == 1 and x.dot(x).item() == 3008
+    assert (x[None] @ x[:, None]).item() == 3008
+    assert x.cumsum(0)[-1].item() == 3008
+    out = ng.zeros(1, dtype=ng.float16).index_add(0, ng.zeros(3000, dtype=ng.int64), x.half())
+    assert out.item() == 3000
+
+
+def test_attention_keeps_its_sums_in_float32() -> None:
+    """Probabilities are made again from logarithms of sums, which halves would spoil."""
+    ng.manual_seed(0)
+    q, k, v = (ng.randn(1, 2, 64, 16).mul_(4).bfloat16().requires_grad_() for _ in range(3))
+    F.scaled_dot_product_attention(q, k, v).sum().backward()
+    wide = [t.detach().float().requires_grad_() for t in (q, k, v)]
+    F.scaled_dot_product_attention(*wide).sum().backward()
+    for half, single in zip((q, k, v), wide, strict=True):
+        error = (half.grad.float() - single.grad).abs().max() / single.grad.abs().max()
+        assert error < 2 * EPS["bfloat16"]
+
+
+MIXED = {
+    "layer_norm": lambda x, w: F.layer_norm(x, (6,), w, w),
+    "rms_norm": lambda x, w: F.rms_norm(x, (6,), w),
+    "group_norm": lambda x, w: F.group_norm(x, 2, w, w),
+    "instance_norm": lambda x, w: F.instance_norm(x[..., None].expand(8, 6, 3), None, None, w, w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, w, training=True),
+    "batch_norm, statistics": lambda x, w: F.batch_norm(x, w.detach(), w.detach(), w, w),
+}
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("name", MIXED)
+def test_norms_of_halves_beside_float32(name: str, dtype: str) -> None:
+    ng.manual_seed(0)
+    x = ng.randn(8, 6).to(getattr(ng, dtype))
+    w = ng.rand(6) + 0.5
+    x0, w0, x1, w1 = (t.clone().requires_grad_() for t in (x, w, x.float(), w))
+    out, truth = MIXED[name](x0, w0), MIXED[name](x1, w1)
+    assert out.dtype is x.dtype
+    out.square().sum().backward()
+    truth.square().sum().backward()
+    assert x0.grad.dtype is x.dtype and w0.grad.dtype is ng.float32
+    tolerance = 16 * EPS[dtype]
+    np.testing.assert_allclose(out.detach().float(), truth.detach(), tolerance, tolerance)
+    np.testing.assert_allclose(w0.grad, w1.grad, tolerance, tolerance * float(w1.grad.abs().max()))
+
+
+def test_running_statistics_move_in_their_own_dtype() -> None:
+    x = ng.linspace(-1, 3, 40).reshape(8, 5)
+    for dtype in (ng.bfloat16, ng.float32):
+        mean, variance = ng.zeros(5, dtype=dtype), ng.ones(5, dtype=dtype)
+        F.batch_norm(x.bfloat16(), mean, variance, training=True, momentum=0.5)
+        assert mean.dtype is variance.dtype is dtype
+        np.testing.assert_allclose(mean.float(), x.mean(0) / 2, 2**-6, 2**-6)
+        np.testing.assert_allclose(variance.float(), (x.var(0) + 1) / 2, 2**-6, 2**-6)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_models_train_in_halves(dtype: str) -> None:
+    """Each kind of layer, and optimisers with their states in halves, near float32."""
+    ng.manual_seed(0)
+    single = nn.Sequential(
+        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(36, 16), nn.LayerNorm(16), nn.GELU(), nn.Dropout(0.0), nn.Linear(16, 10)),
+    )
+    kind = getattr(ng, dtype)
+    x, y = ng.randn(32, 1, 8, 8), ng.randint(0, 10, (32,))
+    ends = []
+    for model, given in ((single, x), (copy.deepcopy(single).to(kind), x.to(kind))):
+        optimizer = ng.optim.AdamW(model.parameters(), lr=1e-2)
+        for _ in range(15):
+            loss = F.cross_entropy(model(given), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        assert loss.dtype is given.dtype
+        ends.append(loss.item())
+    assert abs(ends[0] - ends[1]) < 0.15 and ends[1] < 1.5
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: ng.optim.SGD(p, lr=0.1, momentum=0.9),
+    "adam": lambda p: ng.optim.Adam(p, lr=0.1, amsgrad=True),
+    "rmsprop": lambda p: ng.optim.RMSprop(p, lr=0.1),
+    "adagrad": lambda p: ng.optim.Adagrad(p, lr=0.1),
+    "lion": lambda p: ng.optim.Lion(p, lr=0.1),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers_take_halves(name: str) -> None:
+    p = ng.full((5,), 2.0, dtype=ng.bfloat16).requires_grad_()
+    optimizer = OPTIMIZERS[name]([p])
+    for _ in range(20):
+        p.grad = 2 * p.detach()
+        optimizer.step()
+    assert p.dtype is ng.bfloat16 and (p.abs() < 1.5).all()
+    tensors = [t for t in optimizer.state[p].values() if isinstance(t, ng.Tensor) and t.dim()]
+    assert all(t.dtype is ng.bfloat16 for t in tensors)
+
+
+def test_clipping_and_scaling_take_halves() -> None:
+    p = nn.Parameter(ng.zeros(4, dtype=ng.float16))
+    p.grad = ng.full((4,), 2.0, dtype=ng.float16)
+    assert nn.utils.clip_grad_norm_([p], 1.0).item() == 4
+    assert p.grad.tolist() == [0.5] * 4
+
+
+@njit
+def doubled(out, x):
+    for i in range(x.size):
+        out[i] = x[i] * 2 + 1
+
+
+class Doubled(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        out = ng.empty_like(x)
+        ng.launch(doubled, out, x)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return 2 * g
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_kernels_of_users_see_float32(dtype: str) -> None:
+    x = ng.tensor([1.0, 2.5, -3.0], dtype=getattr(ng, dtype), requires_grad=True)
+    out = Doubled.apply(x)
+    assert out.dtype is x.dtype and out.tolist() == [3, 6, -5]
+    out.sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
+def test_an_array_given_twice_is_one_array() -> None:
+    """An operation in place: its kernel reads what it writes."""
+    x = ng.tensor([3.0, 1.0, 2.0], dtype=ng.bfloat16)
+    x.index_add_(0, ng.tensor([0, 0]), ng.tensor([1.0, 1.0], dtype=ng.bfloat16))
+    assert x.tolist() == [5, 1, 2]
+    x.cumsum_(0)
+    assert x.tolist() == [5, 6, 8]
