@@ -20,7 +20,7 @@ def transpose(builder, kind, x, x_row, rows, columns, out, out_row):
     """Write ``rows`` by ``columns`` numbers, at most a square of lanes, as columns by rows.
 
     x, out: addresses; x_row, out_row: bytes from row to row. ``out`` has room for the whole square;
-    what lies outside the part asked for is undefined.
+    what lies outside the part asked for is undefined. Halves become float32.
     """
     lanes = kind.count
     given = Rows(builder, kind, 1, columns)
@@ -146,6 +146,8 @@ def add_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
 
     By whole vectors, then halves, and halves of those: nothing is added twice, or masked.
     """
+    if isinstance(kind.element, ir.IntType):
+        return  # elements that are moved as bits are added up as float32
     align, width = VECTOR_BYTES // kind.count, kind.count
     while width:
         blocks = builder.udiv(columns, WORD(width))

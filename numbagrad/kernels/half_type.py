@@ -8,24 +8,39 @@ from __future__ import annotations
 
 from typing import Any
 
+import numba
 import numpy as np
 from llvmlite import ir
 from numba import config, types
-from numba.extending import intrinsic, models, register_model
+from numba.core.typeconv import Conversion
+from numba.extending import intrinsic, lower_cast, models, register_model
+from numba.np.numpy_support import as_dtype
 
 from .halves import BFLOAT16, FLOAT16, decoded, encoded
 
-__all__ = ["HalfType", "bfloat16", "computed", "float16", "half_type"]
-__all__ += ["round_bfloat16", "round_float16"]
+__all__ = ["HalfType", "bfloat16", "bits_type", "computed", "float16", "from_bfloat16"]
+__all__ += ["from_float16", "half_type", "memory_type", "numpy_of", "round_bfloat16"]
+__all__ += ["round_float16", "sum_type", "to_bfloat16", "to_float16"]
 
 _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
 
 
 class HalfType(types.Type):
-    """An element of 16 bits, called ``float16`` or ``bfloat16``, whose value is a float32."""
+    """An element of 16 bits, called ``float16`` or ``bfloat16``, whose value is a float32.
+
+    Numba computes with what an array of them gives in float32, and rounds what is put there.
+    """
 
     def __init__(self, name: str):
         super().__init__(name=name)
+
+    def can_convert_to(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        """To float32, which it is when loaded."""
+        return Conversion.safe if other == types.float32 else None
+
+    def can_convert_from(self, typingctx: Any, other: types.Type) -> Conversion | None:
+        """From numbers, which are rounded when they are stored."""
+        return Conversion.unsafe if isinstance(other, (types.Float, types.Integer)) else None
 
 
 float16, bfloat16 = HalfType("float16"), HalfType("bfloat16")
@@ -35,6 +50,43 @@ _TYPES = {FLOAT16: float16, BFLOAT16: bfloat16}
 def half_type(dtype: np.dtype) -> HalfType | None:
     """Numba's type for memory of a half dtype; None for other dtypes."""
     return _TYPES.get(dtype)
+
+
+def memory_type(dtype: np.dtype) -> types.Type:
+    """Numba's type for memory of a dtype, of halves too."""
+    return half_type(dtype) or numba.from_dtype(dtype)
+
+
+def numpy_of(kind: types.Type) -> np.dtype:
+    """The dtype of memory that Numba's type ``kind`` stands for."""
+    return next((d for d, half in _TYPES.items() if half == kind), None) or as_dtype(kind)
+
+
+def bits_type(dtype):
+    """The dtype as which a kernel moves elements: int16 for halves, else their own."""
+    return dtype
+
+
+def sum_type(dtype):
+    """The dtype in which a kernel adds elements up: float32 for halves, else their own."""
+    return dtype
+
+
+def _in_place_of_halves(other: types.Type) -> Any:
+    @intrinsic
+    def exchanged(typing, dtype):
+        kind = other if isinstance(dtype.dtype, HalfType) else dtype.dtype
+
+        def generate(context, builder, signature, args):
+            return context.get_dummy_value()
+
+        return types.DType(kind)(dtype), generate
+
+    return exchanged
+
+
+if not config.DISABLE_JIT:
+    bits_type, sum_type = _in_place_of_halves(types.int16), _in_place_of_halves(types.float32)
 
 
 def computed(kind: Any) -> Any:
@@ -53,59 +105,90 @@ class _HalfModel(models.DataModel):
         return _SHORT
 
     def from_data(self, builder, value):
-        convert = _from_float16 if self.fe_type.name == "float16" else _from_bfloat16
+        convert = from_float16 if self.fe_type.name == "float16" else from_bfloat16
         return convert(builder, builder.zext(value, _WORD))
 
     def as_data(self, builder, value):
-        convert = _to_float16 if self.fe_type.name == "float16" else _to_bfloat16
+        convert = to_float16 if self.fe_type.name == "float16" else to_bfloat16
         return builder.trunc(convert(builder, builder.bitcast(value, _WORD)), _SHORT)
 
     def load_from_data_pointer(self, builder, ptr, align=None):
         return self.from_data(builder, builder.load(ptr, align=align))
 
 
-def _word(value: int) -> ir.Constant:
-    return ir.Constant(_WORD, value)
+@lower_cast(HalfType, types.float32)
+def _loaded(context, builder, given, wanted, value):
+    return value
 
 
-def _from_bfloat16(b, bits):
-    return b.bitcast(b.shl(bits, _word(16)), _SINGLE)
+@lower_cast(types.Float, HalfType)
+@lower_cast(types.Integer, HalfType)
+def _to_be_stored(context, builder, given, wanted, value):
+    return context.cast(builder, value, given, types.float32)
 
 
-def _to_bfloat16(b, bits):
-    odd = b.and_(b.lshr(bits, _word(16)), _word(1))
-    rounded = b.lshr(b.add(bits, b.add(odd, _word(0x7FFF))), _word(16))
-    size = b.and_(bits, _word(0x7FFFFFFF))
-    quiet = b.or_(b.lshr(bits, _word(16)), _word(0x40))
-    return b.select(b.icmp_unsigned(">", size, _word(0x7F800000)), quiet, rounded)
+def _like(bits: Any, value: int) -> ir.Constant:
+    """``value`` as what ``bits`` are, a number of 32 bits or a vector of such numbers."""
+    count = getattr(bits.type, "count", 0)
+    return ir.Constant(bits.type, [value] * count if count else value)
 
 
-def _from_float16(b, bits):
-    """Exponent and fraction moved into place and scaled; the product is exact."""
-    moved = b.shl(b.and_(bits, _word(0x7FFF)), _word(13))
-    scaled = b.fmul(b.bitcast(moved, _SINGLE), ir.Constant(_SINGLE, 2.0**112))
-    special = b.icmp_unsigned(">=", b.and_(bits, _word(0x7FFF)), _word(0x7C00))
-    size = b.select(special, b.or_(moved, _word(0x7F800000)), b.bitcast(scaled, _WORD))
-    sign = b.shl(b.and_(bits, _word(0x8000)), _word(16))
-    return b.bitcast(b.or_(size, sign), _SINGLE)
+def _floats(bits: Any) -> ir.Type:
+    count = getattr(bits.type, "count", 0)
+    return ir.VectorType(_SINGLE, count) if count else _SINGLE
 
 
-def _to_float16(b, bits):
-    """Normal numbers are rounded as integers, subnormal ones by adding 0.5.
+def _float_like(bits: Any, value: float) -> ir.Constant:
+    count = getattr(bits.type, "count", 0)
+    return ir.Constant(_floats(bits), [value] * count if count else value)
+
+
+# Each takes and gives numbers of 32 bits, or vectors of them; a half is in the lower 16.
+
+
+def from_bfloat16(b: ir.IRBuilder, bits: Any) -> Any:
+    """The float32 of a bfloat16's bits."""
+    return b.bitcast(b.shl(bits, _like(bits, 16)), _floats(bits))
+
+
+def to_bfloat16(b: ir.IRBuilder, bits: Any) -> Any:
+    """The bits of the bfloat16 nearest to the float32 of ``bits``."""
+    odd = b.and_(b.lshr(bits, _like(bits, 16)), _like(bits, 1))
+    rounded = b.lshr(b.add(bits, b.add(odd, _like(bits, 0x7FFF))), _like(bits, 16))
+    size = b.and_(bits, _like(bits, 0x7FFFFFFF))
+    quiet = b.or_(b.lshr(bits, _like(bits, 16)), _like(bits, 0x40))
+    return b.select(b.icmp_unsigned(">", size, _like(bits, 0x7F800000)), quiet, rounded)
+
+
+def from_float16(b: ir.IRBuilder, bits: Any) -> Any:
+    """The float32 of a float16's bits: exponent and fraction moved into place and scaled, which
+    is exact."""
+    moved = b.shl(b.and_(bits, _like(bits, 0x7FFF)), _like(bits, 13))
+    scaled = b.fmul(b.bitcast(moved, _floats(bits)), _float_like(bits, 2.0**112))
+    special = b.icmp_unsigned(">=", b.and_(bits, _like(bits, 0x7FFF)), _like(bits, 0x7C00))
+    infinite = b.or_(moved, _like(bits, 0x7F800000))
+    size = b.select(special, infinite, b.bitcast(scaled, bits.type))
+    sign = b.shl(b.and_(bits, _like(bits, 0x8000)), _like(bits, 16))
+    return b.bitcast(b.or_(size, sign), _floats(bits))
+
+
+def to_float16(b: ir.IRBuilder, bits: Any) -> Any:
+    """The bits of the float16 nearest to the float32 of ``bits``: normal numbers are rounded as
+    integers, subnormal ones by adding 0.5.
 
     The last bit of a float32 at 0.5 is 2^-24, as that of a subnormal float16.
     """
-    size = b.and_(bits, _word(0x7FFFFFFF))
-    odd = b.and_(b.lshr(size, _word(13)), _word(1))
-    bias = _word(((15 - 127) << 23) + 0xFFF & 0xFFFFFFFF)
-    normal = b.lshr(b.add(b.add(size, bias), odd), _word(13))
-    raised = b.fadd(b.bitcast(size, _SINGLE), ir.Constant(_SINGLE, 0.5))
-    small = b.sub(b.bitcast(raised, _WORD), _word(0x3F000000))
-    found = b.select(b.icmp_unsigned("<", size, _word(113 << 23)), small, normal)
-    nan = b.icmp_unsigned(">", size, _word(0x7F800000))
-    large = b.select(nan, _word(0x7E00), _word(0x7C00))
-    found = b.select(b.icmp_unsigned(">=", size, _word(143 << 23)), large, found)
-    return b.or_(found, b.lshr(b.and_(bits, _word(0x80000000)), _word(16)))
+    size = b.and_(bits, _like(bits, 0x7FFFFFFF))
+    odd = b.and_(b.lshr(size, _like(bits, 13)), _like(bits, 1))
+    bias = _like(bits, ((15 - 127) << 23) + 0xFFF & 0xFFFFFFFF)
+    normal = b.lshr(b.add(b.add(size, bias), odd), _like(bits, 13))
+    raised = b.fadd(b.bitcast(size, _floats(bits)), _float_like(bits, 0.5))
+    small = b.sub(b.bitcast(raised, bits.type), _like(bits, 0x3F000000))
+    found = b.select(b.icmp_unsigned("<", size, _like(bits, 113 << 23)), small, normal)
+    nan = b.icmp_unsigned(">", size, _like(bits, 0x7F800000))
+    large = b.select(nan, _like(bits, 0x7E00), _like(bits, 0x7C00))
+    found = b.select(b.icmp_unsigned(">=", size, _like(bits, 143 << 23)), large, found)
+    return b.or_(found, b.lshr(b.and_(bits, _like(bits, 0x80000000)), _like(bits, 16)))
 
 
 def _rounder(half: HalfType, dtype: np.dtype) -> Any:

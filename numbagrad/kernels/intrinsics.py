@@ -143,7 +143,7 @@ def _load_at(typing, address, i, like):
         base = builder.inttoptr(args[0], pointer_type)
         return context.unpack_value(builder, dtype, builder.gep(base, [args[1]]))
 
-    return like.dtype(types.intp, types.intp, like), generate
+    return computed(like.dtype)(types.intp, types.intp, like), generate
 
 
 @intrinsic
@@ -155,7 +155,7 @@ def _store_at(typing, address, i, value, like):
         context.pack_value(builder, dtype, args[2], builder.gep(base, [args[1]]))
         return context.get_dummy_value()
 
-    return types.void(types.intp, types.intp, like.dtype, like), generate
+    return types.void(types.intp, types.intp, computed(like.dtype), like), generate
 
 
 @intrinsic

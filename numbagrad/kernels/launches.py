@@ -6,16 +6,16 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 
 from .crew import load_crew
+from .half_type import memory_type
 from .layout import TOTAL
 from .loops import ElementwiseKernel
 from .machine import Kernel
 from .nest import walk_address
 from .numba_compiler import way_by_words
-from .product import ProductKernel, StridedGemmKernel
+from .product import GemmKernel, ProductKernel, StridedGemmKernel
 from .replay import (
     CHECK,
     FLAT,
@@ -254,7 +254,10 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         many = False
     dispatcher = kernel.parallel if many else kernel.serial
     if isinstance(kernel, StridedGemmKernel):
-        (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == _type_of(args[0])]
+        kind = memory_type(args[0].dtype)
+        (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == kind]
+    elif isinstance(kernel, GemmKernel) and args[0].itemsize == 2:
+        found = dispatcher.overloads.get(kernel.signature(args))
     else:
         seen = args
         if kernel.moves and args[0].itemsize == 2:
@@ -265,7 +268,3 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         return None
     address = found.library.get_pointer_to_function(way_by_words(found.fndesc.llvm_func_name))
     return (address, dispatcher) if address else None
-
-
-def _type_of(array: np.ndarray) -> Any:
-    return numba.from_dtype(array.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numba
 
 from ..errors import RecordingError
+from .half_type import numpy_of
 from .machine import Kernel
 from .product import GemmKernel, load_products
 from .store import address_of_compiled
@@ -47,5 +48,5 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], parallel: bool) -> tuple[
             f"arguments are the outputs, then inputs, then numbers.\n{error}"
         ) from error
     if isinstance(kernel, GemmKernel):
-        load_products(numba.np.numpy_support.as_dtype(signature[0].dtype))
+        load_products(numpy_of(signature[0].dtype))
     return address, dispatcher

@@ -20,19 +20,28 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from . import store
-from .amx import AMX
+from .amx import AMX, load_amx
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
-from .machine import Kernel, threads, widens
+from .half_type import HalfType, half_type, memory_type
+from .half_vectors import PAIRS
+from .halves import BFLOAT16, HALVES
+from .machine import Kernel, threads
+from .vectors import VECTOR_BYTES
 
 __all__ = [
     "GemmKernel",
+    "HALF_PRODUCTS",
     "ProductKernel",
     "StridedGemmKernel",
+    "WIDE_IN",
+    "WIDE_OUT",
+    "exact_gemm",
     "expect_products",
     "gemm",
     "gemm_kernel",
     "load_products",
     "product_kernel",
+    "round_factors",
     "strided_gemm_kernel",
     "what_multiplies",
 ]
@@ -43,22 +52,54 @@ def load_products(real: Any) -> None:
     """Make ``gemm`` of a float dtype: before code that calls it is run."""
     load_blas()
     if not numba.config.DISABLE_JIT:
-        made = store.address_of_compiled(*what_multiplies(real))
-        _places[numba.from_dtype(np.dtype(real))].value = made
+        made, kind = store.address_of_compiled(*what_multiplies(real)), memory_type(np.dtype(real))
+        _places[kind].value = made
+        if kind == types.float32:
+            _exact.value = made
+            round_factors(_rounds)
 
 
-def _known_place(real: Any) -> ctypes.c_void_p:
-    """Where the address of ``gemm`` will stand; LLVM knows it by ``symbol_of``."""
+def round_factors(rounds: bool) -> None:
+    """Whether large products of float32 are those of factors rounded to bfloat16; only where pairs
+    of these are multiplied and there is no matrix unit."""
+    global _rounds
+    if not PAIRS or load_amx():
+        return
+    _rounds = rounds
+    if not rounds:
+        _places[types.float32].value = _exact.value or 0
+        return
+    from .cpu.half_product import rounded_product
+
+    if not _exact.value:
+        load_products(np.dtype(np.float32))  # which calls this
+        return
+    load_products(BFLOAT16)
+    like = types.CPointer(types.float32)
+    signature = like, *[types.int64] * 13
+    made = store.address_of_compiled(rounded_product.serial, signature)
+    _places[types.float32].value = made
+
+
+_rounds = False
+
+
+def _known_place(symbol: str) -> ctypes.c_void_p:
+    """Where the address of a product will stand; LLVM knows it by ``symbol``."""
     place = ctypes.c_void_p()
-    llvmlite.binding.add_symbol(symbol_of(real), ctypes.addressof(place))
+    llvmlite.binding.add_symbol(symbol, ctypes.addressof(place))
     return place
 
 
 def what_multiplies(real: Any) -> tuple[Any, tuple[Any, ...]]:
     """What ``load_products`` compiles: a dispatcher and a signature."""
+    like = types.CPointer(memory_type(np.dtype(real)))
+    if isinstance(like.dtype, HalfType):
+        from .cpu.half_product import half_product
+
+        return half_product.serial, (like, *[types.int64] * 13)
     from .cpu.gemm import product, product_on_unit
 
-    like = types.CPointer(numba.from_dtype(np.dtype(real)))
     made = product_on_unit if AMX and like.dtype == types.float32 else product
     return made.serial, (like, *[types.int64] * 13)
 
@@ -76,7 +117,7 @@ def expect_products(real: Any) -> None:
     from .cpu.bias import column_sum
     from .cpu.matmul import mm
 
-    held = numba.from_dtype(np.dtype(real))
+    held = memory_type(np.dtype(real))
     vector, matrix = types.Array(held, 1, "C"), types.Array(held, 2, "C")
     any_matrix = matrix.copy(layout="A")
     begin(
@@ -93,7 +134,13 @@ def symbol_of(real: Any) -> str:
     return f"numbagrad_product_{real}"
 
 
-_places = {real: _known_place(real) for real in (types.float32, types.float64)}
+_REALS = types.float32, types.float64, *map(half_type, HALVES)
+_places = {real: _known_place(symbol_of(real)) for real in _REALS}
+
+EXACT = "numbagrad_exact_product"
+"""The name of the product of float32 that rounds no factors."""
+
+_exact = _known_place(EXACT)
 
 
 def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
@@ -104,6 +151,7 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     ``ldstart`` 0, to begin with it everywhere; 0 for none, and NaN in the old ``out`` does no harm.
     With ``PACK`` of ``amx.py`` for ``transx`` the second factor is packed at ``out``, which needs
     ``packed_bytes``; with ``PACKED`` for ``transy``, ``y`` is such a place.
+    Of halves, sums are float32 until they are rounded once, see ``WIDE_OUT``.
     """
     multiply, itemsize = (sgemm if like.dtype == np.float32 else dgemm), like.dtype.itemsize
     if start and start != out:
@@ -115,32 +163,46 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     multiply(ROW_MAJOR, x_op, y_op, n, m, k, 1.0, x, ldx, y, ldy, beta, out, ldout)
 
 
-@intrinsic
-def _gemm(typing, like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
-    """Call ``product`` through the place where LLVM knows its address to be, so that what calls it
-    can be compiled, and loaded, before it."""
-    real = like.dtype
-    given = types.CPointer(real), *[types.int64] * 13
+exact_gemm = gemm
 
-    def generate(context, builder, signature, args):
-        convention = context.call_conv
-        kind = convention.get_function_type(types.none, given).as_pointer()
-        symbol = symbol_of(real)
-        place = builder.module.globals.get(symbol)
-        callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
-        pointer = builder.inttoptr(args[-2], context.get_value_type(given[0]))
-        values = [pointer, *args[1:]]
-        status, _ = convention.call_function(builder, callee, types.none, given, values)
-        with cgutils.if_unlikely(builder, status.is_error):
-            convention.return_status_propagate(builder, status)
-        return context.get_dummy_value()
 
-    return types.void(like, *given[1:]), generate
+def _door(name_of: Callable[[Any], str]) -> Any:
+    """What calls a product through the place where LLVM knows its address to be, so that what calls
+    it can be compiled, and loaded, before it. name_of: gives the symbol for a float type."""
+
+    @intrinsic
+    def call(typing, like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
+        real = like.dtype
+        given = types.CPointer(real), *[types.int64] * 13
+
+        def generate(context, builder, signature, args):
+            convention = context.call_conv
+            kind = convention.get_function_type(types.none, given).as_pointer()
+            symbol = name_of(real)
+            place = builder.module.globals.get(symbol)
+            callee = builder.load(place or ir.GlobalVariable(builder.module, kind, symbol))
+            pointer = builder.inttoptr(args[-2], context.get_value_type(given[0]))
+            values = [pointer, *args[1:]]
+            status, _ = convention.call_function(builder, callee, types.none, given, values)
+            with cgutils.if_unlikely(builder, status.is_error):
+                convention.return_status_propagate(builder, status)
+            return context.get_dummy_value()
+
+        return types.void(like, *given[1:]), generate
+
+    return call
 
 
 if not numba.config.DISABLE_JIT:
-    gemm = _gemm
+    gemm, exact_gemm = _door(symbol_of), _door(lambda real: EXACT)
 
+
+HALF_PRODUCTS = VECTOR_BYTES > 0
+"""Whether there is a ``gemm`` of halves, which is made of vectors alone."""
+
+WIDE_OUT, WIDE_IN = 4, 8
+"""What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32; and to
+that of bfloat16, where pairs are multiplied, if the factors are float32 too, to be rounded."""
 
 VECTORS = 1 << 19
 """Elements of a matrix from which a second thread pays to multiply it by a vector."""
@@ -149,24 +211,63 @@ VECTORS = 1 << 19
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
+    layout = "C"
+    """Of the arrays, where they are halves."""
+
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self.grain: int = grain
         self._loaded: set[int] = set()  # bytes in an element: they tell the two dtypes apart
+        self._half_entries: dict[Any, Callable[..., None]] = {}  # by dtype, and whether parallel
 
     def __call__(self, *args: Any) -> None:
         """Run on host arrays."""
+        if args[0].itemsize == 2 and self.takes_halves:
+            many = any([type(a) is np.ndarray and a.size >= self.grain for a in args])
+            self._half_entry(many, args)(*args)
+            return
         if args[0].itemsize not in self._loaded and args[0].itemsize > 2:
             load_products(args[0].dtype)
             self._loaded.add(args[0].itemsize)
         super().__call__(*args)
 
+    def signature(self, args: tuple[Any, ...]) -> tuple[types.Type, ...]:
+        """The types for which the kernel is compiled where it is entered past the dispatcher."""
+        return tuple(
+            types.Array(memory_type(a.dtype), a.ndim, self.layout)
+            if type(a) is np.ndarray
+            else (types.float64 if isinstance(a, float) else types.intp)
+            for a in args
+        )
+
+    def _half_entry(self, many: bool, args: tuple[Any, ...]) -> Callable[..., None]:
+        """What runs on halves, of which both have two bytes: float32 copies for some kernels, and
+        where not all arrays are of one dtype."""
+        dtype = args[0].dtype
+        mixed = any([type(a) is np.ndarray and a.dtype != dtype for a in args])
+        if mixed or not self.takes_halves:
+            from .widened import launch_widened
+
+            return lambda *given: launch_widened(self, given)
+        entry = self._half_entries.get((dtype, many))
+        if entry is None:
+            dispatcher = self.parallel if many else self.serial
+            entry = _enter_directly(dispatcher, self.signature(args), dtype)
+            self._half_entries[dtype, many] = entry
+        return entry
+
 
 def gemm_kernel(
-    grain: int, outputs: int = 1, **options: Any
+    grain: int, outputs: int = 1, takes_halves: bool = False, **options: Any
 ) -> Callable[[Callable[..., None]], GemmKernel]:
     """Make a plain function a ``GemmKernel``: ``@gemm_kernel(grain=...)``."""
-    return lambda function: GemmKernel(function, outputs, grain, **options)
+
+    def decorate(function: Callable[..., None]) -> GemmKernel:
+        made = GemmKernel(function, outputs, grain, **options)
+        made.takes_halves = takes_halves and HALF_PRODUCTS
+        return made
+
+    return decorate
 
 
 class StridedGemmKernel(GemmKernel):
@@ -177,6 +278,8 @@ class StridedGemmKernel(GemmKernel):
     of layouts and needs 100 ns more for each call; what the dispatcher would check, the op has
     checked.
     """
+
+    layout = "A"
 
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
@@ -196,10 +299,12 @@ class StridedGemmKernel(GemmKernel):
     def _entry(self, entries: dict[int, Callable[..., None]], args: tuple[Any, ...]) -> Any:
         entry = entries.get(args[0].itemsize)
         if entry is None:
+            many = entries is self._parallel_entries
             if args[0].itemsize == 2:
-                return lambda *given: widens(self, given)
-            dispatcher = self.serial if entries is self._serial_entries else self.parallel
-            entry = entries[args[0].itemsize] = _enter_directly(dispatcher, args)
+                return self._half_entry(many, args)
+            dispatcher = self.parallel if many else self.serial
+            entry = _enter_directly(dispatcher, self.signature(args), args[0].dtype)
+            entries[args[0].itemsize] = entry
         return entry
 
 
@@ -210,6 +315,7 @@ class ProductKernel(StridedGemmKernel):
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self._squared_grain = grain * grain
+        self.takes_halves = HALF_PRODUCTS
 
     def is_small(self, args: tuple[Any, ...]) -> bool:
         """Whether ``args`` have fewer multiplications than ``grain``."""
@@ -233,18 +339,14 @@ class ProductKernel(StridedGemmKernel):
         entry(*args)
 
 
-def _enter_directly(dispatcher: Any, args: tuple[Any, ...]) -> Callable[..., None]:
+def _enter_directly(
+    dispatcher: Any, signature: tuple[types.Type, ...], real: np.dtype
+) -> Callable[..., None]:
     if numba.config.DISABLE_JIT:
         return dispatcher
-    signature = tuple(
-        types.Array(numba.from_dtype(a.dtype), a.ndim, "A")
-        if type(a) is np.ndarray
-        else (types.float64 if isinstance(a, float) else types.intp)
-        for a in args
-    )
     load_blas()
     entry = store.entry_of_compiled(dispatcher, signature)
-    load_products(args[0].dtype)
+    load_products(real)
     return entry
 
 

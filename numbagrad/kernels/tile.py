@@ -21,14 +21,18 @@ from .vectors import (
     Rows,
     as_written,
     at,
+    bytes_of,
     call_llvm,
     counted,
     in_machine_code,
+    load_number,
     spread,
+    store_number,
 )
 
-__all__ = ["FULL", "PANEL", "WIDE", "middle_strip", "narrow_strip", "scratch"]
-__all__ += ["times_vector", "vector_times", "wide_strip"]
+__all__ = ["FULL", "HEIGHTS", "PANEL", "WIDE", "down_a_strip", "middle_strip", "multiply_add"]
+__all__ += ["narrow_strip", "prefetch_rows", "scratch", "sums_of_tile", "times_vector"]
+__all__ += ["vector_times", "wide_strip"]
 
 LONGEST_STRIP = 16 if VECTOR_BYTES == 64 else 8
 """Vectors of columns of a matrix that a vector is multiplied by at a time."""
@@ -54,26 +58,28 @@ PANEL = HEIGHTS[WIDE][0]
 """Rows of the tallest and widest tile: a left factor is packed in panels of so many."""
 
 
-def _tile(builder: Any, rows: int, lines: Rows, right: Rows, *operands: Any) -> None:
-    """``out = start + x y`` for so many rows of ``k, x, y, start, out``: x is (address, row,
-    column), the others (address, row), where row and column are bytes from one to the next.
+def multiply_add(builder: Any, x: Any, y: Any, total: Any) -> Any:
+    """``total + x y``, rounded once."""
+    kind = total.type
+    return call_llvm(builder, "fma", kind, "", kind, [x, y, total])
 
-    lines: those of start and out; right: those of y.
+
+def sums_of_tile(
+    builder: Any, rows: int, right: Rows, k: Any, x: Any, y: Any, times: Any, align: int
+) -> list[list[Any]]:
+    """``x y`` for so many rows, in registers: x is (address, row, column), y (address, row), where
+    row and column are bytes from one to the next.
+
+    right: the rows of y; times: ``multiply_add`` or what stands for it; align: of the address x.
     """
-    k, x, y, start, out = operands
-    kind = lines.kind
-    real, itemsize = kind.element, VECTOR_BYTES // kind.count
-    zero = ir.Constant(kind, None)
+    kind = right.kind
+    real = kind.element
     # A base for every third row: the others are at + row and + 2 row, which the address of an
     # instruction can hold, so that few registers go to addresses.
     thrice, twice = builder.mul(x[1], WORD(3)), builder.add(x[1], x[1])
     bases = [x[0]]
     while 3 * len(bases) < rows:
         bases.append(builder.add(bases[-1], thrice))
-    to = out[0]
-    for _ in range(rows):  # what the sums are added to, or written over, comes meanwhile
-        lines.prefetch(to)
-        to = builder.add(to, out[1])
     before = builder.block
     loop, after = builder.append_basic_block("along"), builder.append_basic_block("sum")
     builder.branch(loop)  # k is at least 1
@@ -81,19 +87,20 @@ def _tile(builder: Any, rows: int, lines: Rows, right: Rows, *operands: Any) -> 
     builder.position_at_end(loop)
     step = builder.phi(WORD)
     places = [builder.phi(WORD) for _ in (y, *bases)]
-    sums = [[builder.phi(kind) for _ in range(lines.vectors)] for _ in range(rows)]
+    sums = [[builder.phi(kind) for _ in range(right.vectors)] for _ in range(rows)]
     y_line = right.load(places[0])
     new = []
     for i, row in enumerate(sums):
         place = places[1 + i // 3]
         if i % 3:
             place = builder.add(place, x[1] if i % 3 == 1 else twice)
-        factor = spread(builder, builder.load(at(builder, place, real), align=itemsize), kind.count)
+        factor = spread(builder, builder.load(at(builder, place, real), align=align), kind.count)
         pairs = zip(y_line, row, strict=True)
-        new.append([call_llvm(builder, "fma", kind, "", kind, [factor, *pair]) for pair in pairs])
+        new.append([times(builder, factor, *pair) for pair in pairs])
     last = builder.add(step, WORD(1))
     phis = [step, *places, *[phi for row in sums for phi in row]]
-    firsts = [WORD(0), y[0], *bases] + [zero] * (rows * lines.vectors)
+    zero = ir.Constant(kind, None)
+    firsts = [WORD(0), y[0], *bases] + [zero] * (rows * right.vectors)
     moved = [builder.add(places[0], y[1])] + [builder.add(p, x[2]) for p in places[1:]]
     nexts = [last, *moved, *[value for row in new for value in row]]
     for phi, first, later in zip(phis, firsts, nexts, strict=True):
@@ -101,8 +108,26 @@ def _tile(builder: Any, rows: int, lines: Rows, right: Rows, *operands: Any) -> 
         phi.add_incoming(later, loop)
     again = builder.cbranch(builder.icmp_signed("<", last, k), loop, after)
     again.set_metadata("llvm.loop", as_written(builder.module))
-
     builder.position_at_end(after)
+    return new
+
+
+def prefetch_rows(builder: Any, rows: int, lines: Rows, address: Any, row: Any) -> None:
+    """Fetch so many rows that a tile is added to, or written over, while it is multiplied."""
+    for _ in range(rows):
+        lines.prefetch(address)
+        address = builder.add(address, row)
+
+
+def _tile(builder: Any, rows: int, lines: Rows, right: Rows, *operands: Any) -> None:
+    """``out = start + x y`` for so many rows of ``k, x, y, start, out``: x is (address, row,
+    column), the others (address, row), where row and column are bytes from one to the next.
+
+    lines: those of start and out; right: those of y.
+    """
+    k, x, y, start, out = operands
+    prefetch_rows(builder, rows, lines, *out)
+    new = sums_of_tile(builder, rows, right, k, x, y, multiply_add, lines.align)
     with builder.if_else(builder.icmp_signed("!=", start[0], WORD(0))) as (added, alone):
         with added:
             old_row, to = start[0], out[0]
@@ -115,6 +140,38 @@ def _tile(builder: Any, rows: int, lines: Rows, right: Rows, *operands: Any) -> 
             for row in new:
                 lines.store(row, to)
                 to = builder.add(to, out[1])
+
+
+def down_a_strip(builder: Any, heights: Any, n: Any, moving: Any, tile: Any) -> None:
+    """Call ``tile(height, *places)`` for tiles that make up ``n`` rows, the tallest first.
+
+    moving: for each place its first address, the bytes from row to row, and what more there is
+    between the tallest tiles.
+    """
+    left = builder.alloca(WORD)
+    builder.store(n, left)
+    places = [builder.alloca(WORD) for _ in moving]
+    for place, (first, _, _) in zip(places, moving, strict=True):
+        builder.store(first, place)
+    for height in heights:
+        test, body, after = (
+            builder.append_basic_block(f"{what}_{height}") for what in ("test", "tile", "after")
+        )
+        builder.branch(test)
+        builder.position_at_end(test)
+        here = builder.load(left)
+        builder.cbranch(builder.icmp_signed(">=", here, WORD(height)), body, after)
+        builder.position_at_end(body)
+        now = [builder.load(place) for place in places]
+        tile(height, *now)
+        for place, at_, (_, row, gap) in zip(places, now, moving, strict=True):
+            step = builder.mul(row, WORD(height))
+            if gap is not None and height == heights[0]:
+                step = builder.add(step, gap)
+            builder.store(builder.add(at_, step), place)
+        builder.store(builder.sub(here, WORD(height)), left)
+        builder.branch(test)
+        builder.position_at_end(after)
 
 
 def _strip(vectors: int, full: bool = False) -> Any:
@@ -134,32 +191,13 @@ def _strip(vectors: int, full: bool = False) -> Any:
         lines = Rows(builder, kind, vectors, None if full else columns)
         whole = full or (vectors == WIDE and not FULL)
         right = Rows(builder, kind, vectors, None if whole else columns)
-        moving = {}  # what moves down the strip: a loop of the tallest tiles, then the shorter ones
-        for name, first in (("left", n), ("x", x), ("start", start), ("out", out)):
-            moving[name] = builder.alloca(WORD)
-            builder.store(first, moving[name])
-        for height in HEIGHTS[vectors]:
-            test, body, after = (
-                builder.append_basic_block(f"{what}_{height}") for what in ("test", "tile", "after")
-            )
-            builder.branch(test)
-            builder.position_at_end(test)
-            left = builder.load(moving["left"])
-            builder.cbranch(builder.icmp_signed(">=", left, WORD(height)), body, after)
-            builder.position_at_end(body)
-            now = {name: builder.load(place) for name, place in moving.items()}
-            _tile(
-                *(builder, height, lines, right, k, (now["x"], x_row, x_col), (y, y_row)),
-                *((now["start"], start_row), (now["out"], out_row)),
-            )
-            for name, row in (("x", x_row), ("start", start_row), ("out", out_row)):
-                step = builder.mul(row, WORD(height))
-                if name == "x" and height == HEIGHTS[vectors][0]:
-                    step = builder.add(step, x_gap)
-                builder.store(builder.add(now[name], step), moving[name])
-            builder.store(builder.sub(now["left"], WORD(height)), moving["left"])
-            builder.branch(test)
-            builder.position_at_end(after)
+
+        def tile(height, x, start, out):
+            operands = k, (x, x_row, x_col), (y, y_row), (start, start_row), (out, out_row)
+            _tile(builder, height, lines, right, *operands)
+
+        moving = (x, x_row, x_gap), (start, start_row, None), (out, out_row, None)
+        down_a_strip(builder, HEIGHTS[vectors], n, moving, tile)
 
     return in_machine_code(strip, f"strip_{vectors}{'_full' if full else ''}")
 
@@ -185,13 +223,13 @@ def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_ro
     x is n by k, k at least 1; ``*_row``: bytes from one to the next. A row at a time would wait for
     each sum before the next.
     """
-    lanes, size = kind.count, VECTOR_BYTES // kind.count
+    lanes, bytes_at_once = kind.count, kind.count * bytes_of(kind)
     done = builder.alloca(WORD)
     builder.store(WORD(0), done)
     whole = builder.udiv(k, WORD(lanes))
     rest = Rows(builder, kind, 1, builder.urem(k, WORD(lanes)))
     most = Rows(builder, kind, 1, None)
-    last = builder.mul(whole, WORD(VECTOR_BYTES))
+    last = builder.mul(whole, WORD(bytes_at_once))
     for height in (8, 2, 1):
         before = builder.load(done)
         blocks = builder.udiv(builder.sub(n, before), WORD(height))
@@ -205,22 +243,22 @@ def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_ro
                 (value,) = rest.load(builder.add(place, last))
                 builder.store(builder.fmul(value, factor), total)
             with counted(builder, whole) as step:
-                shift = builder.mul(step, WORD(VECTOR_BYTES))
+                shift = builder.mul(step, WORD(bytes_at_once))
                 (factor,) = most.load(builder.add(y, shift))
                 for place, total in zip(places, sums, strict=True):
                     (value,) = most.load(builder.add(place, shift))
-                    args = [value, factor, builder.load(total)]
-                    builder.store(call_llvm(builder, "fma", kind, "", kind, args), total)
+                    new = multiply_add(builder, value, factor, builder.load(total))
+                    builder.store(new, total)
             for row, total in zip(rows, sums, strict=True):
                 value = _lanes_sum(builder, builder.load(total))
                 old_at = builder.add(start, builder.mul(row, start_row))
-                to = at(builder, builder.add(out, builder.mul(row, out_row)), kind.element)
+                to = builder.add(out, builder.mul(row, out_row))
                 with builder.if_else(builder.icmp_signed("!=", start, WORD(0))) as (added, alone):
                     with added:
-                        old = builder.load(at(builder, old_at, kind.element), align=size)
-                        builder.store(builder.fadd(old, value), to, align=size)
+                        old = load_number(builder, kind, old_at)
+                        store_number(builder, kind, builder.fadd(old, value), to)
                     with alone:
-                        builder.store(value, to, align=size)
+                        store_number(builder, kind, value, to)
         builder.store(builder.add(before, builder.mul(blocks, WORD(height))), done)
 
 
@@ -229,8 +267,8 @@ def vector_times(builder, kind, k, m, x, y, y_row, start, out):
     """``out = start + x y`` for a vector x of k numbers and y of k rows of m numbers side by side;
     ``start`` 0: ``out = x y``. As many columns at a time as half of the registers hold."""
     alone = builder.icmp_signed("==", start, WORD(0))
-    old, size = builder.select(alone, out, start), WORD(VECTOR_BYTES // kind.count)
-    lanes = kind.count
+    old, size = builder.select(alone, out, start), WORD(bytes_of(kind))
+    lanes, bytes_at_once = kind.count, kind.count * bytes_of(kind)
     left, moved = builder.alloca(WORD), builder.alloca(WORD)
     builder.store(m, left)
     builder.store(WORD(0), moved)
@@ -242,7 +280,7 @@ def vector_times(builder, kind, k, m, x, y, y_row, start, out):
             count = builder.zext(builder.icmp_signed(">", builder.load(left), WORD(0)), WORD)
         before = builder.load(moved)
         with counted(builder, count) as block:
-            shift = builder.add(before, builder.mul(block, WORD(max(vectors, 1) * VECTOR_BYTES)))
+            shift = builder.add(before, builder.mul(block, WORD(max(vectors, 1) * bytes_at_once)))
             to, from_ = builder.add(out, shift), builder.add(y, shift)
             totals = [cgutils.alloca_once(builder, kind) for _ in range(max(vectors, 1))]
             for total, value in zip(totals, rows.load(builder.add(old, shift)), strict=True):
@@ -250,14 +288,14 @@ def vector_times(builder, kind, k, m, x, y, y_row, start, out):
                 builder.store(builder.select(alone, nothing, value), total)
             with counted(builder, k) as i:
                 place = builder.add(x, builder.mul(i, size))
-                factor = spread(builder, builder.load(at(builder, place, kind.element)), lanes)
+                factor = spread(builder, load_number(builder, kind, place), lanes)
                 row = rows.load(builder.add(from_, builder.mul(i, y_row)))
                 for total, value in zip(totals, row, strict=True):
-                    args = [value, factor, builder.load(total)]
-                    builder.store(call_llvm(builder, "fma", kind, "", kind, args), total)
+                    new = multiply_add(builder, factor, value, builder.load(total))
+                    builder.store(new, total)
             rows.store([builder.load(t) for t in totals], to)
         builder.store(builder.sub(builder.load(left), builder.mul(count, columns)), left)
-        gone = builder.mul(count, WORD(max(vectors, 1) * VECTOR_BYTES))
+        gone = builder.mul(count, WORD(max(vectors, 1) * bytes_at_once))
         builder.store(builder.add(before, gone), moved)
 
 

@@ -17,10 +17,12 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from .half_type import HalfType
+from .half_vectors import SHORT, HalfVector, narrowed, widened
 from .processor import features
 
-__all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "call_llvm", "counted"]
-__all__ += ["in_machine_code", "overlapping", "spread"]
+__all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "bytes_of", "call_llvm", "counted"]
+__all__ += ["in_machine_code", "load_number", "overlapping", "spread", "store_number"]
 
 
 def _vector_bytes() -> int:
@@ -42,9 +44,10 @@ _FLOAT_BYTES = {ir.FloatType: 4, ir.DoubleType: 8}
 def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     """The function of compiled code that ``build(builder, kind, *words)`` writes.
 
-    It is called with an array or pointer, of whose numbers ``kind`` is the vector, and int64. It
-    stays a function in machine code: inlined it would be optimised again in each place, which takes
-    LLVM longer than all the rest. name: by default that of ``build``.
+    It is called with an array or pointer, of whose numbers ``kind`` is the vector, and int64; of
+    halves ``kind`` is a ``HalfVector``, of float32. It stays a function in machine code: inlined it
+    would be optimised again in each place, which takes LLVM longer than all the rest. name: by
+    default that of ``build``.
     """
     words = list(inspect.signature(build).parameters.values())[2:]
     name = name or build.__name__
@@ -58,14 +61,15 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
         function.linkage = "internal"
         function.attributes.add("noinline")
         builder = ir.IRBuilder(function.append_basic_block("entry"))
-        lanes = VECTOR_BYTES // (_FLOAT_BYTES.get(type(real)) or real.width // 8)
-        build(builder, ir.VectorType(real, lanes), *function.args)
+        build(builder, _vector_of(real), *function.args)
         builder.ret_void()
         return function
 
     def written(typing, like, *given):
         def generate(context, builder, signature, args):
-            builder.call(made(builder.module, context.get_value_type(like.dtype)), args[1:])
+            half = isinstance(like.dtype, HalfType)
+            real = like.dtype.name if half else context.get_value_type(like.dtype)
+            builder.call(made(builder.module, real), args[1:])
             return context.get_dummy_value()
 
         return types.void(like, *[types.int64] * len(words)), generate
@@ -77,6 +81,32 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     result = intrinsic(written)
     result.function_in = made  # of an LLVM module, for one kind of floats
     return result
+
+
+def _vector_of(real: Any) -> Any:
+    """A register of numbers of an LLVM type, or of halves of a name."""
+    if isinstance(real, str):
+        return HalfVector(VECTOR_BYTES // 4, real)
+    return ir.VectorType(real, VECTOR_BYTES // (_FLOAT_BYTES.get(type(real)) or real.width // 8))
+
+
+def bytes_of(kind: Any) -> int:
+    """Bytes in memory of a number of a vector."""
+    return 2 if isinstance(kind, HalfVector) else VECTOR_BYTES // kind.count
+
+
+def load_number(builder: ir.IRBuilder, kind: Any, address: Any) -> Any:
+    """The number at an address as one of a vector of ``kind``."""
+    if isinstance(kind, HalfVector):
+        return widened(builder, builder.load(at(builder, address, SHORT), align=2), kind.half)
+    return builder.load(at(builder, address, kind.element), align=bytes_of(kind))
+
+
+def store_number(builder: ir.IRBuilder, kind: Any, value: Any, address: Any) -> None:
+    """Write a number of a vector of ``kind`` to an address."""
+    if isinstance(kind, HalfVector):
+        value = narrowed(builder, value, kind.half)
+    builder.store(value, at(builder, address, value.type), align=bytes_of(kind))
 
 
 def at(builder: ir.IRBuilder, address: Any, kind: Any) -> Any:
@@ -147,12 +177,14 @@ def overlapping(builder: ir.IRBuilder, lanes: int, count: Any) -> Iterator[tuple
 
 class Rows:
     """Loads and stores of rows of so many vectors, of which only ``columns`` lanes of the last
-    are touched; None: all of them."""
+    are touched; None: all of them. Halves are float32 when loaded, and rounded when stored."""
 
     def __init__(self, builder: ir.IRBuilder, kind: Any, vectors: int, columns: Any):
         self.builder, self.kind, self.vectors = builder, kind, vectors
         lanes = kind.count
-        self.align = VECTOR_BYTES // lanes
+        self.half = kind.half if isinstance(kind, HalfVector) else ""
+        self.memory = ir.VectorType(SHORT, lanes) if self.half else kind
+        self.align = bytes_of(kind)
         self.mask = None
         if columns is None:
             return
@@ -160,16 +192,20 @@ class Rows:
         self.mask = builder.icmp_signed("<", places, spread(builder, columns, lanes))
 
     def load(self, address: Any) -> list[Any]:
-        whole = [
+        found = [
             self.builder.load(self.place(address, j), align=self.align)
             for j in range(self.vectors - (self.mask is not None))
         ]
-        if self.mask is None:
-            return whole
-        nothing = ir.Constant(self.kind, None)
-        return [*whole, self._masked("load", self.kind, [self._last(address)], [nothing])]
+        if self.mask is not None:
+            nothing = ir.Constant(self.memory, None)
+            found.append(self._masked("load", self.memory, [self._last(address)], [nothing]))
+        if self.half:
+            return [widened(self.builder, bits, self.half) for bits in found]
+        return found
 
     def store(self, values: list[Any], address: Any) -> None:
+        if self.half:
+            values = [narrowed(self.builder, value, self.half) for value in values]
         whole = values if self.mask is None else values[:-1]
         for j, value in enumerate(whole):
             self.builder.store(value, self.place(address, j), align=self.align)
@@ -188,20 +224,23 @@ class Rows:
             self.builder.call(function, [place, number(1), number(3), number(1)])
 
     def place(self, address: Any, j: int) -> Any:
-        moved = self.builder.add(address, WORD(j * VECTOR_BYTES)) if j else address
-        return at(self.builder, moved, self.kind)
+        size = self.kind.count * self.align
+        moved = self.builder.add(address, WORD(j * size)) if j else address
+        return at(self.builder, moved, self.memory)
 
     def _last(self, address: Any) -> Any:
         return self.place(address, self.vectors - 1)
 
     def _masked(self, what: str, result: Any, first: list[Any], rest: list[Any]) -> Any:
         args = [*first, ir.Constant(ir.IntType(32), self.align), self.mask, *rest]
-        return call_llvm(self.builder, f"masked.{what}", self.kind, ".p0", result, args)
+        return call_llvm(self.builder, f"masked.{what}", self.memory, ".p0", result, args)
 
 
 def call_llvm(builder: Any, name: str, kind: Any, suffix: str, result: Any, args: list[Any]) -> Any:
     """Call an intrinsic of LLVM that is overloaded on a vector."""
-    real = "f32" if isinstance(kind.element, ir.FloatType) else "f64"
+    element = kind.element
+    real = "f32" if isinstance(element, ir.FloatType) else "f64"
+    real = f"i{element.width}" if isinstance(element, ir.IntType) else real
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(result, [a.type for a in args]),

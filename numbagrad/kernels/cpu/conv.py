@@ -3,7 +3,8 @@
 All is three-dimensional: fewer dimensions are sizes of 1 in front. The columns of a block are the
 patches of the input that the kernel covers at some lines of the output, one patch a column, in
 scratch memory that stays in the second cache. ``conv_input_grad`` is transposed convolution too.
-How work is cut depends on the sizes alone, so the result does not depend on the threads.
+How work is cut depends on the sizes alone, so the result does not depend on the threads. Columns of
+halves are halves, moved as bits; what columns or images add up to is float32 until it is whole.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from numba import prange
 
 from ..blas import blas_alone, blas_restore
 from ..copies import add_rectangle, copy_rectangle
+from ..half_type import bits_type, sum_type
 from ..inner import device
-from ..intrinsics import address, pointer
-from ..product import gemm, gemm_kernel
+from ..intrinsics import address, load_at, pointer, store_at
+from ..product import WIDE_OUT, gemm, gemm_kernel
 from ..tile import FULL
 from ..vectors import VECTOR_BYTES
 
@@ -150,28 +152,30 @@ def conv_block(task, blocks, step, plain, out, x, weight, bias, biased, groups, 
     count = min(step, lines - first)
     width = count * ow
     right = address(x) + (image * x.shape[1] + group * inputs) * plane * itemsize
-    cols = np.empty(0 if plain else rows * width, x.dtype)
+    kind = bits_type(x.dtype)
+    cols = np.empty(0 if plain else rows * width, kind)
     if plain:
         right, ldright = right + first * ow * itemsize, plane
     else:
         where = address(cols), right, inputs, first, count
-        fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+        fold_or_unfold(kind, itemsize, False, *where, space, form)
         right, ldright = address(cols), width
     to = address(out) + ((image * channels + group * height) * lines + first) * ow * itemsize
     start, ldstart = 0, 0
     if biased:
         start, ldstart = to, lines * ow
         for i in range(height):
-            begin = pointer(to + i * lines * ow * itemsize, out.dtype)
+            begin = to + i * lines * ow * itemsize
+            value = load_at(address(bias), group * height + i, bias)
             for j in range(width):
-                begin[j] = bias[group * height + i]
+                store_at(begin, j, value, out)
     left = address(weight) + group * height * rows * itemsize
     product = left, rows, right, ldright, start, ldstart, to, lines * ow
     gemm(out, 0, 0, height, width, rows, *product)
     keep(cols)
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def conv(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """``out[n, o] = sum over c of x[n, c] * weight[o, c]``, correlated, plus ``bias[o]``.
 
@@ -210,29 +214,41 @@ def input_grad_block(task, parts, plain, gx, g, weight, bias, biased, groups, fo
     rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
     channel = group * inputs + begin
     target = address(gx) + (image * gx.shape[1] + channel) * plane * itemsize
-    flat = pointer(target, gx.dtype)
+    kind, size, wide, given = sum_type(gx.dtype), itemsize, 0, target
+    if itemsize == 2:
+        size, wide = 4, WIDE_OUT
+    sums = np.empty(channels * plane if wide else 0, kind)
+    if wide:
+        target = address(sums)
+    flat = pointer(target, kind)
     for i in range(channels):
-        value = bias[channel + i] if biased else gx.dtype.type(0)
+        value = kind.type(0)
+        if biased:
+            value = load_at(address(bias), channel + i, bias)
         for j in range(plane):
             flat[i * plane + j] = value
     left = address(weight) + (group * depth * inputs + begin) * taps * itemsize
     right = address(g) + (image * g.shape[1] + group * depth) * lines * ow * itemsize
-    cols = np.empty(0 if plain else rows * step * ow, gx.dtype)
+    cols = np.empty(0 if plain else rows * step * ow, kind)
     for first in range(0, lines, step):
         count = min(step, lines - first)
         shape = rows, count * ow, depth
         factors = left, inputs * taps, right + first * ow * itemsize, lines * ow
         if plain:
-            to = target + first * ow * itemsize
-            gemm(gx, 1, 0, *shape, *factors, to, plane, to, plane)
+            to = target + first * ow * size
+            gemm(gx, 1 + wide, 0, *shape, *factors, to, plane, to, plane)
         else:
-            gemm(gx, 1, 0, *shape, *factors, 0, 0, address(cols), count * ow)
+            gemm(gx, 1 + wide, 0, *shape, *factors, 0, 0, address(cols), count * ow)
             where = address(cols), target, channels, first, count
-            fold_or_unfold(gx.dtype, itemsize, True, *where, space, form)
+            fold_or_unfold(kind, size, True, *where, space, form)
+    if wide:
+        for i in range(channels * plane):
+            store_at(given, i, flat[i], gx)
     keep(cols)
+    keep(sums)
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def conv_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to x, plus ``bias[c]``; also transposed convolution.
 
@@ -268,8 +284,11 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
     channels = min(inputs - begin, together)
     rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
     across, whole = turned(weight, groups), inputs * taps
-    to += (group * height * whole + begin * taps * (height if across else 1)) * itemsize
-    cols = np.empty(0 if plain else rows * step * ow, x.dtype)
+    kind, size, wide = bits_type(x.dtype), itemsize, 0
+    if itemsize == 2:
+        size, wide = 4, WIDE_OUT
+    to += (group * height * whole + begin * taps * (height if across else 1)) * size
+    cols = np.empty(0 if plain else rows * step * ow, kind)
     images = x.shape[0]
     for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
         left = address(g) + (image * g.shape[1] + group * height) * lines * ow * itemsize
@@ -279,17 +298,17 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
             right, ldright = source + first * ow * itemsize, plane
             if not plain:
                 where = address(cols), source, channels, first, count
-                fold_or_unfold(x.dtype, itemsize, False, *where, space, form)
+                fold_or_unfold(kind, itemsize, False, *where, space, form)
                 right, ldright = address(cols), count * ow
             one, other = (left + first * ow * itemsize, lines * ow), (right, ldright)
             if across:
-                gemm(g, 0, 1, rows, height, count * ow, *other, *one, to, height, to, height)
+                gemm(g, wide, 1, rows, height, count * ow, *other, *one, to, height, to, height)
             else:
-                gemm(g, 0, 1, height, rows, count * ow, *one, *other, to, whole, to, whole)
+                gemm(g, wide, 1, height, rows, count * ow, *one, *other, to, whole, to, whole)
     keep(cols)
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to weight; shapes as there, all C."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
@@ -299,13 +318,13 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     chunks = max(1, min(x.shape[0], TASKS // (groups * parts)))
     size, height = gweight.size, gweight.shape[0] // groups
     rows = size // max(1, gweight.shape[0])
-    sums = np.empty(chunks * size, gweight.dtype)
-    clear(pointer(address(sums), gweight.dtype), sums.size)
+    sums = np.empty(chunks * size, sum_type(gweight.dtype))
+    clear(pointer(address(sums), sum_type(gweight.dtype)), sums.size)
     previous = blas_alone(g.size * rows)
     for task in prange(0, chunks * groups * parts):
-        to = address(sums) + task // (groups * parts) * size * gweight.itemsize
+        to = address(sums) + task // (groups * parts) * size * sums.itemsize
         weight_grad_block(task, chunks, parts, plain, to, g, x, gweight, groups, form)
-    flat, across = pointer(address(gweight), gweight.dtype), turned(gweight, groups)
+    across = turned(gweight, groups)
     for channel in range(gweight.shape[0]):
         group, i = channel // height, channel % height
         first, step = group * height * rows + i * rows, 1
@@ -315,7 +334,7 @@ def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
             total = sums[first + j * step]
             for chunk in range(1, chunks):
                 total += sums[chunk * size + first + j * step]
-            flat[channel * rows + j] = total
+            store_at(address(gweight), channel * rows + j, total, gweight)
     keep(sums)
     blas_restore(previous)
 
