@@ -142,6 +142,13 @@ def test_sums_are_made_in_float32() -> None:
     assert out.item() == 3000
 
 
+def test_large_tensors_of_zeros() -> None:
+    x = ng.zeros(400, 512, dtype=ng.bfloat16)
+    assert not (x + 1 != 1).any()
+    x.add_(3)
+    assert x.zero_().sum().item() == 0 and ng.zeros_like(x).abs().max().item() == 0
+
+
 def test_attention_keeps_its_sums_in_float32() -> None:
     """Probabilities are made again from logarithms of sums, which halves would spoil."""
     ng.manual_seed(0)
@@ -209,7 +216,8 @@ def test_models_train_in_halves(dtype: str) -> None:
     x, y = ng.randn(32, 1, 8, 8), ng.randint(0, 10, (32,))
     ends = []
     for model, given in ((single, x), (copy.deepcopy(single).to(kind), x.to(kind))):
-        optimizer = ng.optim.AdamW(model.parameters(), lr=1e-2)
+        # Adam's second moments, squares of gradients, leave the range of float16.
+        optimizer = ng.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
         for _ in range(15):
             loss = F.cross_entropy(model(given), y)
             optimizer.zero_grad()
@@ -217,7 +225,7 @@ def test_models_train_in_halves(dtype: str) -> None:
             optimizer.step()
         assert loss.dtype is given.dtype
         ends.append(loss.item())
-    assert abs(ends[0] - ends[1]) < 0.15 and ends[1] < 1.5
+    assert abs(ends[0] - ends[1]) < 0.1 and ends[1] < 1.5
 
 
 OPTIMIZERS = {

@@ -137,7 +137,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     if nbytes < LARGE:
         return np.zeros(shape, dtype)
     found = empty(shape, dtype, nbytes)
-    found.fill(0)
+    found.view(np.uint8).fill(0)  # bfloat16 is a dtype that NumPy has no 0 of
     return found
 
 
