@@ -30,6 +30,7 @@ from . import (
     losses,
     mapped,
     memory,
+    mixed,
     op_cost,
     optimisers,
     overview,
@@ -72,6 +73,7 @@ RACES = {
     "optimisers": optimisers,
     "transformer_step": transformer_step,
     "mapped": mapped,
+    "mixed": mixed,
 }
 """Every contender in a process of its own."""
 

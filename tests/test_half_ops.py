@@ -225,7 +225,7 @@ def test_models_train_in_halves(dtype: str) -> None:
             optimizer.step()
         assert loss.dtype is given.dtype
         ends.append(loss.item())
-    assert abs(ends[0] - ends[1]) < 0.1 and ends[1] < 1.5
+    assert abs(ends[0] - ends[1]) < 0.1 and ends[1] < 1.7
 
 
 OPTIMIZERS = {

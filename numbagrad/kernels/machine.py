@@ -166,7 +166,12 @@ def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Launch ``kernel`` on float32 copies where halves of the host are among ``args`` and it cannot
     take them; whether it did."""
     if getattr(kernel, "takes_halves", False):
-        return False
+        dtype = args[0].dtype  # those written by hand take arrays of one dtype
+        mixed = isinstance(kernel, Kernel) and any(
+            [isinstance(a, ndarray) and a.dtype != dtype for a in args]
+        )
+        if not mixed:
+            return False
     from . import widened
 
     if not widened.holds_halves(args):
