@@ -196,7 +196,13 @@ def test_models_train_in_halves(dtype: str) -> None:
     """Each kind of layer, and optimisers with their states in halves, near float32."""
     ng.manual_seed(0)
     single = nn.Sequential(
-        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(
+            nn.Conv2d(1, 4, 3, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+        ),
         *(nn.Linear(36, 16), nn.LayerNorm(16), nn.GELU(), nn.Dropout(0.0), nn.Linear(16, 10)),
     )
     kind = getattr(ng, dtype)

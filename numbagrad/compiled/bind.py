@@ -15,6 +15,7 @@ from numba import types
 from ..kernels import machine, store
 from ..kernels.apart import helped
 from ..kernels.blas import load_blas
+from ..kernels.half_type import memory_type
 from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import dispatcher_of, native
@@ -22,7 +23,6 @@ from ..kernels.product import load_products, what_multiplies
 from ..kernels.store import address_of_compiled, entry_of_compiled
 from ..kernels.table import TableType
 from .counts import Move, words
-from .emit_text import held_type
 from .program import Buffer, Operand
 from .template import FIRST_CHECK, KernelUse, Template
 from .traced import Memory
@@ -117,7 +117,7 @@ def _compile(template: Template, varying: dict[int, str], fastmath: bool) -> Var
     text, name = template.source(varying)
     main = store.compile_source(text, name, nogil=template.heavy, **options)
     signature = [TableType()]
-    signature += [FlatType(held_type(a.buffer.dtype)) for a in template.arguments]
+    signature += [FlatType(memory_type(a.buffer.dtype)) for a in template.arguments]
     signature += [types.float64] * len(template.floats)
     signature += [t for _, kinds in template.hyper for t in kinds]
     whole = main, tuple(signature)

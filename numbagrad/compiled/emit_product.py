@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numba
 from numba import types
 
 from ..kernels.cpu import matmul
+from ..kernels.half_type import memory_type
 from ..kernels.machine import threads
 from .emit_call import call_kernel
 from .emit_text import Text
@@ -46,7 +46,7 @@ def product(e: Text, i: Gemm) -> None:
         f"{e.at(y)}, {e.number(ldy)}, {start}, {e.at(out)}, {ldout}"
     )
     if work >= SHARED_PRODUCT and threads() > 1:
-        like = types.CPointer(numba.from_dtype(out.dtype))
+        like = types.CPointer(memory_type(out.dtype))
         use = KernelUse(matmul.shared_gemm, (like, *[types.int64] * 13), True)
         call_kernel(e, use, [e.element(out), arguments])
         return

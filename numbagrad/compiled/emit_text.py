@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 from numba import types
 
 from ..kernels import intrinsics
 from ..kernels import table as table_functions
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
-from ..kernels.half_type import half_type
+from ..kernels.half_type import memory_type
 from ..kernels.halves import half_name
 from ..kernels.loops import helper_lines, numba_name
 from .memory import assign
@@ -70,11 +69,6 @@ def number_type(value: Any) -> Any:
     if isinstance(value, bool):
         return types.boolean
     return types.float64 if isinstance(value, float) else types.int64
-
-
-def held_type(dtype: Any) -> Any:
-    """The Numba type of memory of a dtype."""
-    return half_type(dtype) or numba.from_dtype(dtype)
 
 
 class Text:
@@ -326,7 +320,7 @@ class Text:
 
     def array(self, o: Operand, any_layout: bool = False, words: bool = False) -> tuple[str, Any]:
         """An operand as an array, and its Numba type. words: with halves as int16."""
-        dtype, rank = held_type(o.dtype), len(o.view.shape)
+        dtype, rank = memory_type(o.dtype), len(o.view.shape)
         if words and half_name(o.dtype):
             dtype = types.int16
             self.pointer(o.buffer)

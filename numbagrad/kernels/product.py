@@ -29,12 +29,12 @@ from .machine import Kernel, threads
 from .vectors import VECTOR_BYTES
 
 __all__ = [
-    "GemmKernel",
     "HALF_PRODUCTS",
-    "ProductKernel",
-    "StridedGemmKernel",
     "WIDE_IN",
     "WIDE_OUT",
+    "GemmKernel",
+    "ProductKernel",
+    "StridedGemmKernel",
     "exact_gemm",
     "expect_products",
     "gemm",

@@ -51,7 +51,13 @@ def test_a_training_step(dtype: str) -> None:
     """Weights, momenta, gradients and running statistics are those of the eager step."""
     ng.manual_seed(0)
     eager = nn.Sequential(
-        *(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(
+            nn.Conv2d(1, 4, 3, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+        ),
         *(nn.Linear(36, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 10)),
     ).to(getattr(ng, dtype))
     fused = copy.deepcopy(eager)
