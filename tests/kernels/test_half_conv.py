@@ -29,7 +29,7 @@ def rand(*shape: int, dtype: Any) -> np.ndarray:
 
 def results(form: Any, dtype: Any, arrays: Any) -> list[np.ndarray]:
     """The result and both gradients, of arrays of one dtype."""
-    n, ci, h, w, co, k, stride, padding, groups = form
+    *_, stride, padding, groups = form
     x, weight, bias, g = arrays
     numbers = groups, 1, stride, stride, 0, padding, padding, 1, 1, 1
     out, gx, gweight = (np.empty(a.shape, dtype) for a in (g, x, weight))
