@@ -54,13 +54,15 @@ class JointHook:
 
 
 def _reachable(roots: list[Node], since: int = 0) -> list[Node]:
-    """Every node below ``roots``, newest first; nothing below those with numbers up to ``since``."""
+    """Every node below ``roots``, newest first, but none below those numbered up to ``since``."""
     seen = set(roots)
     stack = list(seen)
     add, push, pop = seen.add, stack.append, stack.pop
     while stack:
-        node = pop()
-        for node in node._edges if node._sequence > since else ():
+        above = pop()
+        if since and above._sequence <= since:
+            continue
+        for node in above._edges:
             if node is None:
                 continue
             if type(node) is Edge:
@@ -149,7 +151,7 @@ def run_backward(
             held = take(node, None)
             if held is None or (needed is not None and node not in needed):
                 continue
-            if node._sequence <= since:
+            if since and node._sequence <= since:
                 _note(wanted[node], held if node._outputs > 1 else [held])
                 continue
             if needed is None and node._hooks is None and type(node) in one_output:

@@ -424,12 +424,11 @@ STATE = ng.tensor([1.0, 2.0, 3.0], requires_grad=False)
 OUTER = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
 NON_LEAF = OUTER * 2.0
 SCHEDULED = World()
-SCHEDULER = optim.lr_scheduler.StepLR(SCHEDULED.optimizer, 1)
+SCHEDULER = optim.lr_scheduler.ReduceLROnPlateau(SCHEDULED.optimizer)
 
 
 def train_and_schedule(x):
-    SCHEDULED.train(ng.ones(2, 3), ng.ones(2, 2))
-    SCHEDULER.step()
+    SCHEDULER.step(SCHEDULED.train(ng.ones(2, 3), ng.ones(2, 2)))
 
 
 def train_and_read(x):
