@@ -33,6 +33,13 @@ def changed(x, mask, method, *args):
     return z
 
 
+def placed(x, key, value):
+    """``x[key] = value`` of a copy."""
+    z = x * 1
+    z[key] = value
+    return z.exp().sum()
+
+
 def less(x, mask):
     z = x * 1
     z[mask] -= 1
@@ -125,6 +132,12 @@ ROWS = {
     "ints written": lambda x, y, m, w, k: written(x, m, k[m].unsqueeze(1)),
     "written in place": lambda x, y, m, w, k: changed(x, m, "mul_", y[m]),
     "less": lambda x, y, m, w, k: less(x, m),
+    "a part of rows written": lambda x, y, m, w, k: placed(x, (m, 1), 0.0),
+    "parts of rows": lambda x, y, m, w, k: placed(x, (m, slice(1, None)), y[m, 1:] * w[1:]),
+    "columns written": lambda x, y, m, w, k: placed(x.t(), (slice(None), m), 2),
+    "last written": lambda x, y, m, w, k: placed(x.t() * 1, (..., None, m), w[0]),
+    "in one row": lambda x, y, m, w, k: placed(x.t().exp(), (1, m), y[m, 0]),
+    "of one row": lambda x, y, m, w, k: x.t()[1, m].sum() + x.t()[0][m].mean(),
     "a copy": lambda x, y, m, w, k: (z := x * 1, p := z[m], z.zero_(), p.sum())[-1],
 }
 
