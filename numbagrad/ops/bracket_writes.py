@@ -71,6 +71,12 @@ def _assign(x: Tensor, key: Any, value: Any) -> None:
         value = as_tensor(value, device=devices.cpu)
     groups: list[Group] = []
     kind = type(key)
+    if machine.is_recording() and machine.is_compiling() and (kind is tuple or kind is Selected):
+        from .selected_places import at_places, put  # which stand on what is written here
+
+        if at_places(key):
+            put(x, key, value)
+            return
     if machine.recording:
         key = beside(x, key)
     if kind is Tensor and machine.is_recording() and _fill_masked(x, key, value):

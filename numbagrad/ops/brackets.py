@@ -26,6 +26,7 @@ from .index import Take, launch_checked
 from .masks import positions, selected
 from .part import Select, Slice
 from .remembered import remembered
+from .selected import Selected
 from .transfer import transfer
 from .transpose import permute
 from .view import expand, seen
@@ -102,6 +103,11 @@ def with_tensors(key: Any) -> Any:
 def _looked_up(x: Tensor, key: Any) -> Tensor:
     """``x[key]`` for any key."""
     kind, array = type(key), x._array
+    if machine.is_recording() and machine.is_compiling() and (kind is tuple or kind is Selected):
+        from .selected_places import at_places, taken  # which stand on what is written here
+
+        if at_places(key):
+            return taken(x, key)
     if kind is Tensor and array.ndim:
         if machine.recording:
             key = beside(x, key)

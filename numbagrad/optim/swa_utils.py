@@ -144,7 +144,7 @@ class AveragedModel(Module):
             moved = [x.to(mean.device) for mean, x in pairs]
             self._average(averaged, moved)
             for mean, x in zip(averaged, moved, strict=True) if recorded else ():
-                mean.copy_(where(self.n_averaged == 0, x, mean))
+                mean.copy_(where(self.n_averaged.eq(0), x, mean))
         _copy(kept, given)
         self.n_averaged += 1
 
