@@ -160,7 +160,9 @@ ROWS = {
     "at places": lambda x, y, m, w, k: (x[(i := ng.where(m)[0])] * y[m] + w[i % 3, None]).sum(),
     "at places of two": lambda x, y, m, w, k: at_both(x, y > 0),
     "a row before": lambda x, y, m, w, k: x[m.nonzero().squeeze(1) - 1].log1p().nansum(),
-    "the column of places": lambda x, y, m, w, k: x[m.nonzero()[:, 0]].index_select(1, k[:2] % 3),
+    "the column of places": lambda x, y, m, w, k: (
+        x[m.nonzero()[:, 0]].index_select(1, k[:2] % 3).sum()
+    ),
     "selected at places": lambda x, y, m, w, k: x.index_select(0, m.nonzero().flatten()).sum(0),
     "added at places": lambda x, y, m, w, k: x.index_add(0, k[m] % 5, y[m] * w, alpha=2),
     "added in place": lambda x, y, m, w, k: (x * 1).index_add_(0, ng.where(m)[0], y[m].exp()),
