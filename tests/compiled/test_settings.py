@@ -127,6 +127,23 @@ def test_as_eagerly(name, step):
     assert f.cache_info().recordings <= (3 if step == "conditional" else 2), f.recordings
 
 
+@pytest.mark.parametrize("option", ["weight_decay", "momentum", "dampening"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+def test_a_float_takes_the_place_of_a_default_of_0(name, option):
+    def step(w, x, y, lr):
+        w.optimizer.param_groups[0][option] = lr
+        loss = w.train(x, y)
+        w.optimizer.param_groups[0][option] *= 0.5
+        return loss
+
+    if option not in world(name).optimizer.param_groups[0]:
+        return
+    expected, _ = run(name, step, False)
+    found, f = run(name, step, True)
+    assert_same(found[::2], expected[::2], tolerance=2e-6)
+    assert f.cache_info().recordings <= 2, f.recordings
+
+
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if hasattr(optim, n)])
 def test_each_optimizer_takes_the_rate_of_each_call(name):
     expected, _ = run(name, given, False)
