@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .autograd.functional import jvp as _jvp
-from .autograd.modes import enable_grad
+from .autograd.modes import enable_grad, is_grad_enabled
 from .autograd.passes import grad as _grad
 from .errors import DimError, GradError, ShapeError
 from .mapped import vmap
@@ -89,8 +88,8 @@ class _Call:
                     f"{name}: the function must return tensors, or lists, tuples and dicts of "
                     f"them, but there is a {type(out).__name__}. Return others with has_aux=True."
                 )
-        again = _level.depth > 0 or any(t.requires_grad for t in _tensors((args, kwargs)))
-        self.tracked = again or self._knows_others()
+        told = is_grad_enabled() and any(t.requires_grad for t in _tensors((args, kwargs)))
+        self.tracked = told or _level.depth > 0 or (is_grad_enabled() and self._knows_others())
 
     def _positions(self, which: Any) -> Iterable[int]:
         count = len(self.args)
@@ -250,10 +249,11 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (call.value(), back, call.shown()) if has_aux else (call.value(), back)
 
 
-def jvp(func: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
+def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
     """``func(*primals)`` and its derivative along ``tangents``, tuples of tensors.
 
-    By two backward passes: the gradient of a vector product by the vector.
+    By two backward passes: the gradient of a vector product by the vector. The tuples may hold
+    lists, tuples and dicts of tensors; with has_aux what else ``func`` returned comes third.
 
     >>> from numbagrad import tensor
     >>> jvp(lambda x: x**2, (tensor([3.0]),), (tensor([1.0]),))[1].tolist()
@@ -262,9 +262,9 @@ def jvp(func: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
     for name, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple):
             raise TypeError(f"jvp: {name} must be a tuple of tensors, not {type(given).__name__}.")
-    again = _level.depth > 0 or any(t.requires_grad for t in _tensors((primals, tangents)))
-    with enable_grad():
-        return _jvp(func, primals, tangents, create_graph=again)
+    call = _Call("jvp", func, primals, {}, tuple(range(len(primals))), has_aux)
+    found = call.value(), _along(call)(*tangents)
+    return (*found, call.shown()) if has_aux else found
 
 
 def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
@@ -278,6 +278,11 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
     ([6.0, 0.0], [0.0, 8.0])
     """
     call = _Call("linearize", func, primals, {}, tuple(range(len(primals))), False)
+    return call.value(), _along(call)
+
+
+def _along(call: _Call) -> Callable:
+    """The function that takes tangents of the inputs of ``call`` to those of its outputs."""
     outs = [out for out in call.outputs if out.requires_grad]
     probes = [zeros_like(out).requires_grad_() for out in outs]
     pulled: Any = []
@@ -292,12 +297,16 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
         shapes = [list(x.shape) for x in call.inputs]
         if [list(t.shape) for t in given] != shapes:
             raise ShapeError(
-                f"linearize: tangents must have the shapes of the primals, {shapes}, got "
+                f"{call.name}: tangents must have the shapes of the primals, {shapes}, got "
                 f"{[list(t.shape) for t in given]}."
             )
         pairs = [(g, t) for g, t in zip(pulled, given, strict=False) if g is not None]
-        again = call.tracked or any(t.requires_grad for t in given)
-        ways: Any = {"create_graph": again, "retain_graph": True, "allow_unused": True}
+        told = is_grad_enabled() and any(t.requires_grad for t in given)
+        ways: Any = {
+            "create_graph": call.tracked or told,
+            "retain_graph": True,
+            "allow_unused": True,
+        }
         moved: Any = [None] * len(probes)
         if pairs:
             moved = _grad([g for g, _ in pairs], probes, [t for _, t in pairs], **ways)
@@ -306,7 +315,7 @@ def linearize(func: Callable, *primals: Any) -> tuple[Any, Callable]:
         shown = zip(leaves, call.outputs, strict=True)
         return rebuild(call.out_spec, [zeros_like(o) if m is None else m for m, o in shown])
 
-    return call.value(), along
+    return along
 
 
 def replace_all_batch_norm_modules_(root: Module) -> Module:

@@ -53,13 +53,16 @@ class JointHook:
         self.arrive = arrive
 
 
-def _reachable(roots: list[Node]) -> list[Node]:
-    """Every node below ``roots``, newest first."""
+def _reachable(roots: list[Node], since: int = 0) -> list[Node]:
+    """Every node below ``roots``, newest first, but none below those numbered up to ``since``."""
     seen = set(roots)
     stack = list(seen)
     add, push, pop = seen.add, stack.append, stack.pop
     while stack:
-        for node in pop()._edges:
+        above = pop()
+        if since and above._sequence <= since:
+            continue
+        for node in above._edges:
             if node is None:
                 continue
             if type(node) is Edge:
@@ -112,14 +115,17 @@ def run_backward(
     create_graph: bool,
     targets: list[Any] | None = None,
     accumulate: bool = True,
+    since: int = 0,
 ) -> list[Any] | None:
     """Walk the graph from ``roots``, pairs of an edge and its gradient, newest node first.
 
     Leaves that have hooks take their gradients as soon as these are whole, others at the end.
     targets: edges whose gradients to return; only nodes on a path to one of them run. accumulate:
-    whether leaves (those among the targets, if there are any) add to their ``.grad``.
+    whether leaves (those among the targets, if there are any) add to their ``.grad``. since:
+    nodes with no larger number are none of this walk: targets among them get what comes from newer
+    ones, and are not run.
     """
-    order = _reachable([e.node if type(e) is Edge else e for e, _ in roots])
+    order = _reachable([e.node if type(e) is Edge else e for e, _ in roots], since)
     if AccumulateGrad.hooked:
         order = _leaves_when_ready(order)
     wanted: dict[Node, dict[int, Any]] = {}
@@ -144,6 +150,9 @@ def run_backward(
         for node in order:
             held = take(node, None)
             if held is None or (needed is not None and node not in needed):
+                continue
+            if since and node._sequence <= since:
+                _note(wanted[node], held if node._outputs > 1 else [held])
                 continue
             if needed is None and node._hooks is None and type(node) in one_output:
                 results = node._run_one(held)
@@ -258,14 +267,19 @@ def _before(
             held = tensor._grad
             tensor._grad = grads[index].clone() if held is None else held + grads[index]
     if wanted is not None:
-        for index in wanted:
-            wanted[index] = written_out(grads[index])
+        _note(wanted, grads)
     for hook in list(hooks.before.values()):
         grads = [written_out(g) for g in grads]
         result = hook(tuple(grads))
         if result is not None:
             grads = list(result) if isinstance(result, (tuple, list)) else [result]
     return grads
+
+
+def _note(wanted: dict[int, Any], grads: list[Any]) -> None:
+    """Keep the gradients that somebody asked for."""
+    for index in wanted:
+        wanted[index] = written_out(grads[index])
 
 
 def written_out(grad: Any) -> Any:

@@ -60,6 +60,8 @@ LINES = """
     F.vjp(lambda x: x * 2, T(X))[1](T(X))
     F.vjp(lambda x: (x * 2, x + 1), T(X), has_aux=True)[2]
     F.jvp(lambda x, w: w @ x.sin(), (T(X), T(W)), (T(X) + 1, T(W) * 2))
+    F.jvp(lambda x: leaf * x.sin(), (T(X),), (T(X) + 1,))
+    F.jvp(lambda p: (p["a"] * 2, p["a"] + 1), ({"a": T(X)},), ({"a": T(X)},), has_aux=True)
     F.jacrev(lambda x: x**2)(T(X))
     F.jacrev(pair)(T(X), T(W))
     F.jacrev(pair, argnums=(0, 1))(T(X), T(W))
@@ -83,6 +85,32 @@ def test_a_line_gives_what_pytorch_gives(line):
         names = {"F": lib.func, "T": lib.tensor, "X": X, "W": W, "leaf": leaf}
         found.append(eval(line, names | {"net": net, "pair": pair}))
     same(*found)
+
+
+# Of a function of x that knows a leaf, with operations that save what they return.
+DERIVATIVES = {
+    "jacrev": lambda f, x, v: func.jacrev(f)(x),
+    "jacfwd": lambda f, x, v: func.jacfwd(f)(x),
+    "hessian": lambda f, x, v: func.hessian(f)(x),
+    "jvp": lambda f, x, v: func.jvp(f, (x,), (v,))[1],
+    "linearize": lambda f, x, v: func.linearize(f, x)[1](v),
+    "vjp": lambda f, x, v: func.vjp(f, x)[1](v[:2])[0],
+    "by vmap": lambda f, x, v: func.vmap(func.vjp(f, x)[1])(ng.stack([v[:2], v[1:]]))[0],
+    "in vmap": lambda f, x, v: func.vmap(func.jacrev(f))(ng.stack([x, v])),
+}
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_what_is_derived_is_differentiated_by_what_the_function_knows(name):
+    """Once by a way through the leaf's other uses: each way counts once."""
+    x, v = ng.tensor(X), ng.tensor(X) * 2 - 1
+
+    def of(leaf):
+        return DERIVATIVES[name](lambda x: ng.tanh(leaf @ x).exp() * leaf[:, 0], x, v).sin()
+
+    assert ng.autograd.gradcheck(of, (ng.tensor(W, requires_grad=True),))
+    with ng.no_grad():
+        assert not of(ng.tensor(W, requires_grad=True)).requires_grad
 
 
 def test_training_as_in_meta_learning_differentiates_the_steps():

@@ -92,6 +92,37 @@ def test_rates_are_torchs(strategy, epochs):
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
 
+@pytest.mark.parametrize("buffers", [False, True])
+@pytest.mark.parametrize("name", AVERAGES)
+def test_an_average_follows_inside_of_a_compiled_step(name, buffers):
+    """From the first model on, of which it is a copy."""
+
+    def run(compiled):
+        ng.manual_seed(0)
+        net = ng.nn.Sequential(ng.nn.Linear(3, 2), ng.nn.BatchNorm1d(2))
+        averaged = swa_utils.AveragedModel(net, **AVERAGES[name](swa_utils), use_buffers=buffers)
+        averaged.module.requires_grad_(False)
+        for p in averaged.module.parameters():
+            p.fill_(ng.nan)
+        optimizer = ng.optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            (net(x) ** 3).mean().backward()
+            optimizer.step()
+            averaged.update_parameters(net)
+
+        step = ng.compile(step) if compiled else step
+        for k in range(4):
+            step(ng.randn(5, 3) + k)
+        return [value.numpy() for value in averaged.state_dict().values()], step
+
+    found, step = run(True)
+    for f, e in zip(found, run(False)[0], strict=True):
+        np.testing.assert_allclose(f, e, rtol=1e-5, atol=1e-6)
+    assert step.cache_info().recordings == 1, step.recordings
+
+
 def test_mistakes_are_named():
     net = ng.nn.Linear(1, 1)
     averaged, before = swa_utils.AveragedModel(net), net.weight.tolist()

@@ -107,6 +107,10 @@ class Watcher:
     def outside(self, name: str, way_out: str) -> None:
         """Nothing: Python runs each time."""
 
+    def afterwards(self, name: str, function: Any, options: Any) -> bool:
+        """Nothing is put off, likewise."""
+        return False
+
     def accumulating(self, leaf: Any) -> None:
         """Nothing: it is added for real."""
 

@@ -84,7 +84,7 @@ def _leading_out(batch: Batch, edges: list[Any], start: int) -> list[Any]:
     """The edges by which the graph leaves what was made inside, and where that begins."""
     found: dict[Any, Any] = {}
     pairs = list(edges)
-    for node in _reachable([split_edge(e)[0] for e in edges]):
+    for node in _reachable([split_edge(e)[0] for e in edges], start):
         if node._sequence > start:
             pairs += node._edges
     for edge in pairs:
@@ -147,6 +147,7 @@ class Elements(Node):
                     create_graph=grad_mode.enabled,
                     targets=[inside.targets[k] for k in wanted],
                     accumulate=False,
+                    since=inside.start,
                 )
         except Apart as reason:
             raise VmapError(

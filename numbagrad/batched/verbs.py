@@ -428,6 +428,10 @@ class Batch:
         """Refuse what changes Python values: it may differ from element to element."""
         raise Apart(name)
 
+    def afterwards(self, name: str, function: Any, options: Any) -> bool:
+        """Refuse it, likewise."""
+        raise Apart(name)
+
     records = True
 
     @property

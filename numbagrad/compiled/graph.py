@@ -88,6 +88,7 @@ class Graph:
             create_graph=False,
             targets=targets,
             accumulate=False,
+            since=self.start,
         )
         assert found is not None
         reached = [{id(n) for n in _reachable([split_edge(t._edge)[0]])} for t in outputs]

@@ -12,7 +12,7 @@ import itertools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
@@ -319,6 +319,7 @@ class Recorder(Deciding):
 
     def reading_options(self, options: dict[str, Any]) -> None:
         """Note that a user's optimiser is about to read its numbers: each call passes them."""
+        self.settings.check_now(options)
         self.held.note_options(options)
 
     def undo(self, function: Callable[[], None]) -> None:
@@ -400,6 +401,11 @@ class Recorder(Deciding):
             f"{name}: not possible inside a compiled function, at {line}: it changes Python "
             f"values, which a compiled call does not run. {way_out}"
         )
+
+    def afterwards(self, name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
+        """Let each call end with ``function``, which runs as Python."""
+        self.settings.put_off(name, function, options)
+        return True
 
     def traced_float(self, index: int, value: float) -> TracedFloat:
         """The stand-in of float argument ``index``."""

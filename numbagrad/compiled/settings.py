@@ -9,7 +9,7 @@ reading at ``Settings``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -32,9 +32,29 @@ class Settings:
         self._pending: dict[tuple[int, str], Setting] = {}
         self._read: dict[int, Options] = {}
         self._where: Location | None = None
+        self._last: list[Callable[[], Any]] = []
+        self._put_off: dict[int, tuple[Any, str]] = {}  # by options that are changed in the end
+
+    def put_off(self, name: str, function: Callable[[], Any], changed: Iterable[Any]) -> None:
+        """Let calls end with ``function``, called ``name``, which changes these options."""
+        self._last.append(function)
+        self._put_off |= {id(options): (options, name) for options in changed}
+        self._where = user_location()
+
+    def check_now(self, options: Any) -> None:
+        """Raise where options are read or set after what calls will change in the end."""
+        if id(options) in self._put_off:
+            name = self._put_off[id(options)][1]
+            raise RecordingError(
+                f"{name}: not possible inside a compiled function, at "
+                f"{show_location(self._where)}, before something that asks for what it changes, at "
+                f"{show_location(user_location())}: calls do it last of all. Move it to the end, "
+                f"or call it after the compiled step."
+            )
 
     def note(self, options: Options, name: str, value: Any) -> None:
         """Note that an option is set."""
+        self.check_now(options)
         self._pending[id(options), name] = options, name, value
         self._where = user_location()
 
@@ -42,6 +62,7 @@ class Settings:
         """Note that a call of ``read`` gives options at this place. Raises where calls, which look
         at them once, would have to look at two values of one."""
         for options in _options_of(read, set()):
+            self.check_now(options)
             for location in [key for key in self._pending if key[0] == id(options)]:
                 setting = self._pending.pop(location)
                 if id(options) in self._read:
@@ -84,6 +105,21 @@ class Settings:
         lines += [*sets, "found = run(given)", *takes, "return found"]
         exec("\n".join(["def call(given):", *[f"    {line}" for line in lines]]), names)
         return names["call"]
+
+    def finished(self, run: Callable[[tuple], Any], miss: Any) -> Callable[[tuple], Any]:
+        """``run``, all of a call, and then what was put off."""
+        if not self._last:
+            return run
+        last = tuple(self._last)
+
+        def call(given: tuple) -> Any:
+            found = run(given)
+            if found is not miss:
+                for function in last:
+                    function()
+            return found
+
+        return call
 
 
 def _options_of(function: Any, seen: set[int]) -> Iterator[Options]:

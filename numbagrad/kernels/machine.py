@@ -268,6 +268,17 @@ def outside(name: str, way_out: str = "Call it after the compiled step.") -> Non
         recorder.current.outside(name, way_out)
 
 
+def afterwards(name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
+    """Let each call of what is recorded call ``function`` in the end; False if nothing is recorded.
+
+    name: what errors call it. options: dicts whose entries it changes: what is recorded later must
+    not read them.
+    """
+    if not recording or recorder.current is None:
+        return False
+    return recorder.current.afterwards(name, function, options)
+
+
 announcing: list[type] = []
 """Classes whose objects call ``changed`` once a recording has looked at them: ``_watched``."""
 

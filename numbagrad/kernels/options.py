@@ -23,6 +23,9 @@ class Options(ItemDict):
 
     def __setitem__(self, name: str, value: Any) -> None:
         if machine.recording and type(value) in _NUMBERS and type(self.get(name)) in _NUMBERS:
+            number = value.value if type(value) is TracedFloat else value
+            if type(number) is float and type(self[name]) is int and machine.is_compiling():
+                dict.__setitem__(self, name, float(self[name]))  # a default of 0, which stays equal
             if carried(self, name):
                 old = self[name]
                 if isinstance(old, float) and isinstance(value, int):

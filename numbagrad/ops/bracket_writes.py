@@ -23,6 +23,7 @@ from .brackets import (
     check_mask,
     getitem,
     joined,
+    masked_part,
     parsed,
     parts_of,
     with_tensors,
@@ -70,9 +71,17 @@ def _assign(x: Tensor, key: Any, value: Any) -> None:
         value = as_tensor(value, device=devices.cpu)
     groups: list[Group] = []
     kind = type(key)
+    if machine.is_recording() and machine.is_compiling() and (kind is tuple or kind is Selected):
+        from .selected_places import at_places, put  # which stand on what is written here
+
+        if at_places(key):
+            put(x, key, value)
+            return
     if machine.recording:
         key = beside(x, key)
     if kind is Tensor and machine.is_recording() and _fill_masked(x, key, value):
+        return
+    if kind is tuple and machine.is_recording() and _fill_masked_part(x, key, value):
         return
     if kind is Tensor and not recorded and type(value) in NUMBERS and x._flat:
         if _fill_tensor(x, key, value):
@@ -131,7 +140,7 @@ def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> bool:
     rest = x._array.ndim - mask._array.ndim
     if mask._dtype is not dtypes.bool_ or not mask._array.ndim or rest < 0:
         return False
-    if type(value) is Selected or (isinstance(value, Tensor) and value._array.ndim):
+    if not _is_number(value):
         if type(value) is not Selected and not machine.unknown(mask._array):
             return False
         from .selected_methods import write  # which stands on ops
@@ -147,6 +156,23 @@ def _fill_masked(x: Tensor, mask: Tensor, value: Any) -> bool:
     mask = reshape(mask, (*mask._array.shape, *[1] * rest))
     assign(x, masked_fill(x, mask, value), "setitem")
     return True
+
+
+def _is_number(value: Any) -> bool:
+    """Whether there is one number, which any shape takes."""
+    return type(value) is not Selected and not (isinstance(value, Tensor) and value._array.ndim)
+
+
+def _fill_masked_part(x: Tensor, key: tuple, value: Any) -> bool:
+    """``x[:, mask] = number`` or ``x[mask, 0] = y``, likewise."""
+    part = masked_part(x, key)
+    if part is None or (part[2] and not _is_number(value)):
+        return False
+    view, mask, dim = part
+    if dim:
+        shape = view._array.shape[:dim] + mask._array.shape
+        mask = expand(reshape(mask, (*[1] * dim, *mask._array.shape)), shape)
+    return _fill_masked(view, mask, value)
 
 
 def _set_view(x: Tensor, view: Tensor, value: Any) -> None:

@@ -26,6 +26,7 @@ from .index import Take, launch_checked
 from .masks import positions, selected
 from .part import Select, Slice
 from .remembered import remembered
+from .selected import Selected
 from .transfer import transfer
 from .transpose import permute
 from .view import expand, seen
@@ -102,6 +103,11 @@ def with_tensors(key: Any) -> Any:
 def _looked_up(x: Tensor, key: Any) -> Tensor:
     """``x[key]`` for any key."""
     kind, array = type(key), x._array
+    if machine.is_recording() and machine.is_compiling() and (kind is tuple or kind is Selected):
+        from .selected_places import at_places, taken  # which stand on what is written here
+
+        if at_places(key):
+            return taken(x, key)
     if kind is Tensor and array.ndim:
         if machine.recording:
             key = beside(x, key)
@@ -112,9 +118,10 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
             if machine.recording and machine.unknown(key._array):
                 return selected(x, key)
             return Take.apply(x, positions(key), 0, key._array.ndim, True, -1, "index")
-    if kind is tuple and machine.recording and _is_masked(x, key):
-        view = _basic(x, (*[ALL] * key[0]._array.ndim, *key[1:]))
-        return selected(view, beside(x, key[0]))
+    if kind is tuple and machine.is_recording():
+        part = masked_part(x, key)
+        if part is not None and not part[2]:
+            return selected(*part[:2])
     if kind is tuple and _all_places(key, array.ndim):
         view, groups = x, [Group(d, 1, k) for d, k in enumerate(key)]
     else:
@@ -128,15 +135,22 @@ def _looked_up(x: Tensor, key: Any) -> Tensor:
 _picked = remembered(_looked_up, spread="key")
 
 
-def _is_masked(x: Tensor, key: tuple) -> bool:
-    """Whether a key is a mask that holds nobody knows where, and then makes a view of each row."""
-    mask = key[0] if key else None
-    if type(mask) is not Tensor or mask._dtype is not dtypes.bool_ or not mask._array.ndim:
-        return False
-    if mask._array.ndim > x._array.ndim or not machine.unknown(mask._array):
-        return False
-    check_mask(x, mask, 0)
-    return all([type(k) in (int, builtins.slice) for k in key[1:]])
+def masked_part(x: Tensor, key: tuple) -> tuple[Tensor, Tensor, int] | None:
+    """The view of ``x`` that a key makes with ``:`` for its mask, the mask, and the dimension of
+    the view that it stands at; None unless it is one that holds nobody knows where."""
+    masks = [i for i, k in enumerate(key) if isinstance(k, Tensor) and k._dtype is dtypes.bool_]
+    if len(masks) != 1 or sum([type(k) in _BASIC for k in key]) != len(key) - 1:
+        return None
+    at = masks[0]
+    mask, before, after = key[at], key[:at], key[at + 1 :]
+    if not mask._array.ndim or not machine.unknown(mask._array):
+        return None
+    view = _basic(x, (*before, *[ALL] * mask._array.ndim, *after))
+    dim = sum([type(k) is not int for k in before])
+    if ... in before:
+        dim = view._array.ndim - mask._array.ndim - sum([type(k) is not int for k in after])
+    check_mask(view, mask, dim)
+    return view, beside(x, mask), dim
 
 
 def _all_places(key: tuple, rank: int) -> bool:

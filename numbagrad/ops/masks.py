@@ -55,6 +55,10 @@ def nonzero(x: Tensor, *, as_tuple: bool = False) -> Any:
     as_operand("nonzero", x)
     if as_tuple and not x._array.ndim:
         x = reshape(x, (1,))
+    if machine.recording and x._array.ndim and machine.unknown(x._array):
+        from .selected_places import places  # which stands on what is written here
+
+        return places(x, as_tuple)
     flat = positions(x)
     shape = x._array.shape
     out = new_empty((flat._array.size, len(shape)), dtypes.int64, x._device)

@@ -112,6 +112,8 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
         raise DTypeError(f"bincount: expected a tensor of ints, got {x._dtype}. Use x.long().")
     if minlength < 0:
         raise ValueError(f"bincount: minlength should be >= 0, got {minlength}.")
+    if minlength and machine.recording and x._array.ndim == 1 and machine.unknown(x._array):
+        return _counted(x, weights, minlength)
     plain = weights is None and not machine.recording  # NumPy looks for negative ones itself
     least, most = (0, -1) if plain or not x._array.size else extremes("bincount", x)
     if x._array.ndim != 1 or least < 0:
@@ -140,6 +142,25 @@ def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Te
     values = contiguous(weights)._array.reshape(column)
     machine.launch(along.place, out._array.reshape((1, n, 1)), values, which)
     return out
+
+
+def _counted(x: Tensor, weights: Tensor | None, n: int) -> Tensor:
+    """``bincount`` into ``n`` entries, while a step is recorded and nobody knows the largest int;
+    calls raise ShapeError where there is none for it."""
+    kind = dtypes.int64 if weights is None else weights._dtype
+    if not kind.is_floating_point and weights is not None:
+        kind = dtypes.float64
+
+    def fail(_: int) -> None:
+        raise ShapeError(
+            f"bincount: an element is negative, or not less than minlength, {n}, which is the "
+            f"length of the result inside a compiled function."
+        )
+
+    wrong = ((x < 0) | (x >= n)).any()
+    machine.check(where(wrong, 0, -1).reshape((1,))._array, fail)
+    values = full(x._array.shape, 1, kind, x._device) if weights is None else cast(weights, kind)
+    return index_add(full((n,), 0, kind, x._device), 0, where((x < 0) | (x >= n), 0, x), values)
 
 
 def _uncounted(x: Tensor) -> ShapeError:

@@ -13,8 +13,10 @@ from itertools import chain
 from typing import Any
 
 from ..autograd.modes import no_grad
+from ..kernels import machine
 from ..nn.modules.batchnorm import _BatchNorm
 from ..nn.modules.module import Module
+from ..ops.elementwise import where
 from ..ops.from_data import tensor
 from ..tensor import Tensor
 from .lr_scheduler.base import LRScheduler
@@ -134,11 +136,15 @@ class AveragedModel(Module):
         kept = [] if self.use_buffers else list(self.module.buffers())
         given = [] if self.use_buffers else list(model.buffers())
         _check_alike([*averaged, *kept], [*current, *given])
-        if self.n_averaged.item() == 0:
+        recorded = machine.is_compiling()  # where nobody knows how many there are
+        if not recorded and self.n_averaged.item() == 0:
             _copy(averaged, current)
         else:
             pairs = zip(averaged, current, strict=True)
-            self._average(averaged, [x.to(mean.device) for mean, x in pairs])
+            moved = [x.to(mean.device) for mean, x in pairs]
+            self._average(averaged, moved)
+            for mean, x in zip(averaged, moved, strict=True) if recorded else ():
+                mean.copy_(where(self.n_averaged.eq(0), x, mean))
         _copy(kept, given)
         self.n_averaged += 1
 

@@ -240,7 +240,9 @@ def checkpoint(
     there. use_reentrant: True takes PyTorch's older way, for ``backward()`` and first derivatives
     only, and needs a Tensor among args.
 
-    In a compiled step nothing is computed twice: the step plans its memory itself.
+    In a compiled step nothing is computed twice: the step plans its memory itself. What a part
+    changes, as running statistics of a batch norm, it then changes once, and elsewhere twice, as in
+    PyTorch.
 
     >>> import numbagrad as ng
     >>> x = ng.tensor([1.0, 2.0], requires_grad=True)

@@ -424,12 +424,11 @@ STATE = ng.tensor([1.0, 2.0, 3.0], requires_grad=False)
 OUTER = ng.tensor([1.0, 2.0, 3.0], requires_grad=True)
 NON_LEAF = OUTER * 2.0
 SCHEDULED = World()
-SCHEDULER = optim.lr_scheduler.StepLR(SCHEDULED.optimizer, 1)
+SCHEDULER = optim.lr_scheduler.ReduceLROnPlateau(SCHEDULED.optimizer)
 
 
 def train_and_schedule(x):
-    SCHEDULED.train(ng.ones(2, 3), ng.ones(2, 2))
-    SCHEDULER.step()
+    SCHEDULER.step(SCHEDULED.train(ng.ones(2, 3), ng.ones(2, 2)))
 
 
 def train_and_read(x):
@@ -450,7 +449,8 @@ REFUSED = {
     "print": (lambda x: print(x), "print|repr|str"),
     "format": (lambda x: f"{x.sum():.2f}", "format|item|print"),
     "mask": (lambda x: x[x > 0], "mask"),
-    "nonzero": (lambda x: x.nonzero(), "nonzero"),
+    "nonzero": (lambda x: x.nonzero(), "what a mask selects"),
+    "bincount": (lambda x: x.long().bincount(), "bincount"),
     "unique": (lambda x: x.unique(), "numpy"),
     "python index": (lambda x: [1, 2, 3][x.sum().long()], "index|item|int"),
     "in": (lambda x: 2.0 in x, "in|contains|bool|item"),

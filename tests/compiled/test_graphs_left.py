@@ -64,6 +64,18 @@ def test_a_result_that_is_not_used_gives_no_gradient():
     assert_same(scenario)
 
 
+def test_the_graph_of_a_captured_value_is_gone_through_once():
+    def scenario(compiled):
+        weight, seen = ng.tensor([0.5, -1.0], requires_grad=True), []
+        weight.register_hook(lambda g: seen.append("weight"))
+        y = ng.tanh(weight) * 2
+        y.register_hook(lambda g: (seen.append("y"), g * 3)[1])
+        (compiled(lambda x: (x * y * weight).sum())(ng.ones(2)) * 2).backward()
+        return weight.grad.tolist(), seen
+
+    assert_same(scenario)
+
+
 def test_a_graph_that_leads_nowhere():
     def scenario(compiled):
         step = compiled(lambda x: (x.detach().clone().requires_grad_() * 2)[1:])

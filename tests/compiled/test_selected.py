@@ -33,6 +33,32 @@ def changed(x, mask, method, *args):
     return z
 
 
+def at_both(x, mask):
+    """Each element of a mask of all, by its row and its column."""
+    i, j = ng.where(mask)
+    rows = ng.zeros_like(x).index_add(0, i, x[i] * (j + 1).to(x.dtype)[:, None])
+    return rows.sum() + (x[i, j] * x[i, j, None].squeeze(1)).sum()
+
+
+def at_places(x, places, value):
+    z = x * 1
+    z[places] = value
+    return z
+
+
+def more(x, places, y):
+    z = x * 1
+    z[places] += y[places].exp()
+    return z
+
+
+def placed(x, key, value):
+    """``x[key] = value`` of a copy."""
+    z = x * 1
+    z[key] = value
+    return z.exp().sum()
+
+
 def less(x, mask):
     z = x * 1
     z[mask] -= 1
@@ -125,6 +151,27 @@ ROWS = {
     "ints written": lambda x, y, m, w, k: written(x, m, k[m].unsqueeze(1)),
     "written in place": lambda x, y, m, w, k: changed(x, m, "mul_", y[m]),
     "less": lambda x, y, m, w, k: less(x, m),
+    "a part of rows written": lambda x, y, m, w, k: placed(x, (m, 1), 0.0),
+    "parts of rows": lambda x, y, m, w, k: placed(x, (m, slice(1, None)), y[m, 1:] * w[1:]),
+    "columns written": lambda x, y, m, w, k: placed(x.t(), (slice(None), m), 2),
+    "last written": lambda x, y, m, w, k: placed(x.t() * 1, (..., None, m), w[0]),
+    "in one row": lambda x, y, m, w, k: placed(x.t().exp(), (1, m), y[m, 0]),
+    "of one row": lambda x, y, m, w, k: x.t()[1, m].sum() + x.t()[0][m].mean(),
+    "at places": lambda x, y, m, w, k: (x[(i := ng.where(m)[0])] * y[m] + w[i % 3, None]).sum(),
+    "at places of two": lambda x, y, m, w, k: at_both(x, y > 0),
+    "a row before": lambda x, y, m, w, k: x[m.nonzero().squeeze(1) - 1].log1p().nansum(),
+    "the column of places": lambda x, y, m, w, k: (
+        x[m.nonzero()[:, 0]].index_select(1, k[:2] % 3).sum()
+    ),
+    "selected at places": lambda x, y, m, w, k: x.index_select(0, m.nonzero().flatten()).sum(0),
+    "added at places": lambda x, y, m, w, k: x.index_add(0, k[m] % 5, y[m] * w, alpha=2),
+    "added in place": lambda x, y, m, w, k: (x * 1).index_add_(0, ng.where(m)[0], y[m].exp()),
+    "written at places": lambda x, y, m, w, k: at_places(x, ng.where(m)[0], y[m]),
+    "a row at places": lambda x, y, m, w, k: at_places(x, (m.nonzero().view(-1),), w),
+    "a number at places": lambda x, y, m, w, k: at_places(x, ng.where(m)[0] - 5, 3),
+    "more at places": lambda x, y, m, w, k: more(x, k.remainder(3).nonzero().squeeze(1), y),
+    "counted": lambda x, y, m, w, k: x[0].sum() * (k * m).bincount(minlength=9),
+    "counted by weight": lambda x, y, m, w, k: w.sum() * ng.bincount(m.int(), y[:, 0].detach(), 2),
     "a copy": lambda x, y, m, w, k: (z := x * 1, p := z[m], z.zero_(), p.sum())[-1],
 }
 
@@ -274,6 +321,16 @@ REFUSED = {
     "product of rows": (lambda x, m: ng.matmul(OTHER, x[m]), "matmul"),
     "two ranks": (lambda x, m: x[m] * x[m].sum(1), "1 and 2 dimensions do not"),
     "more dimensions": (lambda x, m: x[m] * ng.ones(2, 3, 2), r"mul with a tensor.*\[2, 3, 2\]"),
+    "places": (lambda x, m: ng.where(m)[0], "returning it"),
+    "number of places": (lambda x, m: len(m.nonzero()), "len"),
+    "places of columns": (lambda x, m: x[:, ng.where(m)[0] % 2].sum(), "such an index"),
+    "places written": (lambda x, m: placed(x, (ng.where(m)[0], 0), 1), "writing at such an index"),
+    "places beyond": (lambda x, m: placed(x, ng.where(m)[0] + 9, 1), "out of bounds|out of range"),
+    "added at others": (
+        lambda x, m: x.index_add(1, ng.where(m)[0], x),
+        "index_add other than at selected rows",
+    ),
+    "a large int": (lambda x, m: (m * 4).bincount(minlength=3), "negative, or not less than"),
     "in brackets": (lambda x, m: x[:, m[:2]].sum(), "nonzero"),
     "does not fit": (lambda x, m: written(x, m, ng.ones(4)).sum(), r"setitem.*\[4\].*\[2\]"),
     "mask does not fit": (lambda x, m: x[m[:2]], "shape of the mask"),

@@ -127,6 +127,23 @@ def test_as_eagerly(name, step):
     assert f.cache_info().recordings <= (3 if step == "conditional" else 2), f.recordings
 
 
+@pytest.mark.parametrize("option", ["weight_decay", "momentum", "dampening"])
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+def test_a_float_takes_the_place_of_a_default_of_0(name, option):
+    def step(w, x, y, lr):
+        w.optimizer.param_groups[0][option] = lr
+        loss = w.train(x, y)
+        w.optimizer.param_groups[0][option] *= 0.5
+        return loss
+
+    if option not in world(name).optimizer.param_groups[0]:
+        return
+    expected, _ = run(name, step, False)
+    found, f = run(name, step, True)
+    assert_same(found[::2], expected[::2], tolerance=2e-6)
+    assert f.cache_info().recordings <= 2, f.recordings
+
+
 @pytest.mark.parametrize("name", [n for n in OPTIMIZERS if hasattr(optim, n)])
 def test_each_optimizer_takes_the_rate_of_each_call(name):
     expected, _ = run(name, given, False)
@@ -168,6 +185,106 @@ def test_what_was_set_for_another_recording_is_taken_back():
         assert w.optimizer.param_groups[0]["lr"] == (rate / 3 if rate > 0.12 else before)
 
 
+S = optim.lr_scheduler
+SCHEDULERS = {
+    "lambda": lambda o: S.LambdaLR(o, lambda k: min(1.0, (k + 1) / 3) * math.cos(k / 10)),
+    "cosine": lambda o: S.CosineAnnealingLR(o, 5),
+    "one cycle": lambda o: S.OneCycleLR(o, 0.1, total_steps=10),
+    "cyclic": lambda o: S.CyclicLR(o, 0.01, 0.1, 3),
+    "chained": lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)]),
+    "sequential": lambda o: S.SequentialLR(o, [S.LinearLR(o, 0.1), S.StepLR(o, 2, 0.5)], [3]),
+    "swa": lambda o: optim.swa_utils.SWALR(o, 0.5, 5),
+    "own": lambda o: OwnSchedule(o),
+}
+
+
+class OwnSchedule(S.LRScheduler):
+    """One that counts its steps."""
+
+    def __init__(self, optimizer):
+        self.calls = 0
+        super().__init__(optimizer)
+
+    def get_lr(self):
+        return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+    def step(self):
+        self.calls += 1
+        super().step()
+
+
+@pytest.mark.parametrize("name", SCHEDULERS)
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "Own"])
+def test_a_scheduler_steps_when_the_rest_is_done(name, optimizer):
+    def run(compiled):
+        w, found = world(optimizer, momentum=0.9), []
+        if optimizer == "Own" and name in ("one cycle", "cyclic"):
+            return [], None  # they want a momentum
+        schedule = SCHEDULERS[name](w.optimizer)
+
+        def step(x, y, due):
+            last = schedule.get_last_lr()[0]
+            loss = w.train(x, y)
+            if due:
+                schedule.step()
+            w.net.zero_grad()
+            return loss, last
+
+        step = ng.compile(step) if compiled else step
+        for k in range(7):
+            found += [*step(ng.ones(4, 3), ng.ones(4, 2), k != 3), getattr(schedule, "calls", 0)]
+            found += [schedule.get_last_lr()[0], w.optimizer.param_groups[0]["lr"]]
+        return list(map(float, found)), step
+
+    found, step = run(True)
+    assert found == pytest.approx(run(False)[0], rel=1e-5, abs=1e-6)
+    assert step is None or step.cache_info().recordings <= 4, step.recordings
+
+
+def test_schedulers_of_two_optimizers():
+    def run(compiled):
+        worlds = [world("SGD"), world("AdamW")]
+        schedules = [S.ExponentialLR(w.optimizer, 0.5) for w in worlds]
+
+        def step(x, y):
+            for w, schedule in zip(worlds, schedules, strict=True):
+                w.train(x, y)
+                schedule.step()
+
+        step = ng.compile(step) if compiled else step
+        for _ in range(3):
+            step(ng.ones(4, 3), ng.ones(4, 2))
+        return snapshot([*worlds[0].net.parameters(), *[w.optimizer for w in worlds]])
+
+    assert_same(run(True), run(False), tolerance=1e-6)
+
+
+def test_a_call_that_fails_is_no_step_of_the_scheduler():
+    w = world("SGD")
+    schedule = S.ExponentialLR(w.optimizer, 0.5)
+
+    @ng.compile
+    def step(x, labels):
+        loss = ng.nn.functional.cross_entropy(w.net(x), labels)
+        loss.backward()
+        w.optimizer.step()
+        schedule.step()
+
+    step(ng.ones(2, 3), ng.tensor([0, 1]))
+    with pytest.raises(IndexError):
+        step(ng.ones(2, 3), ng.tensor([0, 7]))
+    assert schedule.last_epoch == 1
+
+
+def scheduled(then):
+    def step(w, x, y, lr):
+        w.train(x, y)
+        w.schedule.step()
+        return then(w, x, y, w.schedule)
+
+    return step
+
+
 def between(w, x, y, lr):
     w.optimizer.param_groups[0]["lr"] = lr
     w.train(x, y)
@@ -181,6 +298,16 @@ REFUSED = {
         lambda w, x, y, lr: w.optimizer.param_groups[0].update(lr="high"),
         "option 'lr'.*before the call",
     ),
+    "to be read": (
+        scheduled(lambda w, x, y, schedule: w.optimizer.param_groups[0]["lr"]),
+        r"lr_scheduler.step.*test_settings.py:\d+.*what it changes.*test_settings.py:\d+.*last",
+    ),
+    "to be asked for": (scheduled(lambda w, x, y, s: s.get_last_lr()), "lr_scheduler.step.*last"),
+    "of a scheduler made here": (
+        lambda w, x, y, lr: S.StepLR(w.optimizer, 1).step(),
+        "StepLR: not possible.*Make it before",
+    ),
+    "before a step": (scheduled(lambda w, x, y, s: w.train(x, y)), "lr_scheduler.step.*last"),
 }
 
 
@@ -188,6 +315,7 @@ REFUSED = {
 def test_what_is_refused_leaves_all_as_it_was(name):
     step, words = REFUSED[name]
     w = world("SGD")
+    w.schedule = S.StepLR(w.optimizer, 1)
     before = snapshot([w, {k: v for k, v in w.optimizer.param_groups[0].items() if k != "params"}])
     with pytest.raises(RecordingError, match=words):
         ng.compile(lambda x, y, lr: step(w, x, y, lr))(ng.ones(4, 3), ng.ones(4, 2), 0.3)

@@ -370,7 +370,7 @@ SCHEDULERS = {
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-def test_scheduler(name):
+def test_scheduler_between_steps(name):
     def make():
         world = World(momentum=0.9, groups=True)
         world.scheduler = SCHEDULERS[name](world.optimizer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -23,6 +24,7 @@ class LRScheduler:
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        machine.outside(type(self).__name__, "Make it before the compiled step.")
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -44,13 +46,15 @@ class LRScheduler:
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     def step(self) -> None:
-        """Move on by one epoch (or batch, if that is what you count).
+        """Move on by one epoch, or batch, if that is what you count; in a compiled step at its end.
 
         Warns where the optimizer has not taken a step before: its first would miss the first rate.
         An optimizer with a ``step`` of its own is not watched.
         """
-        machine.outside("lr_scheduler.step")
         optimizer = self.optimizer
+        again = functools.partial(LRScheduler.step, self)  # of a subclass, this part of its step
+        if machine.afterwards("lr_scheduler.step", again, optimizer._groups_of_a_step()):
+            return
         unstepped = type(optimizer).step is Optimizer.step and not optimizer._stepped
         if self._step_count == 1 and unstepped:
             warnings.warn(
@@ -67,6 +71,11 @@ class LRScheduler:
 
     def get_last_lr(self) -> list[float]:
         """The rates set by the last step."""
+        if machine.recording and machine.is_compiling():  # groups are asked again by each call
+            groups = self.optimizer._groups_of_a_step()
+            for group in groups:
+                machine.recorder.current.reading_options(group)
+            return [group["lr"] for group in groups]
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ class SequentialLR(LRScheduler):
         if not schedulers:
             raise ValueError("SequentialLR expects at least one scheduler, but got none.")
         _check_schedulers("SequentialLR", schedulers, optimizer)
+        machine.outside("SequentialLR", "Make it before the compiled step.")
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 f"SequentialLR expects one milestone fewer than schedulers, but got "
@@ -65,7 +67,12 @@ class SequentialLR(LRScheduler):
 
     def step(self) -> None:
         """Move on by one epoch."""
-        machine.outside("lr_scheduler.step")
+        again, groups = (
+            functools.partial(SequentialLR.step, self),
+            self.optimizer._groups_of_a_step(),
+        )
+        if machine.afterwards("lr_scheduler.step", again, groups):
+            return
         self.last_epoch += 1
         number = bisect_right(self.milestones, self.last_epoch)
         scheduler = self.schedulers[number]
@@ -103,7 +110,12 @@ class ChainedScheduler(LRScheduler):
 
     def step(self) -> None:
         """Move on by one epoch."""
-        machine.outside("lr_scheduler.step")
+        again, groups = (
+            functools.partial(ChainedScheduler.step, self),
+            self.optimizer._groups_of_a_step(),
+        )
+        if machine.afterwards("lr_scheduler.step", again, groups):
+            return
         for scheduler in self.schedulers:
             scheduler.step()
         self._last_lr = self._rates()
