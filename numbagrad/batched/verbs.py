@@ -419,6 +419,10 @@ class Batch:
         """Never: what a mask selects differs from element to element, which ``deciding`` says."""
         return False
 
+    def is_new(self, array: Any) -> bool:
+        """Never: nobody has counted."""
+        return False
+
     def accumulating(self, leaf: Any) -> None:
         """Refuse to add to the gradient of a tensor from outside."""
         if not self.knows(leaf):

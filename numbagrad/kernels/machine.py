@@ -262,6 +262,11 @@ def unknown(array: Any) -> bool:
     return is_compiling() and recorder.current.unknown(array)
 
 
+def is_new(array: Any) -> bool:
+    """Whether ``array`` is memory of a step that is recorded, to which nothing was written yet."""
+    return is_compiling() and bool(recorder.current.is_new(array))
+
+
 def outside(name: str, way_out: str = "Call it after the compiled step.") -> None:
     """Refuse to run ``name``, which changes plain Python values, while a step is recorded."""
     if recording and recorder.current is not None:

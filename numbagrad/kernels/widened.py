@@ -78,12 +78,6 @@ def launch_widened(kernel: Any, args: tuple[Any, ...]) -> None:
     copies = _Copies()
     for a in args[outputs:]:
         copies.of(a, True)
-    wide = [copies.of(a, not _is_new(a)) for a in args]
+    wide = [copies.of(a, not (isinstance(a, np.ndarray) and machine.is_new(a))) for a in args]
     machine.launch(kernel, *wide)
     copies.give_back(args[:outputs])
-
-
-def _is_new(array: Any) -> bool:
-    """Whether nothing was written yet to ``array``, of a step that is being recorded."""
-    ask = getattr(machine.recorder.current, "is_new", None)
-    return ask is not None and isinstance(array, np.ndarray) and ask(array)
