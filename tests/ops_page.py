@@ -95,8 +95,8 @@ arguments, dtypes and errors are known to agree. Names and arguments are PyTorch
 | Compiled | whether `ng.compile` records it: `partly` where some calls depend on values |
 
 Everything on a GPU is checked in Numba's simulator and by compiling; see [cuda.md](cuda.md).
-What takes float32 takes float16 and bfloat16 too, but for `nextafter`, `quantile`, `nanquantile` and
-`ctc_loss`.
+What takes float32 takes float16 and bfloat16 too, but for `nextafter`, `quantile`, `nanquantile`
+and `ctc_loss`.
 Complex numbers, sparse and quantised tensors, and `fft` do not exist.
 
 ## Results into tensors you have: `out=`

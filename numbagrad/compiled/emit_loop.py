@@ -174,7 +174,8 @@ class LoopText:
             inputs = {
                 n: names[n] if kinds[n] == t else f"{t}({names[n]})" for n in kinds if n in names
             }
-            writer = Writer([line.expr], t == "int64", t, inputs, e.temporaries)
+            integer = t == "int64"
+            writer = Writer([line.expr], integer, t, inputs, e.temporaries, self.picks())
             e.temporaries += len(writer.lines)
             self.body += [self.marked(text) for text in writer.lines]
             for op in writer.helpers:
@@ -187,6 +188,14 @@ class LoopText:
                 value = f"round_{line.rounded}({value})"
             self.body.append(f"{names[line.name]} = {value}")
             kinds[line.name] = line.dtype
+
+    def picks(self) -> bool:
+        """Whether choices are made by an instruction, see ``Writer``."""
+        if any([store.mode != "store" for store in self.loop.stores]):
+            return False
+        inner = [o.view.strides[-1] for o in self.loop.ins if o.view.strides]
+        masked = any([o.dtype.kind == "b" for o in self.loop.ins])
+        return bool(self.loop.scalars) or 0 in inner or masked
 
     def marked(self, text: str) -> str:
         """``text`` with markers for its numbers: 1 / n of a mean is another for another batch."""

@@ -527,6 +527,17 @@ def _smaller(typing, x, y):
     return x(x, x), _extreme("minimum")
 
 
+@intrinsic
+def _picked(typing, condition, x, y):
+    """``x`` where the condition holds, else ``y``: of a choice between branches LLVM makes two
+    loops, or none that is vectorised, where one of the numbers is the same all along."""
+
+    def generate(context, builder, signature, args):
+        return builder.select(*args)
+
+    return x(types.boolean, x, x), generate
+
+
 if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debugging kernels
 
     def _flat(array, i):
@@ -631,6 +642,10 @@ if config.DISABLE_JIT:  # the same meaning in plain Python, for reading and debu
         """The larger of two numbers, NaN if one is NaN."""
         return np.maximum(x, y)
 
+    def picked(condition, x, y):
+        """``x`` where the condition holds, else ``y``."""
+        return x if condition else y
+
     def smaller(x, y):
         """The smaller of two numbers, NaN if one is NaN."""
         return np.minimum(x, y)
@@ -674,4 +689,4 @@ else:
     call, call_for, call_python = _call, _call_for, _call_python
     stack, widened, lesser, added = _stack, _widened, _lesser, _added
     parted, plus, unknown, wide = _parted, _plus, _unknown, _wide
-    larger, smaller = _larger, _smaller
+    larger, smaller, picked = _larger, _smaller, _picked

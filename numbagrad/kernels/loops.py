@@ -65,6 +65,7 @@ def sign(x):
 """,
     "max": "larger",
     "min": "smaller",
+    "where": "picked",
     "floordiv": """
 def floordiv(x, y):
     return T(x // y)
@@ -72,7 +73,7 @@ def floordiv(x, y):
 }
 _CALLS = {
     "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
-    "max": "maximum", "min": "minimum", "sign": "sign", "floordiv": "floordiv",
+    "max": "maximum", "min": "minimum", "where": "picked", "sign": "sign", "floordiv": "floordiv",
 }  # fmt: skip
 _SIMD = frozenset(name for name, _ in FUNCTIONS)
 _ROUNDING = frozenset("floor ceil trunc rint".split())
@@ -90,6 +91,11 @@ def literal(value: Any, t: str) -> str:
 class Writer:
     """Writes the statements that compute expressions from loaded inputs.
 
+    picks: whether of two floats one is chosen by an instruction, after both were computed. Where
+    one of them is the same all along, or a mask is read, LLVM makes of a branch two loops, or one
+    that goes number by number; elsewhere a branch is as fast, and in a sum faster. Whole numbers
+    have a branch: a division by zero ends the program.
+
     t: the name of the type of the arithmetic. inputs: the names that stand for inputs; by default
     an input ``x`` is ``x_i``. first: number of the first local name.
     """
@@ -101,8 +107,10 @@ class Writer:
         t: str = "T",
         inputs: dict[str, str] | None = None,
         first: int = 0,
+        picks: bool = False,
     ):
         self.t = t
+        self.picks = picks
         self.inputs = inputs
         self.first = first
         self.order = topological(list(bodies))
@@ -138,8 +146,11 @@ class Writer:
     def _text(self, node: Expr) -> str:
         op, args = node.op, node.args
         if op == "where":
-            pick = self.names.__getitem__ if node.is_bool else self.number
-            return f"{pick(args[1])} if {self.truth(args[0])} else {pick(args[2])}"
+            if self.integer or node.is_bool or not self.picks:
+                pick = self.names.__getitem__ if node.is_bool else self.number
+                return f"{pick(args[1])} if {self.truth(args[0])} else {pick(args[2])}"
+            values = self.truth(args[0]), *map(self.number, args[1:])
+            return f"{self._helper(op)}({', '.join(values)})"
         if op in LOGICAL:
             return f" {LOGICAL[op]} ".join(self.truth(a) for a in args)
         if op == "not":
@@ -257,7 +268,7 @@ def emit(
     bodies = [substitute(f.body, symbols) for f in formulas]
     arrays = [p for p in inputs if p not in scalars]
     out_names = ["out"] if len(formulas) == 1 else [f"out_{k}" for k in range(len(formulas))]
-    writer = Writer(bodies, compute == "int64")
+    writer = Writer(bodies, compute == "int64", picks=True)
     lines = [
         "import math",
         "",
