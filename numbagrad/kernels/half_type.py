@@ -1,7 +1,8 @@
 """Float16 and bfloat16 as the CPU's kernels see them: 16 bits in memory, float32 when loaded.
 
-Numba has neither on the CPU. The conversions are integer arithmetic, which every processor has and
-LLVM vectorises; they round to the nearest, ties to even, and keep subnormal numbers.
+Numba has neither on the CPU. Most processors convert float16; the other conversions are integer
+arithmetic, which LLVM vectorises. They round to the nearest, ties to even, and keep subnormal
+numbers.
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from numba.extending import intrinsic, lower_cast, models, register_model
 from numba.np.numpy_support import as_dtype
 
 from .halves import BFLOAT16, FLOAT16, decoded, encoded
+from .processor import features
 
 __all__ = ["HalfType", "bfloat16", "bits_type", "computed", "float16", "from_bfloat16"]
 __all__ += ["from_float16", "half_type", "memory_type", "numpy_of", "round_bfloat16"]
 __all__ += ["round_float16", "sum_type", "to_bfloat16", "to_float16"]
+
+CONVERTS = not config.DISABLE_JIT and bool({"+f16c", "+avx512f"} & features())
+"""Whether the processor has instructions that convert float16."""
 
 _WORD, _SINGLE, _SHORT = ir.IntType(32), ir.FloatType(), ir.IntType(16)
 
@@ -105,10 +110,14 @@ class _HalfModel(models.DataModel):
         return _SHORT
 
     def from_data(self, builder, value):
+        if self.fe_type.name == "float16" and CONVERTS:
+            return builder.fpext(builder.bitcast(value, ir.HalfType()), _SINGLE)
         convert = from_float16 if self.fe_type.name == "float16" else from_bfloat16
         return convert(builder, builder.zext(value, _WORD))
 
     def as_data(self, builder, value):
+        if self.fe_type.name == "float16" and CONVERTS:
+            return builder.bitcast(builder.fptrunc(value, ir.HalfType()), _SHORT)
         convert = to_float16 if self.fe_type.name == "float16" else to_bfloat16
         return builder.trunc(convert(builder, builder.bitcast(value, _WORD)), _SHORT)
 

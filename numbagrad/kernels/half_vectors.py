@@ -14,16 +14,13 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .half_type import HalfType, from_bfloat16, from_float16, to_bfloat16, to_float16
+from .half_type import CONVERTS, HalfType, from_bfloat16, from_float16, to_bfloat16, to_float16
 from .processor import features
 
 __all__ = ["PAIRS", "SHORT", "HalfVector", "add_pairs", "halves_per_word", "narrowed", "widened"]
 
 PAIRS = not config.DISABLE_JIT and {"+avx512f", "+avx512bw", "+avx512bf16"} <= features()
 """Whether this CPU multiplies pairs of bfloat16 and adds both products to a float32."""
-
-CONVERTS = not config.DISABLE_JIT and bool({"+f16c", "+avx512f"} & features())
-"""Whether it converts float16."""
 
 SHORT = ir.IntType(16)
 _INT, _SINGLE = ir.IntType(32), ir.FloatType()
