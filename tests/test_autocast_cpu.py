@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,9 @@ KEPT: dict[str, Any] = {
     "pow": lambda lib, x: x**2,
     "sum": lambda lib, x: x.sum(),
     "mean": lambda lib, x: x.mean(),
+    "mv": lambda lib, x: lib.mv(x, x[0]),
+    "dot": lambda lib, x: x[0].dot(x[1]),
+    "inner of vectors": lambda lib, x: lib.inner(x[0], x[1]),
     "cumsum": lambda lib, x: x.cumsum(0),
     "norm": lambda lib, x: x.norm(),
     "softmax": lambda lib, x: x.softmax(0),
@@ -152,6 +156,28 @@ def test_regions_nest() -> None:
     with pytest.raises(ZeroDivisionError), ng.autocast("cpu"):
         _ = 1 / 0
     assert (x @ x).dtype is SINGLE
+
+
+def test_one_object_in_two_threads() -> None:
+    region, x, kinds = ng.autocast("cpu", dtype=ng.float16), given(), []
+
+    def inside() -> None:
+        with region:
+            entered.set()
+            leave.wait()
+        kinds.append((x @ x).dtype)
+
+    entered, leave = threading.Event(), threading.Event()
+    thread = threading.Thread(target=inside)
+    with ng.autocast("cpu"):
+        thread.start()
+        entered.wait()
+        with region:
+            leave.set()
+            thread.join()
+            assert (x @ x).dtype is ng.float16
+        assert (x @ x).dtype is HALF
+    assert kinds == [SINGLE]
 
 
 def test_bad_arguments_are_named() -> None:

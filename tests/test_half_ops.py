@@ -290,3 +290,102 @@ def test_an_array_given_twice_is_one_array() -> None:
     assert x.tolist() == [5, 1, 2]
     x.cumsum_(0)
     assert x.tolist() == [5, 6, 8]
+
+
+@njit
+def doubled_backwards(out, x):
+    for i in range(out.size):
+        out[i] = x[i] * 2
+
+
+def test_arrays_that_overlap_have_one_copy() -> None:
+    """A function that says nothing of its outputs may write any of them."""
+    for dtype in (ng.float32, ng.bfloat16, ng.float16):
+        x = ng.arange(8).to(dtype)
+        ng.launch(doubled_backwards, x[0:4], x)
+        assert x.tolist() == [0, 2, 4, 6, 4, 5, 6, 7]
+        ng.launch(doubled_backwards, x[2:6], x[0:4])
+        assert x.tolist() == [0, 2, 0, 4, 0, 8, 6, 7]
+        ng.launch(doubled_backwards, x[::2], x[1::2])
+        assert x.tolist() == [4, 2, 8, 4, 16, 8, 14, 7]
+
+        @ng.compile
+        def within(x: Any) -> None:
+            ng.launch(doubled_backwards, x[0:4], x)
+            ng.launch(doubled_backwards, x[2:6], x[0:4])
+
+        x = ng.arange(8).to(dtype)
+        within(x)
+        assert x.tolist() == [0, 2, 0, 4, 0, 8, 6, 7]
+
+
+LARGE: dict[str, Any] = {
+    "var": lambda x: x.var(1),
+    "std": lambda x: x.std(1),
+    "var_mean": lambda x: ng.var_mean(x, 1)[0],
+    "median": lambda x: x.median(1).values,
+    "kthvalue": lambda x: x.kthvalue(2, 1).values,
+    "any": lambda x: (x > 9).any(1),
+    "all": lambda x: x.all(1),
+    "count_nonzero": lambda x: ng.count_nonzero(x, 1),
+    "searchsorted": lambda x: ng.searchsorted(ng.arange(5).to(x.dtype), x),
+    "bucketize": lambda x: ng.bucketize(x, ng.arange(5).to(x.dtype)),
+    "sum": lambda x: x.sum(0),
+    "softmax": lambda x: x.softmax(1),
+    "argmax": lambda x: x.argmax(1),
+    "sort": lambda x: x.sort(1).values,
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_tensors(name: str) -> None:
+    """Of which threads have parts; the first array of a kernel need not be of halves."""
+    ng.manual_seed(0)
+    x = ng.randn(60000, 3).bfloat16()
+    got, expected = LARGE[name](x), LARGE[name](x.float())
+    assert got.dtype is (ng.bfloat16 if expected.dtype.is_floating_point else expected.dtype)
+    np.testing.assert_allclose(got.double(), expected.double(), 2**-7, 2**-7)
+
+
+def test_small_tensors_become_zero() -> None:
+    x = ng.ones(6, 6, dtype=ng.bfloat16)
+    assert x.zero_().sum().item() == 0 and x[0, 0].zero_().item() == 0
+    layer = nn.BatchNorm1d(3, dtype=ng.bfloat16)
+    layer(ng.ones(4, 3, dtype=ng.bfloat16)).sum().backward()
+    layer.zero_grad(set_to_none=False)
+    assert layer.bias.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_states_follow_the_dtype_of_their_parameter(name: str) -> None:
+    """A kernel reads the state as what the parameter is."""
+    ends = []
+    for kinds in (["float32"] * 3, ["bfloat16", "float32", "float64"]):
+        p = nn.Parameter(ng.linspace(1, 2, 40))
+        optimizer = OPTIMIZERS[name]([p])
+        for kind in kinds:
+            p.data, p.grad = p.data.to(getattr(ng, kind)), None
+            p.grad = 2 * p.detach()
+            optimizer.step()
+        ends.append(p.detach().double().numpy())
+    np.testing.assert_allclose(ends[1], ends[0], 0.02, 0.02)
+
+
+def test_norms_name_the_dtype_they_were_given() -> None:
+    x = ng.ones(2, 3, dtype=ng.bfloat16)
+    for other in (ng.float16, ng.float64, ng.int64):
+        w = ng.ones(3, dtype=other)
+        for call in (
+            lambda w: F.layer_norm(x, (3,), w),
+            lambda w: F.batch_norm(x, None, None, w, training=True),
+            lambda w: F.rms_norm(x, (3,), w),
+        ):
+            with pytest.raises(DTypeError, match=r"weight to have the dtype of input, ng\.bf"):
+                call(w)
+
+
+def test_attention_takes_a_mask_of_float32() -> None:
+    q = ng.randn(1, 2, 4, 8).bfloat16()
+    mask = ng.zeros(4, 4).masked_fill(ng.ones(4, 4).triu(1).bool(), -float("inf"))
+    out = F.scaled_dot_product_attention(q, q, q, mask)
+    assert (out == F.scaled_dot_product_attention(q, q, q, is_causal=True)).all()

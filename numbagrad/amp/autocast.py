@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,13 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "get_autocast_dtype", "is_autocast_enabled"]
+
+
+class _Held(threading.local):
+    """What held before each entry of one ``autocast``, in this thread."""
+
+    def __init__(self) -> None:
+        self.states: list[Any] = []
 
 
 class autocast:
@@ -51,11 +59,11 @@ class autocast:
                 f"enabled=False for a region without casts."
             )
         self.device, self.fast_dtype, self.cache_enabled = device_type, dtype, cache_enabled
-        self._held: list[Any] = []
+        self._held = _Held()
 
     def __enter__(self) -> autocast:
         held = grad_mode.autocast
-        self._held.append(held)
+        self._held.states.append(held)
         cache: Any = None
         if self.cache_enabled:
             cache = {} if held is None or held.cache is None else held.cache
@@ -67,7 +75,7 @@ class autocast:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        grad_mode.autocast = self._held.pop()
+        grad_mode.autocast = self._held.states.pop()
         machine.autocast_by(-1)
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -419,6 +419,9 @@ class Batch:
         """Never: what a mask selects differs from element to element, which ``deciding`` says."""
         return False
 
+    def unchanged(self, options: Any) -> None:
+        """Whatever it is: ``afterwards`` is refused."""
+
     def is_new(self, array: Any) -> bool:
         """Never: nobody has counted."""
         return False

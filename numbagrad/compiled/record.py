@@ -407,6 +407,10 @@ class Recorder(Deciding):
         self.settings.put_off(name, function, options)
         return True
 
+    def unchanged(self, options: Any) -> None:
+        """Raise if calls change ``options`` in the end."""
+        self.settings.check_now(options)
+
     def traced_float(self, index: int, value: float) -> TracedFloat:
         """The stand-in of float argument ``index``."""
         number = float(value) if type(value) is float else int(value)

@@ -18,7 +18,7 @@ import threading
 
 import numpy as np
 
-__all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "zeros"]
+__all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "zeroed", "zeros"]
 
 LARGE = 1 << 18
 """Bytes from which an array lies in a block. A reused one costs 2 to 3 us; fresh pages for as many
@@ -136,9 +136,13 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     nbytes = dtype.itemsize * math.prod(shape)
     if nbytes < LARGE:
         return np.zeros(shape, dtype)
-    found = empty(shape, dtype, nbytes)
-    found.view(np.uint8).fill(0)  # bfloat16 is a dtype that NumPy has no 0 of
-    return found
+    return zeroed(empty(shape, dtype, nbytes))
+
+
+def zeroed(array: np.ndarray) -> np.ndarray:
+    """``array``, of zeros now. Of bfloat16, a dtype of words, NumPy has no 0."""
+    (array.view(np.int16) if array.dtype.kind == "V" else array).fill(0)
+    return array
 
 
 def _new_block(size: int) -> tuple[Block, int] | None:

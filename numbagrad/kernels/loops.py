@@ -149,8 +149,8 @@ class Writer:
             if self.integer or node.is_bool or not self.picks:
                 pick = self.names.__getitem__ if node.is_bool else self.number
                 return f"{pick(args[1])} if {self.truth(args[0])} else {pick(args[2])}"
-            values = self.truth(args[0]), *map(self.number, args[1:])
-            return f"{self._helper(op)}({', '.join(values)})"
+            chosen = ", ".join([self.truth(args[0]), *map(self.number, args[1:])])
+            return f"{self._helper(op)}({chosen})"
         if op in LOGICAL:
             return f" {LOGICAL[op]} ".join(self.truth(a) for a in args)
         if op == "not":

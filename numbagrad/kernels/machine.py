@@ -13,7 +13,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from types import FunctionType
 from typing import Any
 
 import llvmlite.binding
@@ -158,8 +157,11 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
             for each in a if type(a) is list else (a,):
                 if type(each) is not DeviceArray and is_traced(each):
                     each.refuse("running a kernel on it")
-    if not (isinstance(kernel, (CPUDispatcher, FunctionType)) and widens(kernel, args)):
-        kernel(*args)
+    if not isinstance(kernel, Kernel):  # which looks itself
+        for a in args:
+            if type(a) is ndarray and a.itemsize == 2 and widens(kernel, args):
+                return
+    kernel(*args)
 
 
 def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
@@ -276,12 +278,18 @@ def outside(name: str, way_out: str = "Call it after the compiled step.") -> Non
 def afterwards(name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
     """Let each call of what is recorded call ``function`` in the end; False if nothing is recorded.
 
-    name: what errors call it. options: dicts whose entries it changes: what is recorded later must
-    not read them.
+    name: what errors call it. options: dicts and objects that it changes: what is recorded later
+    must not read them.
     """
     if not recording or recorder.current is None:
         return False
     return recorder.current.afterwards(name, function, options)
+
+
+def unchanged(options: Any) -> None:
+    """Raise in a recorded step if ``options`` are among those that its calls change in the end."""
+    if is_compiling():
+        recorder.current.unchanged(options)
 
 
 announcing: list[type] = []
@@ -403,8 +411,7 @@ class Kernel:
                         return
                 if grain is not None and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
-                    compiled = self._parallel or self.parallel
-                    break
+                    compiled, grain = self._parallel or self.parallel, None
         (compiled or self._serial or self.serial)(*args)
 
     def run_small(self, *args: Any) -> None:

@@ -301,10 +301,11 @@ def scaled_dot_product_attention(
 
     query (..., l, e), key (..., s, e), value (..., s, w), of one floating dtype; the result is
     (..., l, w). attn_mask broadcasts to (..., l, s): bool, True where a row may look, or of the
-    dtype of query, added to the scores. is_causal: row i looks at columns up to i. scale: by
-    default ``1 / sqrt(e)``. dropout_p: the chance of a probability to be dropped, at all times:
-    pass 0 in evaluation. enable_gqa: heads (the dimension before the last two) of query share those
-    of key and value, which must divide them. A row that may look nowhere gives 0.
+    dtype of query (or float32 beside halves), added to the scores. is_causal: row i looks at
+    columns up to i. scale: by default ``1 / sqrt(e)``. dropout_p: the chance of a probability to be
+    dropped, at all times: pass 0 in evaluation. enable_gqa: heads (the dimension before the last
+    two) of query share those of key and value, which must divide them. A row that may look nowhere
+    gives 0.
 
     Memory grows with ``l + s``, not their product; for a second derivative it grows with the
     product. Gradients: for query, key, value and an additive mask.
@@ -316,6 +317,9 @@ def scaled_dot_product_attention(
     """
     if machine.autocasting:
         query, key, value, attn_mask = lowered(query, key, value, attn_mask)
+    halves = isinstance(query, Tensor) and query._dtype in dtypes.HALVES
+    if halves and isinstance(attn_mask, Tensor) and attn_mask._dtype is dtypes.float32:
+        attn_mask = attn_mask.to(query._dtype)
     _check(query, key, value, attn_mask, dropout_p)
     if is_causal and attn_mask is not None:
         raise ShapeError(

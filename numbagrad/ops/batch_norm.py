@@ -19,8 +19,8 @@ from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
-from .elementwise import addcmul, cast, rsqrt
-from .norm import LayerNorm, halves_here, single
+from .elementwise import addcmul, rsqrt
+from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
@@ -192,11 +192,17 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 # -- functions -------------------------------------------------------------------------------------
 
 
-def _copy_back(statistics: tuple, moved: tuple) -> None:
-    """Round running statistics that were moved in float32 into those of halves."""
-    for old, new in zip(statistics, moved, strict=True):
-        if old is not new:
-            old.copy_(new)
+def _moving(
+    norm: Any, x: Tensor, mean: Any, variance: Any, momentum: float, eps: float, more: dict
+) -> Tensor:
+    """``norm`` of halves in float32; it may move the running statistics, which are rounded back."""
+    name, statistics = norm.__name__, {"running_mean": mean, "running_var": variance}
+    moved = {role: single(name, role, v, x._dtype) for role, v in statistics.items()}
+    out = in_float32(norm, x, **moved, momentum=momentum, eps=eps, **more)
+    for role, old in statistics.items():
+        if old is not moved[role] and (more.get("training") or more.get("use_input_stats")):
+            old.copy_(moved[role])
+    return out
 
 
 def batch_norm(
@@ -223,12 +229,8 @@ def batch_norm(
         input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
     if halves_here(as_operand(name, input)):
-        moved = single(running_mean), single(running_var)
-        affine = single(weight), single(bias)
-        out = batch_norm(input.float(), *moved, *affine, training, momentum, eps)
-        if training:
-            _copy_back((running_mean, running_var), moved)
-        return cast(out, input._dtype)
+        affine = {"weight": weight, "bias": bias, "training": training}
+        return _moving(batch_norm, input, running_mean, running_var, momentum, eps, affine)
     channels = _channels(name, input)
     vectors = {"running_mean": running_mean, "running_var": running_var}
     _check(name, input, channels, **vectors, weight=weight, bias=bias)
@@ -273,12 +275,8 @@ def instance_norm(
         input, weight, bias = raised(input, weight, bias)
     name = "instance_norm"
     if halves_here(as_operand(name, input)):
-        moved = single(running_mean), single(running_var)
-        affine = single(weight), single(bias)
-        out = instance_norm(input.float(), *moved, *affine, use_input_stats, momentum, eps)
-        if use_input_stats:
-            _copy_back((running_mean, running_var), moved)
-        return cast(out, input._dtype)
+        affine = {"weight": weight, "bias": bias, "use_input_stats": use_input_stats}
+        return _moving(instance_norm, input, running_mean, running_var, momentum, eps, affine)
     channels = _channels(name, input, 3)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
@@ -315,8 +313,7 @@ def group_norm(
         input, weight, bias = raised(input, weight, bias)
     name = "group_norm"
     if halves_here(as_operand(name, input)):
-        out = group_norm(input.float(), num_groups, single(weight), single(bias), eps)
-        return cast(out, input._dtype)
+        return in_float32(group_norm, input, num_groups, weight=weight, bias=bias, eps=eps)
     channels = _channels(name, input)
     if num_groups < 1 or channels % num_groups:
         raise ShapeError(

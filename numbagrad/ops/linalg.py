@@ -287,6 +287,11 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
     """
     if machine.autocasting:
         x, y = lowered(x, y)
+    return product_of(x, y)
+
+
+def product_of(x: Tensor, y: Tensor) -> Tensor:
+    """``matmul`` in the dtype that the two have."""
     _operands("matmul", x, y)
     left, right = x._array.ndim, y._array.ndim
     if left == 2 and right == 2:
@@ -307,14 +312,14 @@ def matmul(x: Tensor, y: Tensor) -> Tensor:
             return times_vector(x._array, y, x._array.shape[:1])
         if left == 2 and _untaped(x, y):
             return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
-        return matmul(x, y.unsqueeze(1)).squeeze(-1)
+        return product_of(x, y.unsqueeze(1)).squeeze(-1)
     if left == 1:
         if right == 2 and x._array.size == y._array.shape[0] and plain_floats(y, x):
             out = new_empty(y._array.shape[1:], y._dtype, y._device)
             row = x._array.reshape(1, -1)
             machine.launch(kernels.mm, out._array.reshape(1, -1), row, y._array, 0, 0, 0)
             return out
-        return matmul(x.unsqueeze(0), y).squeeze(-2)
+        return product_of(x.unsqueeze(0), y).squeeze(-2)
     if x._array.shape[-1] != y._array.shape[-2]:
         raise _cannot_multiply("matmul", x, y)
     return _broadcast_matmul(x, y)

@@ -274,9 +274,22 @@ def halves_here(x: Tensor) -> bool:
     return x._dtype in dtypes.HALVES and x._device.type == "cpu"
 
 
-def single(x: Tensor | None) -> Any:
-    """``x`` in float32 if it is of halves."""
-    return x.float() if isinstance(x, Tensor) and x._dtype in dtypes.HALVES else x
+def single(name: str, role: str, x: Any, kind: Any) -> Any:
+    """``x``, of the halves ``kind`` or float32, in float32; what is no tensor as it is."""
+    if not isinstance(x, Tensor):
+        return x
+    if x._dtype not in (kind, dtypes.float32):
+        raise DTypeError(
+            f"{name}: expected {role} to have the dtype of input, {kind}, or ng.float32, but got "
+            f"{x._dtype}. Convert one with .to(dtype)."
+        )
+    return x.float()
+
+
+def in_float32(norm: Any, x: Tensor, *args: Any, **affine: Any) -> Tensor:
+    """``norm(x, *args, **affine)`` of halves, computed in float32."""
+    wide = {role: single(norm.__name__, role, v, x._dtype) for role, v in affine.items()}
+    return cast(norm(x.float(), *args, **wide), x._dtype)
 
 
 def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
@@ -324,8 +337,7 @@ def layer_norm(
     if machine.autocasting:
         x, weight, bias = raised(x, weight, bias)
     if halves_here(as_operand("layer_norm", x)):
-        out = layer_norm(x.float(), normalized_shape, single(weight), single(bias), eps)
-        return cast(out, x._dtype)
+        return in_float32(layer_norm, x, normalized_shape, eps=eps, weight=weight, bias=bias)
     m = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     return LayerNorm.apply(x, weight, bias, m, float(eps))
 
@@ -345,7 +357,7 @@ def rms_norm(
     if machine.autocasting:
         x, weight = raised(x, weight)
     if halves_here(as_operand("rms_norm", x)):
-        return cast(rms_norm(x.float(), normalized_shape, single(weight), eps), x._dtype)
+        return in_float32(rms_norm, x, normalized_shape, eps=eps, weight=weight)
     _normalized("rms_norm", x, normalized_shape, weight=weight)
     count = 1 if isinstance(normalized_shape, int) else len(normalized_shape)
     if eps is None:

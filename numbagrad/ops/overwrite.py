@@ -10,6 +10,7 @@ from .. import dtypes
 from ..autograd.function import check_in_place
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.blocks import zeroed
 from ..kernels.shares import GRAIN
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
@@ -90,7 +91,7 @@ def zero_(x: Tensor) -> Tensor:
         if free and x._base is None and x._flat and (not machine.recording or machine.on_host(x)):
             array = x._array
             if array.size < GRAIN:  # shorter than the way to a kernel
-                array.fill(0)
+                zeroed(array)
                 (x._counter or x._version_counter()).bump()
                 return x
         return fill_(x, 0)

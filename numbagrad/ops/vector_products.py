@@ -9,7 +9,7 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import GPU, lowered, widest
 from .base import as_operand
-from .linalg import _mm, _operands, _ranked, matmul, plain_floats, times_vector
+from .linalg import _mm, _operands, _ranked, plain_floats, product_of, times_vector
 from .remembered import remembered
 
 __all__ = ["dot", "inner", "mv", "outer"]
@@ -26,7 +26,7 @@ def mv(x: Tensor, y: Tensor) -> Tensor:
             f"mv: size mismatch, expected a matrix (n, k) and a vector (k), got "
             f"{list(x._array.shape)} and {list(y._array.shape)}."
         )
-    return matmul(x, y)
+    return product_of(x, y)
 
 
 @remembered
@@ -60,10 +60,10 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
 @remembered
 def inner(x: Tensor, y: Tensor) -> Tensor:
     """Sums of products along the last dimensions of both; with a number, a multiple."""
-    if machine.autocasting:
-        x, y = lowered(x, y)
     as_operand("inner", x)
     as_operand("inner", y, 1)
+    if machine.autocasting:
+        x, y = lowered(x, y) if x.dim() > 1 or y.dim() > 1 else widest(x, y)
     if x._array.ndim == 0 or y._array.ndim == 0:
         return x * y
     _operands("inner", x, y)

@@ -22,6 +22,7 @@ from ..kernels import machine
 from ..kernels.machine import launch
 from ..kernels.options import Options, carried
 from ..ops.base import contiguous, copy_kernel, full, new_empty
+from ..ops.elementwise import cast
 from ..tape import grad_mode, show_location, user_location
 from ..tensor import Tensor
 from .hooks import Hooked, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -419,7 +420,22 @@ def held(
                 f"{list(found.shape)}: the parameter's .data was given another size. Make a new "
                 f"optimiser, or pop the parameter from its state."
             )
+        elif found._dtype is not param._dtype:
+            _convert(state, name, param._dtype)
     return [state[name] for state in states]
+
+
+def _convert(state: dict[str, Any], name: str, dtype: DType) -> None:
+    """Give ``state[name]`` the dtype that its parameter has now, at once, as ``new_state``."""
+    recorder, found = machine.recorder, state[name]
+    held, recorder.current = recorder.current, None
+    try:
+        dict.__setitem__(state, name, cast(found.detach(), dtype))
+    finally:
+        recorder.current = held
+    machine.changed()
+    if held is not None:
+        held.adopt(state[name], lambda: dict.__setitem__(state, name, found))
 
 
 def counters(params: list[Tensor], states: Sequence[dict[str, Any]]) -> list[Tensor]:

@@ -321,3 +321,31 @@ def test_what_is_refused_leaves_all_as_it_was(name):
         ng.compile(lambda x, y, lr: step(w, x, y, lr))(ng.ones(4, 3), ng.ones(4, 2), 0.3)
     after = snapshot([w, {k: v for k, v in w.optimizer.param_groups[0].items() if k != "params"}])
     assert_same(after, before, tolerance=0)
+
+
+def test_what_is_read_of_a_scheduler_is_read_by_each_call():
+    """Its count decides whether it steps; a warm-up of two steps, then none."""
+    w = world("SGD")
+    schedule = S.ExponentialLR(w.optimizer, 0.5)
+
+    @ng.compile
+    def step(x, y):
+        count = schedule.last_epoch
+        loss = w.train(x, y)
+        if schedule.last_epoch < 2:
+            schedule.step()
+        return loss * 0 + count
+
+    x, y = ng.ones(4, 3), ng.ones(4, 2)
+    assert [step(x, y).item() for _ in range(5)] == [0, 1, 2, 2, 2]
+    assert schedule.last_epoch == 2
+
+    @ng.compile
+    def late(x, y):
+        loss = w.train(x, y)
+        schedule.step()
+        return loss * schedule.last_epoch
+
+    with pytest.raises(RecordingError, match="before something that asks for what it changes"):
+        late(x, y)
+    assert schedule.last_epoch == 2

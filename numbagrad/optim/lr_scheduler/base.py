@@ -38,6 +38,16 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.step()
 
+    def __getattribute__(self, name: str) -> Any:
+        """What a recorded step reads of a scheduler is looked at by each call: steps change it, and
+        after a step, which calls take in the end, it cannot be read."""
+        value = object.__getattribute__(self, name)
+        if machine.recording and type(value) in (int, float, bool) and name[0] != "_":
+            if machine.is_compiling():
+                machine.unchanged(self)
+                return machine.depends(lambda: object.__getattribute__(self, name))
+        return value
+
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
         raise NotImplementedError
@@ -53,7 +63,7 @@ class LRScheduler:
         """
         optimizer = self.optimizer
         again = functools.partial(LRScheduler.step, self)  # of a subclass, this part of its step
-        if machine.afterwards("lr_scheduler.step", again, optimizer._groups_of_a_step()):
+        if machine.afterwards("lr_scheduler.step", again, (*optimizer._groups_of_a_step(), self)):
             return
         unstepped = type(optimizer).step is Optimizer.step and not optimizer._stepped
         if self._step_count == 1 and unstepped:

@@ -71,7 +71,7 @@ class SequentialLR(LRScheduler):
             functools.partial(SequentialLR.step, self),
             self.optimizer._groups_of_a_step(),
         )
-        if machine.afterwards("lr_scheduler.step", again, groups):
+        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self.schedulers)):
             return
         self.last_epoch += 1
         number = bisect_right(self.milestones, self.last_epoch)
@@ -114,7 +114,7 @@ class ChainedScheduler(LRScheduler):
             functools.partial(ChainedScheduler.step, self),
             self.optimizer._groups_of_a_step(),
         )
-        if machine.afterwards("lr_scheduler.step", again, groups):
+        if machine.afterwards("lr_scheduler.step", again, (*groups, self, *self.schedulers)):
             return
         for scheduler in self.schedulers:
             scheduler.step()
