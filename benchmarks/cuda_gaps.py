@@ -13,6 +13,8 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided
 KNOWN_GAPS = {
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
+    "half_product.half_product": "what the CPU's products are made of; matmul.py has their twins",
+    "half_product.rounded_product": "of medium precision on the CPU; on the GPU mm rounds",
     "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",
     "loss.cross_entropy_with_grad_by_columns": "of compiled steps on the CPU; on the GPU rows stay",
     "norm.logsumexp_with_softmax": "of compiled steps on the CPU; on the GPU the two stay apart",

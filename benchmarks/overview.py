@@ -33,7 +33,7 @@ SUITES = (
         "reductions",
         "indexing",
     ),
-    *("products", "optimisers", "layers", "training", "linear", "op_cost", "mapped"),
+    *("products", "optimisers", "layers", "training", "linear", "op_cost", "mapped", "mixed"),
 )
 """Suites whose peer is another library, in the order of table and picture."""
 

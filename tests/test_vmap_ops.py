@@ -117,7 +117,7 @@ def differences(
                 found.append(f"{told}: result {k} is {y}, expected {x}")
         elif x[0].shape != y[0].shape or x[1:] != y[1:]:
             found.append(f"{told}: result {k} is {y[0].shape, y[1:]}, not {x[0].shape, x[1:]}")
-        elif not close(x[0], y[0], 10):
+        elif not close(x[0], y[0], str(x[0].dtype), 10):
             found.append(f"{told}: result {k} is\n{y[0]}, expected\n{x[0]}")
     return found
 

@@ -138,8 +138,15 @@ class Watcher:
     def setting(self, options: Any, name: str, value: Any) -> None:
         """Nothing: an option is set for real."""
 
+    def unchanged(self, options: Any) -> None:
+        """Whatever it is: nothing is put off."""
+
     def unknown(self, array: Any) -> bool:
         """Never: all that runs has values."""
+        return False
+
+    def is_new(self, array: Any) -> bool:
+        """Never: nobody has counted."""
         return False
 
 
