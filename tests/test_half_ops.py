@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import ALL
+from halved import run
 from numba import njit
-from op_table import Case, Sample, convert, leaves
+from op_table import Case, Sample
 
 import numbagrad as ng
 from numbagrad import nn
@@ -40,41 +41,11 @@ LACKING = set(
 """Rows that are for float32 and float64 alone, as in PyTorch, or leave the range of float16."""
 
 
-def rounded(value: Any, dtype: Any, half: bool, leaf: bool) -> Any:
-    """``value`` with its floats rounded to ``dtype``: as that, or as float32."""
-    if isinstance(value, ng.Tensor):
-        if not value.dtype.is_floating_point:
-            return value
-        value = value.detach().to(dtype)
-        return (value if half else value.float()).requires_grad_(leaf)
-    if isinstance(value, (list, tuple)):
-        return type(value)(rounded(v, dtype, half, leaf) for v in value)
-    if isinstance(value, dict):
-        return {k: rounded(v, dtype, half, leaf) for k, v in value.items()}
-    return value
-
-
-def run(case: Case, call: Sample, dtype: Any, half: bool) -> tuple[list[Any], list[Any]]:
-    """Results and gradients of the float inputs."""
-    leaf = case.orders >= 1
-    args = rounded(convert(call.args), dtype, half, leaf)
-    kwargs = rounded(convert(call.kwargs), dtype, half, leaf)
-    ng.manual_seed(0)
-    results = [r for r in leaves(case.target()(*args, **kwargs)) if isinstance(r, ng.Tensor)]
-    outs = [r for r in results if r.requires_grad]
-    inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
-    inputs = [t for t in inputs if isinstance(t, ng.Tensor) and t.requires_grad]
-    if not (leaf and outs):
-        return results, []
-    seeds = [ng.ones_like(o) for o in outs]
-    return results, list(ng.autograd.grad(outs, inputs, seeds, allow_unused=True))
-
-
 def differs(case: Case, call: Sample, dtype: str) -> str | None:
     """What is wrong with a row in halves."""
     kind, eps = getattr(ng, dtype), EPS[dtype]
-    expected, truths = run(case, call, kind, False)
-    got, grads = run(case, call, kind, True)
+    expected, truths = run(case, call, kind, lambda half: half.float())
+    got, grads = run(case, call, kind)
     for out, truth in zip([*got, *grads], [*expected, *truths], strict=True):
         if (out is None) != (truth is None) or out is None:
             if out is not truth:
@@ -116,7 +87,7 @@ def test_what_needs_float32_names_the_way_out(name: str) -> None:
     case = next(c for c in ALL if c.name == name)
     call = next(c for c in case.calls("float32") if c.kind == "plain")
     with pytest.raises(DTypeError, match=r"\.float\(\)"):
-        run(case, call, ng.bfloat16, True)
+        run(case, call, ng.bfloat16)
 
 
 def test_errors_name_the_operation() -> None:

@@ -8,6 +8,7 @@ those of ``tile.py``; the loops around these functions are in ``cpu/half_product
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -110,6 +111,19 @@ def fetch(builder: Any, address: Any) -> None:
     builder.call(function, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
 
 
+@contextmanager
+def _two_rows(builder, out, out_row, x, x_row, rows):
+    """A loop over pairs of rows of x: both addresses, whether there is the second, and where they
+    go."""
+    last = builder.sub(rows, WORD(1))
+    with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
+        above = builder.shl(i, WORD(1))
+        there = builder.icmp_signed("<", above, last)
+        first = builder.add(x, builder.mul(above, x_row))
+        second = builder.select(there, builder.add(first, x_row), first)
+        yield first, second, there, builder.add(out, builder.mul(i, out_row))
+
+
 @in_machine_code
 def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
     """Write the halves of rows 2 i and 2 i + 1 of x side by side, as words, to row i of out.
@@ -125,13 +139,8 @@ def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
         ir.Constant(numbers, [base + i // 2 + lanes * (i % 2) for i in range(lanes)])
         for base in (0, lanes // 2)
     ]
-    last, ahead = builder.sub(rows, WORD(1)), builder.mul(x_row, WORD(AHEAD))
-    with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
-        above = builder.shl(i, WORD(1))
-        there = builder.icmp_signed("<", above, last)
-        first = builder.add(x, builder.mul(above, x_row))
-        second = builder.select(there, builder.add(first, x_row), first)
-        to = builder.add(out, builder.mul(i, out_row))
+    ahead = builder.mul(x_row, WORD(AHEAD))
+    with _two_rows(builder, out, out_row, x, x_row, rows) as (first, second, there, to):
         for (line,), chunk in _chunks(builder, ir.VectorType(SHORT, lanes), columns):
             shift = builder.mul(chunk, WORD(VECTOR_BYTES))
             for row in (first, second):
@@ -195,14 +204,9 @@ def round_pairs(builder, kind, out, out_row, x, x_row, rows, columns):
     if not PAIRS:
         return
     words, ints = (ir.VectorType(each, kind.count) for each in (kind.element, ir.IntType(32)))
-    last, ahead = builder.sub(rows, WORD(1)), builder.mul(x_row, WORD(AHEAD))
+    ahead = builder.mul(x_row, WORD(AHEAD))
     sixteen = ir.Constant(ints, [16] * kind.count)
-    with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
-        above = builder.shl(i, WORD(1))
-        there = builder.icmp_signed("<", above, last)
-        first = builder.add(x, builder.mul(above, x_row))
-        second = builder.select(there, builder.add(first, x_row), first)
-        to = builder.add(out, builder.mul(i, out_row))
+    with _two_rows(builder, out, out_row, x, x_row, rows) as (first, second, there, to):
         for (line,), chunk in _chunks(builder, words, columns):
             shift, bits = builder.mul(chunk, WORD(VECTOR_BYTES)), []
             for row in (first, second):

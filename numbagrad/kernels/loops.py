@@ -91,13 +91,9 @@ def literal(value: Any, t: str) -> str:
 class Writer:
     """Writes the statements that compute expressions from loaded inputs.
 
-    picks: whether of two floats one is chosen by an instruction, after both were computed. Where
-    one of them is the same all along, or a mask is read, LLVM makes of a branch two loops, or one
-    that goes number by number; elsewhere a branch is as fast, and in a sum faster. Whole numbers
-    have a branch: a division by zero ends the program.
-
-    t: the name of the type of the arithmetic. inputs: the names that stand for inputs; by default
-    an input ``x`` is ``x_i``. first: number of the first local name.
+    picks: whether of two floats one is chosen by an instruction. Where one of them is the same all
+    along, or a mask is read, LLVM makes of a branch two loops, or one that goes number by number;
+    in a sum a branch is faster. Of whole numbers a division by zero ends the program.
     """
 
     def __init__(

@@ -7,16 +7,11 @@ recorder, so that running the Python of a step *is* the front end of the compile
 from __future__ import annotations
 
 import ctypes
-import functools
 import itertools
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import llvmlite.binding
-import numba
 import numpy as np
 from numba.core.registry import CPUDispatcher
 
@@ -24,8 +19,10 @@ from .. import devices
 from . import blocks, store
 from .blocks import LARGE
 from .cuda.runtime.array import DeviceArray
+from .thread_pool import set_threads, threads
 
-__all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading", "view"]
+__all__ = ["Kernel", "bind", "check", "depends", "empty", "kernel", "launch", "reading"]
+__all__ += ["set_threads", "threads", "view"]
 
 recording = False
 """True while any thread records, and once any array lives off the host: then the fast paths of ops,
@@ -165,23 +162,11 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 
 
 def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
-    """Launch ``kernel`` on float32 copies where halves of the host are among ``args`` and it cannot
-    take them; whether it did."""
-    if getattr(kernel, "takes_halves", False):
-        dtype = args[0].dtype  # those written by hand take arrays of one dtype
-        mixed = isinstance(kernel, Kernel) and any(
-            [isinstance(a, ndarray) and a.dtype != dtype for a in args]
-        )
-        if not mixed:
-            return False
-    from . import widened
+    """Launch ``kernel`` on float32 copies of the halves of the host among ``args``, if there are
+    such and it cannot take them; whether it did."""
+    from .widened import launched
 
-    if not widened.holds_halves(args):
-        return False
-    if getattr(kernel, "moves", False) and args[0].itemsize == 2:
-        return False
-    widened.launch_widened(kernel, args)
-    return True
+    return launched(kernel, args)
 
 
 # -- what a recorder must be told ------------------------------------------------------------------
@@ -463,56 +448,6 @@ def kernel(
         return made
 
     return decorate if function is None else decorate(function)
-
-
-@functools.cache
-def _choose_threading_layer() -> None:
-    """Prefer tbb: its launches are the cheapest, it survives fork and concurrent callers.
-
-    pip puts libtbb where the loader does not look, so it is loaded by hand, once, before Numba
-    starts its threads.
-    """
-    if sys.platform.startswith("linux"):
-        for name in (os.path.join(sys.prefix, "lib", "libtbb.so.12"), "libtbb.so.12"):
-            try:
-                ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
-                break
-            except OSError:
-                continue
-
-
-def threads() -> int:
-    """Number of threads that kernels use; starts the thread pool on its first call."""
-    return _counting_threads()()
-
-
-@functools.cache
-def _counting_threads() -> Callable[[], int]:
-    """Numba's own way to count, past the lock that it takes to see whether there is a pool."""
-    _choose_threading_layer()
-    numba.get_num_threads()
-    from numba.np.ufunc import parallel
-
-    from .pieces import crew_places
-
-    crew_places[2] = llvmlite.binding.address_of_symbol("get_num_threads")
-    return parallel._get_num_threads
-
-
-def set_threads(n: int) -> None:
-    """Let kernels, and LAPACK, use ``n`` threads, from 1 to the number the process started with."""
-    from .blas_library import limit_threads
-
-    _choose_threading_layer()
-    most = numba.config.NUMBA_NUM_THREADS
-    if not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
-        raise ValueError(
-            f"set_num_threads: expected an int from 1 to {most}, the number this process started "
-            f"with, got {n!r}. NUMBA_NUM_THREADS sets it before Python starts."
-        )
-    numba.set_num_threads(n)
-    limit_threads(n)
-    changed()  # compiled steps choose by the number of threads
 
 
 def address_of(array: np.ndarray) -> int:

@@ -243,12 +243,11 @@ class GemmKernel(Kernel):
     def _half_entry(self, many: bool, args: tuple[Any, ...]) -> Callable[..., None]:
         """What runs on halves, of which both have two bytes: float32 copies for some kernels, and
         where not all arrays are of one dtype."""
-        dtype = args[0].dtype
-        mixed = any([type(a) is np.ndarray and a.dtype != dtype for a in args])
-        if mixed or not self.takes_halves:
-            from .widened import launch_widened
+        from .widened import launch_widened, takes
 
+        if not takes(self, args):
             return lambda *given: launch_widened(self, given)
+        dtype = args[0].dtype
         entry = self._half_entries.get((dtype, many))
         if entry is None:
             dispatcher = self.parallel if many else self.serial

@@ -19,7 +19,7 @@ from .formula import Formula
 from .halves import FLOAT32, HALVES
 from .loops import ElementwiseKernel
 
-__all__ = ["copy_kernel", "holds_halves", "launch_widened"]
+__all__ = ["copy_kernel", "holds_halves", "launch_widened", "launched", "takes"]
 
 copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 """``out = x``, whatever the dtypes of the two."""
@@ -36,6 +36,25 @@ def _arrays(args: Any) -> Iterator[Any]:
 def holds_halves(args: tuple[Any, ...]) -> bool:
     """Whether arrays of the host among the arguments of a kernel hold float16 or bfloat16."""
     return any([a.itemsize == 2 and a.dtype in HALVES for a in _arrays(args)])
+
+
+def takes(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """Whether ``kernel`` takes the halves among ``args`` itself. Those written by hand take arrays
+    of one dtype, formulas any; what only moves elements has them as words."""
+    if getattr(kernel, "moves", False):
+        return bool(args[0].itemsize == 2)
+    if not getattr(kernel, "takes_halves", False):
+        return False
+    dtype = args[0].dtype
+    return type(kernel) is ElementwiseKernel or all([a.dtype == dtype for a in _arrays(args)])
+
+
+def launched(kernel: Any, args: tuple[Any, ...]) -> bool:
+    """``launch_widened`` where that is needed; whether it was."""
+    needed = holds_halves(args) and not takes(kernel, args)
+    if needed:
+        launch_widened(kernel, args)
+    return needed
 
 
 def _extent(array: Any) -> tuple[int, int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 from cases import ALL
-from op_table import Case, Sample, convert, leaves
+from halved import run
 
 import numbagrad as ng
 from numbagrad.kernels.cuda.runtime import device
@@ -30,44 +29,14 @@ CASES = {case.name: case for case in ALL}
 HALVES = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
-def halved(value: Any, dtype: Any, place: str, leaf: bool) -> Any:
-    """``value`` with its floats rounded to ``dtype``: on the GPU as that, on the CPU as float32."""
-    if isinstance(value, ng.Tensor):
-        if not value.dtype.is_floating_point:
-            return value.to(place)
-        value = value.detach().to(dtype)
-        moved = value.to(place) if place == "cuda" else value.float()
-        return moved.requires_grad_(leaf)
-    if isinstance(value, (list, tuple)):
-        return type(value)(halved(v, dtype, place, leaf) for v in value)
-    if isinstance(value, dict):
-        return {k: halved(v, dtype, place, leaf) for k, v in value.items()}
-    return value
-
-
-def run(case: Case, call: Sample, dtype: Any, place: str) -> tuple[list[Any], list[Any]]:
-    """Results and gradients of the float inputs."""
-    leaf = case.orders >= 1
-    args = halved(convert(call.args), dtype, place, leaf)
-    kwargs = halved(convert(call.kwargs), dtype, place, leaf)
-    results = [r for r in leaves(case.target()(*args, **kwargs)) if isinstance(r, ng.Tensor)]
-    outs = [r for r in results if r.requires_grad]
-    inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
-    inputs = [t for t in inputs if isinstance(t, ng.Tensor) and t.requires_grad]
-    if not (leaf and outs):
-        return results, []
-    seeds = [ng.ones_like(o) for o in outs]
-    return results, list(ng.autograd.grad(outs, inputs, seeds, allow_unused=True))
-
-
 @pytest.mark.parametrize("name,dtype", [(name, list(HALVES)[i % 2]) for i, name in enumerate(ROWS)])
 def test_half(name: str, dtype: str) -> None:
     case, kind, eps = CASES[name], getattr(ng, dtype), HALVES[dtype]
     call = next(c for c in case.calls("float32") if c.kind == "plain")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        got, grads = run(case, call, kind, "cuda")
-        expected, truths = run(case, call, kind, "cpu")
+        got, grads = run(case, call, kind, lambda half: half.cuda(), lambda x: x.cuda())
+        expected, truths = run(case, call, kind, lambda half: half.float())
     for out, truth in zip([*got, *grads], [*expected, *truths], strict=True):
         assert (out is None) == (truth is None)
         if out is None:

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from walls import BEFORE_A_WALL
 
 from numbagrad.kernels import blas_library, product, vectors
 from numbagrad.kernels.cpu import gemm, tiled_product
@@ -173,26 +174,11 @@ for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300), (8, 12,
     assert done.returncode == 0, done.stderr
 
 
-GUARDED = """
-import ctypes, mmap
-import numpy as np
+GUARDED = (
+    BEFORE_A_WALL
+    + """
 from numbagrad.kernels import vectors
 from numbagrad.kernels.cpu.matmul import mm
-
-page = mmap.PAGESIZE
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def before_a_wall(values):
-    # A copy that ends where memory does: to read one number more is a segmentation fault.
-    size = -(-values.nbytes // page) * page
-    whole = mmap.mmap(-1, size + page)
-    start = np.frombuffer(whole, np.uint8).ctypes.data
-    assert libc.mprotect(ctypes.c_void_p(start + size), page, 0) == 0
-    array = np.frombuffer(whole, values.dtype, values.size, size - values.nbytes)
-    array = array.reshape(values.shape)
-    array[...] = values
-    return array
 
 
 rng = np.random.default_rng(0)
@@ -208,6 +194,7 @@ for dtype in (np.float32, np.float64):
                     mm(out, left, right, turnx, turny, 0)
                     np.testing.assert_allclose(out, x @ y, atol=1e-4)
 """
+)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from walls import BEFORE_A_WALL
 
 import numbagrad as ng
 from numbagrad.kernels import amx, half_vectors, machine, product
@@ -327,26 +328,11 @@ def test_other_cpus(features: str, told: tuple[int, bool, bool]) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-GUARDED = """
-import ctypes, mmap
-import numpy as np
+GUARDED = (
+    BEFORE_A_WALL
+    + """
 from numbagrad.kernels.cpu.matmul import mm
 from numbagrad.kernels.halves import BFLOAT16, FLOAT16, decoded, encoded
-
-page = mmap.PAGESIZE
-libc = ctypes.CDLL(None, use_errno=True)
-
-
-def before_a_wall(values):
-    # A copy that ends where memory does: to read one number more is a segmentation fault.
-    size = -(-values.nbytes // page) * page
-    whole = mmap.mmap(-1, size + page)
-    start = np.frombuffer(whole, np.uint8).ctypes.data
-    assert libc.mprotect(ctypes.c_void_p(start + size), page, 0) == 0
-    array = np.frombuffer(whole, np.uint16, values.size, size - values.nbytes)
-    array = array.view(values.dtype).reshape(values.shape)
-    array.view(np.uint16)[...] = values.view(np.uint16)
-    return array
 
 
 rng = np.random.default_rng(0)
@@ -362,6 +348,7 @@ for dtype in (BFLOAT16, FLOAT16):
                     mm(out, left, right, turnx, turny, 0)
                     np.testing.assert_allclose(decoded(out), x @ y, atol=0.3)
 """
+)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mprotect")

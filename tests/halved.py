@@ -1,0 +1,48 @@
+"""Rows of the op table on inputs that are rounded to halves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from op_table import Case, Sample, convert, leaves
+
+import numbagrad as ng
+
+Change = Callable[[Any], Any]
+
+
+def as_it_is(x: Any) -> Any:
+    return x
+
+
+def rounded(value: Any, dtype: Any, leaf: bool, floats: Change, others: Change) -> Any:
+    """``value`` with its floats rounded to ``dtype`` and given to ``floats``, its other tensors to
+    ``others``. leaf: whether floats need gradients."""
+    if isinstance(value, ng.Tensor):
+        if not value.dtype.is_floating_point:
+            return others(value)
+        return floats(value.detach().to(dtype)).requires_grad_(leaf)
+    if isinstance(value, (list, tuple)):
+        return type(value)(rounded(v, dtype, leaf, floats, others) for v in value)
+    if isinstance(value, dict):
+        return {k: rounded(v, dtype, leaf, floats, others) for k, v in value.items()}
+    return value
+
+
+def run(
+    case: Case, call: Sample, dtype: Any, floats: Change = as_it_is, others: Change = as_it_is
+) -> tuple[list[Any], list[Any]]:
+    """Results and gradients of the float inputs, see ``rounded``."""
+    leaf = case.orders >= 1
+    args = rounded(convert(call.args), dtype, leaf, floats, others)
+    kwargs = rounded(convert(call.kwargs), dtype, leaf, floats, others)
+    ng.manual_seed(0)
+    results = [r for r in leaves(case.target()(*args, **kwargs)) if isinstance(r, ng.Tensor)]
+    outs = [r for r in results if r.requires_grad]
+    inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
+    inputs = [t for t in inputs if isinstance(t, ng.Tensor) and t.requires_grad]
+    if not (leaf and outs):
+        return results, []
+    seeds = [ng.ones_like(o) for o in outs]
+    return results, list(ng.autograd.grad(outs, inputs, seeds, allow_unused=True))
