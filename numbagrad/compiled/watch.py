@@ -97,13 +97,14 @@ def watching() -> Iterator[None]:
         return
     Tensor._grad, Tensor._edge = _WatchedGrad(), _WatchedEdge()  # type: ignore[assignment]
     Tensor._array = _WatchedArray()
-    kinds = list(machine.announcing)  # one may be imported meanwhile
-    for kind in kinds:
-        kind.__getattribute__ = _noting  # type: ignore[assignment,method-assign]
+    # A copy, for one may be imported meanwhile.
+    ways = dict.fromkeys(machine.announcing, _noting) | machine.while_recorded
+    for kind, way in ways.items():
+        kind.__getattribute__ = way  # type: ignore[assignment,method-assign]
     try:
         yield
     finally:
-        for kind in kinds:
+        for kind in ways:
             del kind.__getattribute__
         Tensor._grad = Tensor._edge = None
         del Tensor._array

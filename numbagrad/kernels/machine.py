@@ -277,6 +277,9 @@ def unchanged(options: Any) -> None:
         recorder.current.unchanged(options)
 
 
+while_recorded: dict[type, Callable[[Any, str], Any]] = {}
+"""Classes with what looks up attributes of their objects while anything is recorded."""
+
 announcing: list[type] = []
 """Classes whose objects call ``changed`` once a recording has looked at them: ``_watched``."""
 

@@ -38,16 +38,6 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.step()
 
-    def __getattribute__(self, name: str) -> Any:
-        """What a recorded step reads of a scheduler is looked at by each call: steps change it, and
-        after a step, which calls take in the end, it cannot be read."""
-        value = object.__getattribute__(self, name)
-        if machine.recording and type(value) in (int, float, bool) and name[0] != "_":
-            if machine.is_compiling():
-                machine.unchanged(self)
-                return machine.depends(lambda: object.__getattribute__(self, name))
-        return value
-
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
         raise NotImplementedError
@@ -95,6 +85,19 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take over what ``state_dict`` returned."""
         vars(self).update(state_dict)
+
+
+def _looked_at(scheduler: LRScheduler, name: str) -> Any:
+    """What a recorded step reads of a scheduler: each call looks at it, for steps change it, and
+    after a step, which calls take in the end, it cannot be read."""
+    value = object.__getattribute__(scheduler, name)
+    if type(value) in (int, float, bool) and name[0] != "_" and machine.is_compiling():
+        machine.unchanged(scheduler)
+        return machine.depends(lambda: object.__getattribute__(scheduler, name))
+    return value
+
+
+machine.while_recorded[LRScheduler] = _looked_at
 
 
 def _has_callable(value: Any) -> bool:
