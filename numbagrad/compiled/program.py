@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels.expr import Expr, inputs_of, symbol, to_text
+from ..kernels.halves import half_name
 from ..kernels.loops import numba_name
 from ..tape import Location, show_location
 from .shown import coloured, solid, without_parentheses, wrapped
@@ -159,6 +160,10 @@ class Operand:
     def __repr__(self) -> str:
         name, where = repr(self.value), self.place
         return f"{name} {_shape(self.view.shape)}{where[len(name) :]}"
+
+
+def _dtype(buffer: Buffer) -> str:
+    return half_name(buffer.dtype) or numba_name(buffer.dtype)
 
 
 def _shape(shape: tuple[int, ...]) -> str:
@@ -409,7 +414,7 @@ class Program:
         for kind in KINDS:
             held = [b for b in self.buffers if b.kind == kind and b.kind != "work"]
             if held:
-                told = [solid(f"{b.name}: {numba_name(b.dtype)} {_shape(shapes[b])}") for b in held]
+                told = [solid(f"{b.name}: {_dtype(b)} {_shape(shapes[b])}") for b in held]
                 lines += wrapped(", ".join(told), f"  {kind} ", "      ")
         for i in self.instructions:
             lines += ["", *(f"  {line}" for line in repr(i).splitlines())]

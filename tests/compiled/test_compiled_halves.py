@@ -107,7 +107,11 @@ def test_memory_is_of_halves() -> None:
 
     ng.manual_seed(0)
     x, w = ng.randn(64, 64).bfloat16(), ng.randn(64, 64).mul_(0.1).bfloat16()
-    out = ng.compile(chain)(x, w)
+    step = ng.compile(chain)
+    out = step(x, w)
+    assert "a0: bfloat16 (64, 64)" in str(step.program)
+    assert "result: bfloat16" in str(step.program) and "float32" not in str(step.program)
+    assert "work memory: 16.4 kB" in str(step.explain())  # two of 64 by 64
     np.testing.assert_allclose(out.float(), chain(x, w).float(), 2**-6, 2**-6)
     single = ng.compile(lambda x: x.sum(0))
     assert single(ng.ones(3000, 2, dtype=ng.bfloat16)).tolist() == [3008, 3008]
