@@ -350,6 +350,28 @@ def test_what_comes_seldom_is_not_remembered():
         assert plans(ng.Tensor.cumsum) == 1
 
 
+def test_results_of_stages_need_not_be_few(at_once):
+    x, y = ng.rand(400, 800), ng.rand(400, 800)
+    for _ in range(4 * remembered.AGAIN):  # the first compiles
+        x.sum(0)
+    assert plans(ng.Tensor.sum) == 1
+    for tensor in (y, x):
+        equal(tensor.sum(0), plainly(ng.Tensor.sum)(tensor, 0), "by a plan")
+
+
+def test_a_call_that_took_long_once_is_looked_at_again(monkeypatch):
+    x = ng.rand(200_000)
+    with after(2):
+        monkeypatch.setattr(remembered, "LONG", -1.0)
+        for _ in range(2):
+            x.sum(0)
+        assert not plans(ng.Tensor.sum)
+        monkeypatch.undo()
+        for _ in range(remembered.AGAIN):
+            x.sum(0)
+        assert plans(ng.Tensor.sum) == 1
+
+
 def test_a_number_that_is_another_each_time_ends_the_looking():
     x = ng.tensor([0.5])
     (memory,) = [m for m in remembered._memories if m.function is plainly(ng.Tensor.clamp)]

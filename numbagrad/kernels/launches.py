@@ -38,6 +38,9 @@ __all__ = ["Launches", "bits", "bounds", "shared"]
 
 _FIXED = -2
 
+LARGE = 1 << 20
+"""Most bytes of memory between launches that is no result."""
+
 
 class _Memory:
     """Memory that launches use: of an argument, or made meanwhile.
@@ -192,9 +195,10 @@ class Launches:
 
     def finish(
         self, head: Sequence[int], records: Sequence[Sequence[int]], results: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, list[Any]] | None:
-        """The words of the replay, which writes into new arrays of the layout of ``results``, and
-        what must live as long as they do; None where there can be none.
+    ) -> tuple[np.ndarray, list[Any], int] | None:
+        """The words of the replay, which writes into new arrays of the layout of ``results``, what
+        must live as long as they do, and the bytes of one more array that it is given after these,
+        0 where it needs none; None where there can be no replay.
 
         head: the words up to ``NONE``. records: of the arguments.
         """
@@ -208,7 +212,8 @@ class Launches:
             if memory.root == -1:
                 memory.root, memory.offset = big, room
                 room += -(-memory.after // 64) * 64
-        fits = big < MOST_ROOTS and len(self._image) <= MOST_WORDS and room <= 8 * MOST_TEMPS
+        more = room if room > 8 * MOST_TEMPS else 0
+        fits = big + bool(more) < MOST_ROOTS and len(self._image) <= MOST_WORDS and more <= LARGE
         written = self.written & set(range(self._given))
         if not (self.possible and fits and len(written) <= 1):
             return None
@@ -217,7 +222,7 @@ class Launches:
         words += [0] * (HEAD - len(words))
         for record in records:
             words += record
-        words[OUTS] = len(results)
+        words[OUTS] = len(results) + bool(more)
         for name, count, rows in (
             (IMAGE, IMAGE_WORDS, [self._image]),
             (PLACES, PLACE_COUNT, places),
@@ -227,7 +232,7 @@ class Launches:
             words[count] = len(self._image) if name == IMAGE else len(rows)
             for row in rows:
                 words += row
-        return np.array(words, np.int64), self._kept
+        return np.array(words, np.int64), self._kept, more
 
 
 def bits(value: float) -> int:

@@ -26,7 +26,8 @@ GRAIN = 1 << 17
 """Elements from which threads pay (benchmarks: two threads gain from about 100,000 float32)."""
 
 PIECE = 1 << 16
-"""Elements of a piece: large against a task's cost, small against the last-level cache."""
+"""Elements of a piece: large against a task's cost, small against the last-level cache. Of columns
+twice as many: what a piece gives is as long as a row, and is read again."""
 
 LANES = 1024
 """Most accumulators side by side when inner > 1: 8 KB of float64."""
@@ -56,7 +57,7 @@ def pieces(outer: int, n: int, inner: int) -> int:
     tasks = outer * -(-inner // lanes)
     if tasks >= PARTS:
         return 1
-    many = -(-n * min(inner, lanes) // PIECE)
+    many = -(-n * min(inner, lanes) // (PIECE if inner == 1 else 2 * PIECE))
     many = max(1, min(n, many + many % 2))  # two threads get as many
     # Results of pieces of columns are as long as the columns: no more than threads can use.
     return many if inner == 1 else max(1, min(many, n // ROWS, -(-PARTS // tasks)))

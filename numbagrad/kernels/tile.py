@@ -21,6 +21,7 @@ from .vectors import (
     Rows,
     as_written,
     at,
+    by_halves,
     bytes_of,
     call_llvm,
     counted,
@@ -250,7 +251,7 @@ def times_vector(builder, kind, n, k, x, x_row, y, start, start_row, out, out_ro
                     new = multiply_add(builder, value, factor, builder.load(total))
                     builder.store(new, total)
             for row, total in zip(rows, sums, strict=True):
-                value = _lanes_sum(builder, builder.load(total))
+                value = by_halves(builder, builder.load(total), ir.IRBuilder.fadd)
                 old_at = builder.add(start, builder.mul(row, start_row))
                 to = builder.add(out, builder.mul(row, out_row))
                 with builder.if_else(builder.icmp_signed("!=", start, WORD(0))) as (added, alone):
@@ -297,20 +298,6 @@ def vector_times(builder, kind, k, m, x, y, y_row, start, out):
         builder.store(builder.sub(builder.load(left), builder.mul(count, columns)), left)
         gone = builder.mul(count, WORD(max(vectors, 1) * bytes_at_once))
         builder.store(builder.add(before, gone), moved)
-
-
-def _lanes_sum(builder: Any, value: Any) -> Any:
-    """The sum of the lanes of a vector, by halves."""
-    width = value.type.count
-    while width > 1:
-        width //= 2
-        numbers = ir.VectorType(ir.IntType(32), width)
-        low, high = (
-            builder.shuffle_vector(value, value, ir.Constant(numbers, list(range(k, k + width))))
-            for k in (0, width)
-        )
-        value = builder.fadd(low, high)
-    return builder.extract_element(value, ir.IntType(32)(0))
 
 
 wide_strip, middle_strip, narrow_strip = _strip(WIDE, full=FULL), _strip(2), _strip(1)

@@ -21,8 +21,9 @@ from .half_type import HalfType
 from .half_vectors import SHORT, HalfVector, narrowed, widened
 from .processor import features
 
-__all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "bytes_of", "call_llvm", "counted"]
-__all__ += ["in_machine_code", "load_number", "overlapping", "spread", "store_number"]
+__all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "by_halves", "bytes_of"]
+__all__ += ["call_llvm", "counted", "in_machine_code", "load_number", "overlapping", "spread"]
+__all__ += ["store_number"]
 
 
 def _vector_bytes() -> int:
@@ -173,6 +174,20 @@ def overlapping(builder: ir.IRBuilder, lanes: int, count: Any) -> Iterator[tuple
                 inside = builder.icmp_signed("<", begin, last)
                 yield width, builder.select(inside, begin, last)
         width //= 2
+
+
+def by_halves(builder: Any, value: Any, join: Callable[..., Any]) -> Any:
+    """The lanes of a vector as one number, its halves joined again and again."""
+    width = value.type.count
+    while width > 1:
+        width //= 2
+        numbers = ir.VectorType(ir.IntType(32), width)
+        low, high = (
+            builder.shuffle_vector(value, value, ir.Constant(numbers, list(range(k, k + width))))
+            for k in (0, width)
+        )
+        value = join(builder, low, high)
+    return builder.extract_element(value, ir.IntType(32)(0))
 
 
 class Rows:

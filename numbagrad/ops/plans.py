@@ -115,7 +115,7 @@ def plan_of(
     found = launches.finish(head, _records(flat), arrays)
     if found is None:
         return None
-    words, kept = found
+    words, kept, room = found
     known = {"run": replay.replay(), "words": words, "empty": np.empty, "ndarray": np.ndarray}
     known |= {"new": _new, "Tensor": Tensor, "make": functools.partial(tuple.__new__, kind)}
     # What ``words`` have the addresses of must live as long as they do.
@@ -130,6 +130,10 @@ def plan_of(
             made = f"a{k} = ndarray(s{k}, n{k}, None, 0, z{k})"
         lines.append(made)
         names += f"a{k}, "
+    if room:
+        known |= {"room": room, "bytes": np.dtype(np.int8)}
+        lines.append("between = empty(room, bytes)")
+        names += "between, "
     lines.append(f"state = run(words, args, ({names}), taped)")
     lines.append("if state != 1: return state")
     for k in range(len(results)):

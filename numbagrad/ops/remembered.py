@@ -44,9 +44,11 @@ after which a function only tries the last ones: its plain arguments are others 
 HOPELESS = 16
 """What a call counts for, in vain, whose kind cannot be remembered while no other is."""
 LONG = 2e-4
-"""Seconds from which on a call on large tensors is not remembered: a replay keeps Python's lock."""
-AGAIN = 1024
-"""Calls after which one that took so long is watched once more, which takes a millisecond."""
+"""Seconds of kernels from which on a call on large tensors is not remembered: a replay keeps
+Python's lock."""
+AGAIN, LATER = 16, 1024
+"""Calls after which one that took so long is watched once more, and twice as many each time up to
+so many: it may have been kept from its core."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 
@@ -60,6 +62,7 @@ class _Watcher:
 
     def __init__(self, launches: Any):
         self.launches = launches
+        self.took = 0.0  # seconds that kernels ran
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """New memory."""
@@ -75,7 +78,9 @@ class _Watcher:
         if machine.away is not None and machine.away.run(kernel, args):
             self.launches.possible = False
             return
+        begin = time.perf_counter()
         kernel(*args)
+        self.took += time.perf_counter() - begin
         self.launches.note(kernel, args)
 
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
@@ -102,12 +107,14 @@ class Memory:
 
     last: by the names of keywords, the plans that are tried, one after the other.
     plans: of a kind of call, how often it came, then its plan, or None where there is none.
+    waits: of one that took long, how many calls until it is watched once more.
     """
 
     def __init__(self, function: Callable[..., Any], writes: bool):
         self.function, self.writes = function, writes
         self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
+        self.waits: dict[Any, int] = {}
         self.vain = 0
         _memories.append(self)
 
@@ -132,6 +139,7 @@ class Memory:
             self.vain += 1
             if len(self.plans) >= MOST:
                 self.plans.clear()
+                self.waits.clear()
             self.plans[key] = found + 1
             if found + 1 >= AFTER:
                 return self._watch(key, names, flat, args, options)
@@ -158,13 +166,14 @@ class Memory:
         launches = Launches([t._array for t in tensors])
         if not launches.possible or not all([t._device is devices.cpu for t in tensors]):
             return self.function(*args, **options)
-        begin = time.perf_counter()
-        with standing_behind(_Watcher(launches)):
+        watcher = _Watcher(launches)
+        with standing_behind(watcher):
             result = self.function(*args, **options)
         # Of what is written a few elements are.
         sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
-        if time.perf_counter() - begin > LONG and sum(sizes) > LARGE:
-            self.plans[key] = AFTER - AGAIN  # it may have been kept from its core
+        if watcher.took > LONG and sum(sizes) > LARGE:
+            wait = self.waits.get(key, AGAIN)
+            self.plans[key], self.waits[key] = AFTER - wait, min(2 * wait, LATER)
             return result
         plan = self.plan_of(launches, flat, result, args)
         if plan is not None:
@@ -198,6 +207,7 @@ class Memory:
         """Begin anew."""
         self.last.clear()
         self.plans.clear()
+        self.waits.clear()
         if "away" in vars(self):
             self.away.plans.clear()
 

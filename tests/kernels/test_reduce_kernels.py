@@ -104,8 +104,34 @@ def test_nan_and_infinity():
     assert reduced(reduce.any, special, np.bool_).item()
 
 
+ROWS = [1, 7, 15, 16, 31, 33, 63, 64, 65, 127, 128, 129, 150, 255, 257, 300, 8191, 8192, 8333]
+"""Lengths about those of a vector, of eight, and of rows that are read in four places."""
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(1, 131, 1), (1, 19, 33), (1, 5, 300)], ids=str)
+def test_rows_of_every_length(dtype):
+    for n in ROWS:
+        x = sample((5, n, 1), dtype, n)
+        x[1, :: max(1, n // 5)] = np.inf  # NaN follows where a row has both
+        x[2, n - 1] = -np.inf
+        x[3, n // 2] = np.nan
+        x[4] = np.where(x[4] > 0, 0.0, -0.0)
+        atol = 1e-6 * abs(wide(x[0])).sum() if dtype == np.float32 else 1e-12 * n
+        for kernel, truth in ((reduce.sum, np.sum), (reduce.amax, np.max), (reduce.amin, np.min)):
+            got, expected = reduced(kernel, x), truth(wide(x), 1)
+            np.testing.assert_allclose(got, expected, rtol=1e-6, atol=atol, err_msg=str(n))
+
+
+def test_a_row_ends_where_it_ends():
+    for n in ROWS:
+        around = np.full((3, n, 1), np.nan, np.float32)
+        around[1] = 1.0
+        for kernel, truth in ((reduce.sum, n), (reduce.amax, 1.0), (reduce.amin, 1.0)):
+            assert reduced(kernel, around)[1].item() == truth
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 131, 1), (1, 300, 1), (1, 19, 33), (1, 5, 300)], ids=str)
 def test_nan_counts_wherever_it_stands(shape, dtype):
     for at in range(shape[1]):
         x = sample(shape, dtype)

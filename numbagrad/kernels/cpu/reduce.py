@@ -30,6 +30,7 @@ from ..order import (
     to_most,
     up,
 )
+from ..row_folds import by_lanes, least_row, most_row, sum_row
 from ..shares import GRAIN, WIDE, inlined, is_deep, lanes_of, parts_of, rows_of
 
 __all__ = [
@@ -54,21 +55,14 @@ __all__ = [
 GROUP = 256
 """Narrow rows are taken together up to this many accumulators."""
 
-ABREAST = 32
-"""Accumulators of a row; each takes in four numbers at a time."""
-
-LONG = 1 << 13
-"""Elements from which a row is read in its four quarters at once, not from its begin to its end:
-one core sums 40 MB at 34 GB/s then instead of 19 (a Zen 3). Of four short rows at once, which lie
-in a cache, nothing is gained."""
-
 
 @inlined
-def _fold(out, x, part, start, step, four, merge, finish, p):
+def _fold(out, x, part, start, step, four, merge, finish, p, row):
     """Do one of ``parts_of(out, x)`` shares of the reduction.
 
     start(x): a neutral accumulator. step(acc, value, p): take in an element; four: how to take in
-    four. merge(acc, other). finish(acc, x, p): the value to store.
+    four. merge(acc, other). finish(acc, x, p): the value to store. row: the accumulator of a row,
+    see ``by_lanes``.
     """
     outer, k, inner = out.shape
     n = x.shape[1]
@@ -76,32 +70,9 @@ def _fold(out, x, part, start, step, four, merge, finish, p):
     tasks, parts = outer * k * tiles, parts_of(out, x)
     todo = range(tasks * part // parts, tasks * (part + 1) // parts)
     if inner == 1:
-        abreast = stack(ABREAST, start(x))
         for task in todo:
             i, end = rows_of(task, n, k)
-            acc = start(x)
-            if end - i >= 4 * ABREAST:
-                for lane in range(ABREAST):
-                    abreast[lane] = start(x)
-                turns, apart, stride = (end - i) // (4 * ABREAST), ABREAST, 4 * ABREAST
-                if end - i >= LONG:
-                    apart, stride = turns * ABREAST, ABREAST
-                for turn in range(turns):
-                    for lane in range(ABREAST):
-                        at = i + turn * stride + lane
-                        a, b = load(x, at), load(x, at + apart)
-                        c, d = load(x, at + 2 * apart), load(x, at + 3 * apart)
-                        abreast[lane] = four(step, abreast[lane], a, b, c, d, p)
-                i += turns * 4 * ABREAST
-                half = ABREAST // 2
-                while half > 0:
-                    for lane in range(half):
-                        abreast[lane] = merge(abreast[lane], abreast[lane + half])
-                    half //= 2
-                acc = abreast[0]
-            for j in range(i, end):
-                acc = step(acc, load(x, j), p)
-            store(out, task, finish(acc, x, p))
+            store(out, task, finish(row(x, i, end, start, step, four, merge, p), x, p))
         return
     # A narrow row is taken several rows at a time: the accumulators repeat it ``group`` times.
     group = GROUP // inner if 0 < inner < GROUP else 1
@@ -192,14 +163,14 @@ def _over(acc, x, p):
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add, _added, _plus, _same, 0)
+        _fold(out, x, part, _zero, _add, _added, _plus, _same, 0, sum_row)
 
 
 @kernel(grain=GRAIN)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add, _added, _plus, _over, count)
+        _fold(out, x, part, _zero, _add, _added, _plus, _over, count, sum_row)
 
 
 @inlined
@@ -216,7 +187,7 @@ def _times(acc, other):
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _one, _multiply, _each, _times, _same, 0)
+        _fold(out, x, part, _one, _multiply, _each, _times, _same, 0, by_lanes)
 
 
 @inlined
@@ -273,21 +244,21 @@ def _is_set(acc, x, p):
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _false, _or, _each, _either, _is_set, 0)
+        _fold(out, x, part, _false, _or, _each, _either, _is_set, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _true, _and, _each, _both, _is_set, 0)
+        _fold(out, x, part, _true, _and, _each, _both, _is_set, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _none, _count, _each, _plus, _same, 0)
+        _fold(out, x, part, _none, _count, _each, _plus, _same, 0, by_lanes)
 
 
 @inlined
@@ -354,28 +325,28 @@ def _low(acc, x, p):
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _bottom, _keep_high, _highest, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_high, _highest, _higher, _high, 0, most_row)
 
 
 @kernel(grain=GRAIN)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _bottom, _keep_low, _lowest, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_low, _lowest, _higher, _low, 0, least_row)
 
 
 @kernel(grain=GRAIN)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _bottom, _keep_far, _farthest, _higher, _high, 0)
+        _fold(out, x, part, _bottom, _keep_far, _farthest, _higher, _high, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _bottom, _keep_near, _nearest, _higher, _low, 0)
+        _fold(out, x, part, _bottom, _keep_near, _nearest, _higher, _low, 0, by_lanes)
 
 
 @inlined
@@ -407,21 +378,21 @@ def _root(acc, x, p):
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add_size, _each, _plus, _same, 0)
+        _fold(out, x, part, _zero, _add_size, _each, _plus, _same, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0)
+        _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add_power, _each, _plus, _root, p)
+        _fold(out, x, part, _zero, _add_power, _each, _plus, _root, p, by_lanes)
 
 
 @inlined
