@@ -13,7 +13,8 @@ from typing import Any
 
 from .batched.draws import Rule, rule_of
 from .batched.history import enter, leave
-from .batched.verbs import Apart, Batch
+from .batched.memory import Apart
+from .batched.verbs import Batch
 from .errors import DimError, ShapeError
 from .kernels import machine
 from .kernels.traced_float import TracedFloat

@@ -164,9 +164,12 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Launch ``kernel`` on float32 copies of the halves of the host among ``args``, if there are
     such and it cannot take them; whether it did."""
-    from .widened import launched
+    for a in args:
+        if type(a) is list or getattr(a, "itemsize", 0) == 2:
+            from .widened import launched
 
-    return launched(kernel, args)
+            return launched(kernel, args)
+    return False
 
 
 # -- what a recorder must be told ------------------------------------------------------------------
