@@ -21,6 +21,7 @@ from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import GemmKernel
 from ..ops.base import copy_kernel
 from ..tape import close_fast_paths, open_fast_paths
+from . import pointwise
 from .again import key_of, known, remember
 from .each import for_each
 from .memory import Apart, Hidden, Memory
@@ -39,9 +40,8 @@ class Batch:
 
     def __init__(self, size: int):
         self.size = size
-        self.outer = machine.recorder.current
         self.standings = 0
-        self.eager = True  # while it stands: nothing records what runs
+        self._stand_before(machine.recorder.current)
         self._noted: list[tuple[Any, tuple[Any, ...]]] | None = None
         self._changed: list[Memory] = []
         self._recorded = self.position()
@@ -62,8 +62,8 @@ class Batch:
     @contextmanager
     def standing(self) -> Iterator[None]:
         """Let the batch stand behind the verbs, before what stands there."""
-        before, self.outer = self.outer, machine.recorder.current
-        self.eager = self.outer is None or (type(self.outer) is Batch and self.outer.eager)
+        before = self.outer
+        self._stand_before(machine.recorder.current)
         self.standings += 1
         close_fast_paths()
         machine.recorder.current = self
@@ -73,7 +73,12 @@ class Batch:
             machine.recorder.current = self.outer
             open_fast_paths()
             self.standings -= 1
-            self.outer = before
+            self._stand_before(before)
+
+    def _stand_before(self, outer: Any) -> None:
+        """outer: what the verbs of a launch go to. eager: nobody records what is launched."""
+        self.outer = outer
+        self.eager = outer is None or (type(outer) is Batch and outer.eager)
 
     @contextmanager
     def beyond(self) -> Iterator[None]:
@@ -180,6 +185,25 @@ class Batch:
         for copy, array in copies:
             if copy.tobytes() != array.tobytes():
                 raise Apart("writing into what was there before")
+
+    def pointwise(self, op: Any, args: tuple[Any, ...]) -> Any:
+        """What an elementwise ``op`` gives for operands such as have come before, else None."""
+        found = pointwise.known.get(pointwise.key_of(self, op, args))
+        if found is None:
+            return None
+        machine.recorder.current = self.outer
+        try:
+            return found.run(self, args)
+        finally:
+            machine.recorder.current = self
+
+    def remember_pointwise(self, op: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Let ``pointwise`` know how ``out`` was made."""
+        machine.recorder.current = self.outer
+        try:
+            pointwise.remember(self, op, args, out)
+        finally:
+            machine.recorder.current = self
 
     def _look(self, array: Any, written: bool) -> None:
         """Refuse an argument of a launch that is none of ours, where there is a reason to."""

@@ -183,6 +183,14 @@ class PointwiseOp:
             from .selected_rules import pointwise  # which stands on ops
 
             return pointwise(self, args)
+        batch = machine.recorder.current if machine.closed else None
+        if batch is not None and getattr(batch, "eager", False) and not machine.autocasting:
+            out = batch.pointwise(self, args)
+            if out is not None:
+                self._record_if_needed(args, out)
+                return out
+        else:
+            batch = None
         here = not machine.recording or machine.all_on_host(args)
         away = not here and machine.away is not None and machine.recorder.current is None
         if away and not machine.autocasting:
@@ -219,6 +227,8 @@ class PointwiseOp:
         out = wrap(machine.empty(shape, out_dtype.numpy, device), out_dtype)
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
+        if batch is not None:
+            batch.remember_pointwise(self, args, out)
         if away and device.type != "cpu":
             device_way.remember(self, args, out)
         else:
