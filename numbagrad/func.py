@@ -21,7 +21,7 @@ from .nn.modules.module import Module
 from .nn.utils.stateless import functional_call
 from .ops.create import eye, zeros_like
 from .ops.join import stack
-from .tape import AccumulateGrad, split_edge
+from .tape import AccumulateGrad, Edge
 from .tensor import Tensor
 from .tree import flatten, rebuild
 
@@ -119,17 +119,18 @@ class _Call:
 
     def _knows_others(self) -> bool:
         """Whether the outputs depend on leaves that are none of the new tensors."""
-        ours = {id(x._edge) for x in self.inputs}
+        met = {x._edge for x in self.inputs}
         todo = [fn for out in self.outputs if (fn := out.grad_fn) is not None]
-        met = set()
         while todo:
             node = todo.pop()
-            if id(node) in ours or id(node) in met:
+            if node in met:
                 continue
-            if isinstance(node, AccumulateGrad):
+            if type(node) is AccumulateGrad:
                 return True
-            met.add(id(node))
-            todo += [split_edge(e)[0] for e in node._edges if e is not None]
+            met.add(node)
+            for edge in node._edges:
+                if edge is not None:
+                    todo.append(edge.node if type(edge) is Edge else edge)
         return False
 
     def gradients(self, outs: Any, incoming: Any) -> list[Tensor]:
