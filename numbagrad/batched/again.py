@@ -79,10 +79,11 @@ class Again:
         for way, wanted in self.steps:
             given = []
             for part in wanted:
-                if type(part) is Part:
+                kind = type(part)
+                if kind is Part:
                     given.append(part.of(batch, args[part.index]))
                 else:
-                    given.append(args[part] if type(part) is int else part[0])
+                    given.append(args[part] if kind is int else part[0])
             way(*given)
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ..errors import VmapError
-from ..kernels import machine
 from ..kernels.traced_array import TracedArray
 
 if TYPE_CHECKING:
     from .verbs import Batch
 
 _new: Any = np.ndarray.__new__
+_at, _DATA = ctypes.c_size_t.from_address, object.__basicsize__  # as ``machine.address_of``
 
 
 class Apart(BaseException):
@@ -44,12 +45,13 @@ class Memory:
         """Where ``array`` begins: its first number, counted from that of the first element."""
         if array.at is None:
             if self.address is None:
-                self.address = machine.address_of(self.own)
-            distance = machine.address_of(array) - self.address
+                self.address = _at(id(self.own) + _DATA).value
+            distance = _at(id(array) + _DATA).value - self.address
             if array.size and self.ours and not 0 <= distance < self.own.nbytes:
                 raise Apart("copying an array behind the verbs")
             array.at = distance // array.itemsize if array.size else 0
-        return int(array.at)
+        found: int = array.at
+        return found
 
 
 class Hidden(TracedArray):

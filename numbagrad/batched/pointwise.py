@@ -17,7 +17,8 @@ import numpy as np
 
 from ..dtypes import DType
 from ..kernels import machine
-from ..tape import NUMBERS
+from ..ops.pointwise import PointwiseOp, what_differs
+from ..tape import NUMBERS, Rare, grad_mode
 from ..tensor import Tensor, wrap
 from .again import MOST, Part
 from .memory import Hidden, Memory
@@ -33,31 +34,54 @@ class Formula:
     """How the result for operands of some layouts is made.
 
     way: what runs on the arrays of all elements, of the result and of operands: ``parts``, or None
-    where the operand itself is handed on. step: bytes from one element of the result to the next.
+    where the operand itself is handed on. plan: what it is told of them; of an array it looks at
+    the address alone then. step: bytes from one element of the result to the next.
+    numbers, differs: what ``PointwiseOp.tape`` is told.
     """
 
+    op: PointwiseOp
     way: Callable[..., None]
+    plan: np.ndarray | None
     parts: tuple[Part | None, ...]
     shape: tuple[int, ...]
     whole: tuple[int, ...]
     step: int
     dtype: DType
+    numbers: tuple[bool, ...]
+    differs: Rare | None
 
     def run(self, batch: Any, args: tuple[Any, ...]) -> Tensor:
-        """The result, without a history."""
-        dtype = self.dtype.numpy
-        whole = machine.empty(self.whole, dtype)
-        given = [whole]
-        for part, a in zip(self.parts, args, strict=True):
-            if part is not None:
-                given.append(part.of(batch, a._array))
+        """The result."""
+        dtype, plan = self.dtype, self.plan
+        machine.recorder.current = batch.outer
+        try:
+            whole = machine.empty(self.whole, dtype.numpy)
+            given: list[Any] = [whole]
+            array: Any
+            for part, a in zip(self.parts, args, strict=True):
+                if part is not None:
+                    array = a._array
+                    memory = array.memory
+                    if plan is None or memory.own is not memory.whole:
+                        array = part.of(batch, array)
+                    given.append(array)
+                else:
+                    given.append(a._array if isinstance(a, Tensor) else a)
+            if plan is None:
+                self.way(*given)
             else:
-                given.append(a._array if isinstance(a, Tensor) else a)
-        self.way(*given)
-        array: Any = _new(Hidden, self.shape, dtype, whole)
+                self.way(plan, tuple(given))
+        finally:
+            machine.recorder.current = batch
+        array = _new(Hidden, self.shape, dtype.numpy, whole)
         array.memory = memory = Memory(batch, whole, self.step, True)
         array.at, memory.written = 0, True
-        return wrap(array, self.dtype)
+        out = wrap(array, dtype)
+        if dtype.is_floating_point and grad_mode.enabled:
+            edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
+            if edges.count(None) < len(edges):
+                self.op.tape(args, edges, out, self.numbers, self.differs)
+        return out
 
 
 def key_of(batch: Any, op: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -95,15 +119,17 @@ def remember(batch: Any, op: Any, args: tuple[Any, ...], out: Tensor) -> None:
     for part, a in zip(parts, args, strict=True):
         array = a._array if isinstance(a, Tensor) else a
         given.append(array if part is None else part.of(batch, array))
-    kernel = op.kernel
+    way, plan = op.kernel, None
     if batch.outer is not None:
-        way: Any = functools.partial(machine.launch, kernel)
-    else:
-        way = kernel.way(tuple(given)) or kernel
+        way = functools.partial(machine.launch, op.kernel)
+    elif given[0].size < op.kernel.grain:
+        way, plan = op.kernel.nest(given)
     if len(known) >= MOST:
         known.clear()
     whole = (batch.size, *whole) if step else whole
-    known[key] = Formula(way, parts, out._array.shape, whole, step, dtype)
+    numbers = tuple([type(a) in NUMBERS for a in args])
+    form = way, plan, parts, out._array.shape, whole, step, dtype
+    known[key] = Formula(op, *form, numbers, what_differs(args, out))
 
 
 def _part(batch: Any, index: int, arg: Any, ndim: int) -> Part | None:

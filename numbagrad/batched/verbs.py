@@ -116,15 +116,23 @@ class Batch:
         else:
             machine.launch(kernel, *args)
 
+    def launched(self, kernel: Any, args: tuple[Any, ...]) -> bool:
+        """Run ``kernel`` for all elements if that is known of such arguments; whether it was."""
+        found = known.get(key_of(self, kernel, args))
+        if found is not None:
+            machine.recorder.current = self.outer
+            try:
+                found.run(self, args)
+            finally:
+                machine.recorder.current = self
+        return found is not None
+
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Run ``kernel`` for all elements."""
         machine.recorder.current = self.outer
         try:
             key = key_of(self, kernel, args) if self.eager else None
-            found = known.get(key)
-            if found is not None:
-                found.run(self, args)
-            elif key is None:
+            if key is None:
                 self._launch(kernel, args)
             else:
                 self._launch_first(key, kernel, args)
@@ -189,13 +197,7 @@ class Batch:
     def pointwise(self, op: Any, args: tuple[Any, ...]) -> Any:
         """What an elementwise ``op`` gives for operands such as have come before, else None."""
         found = pointwise.known.get(pointwise.key_of(self, op, args))
-        if found is None:
-            return None
-        machine.recorder.current = self.outer
-        try:
-            return found.run(self, args)
-        finally:
-            machine.recorder.current = self
+        return None if found is None else found.run(self, args)
 
     def remember_pointwise(self, op: Any, args: tuple[Any, ...], out: Any) -> None:
         """Let ``pointwise`` know how ``out`` was made."""
