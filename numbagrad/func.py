@@ -88,7 +88,7 @@ class _Call:
                     f"{name}: the function must return tensors, or lists, tuples and dicts of "
                     f"them, but there is a {type(out).__name__}. Return others with has_aux=True."
                 )
-        told = is_grad_enabled() and any(t.requires_grad for t in _tensors((args, kwargs)))
+        told = is_grad_enabled() and any([t.requires_grad for t in _tensors((args, kwargs))])
         self.tracked = told or _level.depth > 0 or (is_grad_enabled() and self._knows_others())
 
     def _positions(self, which: Any) -> Iterable[int]:
@@ -197,7 +197,7 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
                 f"{shapes}. Sum it, or use jacrev."
             )
         out = call.outputs[0]
-        found = call.gradients([out], [out.new_ones(out.shape)])
+        found = call.gradients([out], [None])
         return call.as_arguments(found), call.with_aux(call.value(), has_aux)
 
     return derived

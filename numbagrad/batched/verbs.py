@@ -38,6 +38,8 @@ _LOOPED = (machine.Kernel, GemmKernel)
 class Batch:
     """Stands behind the verbs while a function is run once for ``size`` elements."""
 
+    eager: bool  # while it stands, nobody records what is launched
+
     def __init__(self, size: int):
         self.size = size
         self.standings = 0
@@ -76,7 +78,7 @@ class Batch:
             self._stand_before(before)
 
     def _stand_before(self, outer: Any) -> None:
-        """outer: what the verbs of a launch go to. eager: nobody records what is launched."""
+        """outer: what the verbs of a launch go to."""
         self.outer = outer
         self.eager = outer is None or (type(outer) is Batch and outer.eager)
 

@@ -119,8 +119,8 @@ class RowMm(Op, remembers=True):
             if taped:
                 gy = Mm.apply(left.unsqueeze(0), right.unsqueeze(0), 1, 0)
             else:
-                rows = [wrap(a._array[None], a._dtype) for a in (left, right)]
-                gy = product(*rows, 1, 0)
+                g, x = [wrap(a._array[None], a._dtype) for a in (left, right)]
+                gy = product(g, x, 1, 0)
         return gx, gy
 
 
