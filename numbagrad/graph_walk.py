@@ -165,8 +165,11 @@ def run_backward(
             if since and node._sequence <= since:
                 _note(wanted[node], held if node._outputs > 1 else [held])
                 continue
-            whole = parted is None or node not in parted
-            if whole and node._hooks is None and type(node) in one_output:
+            if (
+                (parted is None or node not in parted)
+                and node._hooks is None
+                and type(node) in one_output
+            ):
                 results = node._run_one(held)
             else:
                 grads = held if node._outputs > 1 else [held]
