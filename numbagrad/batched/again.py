@@ -57,17 +57,26 @@ class Part:
         )
 
 
+class Noted:
+    """What was launched for all elements, kernels with their arguments, and arrays made for it."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[Any, tuple[Any, ...]]] = []
+        self.made: list[Any] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Again:
     """What a launch does for all elements.
 
-    outputs: how many arguments are written; fresh: those that get memory for each element. steps:
-    what runs, and its arguments: parts, places of arguments that are handed on as they are, or
-    numbers, in a tuple.
+    outputs: how many arguments are written; fresh: those that get memory for each element. made:
+    shapes and dtypes of arrays that stand behind the arguments. steps: what runs, and what it gets:
+    parts, places of arrays that are handed on as they are, or numbers, in a tuple.
     """
 
     outputs: int
     fresh: tuple[int, ...]
+    made: tuple[tuple[tuple[int, ...], np.dtype], ...]
     steps: tuple[tuple[Callable[..., None], tuple[Any, ...]], ...]
 
     def run(self, batch: Any, args: tuple[Any, ...]) -> None:
@@ -76,6 +85,8 @@ class Again:
             batch.give_each(args[k].memory)
         for k in range(self.outputs):
             args[k].memory.written = True
+        if self.made:
+            args = (*args, *[machine.empty(shape, dtype) for shape, dtype in self.made])
         for way, wanted in self.steps:
             given = []
             for part in wanted:
@@ -93,6 +104,7 @@ def key_of(batch: Any, kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | 
     if not outputs:
         return None
     key: list[Any] = [kernel, batch.size, batch.outer is None]
+    differs = kept = False
     for arg in args:
         kind = type(arg)
         if kind is Hidden:
@@ -106,10 +118,13 @@ def key_of(batch: Any, kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | 
                 if memory.ours and not memory.written:
                     return None
                 key.append(step)
-            elif not memory.ours or (memory.written and not step):
+                differs = differs or step != 0
+            elif not memory.ours:
                 return None
             else:
                 key.append(step or -memory.own.nbytes)
+                differs = differs or step != 0
+                kept = kept or (memory.written and not step)
         elif kind is _new:
             key += (arg.shape, arg.strides, arg.dtype)
         elif kind is int or kind is bool:
@@ -119,7 +134,7 @@ def key_of(batch: Any, kernel: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | 
         else:
             return None
         outputs -= 1
-    return tuple(key)
+    return None if differs and kept else tuple(key)  # what is kept is copied for each element
 
 
 def remember(
@@ -127,18 +142,19 @@ def remember(
     key: tuple[Any, ...],
     args: tuple[Any, ...],
     shared: list[bool],
-    noted: list[tuple[Any, tuple[Any, ...]]],
+    noted: Noted,
 ) -> None:
     """Keep what was launched for ``args``, if others like them can be told from it.
 
-    shared: which of them all elements had in common before. noted: kernels with their arguments.
+    shared: which of them all elements had in common before.
     """
-    places = _places(batch, args)
-    if places is None or len(noted) > STEPS or numba.config.DISABLE_JIT:
+    every = (*args, *noted.made)
+    places = _places(batch, every)
+    if places is None or len(noted.launches) > STEPS or numba.config.DISABLE_JIT:
         return
     steps = []
-    for kernel, given in noted:
-        wanted = [_wanted(places, args, a) for a in given]
+    for kernel, given in noted.launches:
+        wanted = [_wanted(places, every, a) for a in given]
         if None in wanted:
             return
         way = kernel
@@ -151,7 +167,8 @@ def remember(
     fresh = tuple([k for k in outputs if shared[k] and args[k].memory.step])
     if len(known) >= MOST:
         known.clear()
-    known[key] = Again(key[0].outputs, fresh, tuple(steps))
+    made = tuple([(a.shape, a.dtype) for a in noted.made])
+    known[key] = Again(key[0].outputs, fresh, made, tuple(steps))
 
 
 def _places(batch: Any, args: tuple[Any, ...]) -> list[tuple[int, int, int, int]] | None:

@@ -22,7 +22,7 @@ from ..kernels.product import GemmKernel
 from ..ops.base import copy_kernel
 from ..tape import close_fast_paths, open_fast_paths
 from . import pointwise
-from .again import key_of, known, remember
+from .again import Noted, key_of, known, remember
 from .each import for_each
 from .memory import Apart, Hidden, Memory
 from .rules import RULES, dense
@@ -44,7 +44,7 @@ class Batch:
         self.size = size
         self.standings = 0
         self._stand_before(machine.recorder.current)
-        self._noted: list[tuple[Any, tuple[Any, ...]]] | None = None
+        self._noted: Noted | None = None
         self._changed: list[Memory] = []
         self._recorded = self.position()
         # Fast paths take arrays as they are: not while there is one of ours. A recording, which
@@ -112,11 +112,18 @@ class Batch:
     def run(self, kernel: Any, *args: Any) -> None:
         """Launch what is known to be of no batch, or of one around this."""
         if self._noted is not None:
-            self._noted.append((kernel, args))
+            self._noted.launches.append((kernel, args))
         if self.outer is None:
             kernel(*args)
         else:
             machine.launch(kernel, *args)
+
+    def beside(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Memory for one launch, around the batch."""
+        array = machine.empty(shape, dtype)
+        if self._noted is not None:
+            self._noted.made.append(array)
+        return array
 
     def launched(self, kernel: Any, args: tuple[Any, ...]) -> bool:
         """Run ``kernel`` for all elements if that is known of such arguments; whether it was."""
@@ -144,12 +151,12 @@ class Batch:
     def _launch_first(self, key: tuple[Any, ...], kernel: Any, args: tuple[Any, ...]) -> None:
         """Run ``kernel``, and remember how for arguments of the same layouts."""
         shared = [type(a) is Hidden and a.memory.step == 0 for a in args]
-        self._noted = []
+        self._noted = noted = Noted()
         try:
             self._launch(kernel, args)
-            remember(self, key, args, shared, self._noted)
         finally:
             self._noted = None
+        remember(self, key, args, shared, noted)
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         outputs = getattr(kernel, "outputs", None)
@@ -255,7 +262,7 @@ class Batch:
         if type(kernel) in _LOOPED and (self._recorded is not None or self.size >= LOOP):
             mine = tuple([self._differs(arg) for arg in args])
             if self._may_be_cut(kernel, mine, given):
-                looped = [dense(g) if own else g for own, g in zip(mine, given, strict=True)]
+                looped = [dense(self, g) if own else g for own, g in zip(mine, given, strict=True)]
                 self.run(for_each(kernel, mine), *looped)
                 return
         columns = []
@@ -356,7 +363,7 @@ class Batch:
             if not self.knows(flag) or not flag.memory.step:
                 machine.check(self._given(flag) if self.knows(flag) else flag, fail)
                 return
-            flags = dense(self.whole(flag)).reshape(1, -1, 1)
+            flags = dense(self, self.whole(flag)).reshape(1, -1, 1)
             if self.outer is None:  # which element fails shows when they are run by turns
                 worst = flags.max(axis=1)[0]
             else:
