@@ -167,7 +167,7 @@ def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Launch ``kernel`` on float32 copies of the halves of the host among ``args``, if there are
     such and it cannot take them; whether it did."""
     for a in args:
-        if type(a) is list or getattr(a, "itemsize", 0) == 2:
+        if (isinstance(a, ndarray) and a.itemsize == 2) or type(a) is list:
             from .widened import launched
 
             return launched(kernel, args)
