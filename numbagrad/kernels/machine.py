@@ -144,11 +144,10 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
     kernel: a ``Kernel``, or any function on arrays, such as a user's own ``@njit``.
     """
     if recording:
-        current = recorder.current
-        if current is not None:
+        if (current := recorder.current) is not None:
             known = getattr(current, "eager", False) and current.launched(kernel, args)
             if not known and not widens(kernel, args):
-                current.launch(kernel, args)
+                recorder.current.launch(kernel, args)
             return
         if away is not None and away.run(kernel, args):
             return
