@@ -21,7 +21,7 @@ from .nn.modules.module import Module
 from .nn.utils.stateless import functional_call
 from .ops.create import eye, zeros_like
 from .ops.join import stack
-from .tape import AccumulateGrad, split_edge
+from .tape import AccumulateGrad, Edge
 from .tensor import Tensor
 from .tree import flatten, rebuild
 
@@ -88,7 +88,7 @@ class _Call:
                     f"{name}: the function must return tensors, or lists, tuples and dicts of "
                     f"them, but there is a {type(out).__name__}. Return others with has_aux=True."
                 )
-        told = is_grad_enabled() and any(t.requires_grad for t in _tensors((args, kwargs)))
+        told = is_grad_enabled() and any([t.requires_grad for t in _tensors((args, kwargs))])
         self.tracked = told or _level.depth > 0 or (is_grad_enabled() and self._knows_others())
 
     def _positions(self, which: Any) -> Iterable[int]:
@@ -119,17 +119,18 @@ class _Call:
 
     def _knows_others(self) -> bool:
         """Whether the outputs depend on leaves that are none of the new tensors."""
-        ours = {id(x._edge) for x in self.inputs}
+        met = {x._edge for x in self.inputs}
         todo = [fn for out in self.outputs if (fn := out.grad_fn) is not None]
-        met = set()
         while todo:
             node = todo.pop()
-            if id(node) in ours or id(node) in met:
+            if node in met:
                 continue
-            if isinstance(node, AccumulateGrad):
+            if type(node) is AccumulateGrad:
                 return True
-            met.add(id(node))
-            todo += [split_edge(e)[0] for e in node._edges if e is not None]
+            met.add(node)
+            for edge in node._edges:
+                if edge is not None:
+                    todo.append(edge.node if type(edge) is Edge else edge)
         return False
 
     def gradients(self, outs: Any, incoming: Any) -> list[Tensor]:
@@ -196,7 +197,7 @@ def grad_and_value(func: Callable, argnums: Any = 0, has_aux: bool = False) -> C
                 f"{shapes}. Sum it, or use jacrev."
             )
         out = call.outputs[0]
-        found = call.gradients([out], [out.new_ones(out.shape)])
+        found = call.gradients([out], [None])
         return call.as_arguments(found), call.with_aux(call.value(), has_aux)
 
     return derived

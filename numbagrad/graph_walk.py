@@ -97,15 +97,26 @@ def _leaves_when_ready(order: list[Node]) -> list[Node]:
     return found
 
 
-def _leading_to(order: list[Node], targets: set[Node]) -> set[Node]:
-    """The nodes of ``order`` from which a target can be reached."""
-    needed: set[Node] = set()
+def _leading_to(order: list[Node], targets: set[Node]) -> tuple[set[Node], set[Node]]:
+    """The nodes of ``order`` from which a target can be reached, and those of them that have inputs
+    from which none can, or that are targets."""
+    needed, parted = targets.intersection(order), set(targets)
     for node in reversed(order):
-        if node in targets or any(
-            (e.node if type(e) is Edge else e) in needed for e in node._edges if e is not None
-        ):
+        leads = lacks = False
+        for edge in node._edges:
+            if edge is None:
+                continue
+            if type(edge) is Edge:
+                edge = edge.node
+            if edge in needed:
+                leads = True
+            else:
+                lacks = True
+        if leads:
             needed.add(node)
-    return needed
+            if lacks:
+                parted.add(node)
+    return needed, parted
 
 
 def run_backward(
@@ -129,11 +140,11 @@ def run_backward(
     if AccumulateGrad.hooked:
         order = _leaves_when_ready(order)
     wanted: dict[Node, dict[int, Any]] = {}
-    needed = None
+    needed = parted = None
     if targets is not None:
         for node, index in map(split_edge, targets):
             wanted.setdefault(node, {})[index] = None
-        needed = _leading_to(order, set(wanted))
+        needed, parted = _leading_to(order, set(wanted))
     walk: Walk | None = None  # made where a hook may ask for it
     pending: dict[Node, Any] = {}
     owned: set[Node] = set()  # nodes whose pending gradient is a sum made here
@@ -154,7 +165,11 @@ def run_backward(
             if since and node._sequence <= since:
                 _note(wanted[node], held if node._outputs > 1 else [held])
                 continue
-            if needed is None and node._hooks is None and type(node) in one_output:
+            if (
+                (parted is None or node not in parted)
+                and node._hooks is None
+                and type(node) in one_output
+            ):
                 results = node._run_one(held)
             else:
                 grads = held if node._outputs > 1 else [held]

@@ -13,7 +13,8 @@ from typing import Any
 
 from .batched.draws import Rule, rule_of
 from .batched.history import enter, leave
-from .batched.verbs import Apart, Batch
+from .batched.memory import Apart
+from .batched.verbs import Batch
 from .errors import DimError, ShapeError
 from .kernels import machine
 from .kernels.traced_float import TracedFloat
@@ -110,8 +111,8 @@ def vmap(
 def _dims(spec: Any, dims: Any, name: str, of: str) -> list[int | None]:
     """One of ``dims`` for each leaf of ``spec``, what ``flatten`` told of the form."""
     if dims is None or (isinstance(dims, int) and not isinstance(dims, bool)):
-        return [dims] * _leaves(spec)
-    wanted = list(children(spec))
+        return [dims] if spec == LEAF else [dims] * _leaves(spec)
+    wanted = children(spec)
     found = None
     if isinstance(dims, Mapping) and spec != LEAF and set(dims) == {key for key, _ in wanted}:
         found = [dims[key] for key, _ in wanted]
@@ -122,12 +123,17 @@ def _dims(spec: Any, dims: Any, name: str, of: str) -> list[int | None]:
             f"vmap: {name} {dims!r} is not compatible with the structure of the {of}, "
             f"{_shown(spec)}; give an int, None, or the same structure of them."
         )
-    pairs = zip(found, wanted, strict=True)
-    return [d for each, (_, part) in pairs for d in _dims(part, each, name, of)]
+    every: list[int | None] = []
+    for each, (_, part) in zip(found, wanted, strict=True):
+        if part == LEAF and (each is None or type(each) is int):
+            every.append(each)
+        else:
+            every += _dims(part, each, name, of)
+    return every
 
 
 def _leaves(spec: Any) -> int:
-    return 1 if spec == LEAF else sum(_leaves(part) for _, part in children(spec))
+    return sum([1 if part == LEAF else _leaves(part) for _, part in children(spec)])
 
 
 def _shown(spec: Any) -> str:
@@ -159,7 +165,7 @@ def _size(leaves: list[Any], dims: list[int | None]) -> int:
         sizes.append(x.shape[dim])
     if not sizes:
         raise ValueError("vmap: no argument is mapped; give tensors, and in_dims for one of them.")
-    if len(set(sizes)) > 1:
+    if sizes.count(sizes[0]) < len(sizes):
         raise ShapeError(f"vmap: the mapped dimensions have different sizes, {sizes}.")
     return sizes[0]
 

@@ -14,7 +14,8 @@ from ..errors import VmapError
 from ..graph_walk import _reachable, run_backward
 from ..tape import RESTORED, Edge, Node, grad_mode, next_sequence, split_edge
 from ..tensor import Tensor, wrap
-from .verbs import Apart, Batch
+from .memory import Apart
+from .verbs import Batch
 
 
 class Element(Node):

@@ -35,12 +35,12 @@ def _below(array: Any) -> Any:
     return machine.view(array, (size * n, *rest), tuple(strides[1:]), 0)
 
 
-def dense(array: Any) -> Any:
+def dense(batch: Any, array: Any) -> Any:
     """``array``, or a copy of it where it has gaps."""
     if array.flags.c_contiguous:
         return array
-    copy = machine.empty(array.shape, array.dtype)
-    machine.launch(copy_kernel, copy, array)
+    copy = batch.beside(array.shape, array.dtype)
+    batch.run(copy_kernel, copy, array)
     return copy
 
 
@@ -70,7 +70,7 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
                 if found[k] is None:
                     return False
             else:
-                found[k] = _below(dense(array))
+                found[k] = _below(dense(batch, array))
         batch.run(kernel, *found)
         return True
 
@@ -112,7 +112,7 @@ def _products(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     if math.prod(out.shape) == 0:
         return False
     x, y = [_for_each(batch.size, a) if a.ndim == 3 else a for a in (x, y)]
-    x, y = [_below(a) if _below(a) is not None else _below(dense(a)) for a in (x, y)]
+    x, y = [_below(a) if _below(a) is not None else _below(dense(batch, a)) for a in (x, y)]
     batch.run(matmul.bmm, _below(out), x, y, transx, transy)
     return True
 
@@ -123,14 +123,14 @@ def _weight_grad(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     shared = [a for a in (g, x) if a.ndim < 6]
     if args[1].shape[0] != 1 or shared or not out.flags.c_contiguous:
         return False
-    g, x = [dense(a).reshape(1, -1, *a.shape[3:]) for a in (g, x)]
+    g, x = [dense(batch, a).reshape(1, -1, *a.shape[3:]) for a in (g, x)]
     batch.run(conv.conv_weight_grad, _below(out), g, x, groups * batch.size, *form)
     return True
 
 
 def _column_sum(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
     out, x = given
-    batch.run(reduce.sum, out[:, None], dense(x))
+    batch.run(reduce.sum, out[:, None], dense(batch, x))
     return True
 
 

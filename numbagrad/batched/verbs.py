@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from ..errors import VmapError
 from ..kernels import machine
 from ..kernels.cpu.reduce import amax
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.product import GemmKernel
-from ..kernels.traced_array import TracedArray
 from ..ops.base import copy_kernel
 from ..tape import close_fast_paths, open_fast_paths
+from . import pointwise
+from .again import Noted, key_of, known, remember
 from .each import for_each
+from .memory import Apart, Hidden, Memory
 from .rules import RULES, dense
+
+_new: Any = np.ndarray.__new__
 
 LOOP = 16
 """As many elements are worth compiling a loop around a kernel that has no rule."""
@@ -32,87 +35,16 @@ LOOP = 16
 _LOOPED = (machine.Kernel, GemmKernel)
 
 
-_new: Any = np.ndarray.__new__
-
-
-class Apart(BaseException):
-    """Raised where a function has to be run for each element; says what it did.
-
-    No ``Exception``: what a user's function catches is not this.
-    """
-
-
-class Memory:
-    """Memory of every element: ``whole`` begins with that of the first, ``step`` bytes apart.
-
-    A step of 0: all elements share it. own: what the first has, dense where it was made inside
-    (``ours``); else it is of an argument, of which ``kept`` is a copy from before it was written.
-    """
-
-    __slots__ = (
-        "address", "batch", "kept", "ours", "own", "shown", "step", "whole", "writable", "written",
-    )  # fmt: skip
-
-    def __init__(self, batch: Batch, whole: Any, step: int, ours: bool):
-        self.batch, self.whole, self.step, self.own = batch, whole, step, whole
-        self.ours, self.writable = ours, True
-        self.written = self.shown = False
-        self.kept: Any = None
-        self.address: int | None = None
-
-    def distance(self, array: Any) -> int:
-        """Bytes from the first number of the first element to that of ``array``."""
-        if self.address is None:
-            self.address = machine.address_of(self.own)
-        return machine.address_of(array) - self.address
-
-
-class Hidden(TracedArray):
-    """An array of one element's shape, which stands for those of all elements.
-
-    at: its first number, counted from that of its memory, or None: its address tells. seen: memory
-    of all elements, and this array of all in it.
-    """
-
-    memory: Memory
-    at: int | None = None
-    seen: tuple[Any, Any] = (None, None)
-
-    def __array_finalize__(self, parent: Any) -> None:
-        if type(parent) is Hidden:
-            self.memory = parent.memory
-
-    def element_view(self, shape: Any, strides: Any, offset: int) -> Any:
-        """``machine.view`` of this array."""
-        memory = self.memory
-        if self.at is None or not memory.ours or 0 in shape:
-            return super().element_view(shape, strides, offset)
-        at, step = self.at + offset, self.itemsize
-        steps = [s * step for s in strides]
-        found: Any = _new(Hidden, shape, self.dtype, memory.own, at * step, steps)
-        found.memory, found.at = memory, at
-        return found
-
-    def refuse(self, what: str) -> NoReturn:
-        """Raise: the function looks at values, or has kept what it made."""
-        batch = self.memory.batch
-        if batch.standings:
-            raise Apart(what)
-        raise VmapError(
-            f"vmap: {what}: a tensor of shape {list(self.shape)} that was made inside of a vmapped "
-            f"function is used outside of it. It has the shape of one element and stands for all "
-            f"{batch.size}. Return it from the function, or pass chunk_size=1, which runs the "
-            f"function for one element after the other."
-        )
-
-
 class Batch:
     """Stands behind the verbs while a function is run once for ``size`` elements."""
 
+    eager: bool  # while it stands, nobody records what is launched
+
     def __init__(self, size: int):
         self.size = size
-        self.outer = machine.recorder.current
         self.standings = 0
+        self._stand_before(machine.recorder.current)
+        self._noted: Noted | None = None
         self._changed: list[Memory] = []
         self._recorded = self.position()
         # Fast paths take arrays as they are: not while there is one of ours. A recording, which
@@ -132,7 +64,8 @@ class Batch:
     @contextmanager
     def standing(self) -> Iterator[None]:
         """Let the batch stand behind the verbs, before what stands there."""
-        before, self.outer = self.outer, machine.recorder.current
+        before = self.outer
+        self._stand_before(machine.recorder.current)
         self.standings += 1
         close_fast_paths()
         machine.recorder.current = self
@@ -142,7 +75,12 @@ class Batch:
             machine.recorder.current = self.outer
             open_fast_paths()
             self.standings -= 1
-            self.outer = before
+            self._stand_before(before)
+
+    def _stand_before(self, outer: Any) -> None:
+        """outer: what the verbs of a launch go to."""
+        self.outer = outer
+        self.eager = outer is None or (type(outer) is Batch and outer.eager)
 
     @contextmanager
     def beyond(self) -> Iterator[None]:
@@ -173,18 +111,52 @@ class Batch:
 
     def run(self, kernel: Any, *args: Any) -> None:
         """Launch what is known to be of no batch, or of one around this."""
+        if self._noted is not None:
+            self._noted.launches.append((kernel, args))
         if self.outer is None:
             kernel(*args)
         else:
             machine.launch(kernel, *args)
 
+    def beside(self, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+        """Memory for one launch, around the batch."""
+        array = machine.empty(shape, dtype)
+        if self._noted is not None:
+            self._noted.made.append(array)
+        return array
+
+    def launched(self, kernel: Any, args: tuple[Any, ...]) -> bool:
+        """Run ``kernel`` for all elements if that is known of such arguments; whether it was."""
+        found = known.get(key_of(self, kernel, args))
+        if found is not None:
+            machine.recorder.current = self.outer
+            try:
+                found.run(self, args)
+            finally:
+                machine.recorder.current = self
+        return found is not None
+
     def launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         """Run ``kernel`` for all elements."""
         machine.recorder.current = self.outer
         try:
-            self._launch(kernel, args)
+            key = key_of(self, kernel, args) if self.eager else None
+            if key is None:
+                self._launch(kernel, args)
+            else:
+                self._launch_first(key, kernel, args)
         finally:
             machine.recorder.current = self
+
+    def _launch_first(self, key: tuple[Any, ...], kernel: Any, args: tuple[Any, ...]) -> None:
+        """Run ``kernel``, and remember how for arguments of the same layouts."""
+        shared = [type(a) is Hidden and a.memory.step == 0 for a in args]
+        self._noted = noted = Noted()
+        try:
+            self._launch(kernel, args)
+        finally:
+            self._noted = None
+        remember(self, key, args, shared, noted)
 
     def _launch(self, kernel: Any, args: tuple[Any, ...]) -> None:
         outputs = getattr(kernel, "outputs", None)
@@ -212,7 +184,7 @@ class Batch:
             if not memory.ours:
                 self._keep(memory)
             elif batched and memory.step == 0:
-                self._give_each(memory)
+                self.give_each(memory)
             memory.written = True
         given = list(args)
         for k in mine:
@@ -230,6 +202,19 @@ class Batch:
         for copy, array in copies:
             if copy.tobytes() != array.tobytes():
                 raise Apart("writing into what was there before")
+
+    def pointwise(self, op: Any, args: tuple[Any, ...]) -> Any:
+        """What an elementwise ``op`` gives for operands such as have come before, else None."""
+        found = pointwise.known.get(pointwise.key_of(self, op, args))
+        return None if found is None else found.run(self, args)
+
+    def remember_pointwise(self, op: Any, args: tuple[Any, ...], out: Any) -> None:
+        """Let ``pointwise`` know how ``out`` was made."""
+        machine.recorder.current = self.outer
+        try:
+            pointwise.remember(self, op, args, out)
+        finally:
+            machine.recorder.current = self
 
     def _look(self, array: Any, written: bool) -> None:
         """Refuse an argument of a launch that is none of ours, where there is a reason to."""
@@ -258,6 +243,10 @@ class Batch:
             return [self._given(a) if self.knows(a) else a for a in arg]
         return self.whole(arg) if arg.memory.step else self._shared(arg)
 
+    def given(self, arg: Any) -> Any:
+        """The memory of an array in a launch for all elements."""
+        return self._given(arg) if self.knows(arg) else arg
+
     def _align(self, args: tuple[Any, ...], given: list[Any]) -> None:
         """Let operands broadcast with the batch in front: dims of 1 follow it where they lack."""
         ranks = [a.ndim for a in args if isinstance(a, np.ndarray)]
@@ -273,7 +262,7 @@ class Batch:
         if type(kernel) in _LOOPED and (self._recorded is not None or self.size >= LOOP):
             mine = tuple([self._differs(arg) for arg in args])
             if self._may_be_cut(kernel, mine, given):
-                looped = [dense(g) if own else g for own, g in zip(mine, given, strict=True)]
+                looped = [dense(self, g) if own else g for own, g in zip(mine, given, strict=True)]
                 self.run(for_each(kernel, mine), *looped)
                 return
         columns = []
@@ -319,7 +308,7 @@ class Batch:
         memory, step = array.memory, array.itemsize
         whole, found = array.seen
         if whole is not memory.whole:
-            whole, at = memory.whole, self._offset(array)
+            whole, at = memory.whole, memory.place(array)
             shape, strides = (self.size, *array.shape), (memory.step, *array.strides)
             if type(whole) is np.ndarray and memory.ours and array.size and self.size:
                 found = np.ndarray(shape, array.dtype, whole, at * step, strides)
@@ -329,26 +318,18 @@ class Batch:
         return found
 
     def _shared(self, array: Hidden) -> Any:
-        at, step = self._offset(array), array.itemsize
+        at, step = array.memory.place(array), array.itemsize
         strides = tuple([s // step for s in array.strides])
         return machine.view(array.memory.whole, array.shape, strides, at)
 
-    def _offset(self, array: Hidden) -> int:
-        if array.at is None:
-            memory = array.memory
-            distance = memory.distance(array)
-            if array.size and memory.ours and not 0 <= distance < memory.own.nbytes:
-                raise Apart("copying an array behind the verbs")
-            array.at = distance // array.itemsize if array.size else 0
-        return array.at
-
-    def _give_each(self, memory: Memory) -> None:
+    def give_each(self, memory: Memory) -> None:
         """Let what all elements shared be each one's own."""
         shared = memory.whole
         whole = machine.empty((self.size, *shared.shape), shared.dtype)
         if memory.written:
             self.run(copy_kernel, whole, shared)
         memory.whole, memory.step = whole, shared.nbytes
+        memory.flat = type(whole) is np.ndarray
 
     # -- writing what was there before -----------------------------------------------------------
 
@@ -382,7 +363,7 @@ class Batch:
             if not self.knows(flag) or not flag.memory.step:
                 machine.check(self._given(flag) if self.knows(flag) else flag, fail)
                 return
-            flags = dense(self.whole(flag)).reshape(1, -1, 1)
+            flags = dense(self, self.whole(flag)).reshape(1, -1, 1)
             if self.outer is None:  # which element fails shows when they are run by turns
                 worst = flags.max(axis=1)[0]
             else:

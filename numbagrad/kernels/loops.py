@@ -8,7 +8,7 @@ A formula is compiled for arrays that are C-contiguous and of one shape: one loo
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
@@ -464,6 +464,15 @@ class ElementwiseKernel:
             entry(plan, args, threads)
         else:
             entry(plan, args)
+
+    def way(self, args: tuple[Any, ...]) -> Callable[..., None] | None:
+        """What runs ``args`` and others of their layout, without a look at them; None where that
+        is for each call to say, by the number of threads."""
+        found = self._find(args)
+        if found is None or found[2]:
+            return None
+        entry, plan, _ = found
+        return entry if plan is None else lambda *args: entry(plan, args)
 
     def planned(self, args: tuple[Any, ...]) -> tuple[int, np.ndarray | None] | None:
         """The address of the second way in for ``args``, and their plan where they lie apart; None

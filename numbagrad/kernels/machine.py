@@ -144,8 +144,9 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
     kernel: a ``Kernel``, or any function on arrays, such as a user's own ``@njit``.
     """
     if recording:
-        if recorder.current is not None:
-            if not widens(kernel, args):
+        if (current := recorder.current) is not None:
+            known = getattr(current, "eager", False) and current.launched(kernel, args)
+            if not known and not widens(kernel, args):
                 recorder.current.launch(kernel, args)
             return
         if away is not None and away.run(kernel, args):
@@ -164,9 +165,12 @@ def launch(kernel: Callable[..., None], *args: Any) -> None:
 def widens(kernel: Any, args: tuple[Any, ...]) -> bool:
     """Launch ``kernel`` on float32 copies of the halves of the host among ``args``, if there are
     such and it cannot take them; whether it did."""
-    from .widened import launched
+    for a in args:
+        if (isinstance(a, ndarray) and a.itemsize == 2) or type(a) is list:
+            from .widened import launched
 
-    return launched(kernel, args)
+            return launched(kernel, args)
+    return False
 
 
 # -- what a recorder must be told ------------------------------------------------------------------

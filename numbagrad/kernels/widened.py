@@ -19,7 +19,7 @@ from .formula import Formula
 from .halves import FLOAT32, HALVES
 from .loops import ElementwiseKernel
 
-__all__ = ["copy_kernel", "holds_halves", "launch_widened", "launched", "takes"]
+__all__ = ["copy_kernel", "extent", "holds_halves", "launch_widened", "launched", "takes"]
 
 copy_kernel = ElementwiseKernel(Formula("copy", ("x",), symbol("x")))
 """``out = x``, whatever the dtypes of the two."""
@@ -57,7 +57,7 @@ def launched(kernel: Any, args: tuple[Any, ...]) -> bool:
     return needed
 
 
-def _extent(array: Any) -> tuple[int, int]:
+def extent(array: Any) -> tuple[int, int]:
     """Where the memory of ``array`` begins and ends, in bytes."""
     start = machine.address_of(array)
     steps = [s * (n - 1) for n, s in zip(array.shape, array.strides, strict=True)]
@@ -73,7 +73,7 @@ class _Copies:
         self.made: dict[Any, tuple[Any, Any]] = {}
         self.shared: list[tuple[int, int, Any]] = []  # where the memory lies, and its copy
         halves = {_key(a): a for a in arrays if a.dtype in HALVES and a.size}
-        spans = sorted([(*_extent(a), a) for a in halves.values()], key=lambda span: span[:2])
+        spans = sorted([(*extent(a), a) for a in halves.values()], key=lambda span: span[:2])
         group = spans[:1]
         for span in spans[1:]:
             if span[0] < max([end for _, end, _ in group]):

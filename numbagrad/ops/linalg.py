@@ -45,6 +45,14 @@ def product(x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
     return out
 
 
+def row_product(x: Tensor, y: Tensor, transy: int = 0) -> Tensor:
+    """What ``RowMm`` computes, off the tape."""
+    a, b = x._array, y._array
+    out = new_empty((b.shape[0 if transy else 1],), x._dtype, x._device)
+    machine.launch(kernels.mm, out._array[None], a[None], b, 0, transy, 0)
+    return out
+
+
 def stacked_product(x: Tensor, y: Tensor, transx: int = 0, transy: int = 0) -> Tensor:
     """What ``Bmm`` computes, off the tape."""
     a, b = x._array, y._array
@@ -86,6 +94,34 @@ class Mm(Op, remembers=True):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
         return _product_grads(ctx, g, Mm.apply if grad_mode.enabled else product)
+
+
+class RowMm(Op, remembers=True):
+    """The product of a vector and a matrix, which may be stored transposed: that of one row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, transy: int = 0) -> Tensor:
+        needs = ctx.needs_input_grad
+        ctx.save(x if needs[1] else None, y if needs[0] else None)
+        ctx.transy = transy
+        return row_product(x, y, transy)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, y = ctx.saved_tensors
+        needs, transy = ctx.needs_input_grad, ctx.transy
+        taped = grad_mode.enabled
+        gx = gy = None
+        if needs[0]:
+            gx = (RowMm.apply if taped else row_product)(g, y, 1 - transy)
+        if needs[1]:
+            left, right = (g, x) if transy else (x, g)
+            if taped:
+                gy = Mm.apply(left.unsqueeze(0), right.unsqueeze(0), 1, 0)
+            else:
+                g, x = [wrap(a._array[None], a._dtype) for a in (left, right)]
+                gy = product(g, x, 1, 0)
+        return gx, gy
 
 
 class Bmm(Op, remembers=True):
@@ -314,11 +350,8 @@ def product_of(x: Tensor, y: Tensor) -> Tensor:
             return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
         return product_of(x, y.unsqueeze(1)).squeeze(-1)
     if left == 1:
-        if right == 2 and x._array.size == y._array.shape[0] and plain_floats(y, x):
-            out = new_empty(y._array.shape[1:], y._dtype, y._device)
-            row = x._array.reshape(1, -1)
-            machine.launch(kernels.mm, out._array.reshape(1, -1), row, y._array, 0, 0, 0)
-            return out
+        if right == 2 and x._array.size == y._array.shape[0] and x._dtype.is_floating_point:
+            return RowMm.apply(x, y)
         return product_of(x.unsqueeze(0), y).squeeze(-2)
     if x._array.shape[-1] != y._array.shape[-2]:
         raise _cannot_multiply("matmul", x, y)

@@ -183,6 +183,13 @@ class PointwiseOp:
             from .selected_rules import pointwise  # which stands on ops
 
             return pointwise(self, args)
+        batch = machine.recorder.current if machine.closed else None
+        if batch is not None and getattr(batch, "eager", False) and not machine.autocasting:
+            out = batch.pointwise(self, args)
+            if out is not None:
+                return out
+        else:
+            batch = None
         here = not machine.recording or machine.all_on_host(args)
         away = not here and machine.away is not None and machine.recorder.current is None
         if away and not machine.autocasting:
@@ -219,6 +226,8 @@ class PointwiseOp:
         out = wrap(machine.empty(shape, out_dtype.numpy, device), out_dtype)
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
+        if batch is not None:
+            batch.remember_pointwise(self, args, out)
         if away and device.type != "cpu":
             device_way.remember(self, args, out)
         else:
@@ -252,7 +261,7 @@ class PointwiseOp:
         loop, plan = self.kernel.nest((out._array, *operands))
         found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
         plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
-        self.nests[_layout(args)] = (*found, _what_differs(args, out), plans)
+        self.nests[_layout(args)] = (*found, what_differs(args, out), plans)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:
         if grad_mode.enabled and out._dtype.is_floating_point:
@@ -324,19 +333,24 @@ class PointwiseOp:
 
     def record(self, args: tuple, edges: tuple, out: Tensor) -> None:
         """Put a node for ``out`` on the tape."""
+        numbers = tuple([type(a) in NUMBERS for a in args])
+        self.tape(args, edges, out, numbers, what_differs(args, out))
+
+    def tape(
+        self, args: tuple, edges: tuple, out: Tensor, numbers: tuple, differs: Rare | None
+    ) -> None:
+        """``record``; numbers: which of ``args`` are; differs: what ``what_differs`` gives."""
         node = _new(PointwiseNode)
         node._edges = edges
         node._sequence = next_sequence()
         node._hooks = node._rare = None
         node._saved = ()
-        numbers = tuple([type(a) in NUMBERS for a in args])
         node.plan = plan = self.plan(edges, numbers)
         if not plan.nothing:
             saved = [a if k else None for a, k in zip(args, plan.keep, strict=True)]
             if plan.keep_out:
                 saved.append(SavedOutput(out, 0))
             node._save(tuple(saved))
-        differs = _what_differs(args, out)
         if differs is not None:
             if node._rare is not None:
                 node._rare.meta = differs.meta
@@ -368,7 +382,7 @@ class PointwiseOp:
         return function
 
 
-def _what_differs(args: tuple, out: Tensor) -> Rare | None:
+def what_differs(args: tuple, out: Tensor) -> Rare | None:
     """Shapes and dtypes to bring gradients back to, where an operand's are not those of ``out``."""
     shape, dtype = out._array.shape, out._dtype
     tensors = [a for a in args if isinstance(a, Tensor)]
