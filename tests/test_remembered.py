@@ -234,6 +234,8 @@ def test_most_of_what_a_program_differentiates_is_remembered(at_once):
         functional.linear: lambda f: f(x, ng.rand(5, 8), ng.rand(5)),
         functional.softmax: lambda f: f(x, 1),
         functional.layer_norm: lambda f: f(x, (8,)),
+        functional.cross_entropy: lambda f: f(x, ng.arange(6)),
+        functional.nll_loss: lambda f: f(x, ng.arange(6), reduction="none"),
     }
     for function, call in calls.items():
         call(function)
@@ -294,6 +296,25 @@ def test_a_recorded_call_sees_versions_and_hooks(at_once):
         with ng.autograd.graph.saved_tensors_hooks(seen.append, lambda t: t):
             x @ y
         assert seen[1] is y
+
+
+def test_losses_of_classes_compare_with_what_came_now(at_once):
+    functional = ng.nn.functional
+    for seed in range(3):
+        ng.manual_seed(seed)
+        x = ng.rand(6, 8, dtype=ng.float64, requires_grad=True)
+        target, weight = ng.randint(0, 8, (6,)), ng.rand(8, dtype=ng.float64)
+        loss = functional.cross_entropy(x, target, weight, label_smoothing=0.1)
+        loss.backward()
+        with after(1 << 30):
+            y = x.detach().requires_grad_()
+            functional.cross_entropy(y, target, weight, label_smoothing=0.1).backward()
+        assert x.grad.equal(y.grad)
+        target[2] = 8
+        with pytest.raises(IndexError, match="Target 8 is out of bounds for 8 classes"):
+            functional.cross_entropy(x, target, weight, label_smoothing=0.1)
+        target[2] = 1
+        assert ng.autograd.gradgradcheck(functional.nll_loss, (y, target, weight))
 
 
 def test_second_gradients_through_recorded_calls(at_once):
