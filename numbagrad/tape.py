@@ -45,6 +45,8 @@ inside of one, or None), ``asked`` (a node that runs for some of its inputs alon
 ONE_OUTPUT: set[type] = set()
 """Node classes with one output whose ``_run_one`` backward may call directly."""
 
+_getframe = sys._getframe
+
 next_sequence = itertools.count(1).__next__
 
 Location = tuple[Any, int]
@@ -53,7 +55,7 @@ NUMBERS = frozenset((float, int, bool, TracedFloat))
 
 def user_location(depth: int = 1) -> Location | None:
     """The innermost frame outside this package, as a code object and an instruction."""
-    frame: FrameType | None = sys._getframe(depth)
+    frame: FrameType | None = _getframe(depth)
     while frame is not None and frame.f_code.co_filename in OUR_FILES:
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
@@ -112,9 +114,13 @@ class Counter:
         self.where: Location | None = None
 
     def bump(self) -> None:
-        """Note a change made now, at the user's current line."""
+        """Note a change made now, at the user's current line: ``user_location(2)``, written out for
+        every write."""
         self.value += 1
-        self.where = user_location(2)
+        frame: FrameType | None = _getframe(1)
+        while frame is not None and frame.f_code.co_filename in OUR_FILES:
+            frame = frame.f_back
+        self.where = None if frame is None else (frame.f_code, frame.f_lasti)
 
 
 class Edge:

@@ -25,7 +25,10 @@ from test_ops import differentiable, flat_gradients, quiet, rows, run
 
 import numbagrad as ng
 from numbagrad.ops import remembered
+from numbagrad.ops.linalg import Mm
 from numbagrad.ops.remembered import forget, plainly
+from numbagrad.ops.taped_memory import TapedMemory
+from numbagrad.tape import show_location
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is remembered then")
 
@@ -216,6 +219,112 @@ def test_a_saved_tensor_that_changed_is_still_found_out(at_once):
             out.sum().backward()
 
 
+def test_most_of_what_a_program_differentiates_is_remembered(at_once):
+    x, y = ng.rand(6, 8, requires_grad=True), ng.rand(8, 5, requires_grad=True)
+    index, functional = ng.randint(0, 6, (3, 8)), ng.nn.functional
+    calls = {
+        ng.Tensor.sum: lambda f: f(x, 1),
+        ng.Tensor.mean: lambda f: f(x),
+        ng.Tensor.max: lambda f: f(x, 1),
+        ng.Tensor.argmax: lambda f: f(x, 1),
+        ng.Tensor.matmul: lambda f: f(x, y),
+        ng.Tensor.gather: lambda f: f(x, 0, index),
+        ng.cat: lambda f: f([x, x]),
+        ng.stack: lambda f: f((x, x), 1),
+        functional.linear: lambda f: f(x, ng.rand(5, 8), ng.rand(5)),
+        functional.softmax: lambda f: f(x, 1),
+        functional.layer_norm: lambda f: f(x, (8,)),
+        functional.cross_entropy: lambda f: f(x, ng.arange(6)),
+        functional.nll_loss: lambda f: f(x, ng.arange(6), reduction="none"),
+    }
+    for function, call in calls.items():
+        call(function)
+        memories = [m for m in remembered._memories if type(m) is TapedMemory]
+        found = [m for m in memories if m.function.__name__ == function.__name__]
+        assert any(callable(p) for m in found for p in m.plans.values()), function
+
+
+def test_a_node_made_again_is_as_the_function_makes_it(at_once):
+    x, y = ng.rand(6, 8, requires_grad=True), ng.rand(8, 5)
+    first, *others = nodes = [(x @ y).grad_fn for _ in range(3)]
+    assert sorted(nodes, key=lambda n: n._sequence) == nodes
+    assert first._edges == (x._edge, None) and first._needs == (True, False)
+    assert "test_remembered.py" in show_location(first._where)
+    apart = {"_sequence": None, "_to_save": (), "_rare": None}
+    for node in others:
+        assert type(node) is type(first) and node._saved[1] is y
+        assert vars(node) | apart == vars(first) | apart
+
+
+def test_which_arguments_have_a_history_is_told_apart(at_once):
+    arrays = [ng.rand(6, 8), ng.rand(8, 5)]
+    for needs in [(True, True), (False, True), (True, False), (False, False), (True, True)] * 2:
+        x, y = [a.clone().requires_grad_(n) for a, n in zip(arrays, needs, strict=True)]
+        out = x @ y
+        assert out.requires_grad == any(needs)
+        if any(needs):
+            out.sum().backward()
+        for tensor, expected, need in ((x, arrays[1].sum(1), needs[0]), (y, None, needs[1])):
+            assert (tensor.grad is not None) == need
+            if need and expected is not None:
+                ng.testing.assert_close(tensor.grad, expected.expand(6, 8))
+
+
+def test_an_argument_given_twice_gets_both_gradients(at_once):
+    for _ in range(3):
+        x, y = ng.rand(4, 4, requires_grad=True), ng.rand(4, 4, requires_grad=True)
+        ng.cat([x, x]).sum().backward()
+        ng.cat([x, y]).sum().backward()
+        (x @ x).sum().backward()
+        sums = x.detach().sum(1).expand(4, 4) + x.detach().sum(0)[:, None].expand(4, 4)
+        ng.testing.assert_close(x.grad, 3 + sums)
+        assert y.grad.tolist() == ng.ones(4, 4).tolist()
+
+
+def test_a_recorded_call_sees_versions_and_hooks(at_once):
+    y = ng.rand(8, 5)
+    for _ in range(3):
+        x = ng.rand(6, 8).add_(1).requires_grad_()  # with a version of its own
+        out, seen = x @ y, []
+        out.register_hook(lambda g, seen=seen: seen.append(g.shape))
+        out.sum().backward()
+        assert seen == [(6, 5)]
+        out = x @ y
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
+        with ng.autograd.graph.saved_tensors_hooks(seen.append, lambda t: t):
+            x @ y
+        assert seen[1] is y
+
+
+def test_losses_of_classes_compare_with_what_came_now(at_once):
+    functional = ng.nn.functional
+    for seed in range(3):
+        ng.manual_seed(seed)
+        x = ng.rand(6, 8, dtype=ng.float64, requires_grad=True)
+        target, weight = ng.randint(0, 8, (6,)), ng.rand(8, dtype=ng.float64)
+        loss = functional.cross_entropy(x, target, weight, label_smoothing=0.1)
+        loss.backward()
+        with after(1 << 30):
+            y = x.detach().requires_grad_()
+            functional.cross_entropy(y, target, weight, label_smoothing=0.1).backward()
+        assert x.grad.equal(y.grad)
+        target[2] = 8
+        with pytest.raises(IndexError, match="Target 8 is out of bounds for 8 classes"):
+            functional.cross_entropy(x, target, weight, label_smoothing=0.1)
+        target[2] = 1
+        assert ng.autograd.gradgradcheck(functional.nll_loss, (y, target, weight))
+
+
+def test_second_gradients_through_recorded_calls(at_once):
+    for _ in range(3):
+        x = ng.rand(3, 4, dtype=ng.float64, requires_grad=True)
+        (gx,) = ng.autograd.grad((ng.softmax(x, 1) ** 2).sum(), x, create_graph=True)
+        gx.square().sum().backward()
+        assert ng.autograd.gradgradcheck(lambda x: ng.softmax(x, 1), (x.detach().requires_grad_(),))
+
+
 def test_in_place_forms_write_where_they_are(at_once):
     for _ in range(3):
         x, y = ng.zeros(6, 8), ng.rand(6, 8)
@@ -374,7 +483,8 @@ def test_a_call_that_took_long_once_is_looked_at_again(monkeypatch):
 
 def test_a_number_that_is_another_each_time_ends_the_looking():
     x = ng.tensor([0.5])
-    (memory,) = [m for m in remembered._memories if m.function is plainly(ng.Tensor.clamp)]
+    plain = plainly(ng.Tensor.clamp)
+    memory = next(m for m in remembered._memories if m.function is plain)
     memory.vain = 0
     with after(8):
         for k in range(remembered.VAIN + 50):
@@ -452,7 +562,7 @@ def test_an_op_that_saves_nothing_for_an_input_is_remembered(at_once):
     x, w = ng.rand(6, 8, requires_grad=True), ng.rand(8, 5)
     for _ in range(3):
         x.grad = None
-        (x @ w).sum().backward()
+        Mm.apply(x, w).sum().backward()
         ng.testing.assert_close(x.grad, w.sum(1).expand(6, 8))
     (memory,) = [m for m in remembered._memories if m.function.__qualname__ == "Mm.forward"]
     assert any(callable(plan) for plan in memory.plans.values())

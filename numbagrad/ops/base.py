@@ -80,8 +80,10 @@ class Op:
 
     _node_type: type[OpNode]
     _memory: OpMemory | None = None
+    _remembers = False
 
     def __init_subclass__(cls, remembers: bool = False) -> None:
+        cls._remembers = remembers
         if "forward" in cls.__dict__:
             cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})

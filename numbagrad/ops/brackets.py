@@ -67,6 +67,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     except (IndexError, TypeError) as error:
         raise _explained(x, (key,), error) from None
     if kind is Tensor:
+        if key._dtype is dtypes.bool_ and not machine.recording:
+            return _looked_up(x, key)  # of which nothing can be remembered
         return _picked(x, key)
     if kind is tuple:
         basic = True

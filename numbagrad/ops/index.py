@@ -86,8 +86,9 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
 def index_tensor(name: str, index: Any, dtypes_allowed: tuple = (dtypes.int64,)) -> Tensor:
     """``index`` as a contiguous int64 tensor."""
     as_operand(name, index, 1)
-    if index._dtype is dtypes.int64 and index._flat and not machine.recording:
-        return index
+    if index._dtype is dtypes.int64 and index._flat:
+        if not (machine.recording and machine.is_recording()):
+            return index
     if index._dtype not in dtypes_allowed:
         raise DTypeError(
             f"{name}: Expected dtype int64 for index, got {index._dtype}. Convert it with .long()."

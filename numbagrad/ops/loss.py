@@ -38,6 +38,10 @@ class Classes:
     ignore: int
     reduction: int
 
+    def fields(self) -> tuple[Any, ...]:
+        """What it is made of."""
+        return self.target, self.weight, self.ignore, self.reduction
+
     def arguments(self, spare: Any) -> tuple[Any, ...]:
         """target, weight, weighted, ignore; ``spare`` fills the place of a missing weight."""
         weight = spare if self.weight is None else self.weight._array
@@ -61,11 +65,15 @@ class Classes:
         return g.unsqueeze(1) if self.reduction == kernels.NONE else g / wrap(norm, g._dtype)
 
 
-class Nll(Op):
-    """Minus the entries of the rows that ``target`` names, weighted and reduced."""
+class Nll(Op, remembers=True):
+    """Minus the entries of the rows that ``target`` names, weighted and reduced.
+
+    Its arguments after ``x`` are those of ``Classes``.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, classes: Classes) -> Tensor:
+    def forward(ctx: Any, x: Tensor, *options: Any) -> Tensor:
+        classes = Classes(*options)
         (n, c), device = x._array.shape, x._device
         numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
@@ -76,14 +84,13 @@ class Nll(Op):
         arguments = classes.arguments(losses._array)
         machine.launch(kernels.nll, *results, contiguous(x)._array, *arguments, classes.reduction)
         classes.check("nll_loss", bad, c)
-        ctx.classes, ctx.norm, ctx.shape = classes, norm, (n, c)
+        ctx.how, ctx.norm, ctx.shape = (classes.ignore, classes.reduction), norm, (n, c)
         ctx.save(classes.target, classes.weight)
         return losses if classes.reduction == kernels.NONE else single
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        _ = ctx.saved_tensors  # an error if they were changed
-        return NllGrad.apply(g, ctx.classes, ctx.norm, ctx.shape)
+        return NllGrad.apply(g, Classes(*ctx.saved_tensors, *ctx.how), ctx.norm, ctx.shape)
 
 
 class NllGrad(Op):
@@ -100,14 +107,15 @@ class NllGrad(Op):
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> Tensor:
-        return Nll.apply(h, ctx.classes)
+        return Nll.apply(h, *ctx.classes.fields())
 
 
-class CrossEntropy(Op):
+class CrossEntropy(Op, remembers=True):
     """Nll of log_softmax, in one pass over the logits; keeps one number per row."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, classes: Classes, smoothing: float) -> Tensor:
+    def forward(ctx: Any, x: Tensor, smoothing: float, *options: Any) -> Tensor:
+        classes = Classes(*options)
         (n, c), device = x._array.shape, x._device
         numpy = arithmetic(x._dtype.numpy)
         losses = new_empty((n,), x._dtype, device)
@@ -116,24 +124,28 @@ class CrossEntropy(Op):
         bad = machine.empty((1,), dtypes.int64.numpy, device)
         single = new_empty((), x._dtype, device)
         results = single._array.reshape((1,)), losses._array, lse, norm, bad
-        options = *classes.arguments(lse), smoothing, classes.reduction
-        machine.launch(kernels.cross_entropy, *results, contiguous(x)._array, *options)
+        arguments = *classes.arguments(lse), smoothing, classes.reduction
+        machine.launch(kernels.cross_entropy, *results, contiguous(x)._array, *arguments)
         classes.check("cross_entropy", bad, c)
-        ctx.classes, ctx.options, ctx.rows = classes, options, (lse, norm)
+        ctx.how, ctx.rows = (classes.ignore, classes.reduction), (lse, norm)
+        ctx.smoothing = smoothing
         ctx.save(x, classes.target, classes.weight)
         return losses if classes.reduction == kernels.NONE else single
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
-        x, (lse, norm) = ctx.saved_tensors[0], ctx.rows
+        (x, *tensors), (lse, norm) = ctx.saved_tensors, ctx.rows
+        classes = Classes(*tensors, *ctx.how)
+        options = *classes.arguments(lse), ctx.smoothing
         if grad_mode.enabled:
             aim = new_empty(x._array.shape, x._dtype, x._device)
-            machine.launch(kernels.target_rows, aim._array, *ctx.options[:-1])
-            return (softmax(x, 1) * aim.sum(1, keepdim=True) - aim) * ctx.classes.scale(g, norm)
+            machine.launch(kernels.target_rows, aim._array, *options)
+            return (softmax(x, 1) * aim.sum(1, keepdim=True) - aim) * classes.scale(g, norm)
         gx = new_empty(x._array.shape, x._dtype, x._device)
         incoming = contiguous(g)._array.reshape((-1,))
         sources = incoming, contiguous(x)._array, lse, norm
-        machine.launch(kernels.cross_entropy_grad, gx._array, *sources, *ctx.options)
+        options = *options, classes.reduction
+        machine.launch(kernels.cross_entropy_grad, gx._array, *sources, *options)
         return gx
 
 
@@ -207,7 +219,7 @@ def nll_loss(
     reduction = reduction_of("nll_loss", reduction, size_average, reduce)
     shape = target._array.shape if isinstance(target, Tensor) else ()
     x, classes = _prepare("nll_loss", input, target, weight, ignore_index, reduction)
-    out = Nll.apply(x, classes)
+    out = Nll.apply(x, *classes.fields())
     return out.reshape(shape) if reduction == "none" and len(shape) != 1 else out
 
 
@@ -251,7 +263,7 @@ def cross_entropy(
     x, classes = _prepare("cross_entropy", input, target, weight, ignore_index, reduction)
     if not x._dtype.is_floating_point:
         raise DTypeError(f"cross_entropy: expected floating logits, got {x._dtype}.")
-    out = CrossEntropy.apply(x, classes, float(label_smoothing))
+    out = CrossEntropy.apply(x, float(label_smoothing), *classes.fields())
     return out.reshape(shape) if reduction == "none" and len(shape) != 1 else out
 
 

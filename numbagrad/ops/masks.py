@@ -13,7 +13,7 @@ from ..kernels import machine
 from ..kernels.cpu import index as kernels
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tensor import Tensor, wrap
-from .base import Op, as_operand, broadcast_shape, contiguous, full, new_empty
+from .base import SHORT, Op, as_operand, broadcast_shape, contiguous, full, new_empty
 from .elementwise import clone, masked_fill, where
 from .gather import scatter_add
 from .index import Take
@@ -28,6 +28,9 @@ def positions(mask: Tensor) -> Tensor:
     host = type(mask._array) is not DeviceArray
     if host and machine.deciding("x[mask] and nonzero", mask._array):  # their number is a shape
         return wrap(np.flatnonzero(mask._array), dtypes.int64)
+    if not machine.recording and mask._dtype is dtypes.bool_ and mask._array.size < SHORT:
+        # One call counts and writes: 0.4 us, where two launches take 2.
+        return wrap(mask._array.reshape(-1).nonzero()[0], dtypes.int64)
     flat = contiguous(mask)._array.reshape(-1)
     count = new_empty((1,), dtypes.int64, mask._device)
     machine.launch(kernels.count_nonzero, count._array, flat)

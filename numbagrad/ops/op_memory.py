@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..kernels import machine
-from ..tensor import wrap
+from ..tensor import Tensor, wrap
 from .device_kinds import is_away
 from .plans import Plan, is_constant, plan_of
 from .remembered import Memory
@@ -51,25 +51,44 @@ class OpMemory(Memory):
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         names = ", ".join([f"t{k}" for k in range(len(results))])
-        tail, notes = [f"return make(({names},))" if several else "return t0"], {}
+        tail = [f"return make(({names},))" if several else "return t0"]
         held = {id(None): "None"} | {id(v): f"args[{k}]" for k, v in enumerate(flat)}
         held |= {id(v): f"t{k}" for k, v in enumerate(results)}
         if launches.written or not all([id(v) in held for v in ctx._to_save]):
             return None
         if ctx._to_save:
             tail.insert(0, f"ctx._to_save = ({', '.join([held[id(v)] for v in ctx._to_save])},)")
-        for name, value in vars(ctx).items():
-            if name in ("_needs", "_to_save"):
-                continue
-            arrays = (value,) if type(value) is np.ndarray else value
-            if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
-                places = [f"a{len(results) + k}" for k in range(len(arrays))]
-                noted = places[0] if arrays is not value else f"({', '.join(places)},)"
-                tail.insert(0, f"ctx.{name} = {noted}")
-                results += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
-            elif is_constant(value):
-                notes[f"note_{name}"] = value
-                tail.insert(0, f"ctx.{name} = note_{name}")
-            else:
-                return None
-        return plan_of(launches, flat, tuple(results), "\n".join(["ctx", *tail]), **notes)
+        notes = notes_of(ctx, ("_needs", "_to_save"), len(results))
+        if notes is None:
+            return None
+        lines, values, arrays = notes
+        text = "\n".join([*lines, *tail])
+        return plan_of(launches, flat, (*results, *arrays), text, of_op=True, **values)
+
+
+def notes_of(
+    ctx: Any, apart: Container[str], first: int
+) -> tuple[list[str], dict[str, Any], list[Tensor]] | None:
+    """The text that notes in ``ctx`` what an op noted, the values that it names, and the arrays
+    among these that the op made; None where a note is another in each call.
+
+    apart: what are no notes. first: how many arrays the plan has already.
+    """
+    lines: list[str] = []
+    values: dict[str, Any] = {}
+    made: list[Tensor] = []
+    for name, value in vars(ctx).items():
+        if name in apart:
+            continue
+        arrays = (value,) if type(value) is np.ndarray else value
+        if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
+            places = [f"a{first + len(made) + k}" for k in range(len(arrays))]
+            noted = places[0] if arrays is not value else f"({', '.join(places)},)"
+            lines.append(f"ctx.{name} = {noted}")
+            made += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
+        elif is_constant(value):
+            values[f"note_{name}"] = value
+            lines.append(f"ctx.{name} = note_{name}")
+        else:
+            return None
+    return lines, values, made

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.function import check_in_place
+from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.blocks import zeroed
@@ -84,14 +85,19 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
 
 
+_zeroing: dict[DType, Callable[..., bool]] = {}
+
+
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
         free = x._edge is None or not grad_mode.enabled
         if free and x._base is None and x._flat and (not machine.recording or machine.on_host(x)):
-            array = x._array
-            if array.size < GRAIN:  # shorter than the way to a kernel
-                zeroed(array)
+            array, dtype = x._array, x._dtype
+            entry = _zeroing.get(dtype)
+            if entry is None:
+                entry = _zeroing[dtype] = fill_kernel.entry((dtype.numpy, int))
+            if entry(array, 0) or (array.size < GRAIN and zeroed(array) is array):
                 (x._counter or x._version_counter()).bump()
                 return x
         return fill_(x, 0)

@@ -96,13 +96,17 @@ def plan_of(
     results: tuple[Any, ...],
     tail: str,
     kind: type = tuple,
+    *,
+    of_op: bool = False,
+    history: str = "taped",
     **values: Any,
 ) -> Plan | None:
     """How to make ``results`` again, or None.
 
     tail: text of what the plan does with them, which are t0, t1 ... there, on arrays a0, a1
     ... Its parameters are ``args`` and ``taped``; of an op ``ctx`` and ``args``. ``make`` makes a
-    ``kind`` of a tuple; it sees ``values``.
+    ``kind`` of a tuple; it sees ``values``. history: text that says whether an argument may have
+    none.
     """
     from ..kernels import replay
 
@@ -134,14 +138,13 @@ def plan_of(
         known |= {"room": room, "bytes": np.dtype(np.int8)}
         lines.append("between = empty(room, bytes)")
         names += "between, "
-    lines.append(f"state = run(words, args, ({names}), taped)")
+    lines.append(f"state = run(words, args, ({names}), {history})")
     lines.append("if state != 1: return state")
     for k in range(len(results)):
         lines.append(f"t{k} = new(Tensor); t{k}._array = a{k}; t{k}._dtype = d{k}")
         lines.append(f"t{k}._edge = t{k}._counter = None")
         if f"z{k}" in known:
             lines.append(f"t{k}._flat = False")
-    of_op = "ctx" in tail
     start = "def call(ctx, args, taped=False):" if of_op else "def call(args, taped):"
     exec(_compiled("\n    ".join([start, *lines, *tail.split("\n")])), known)
     plan: Plan = known["call"]

@@ -30,7 +30,7 @@ from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .selected import Selected
-from .short_way import make_binary, make_mixed, make_unary, never
+from .short_way import SMALL, empty, make_binary, make_mixed, make_unary, never
 
 __all__ = ["elementwise"]
 
@@ -261,7 +261,8 @@ class PointwiseOp:
         loop, plan = self.kernel.nest((out._array, *operands))
         found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
         plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
-        self.nests[_layout(args)] = (*found, what_differs(args, out), plans)
+        make = empty if out._array.size < SMALL else machine.empty
+        self.nests[_layout(args)] = (*found, what_differs(args, out), plans, make)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:
         if grad_mode.enabled and out._dtype.is_floating_point:

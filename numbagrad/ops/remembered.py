@@ -4,9 +4,9 @@ Of a function that is ``remembered`` the result depends on shapes, strides, dtyp
 arguments, and on the elements of tensors by way of kernels alone. After some calls with arguments
 of the same kinds, one call is watched (``kernels/launches.py``); those that follow compare their
 arguments with these and run the same kernels, in 0.7 us where the function takes up to ten times as
-long. Whatever cannot be done so (a history, a recording, a result that is a view, a value that
-Python looks at) goes through the function. What lies on a GPU is for ``device_memory.py``. Start
-reading at ``remembered``.
+long. Whatever cannot be done so (a recording, a result that is a view, a value that Python looks
+at) goes through the function. Arguments with a history are for ``taped_memory.py``, what lies on a
+GPU for ``device_memory.py``. Start reading at ``remembered``.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from .wrapper import wrapped
 
 if TYPE_CHECKING:
     from .device_memory import AwayMemory
+    from .taped_memory import TapedMemory
 
 __all__: list[str] = []  # nothing that users call
 
@@ -105,7 +106,8 @@ class _Watcher:
 class Memory:
     """What a function remembers.
 
-    last: by the names of keywords, the plans that are tried, one after the other.
+    last: by the names of keywords, the plans that are tried, one after the other; recorded: those
+    where an argument has a history.
     plans: of a kind of call, how often it came, then its plan, or None where there is none.
     waits: of one that took long, how many calls until it is watched once more.
     """
@@ -113,6 +115,7 @@ class Memory:
     def __init__(self, function: Callable[..., Any], writes: bool):
         self.function, self.writes = function, writes
         self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
+        self.recorded: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
         self.waits: dict[Any, int] = {}
         self.vain = 0
@@ -125,15 +128,32 @@ class Memory:
 
         return AwayMemory(self.function, self.writes)
 
+    @functools.cached_property
+    def taped(self) -> TapedMemory:
+        """What it launched where an argument had a history; ``recorded`` is its ``last``."""
+        from .taped_memory import TapedMemory
+
+        return TapedMemory(self.function, self.recorded)
+
     def find(self, names: tuple[Any, ...], flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """What the function gives, by a plan that was not the last, or by itself."""
-        function = self.function
-        if self.vain > VAIN or (grad_mode.enabled and any([_taped(a) for a in flat])):
-            return function(*args, **options)
+        if not (grad_mode.enabled and any([is_taped(a) for a in flat])):
+            return self.look_up(names, flat, args, options)
+        if self.writes:
+            return self.function(*args, **options)
+        return self.taped.look_up(names, flat, args, options)
+
+    def kind_of(self, names: tuple[Any, ...], flat: tuple[Any, ...]) -> Any:
+        """What calls must have in common for a plan; None where one of them can have none."""
         kinds = kinds_of(flat)
-        if kinds is None:
+        return None if kinds is None else (names, *kinds)
+
+    def look_up(self, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
+        """``find`` where it is known whether an argument has a history."""
+        function = self.function
+        key = None if self.vain > VAIN else self.kind_of(names, flat)
+        if key is None:
             return function(*args, **options)
-        key = (names, *kinds)
         found = self.plans.get(key, 0)
         if type(found) is int:
             self.vain += 1
@@ -228,7 +248,8 @@ def _several(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def _taped(value: Any) -> bool:
+def is_taped(value: Any) -> bool:
+    """Whether ``value`` is a tensor with a history."""
     return isinstance(value, Tensor) and value._edge is not None
 
 

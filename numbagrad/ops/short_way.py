@@ -46,9 +46,9 @@ def never(*args: Any) -> bool:
 
 def _nested(op: PointwiseOp, nest: tuple, args: tuple, edges: tuple, arrays: tuple) -> Tensor:
     """The result by a loop nest that was planned for such operands before."""
-    loop, layout, shape, out_dtype, numpy_dtype, floating, rare, plans = nest
+    loop, layout, shape, out_dtype, numpy_dtype, floating, rare, plans, make = nest
     out = _new(Tensor)
-    out._array = array = machine.empty(shape, numpy_dtype)
+    out._array = array = make(shape, numpy_dtype)
     out._dtype = out_dtype
     out._counter = out._edge = None
     loop(layout, (array, *arrays))

@@ -346,8 +346,8 @@ def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     old = array.shape
     if old == shape:
         return seen(Expand, x, array[...], old)
-    sizes, strides = _expanded(old, shape, array.strides)
-    if type(array) is np.ndarray and x._flat and array.size and 0 not in sizes:
+    sizes, strides, some = _expanded(old, shape, array.strides)
+    if some and x._flat and type(array) is np.ndarray:
         return seen(Expand, x, np.ndarray(sizes, array.dtype, array, 0, strides), old)
     step = array.itemsize
     return seen(Expand, x, machine.view(array, sizes, tuple([s // step for s in strides]), 0), old)
@@ -356,8 +356,9 @@ def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
 @functools.lru_cache(maxsize=4096)
 def _expanded(
     old: tuple[int, ...], shape: tuple[int, ...], strides: tuple[int, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes and strides of a tensor of ``old`` sizes that is expanded to ``shape``."""
+) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+    """The sizes and strides of a tensor of ``old`` sizes that is expanded to ``shape``, and whether
+    it has elements."""
     extra = len(shape) - len(old)
     if extra < 0:
         raise ShapeError(
@@ -382,7 +383,7 @@ def _expanded(
             f"expand: The expanded size of the tensor (-1) isn't allowed in a leading, "
             f"non-existing dimension; got {list(shape)}."
         )
-    return tuple(sizes), tuple(steps)
+    return tuple(sizes), tuple(steps), 0 not in sizes
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:

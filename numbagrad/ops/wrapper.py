@@ -55,6 +55,7 @@ def wrapped(function: Any, memory: Any, spread: str) -> Any:
         "_function": function,
         "_memory": memory,
         "_last": memory.last,
+        "_recorded": memory.recorded,
         "_machine": machine,
         "_grad_mode": grad_mode,
         "_cpu": devices.cpu,
@@ -141,15 +142,18 @@ def _text(code: CodeType, spread: Any) -> str:
     lines += ["  if _machine.away is not None and getattr(_flat[0], '_device', None) is not _cpu:"]
     lines += [f"   return _elsewhere(_memory, {names}, _flat, {args}, {options})"]
     lines += [
-        f"  _known, _taped = _last.get({names}), _grad_mode.enabled",
-        "  if _known is None:",
-        "   _known = ()",
-        "   if _taped and _flat and getattr(_flat[0], '_edge', None) is not None: _taped = None",
-        "  for _again in _known:",
+        "  _known, _taped = _last, _grad_mode.enabled",
+        "  if _taped and _flat and getattr(_flat[0], '_edge', None) is not None:",
+        "   _known = _recorded",
+        f"  for _again in _known.get({names}, ()):",
         "   _result = _again(_flat, _taped)",
         "   if type(_result) is not int: return _result",
-        f"   if _result == {TAPED}: _taped = None; break",
-        f"  if _taped is not None: return _memory.find({names}, _flat, {args}, {options})",
+        f"   if _result == {TAPED}:",
+        f"    for _again in _recorded.get({names}, ()):",
+        "     _result = _again(_flat, True)",
+        "     if type(_result) is not int: return _result",
+        "    break",
+        f"  return _memory.find({names}, _flat, {args}, {options})",
         f" return _function(*{args}{', **' + options if last or double else ''})",
     ]
     tried = [lines[0], " try:", *[f" {line}" for line in lines[1:]]]
