@@ -112,13 +112,17 @@ class _Call:
                     f"{self.name}: argument {k} must be floating tensors, or lists, tuples and "
                     f"dicts of them, but there is a {kind}. Choose others with argnums."
                 )
-            fresh.append(x.view_as(x) if x.requires_grad else x.detach().requires_grad_())
+            if x.requires_grad:
+                fresh.append(x.view_as(x))
+            else:
+                fresh.append(x.detach().requires_grad_())
+                fresh[-1]._edge.lifted = True
         self.inputs += fresh
         self.args[k] = rebuild(spec, list(fresh))
         return spec
 
     def _knows_others(self) -> bool:
-        """Whether the outputs depend on leaves that are none of the new tensors."""
+        """Whether the outputs depend on leaves that are new tensors of no call."""
         met = {x._edge for x in self.inputs}
         todo = [fn for out in self.outputs if (fn := out.grad_fn) is not None]
         while todo:
@@ -126,7 +130,9 @@ class _Call:
             if node in met:
                 continue
             if type(node) is AccumulateGrad:
-                return True
+                if not node.lifted:
+                    return True
+                continue
             met.add(node)
             for edge in node._edges:
                 if edge is not None:

@@ -311,6 +311,7 @@ class AccumulateGrad(Node):
     """The end of the tape at a leaf: adds the gradient to ``leaf.grad``."""
 
     hooked = False  # whether a leaf has ever been given a hook
+    lifted = False  # whether the leaf stands for an argument of a function of ``func``
 
     def __init__(self, leaf: Any):
         self._sequence = next_sequence()

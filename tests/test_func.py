@@ -73,6 +73,9 @@ LINES = """
     F.hessian(lambda w: (w.sin() ** 2).sum())(T(W))
     F.grad(lambda x: F.jacrev(lambda y: y**3)(x).sum())(T(X))
     F.jacrev(F.grad(lambda x: x.exp().prod()))(T(X))
+    F.jacrev(F.grad(lambda x, y: (x * x * y).sum()), argnums=1)(T(X), T(X) + 1)
+    F.jacrev(F.grad(lambda x, y: (x * leaf * y).sum()), argnums=1)(T(X), T(X) + 1)
+    F.jacrev(F.jacrev(lambda x, y: x * x * y, argnums=1))(T(X), T(X) + 1)
 """
 
 
