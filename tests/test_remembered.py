@@ -481,6 +481,18 @@ def test_a_call_that_took_long_once_is_looked_at_again(monkeypatch):
         assert plans(ng.Tensor.sum) == 1
 
 
+def test_an_error_while_a_call_is_looked_at_forgets_nothing():
+    logits = ng.randn(3, 4, requires_grad=True)
+    good, bad = ng.tensor([0, 1, 2]), ng.tensor([0, 1, 9])
+    with after(2):
+        ng.nn.functional.cross_entropy(logits, good)
+        with pytest.raises(IndexError):
+            ng.nn.functional.cross_entropy(logits, bad)
+        for _ in range(3):
+            ng.nn.functional.cross_entropy(logits, good)
+        assert plans(ng.nn.functional.cross_entropy) == 1
+
+
 def test_a_number_that_is_another_each_time_ends_the_looking():
     x = ng.tensor([0.5])
     plain = plainly(ng.Tensor.clamp)

@@ -149,3 +149,19 @@ def test_a_kernel_of_ones_own_runs_again():
             x = ng.randn(size, 4)
             got = vmap(f, (0, None, None))(x, by, sign).numpy()
             np.testing.assert_allclose(got, x.numpy() * by * (1 if sign else -1), 1e-6)
+
+
+def test_numbers_that_were_one_object_are_told_apart():
+    x = ng.tensor([[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]])
+
+    def chosen(a, b):
+        return vmap(lambda v: ng.where(v > 1.5, a, b))(x).tolist()
+
+    assert chosen(1.0, 1.0) == [[1.0] * 3] * 2
+    assert chosen(0.5, 6.0) == [[6.0, 6.0, 0.5], [0.5, 0.5, 0.5]]
+
+    def between(a, b):
+        return vmap(lambda v: v.sum() + ng.linspace(a, b, 2))(x).tolist()
+
+    assert between(2.0, 2.0) == [[5.0, 5.0], [17.0, 17.0]]
+    assert between(0.0, 1.0) == [[3.0, 4.0], [15.0, 16.0]]

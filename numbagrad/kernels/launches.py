@@ -39,7 +39,8 @@ __all__ = ["Launches", "bits", "bounds", "shared"]
 _FIXED = -2
 
 LARGE = 1 << 20
-"""Most bytes of memory between launches that is no result."""
+"""Most bytes of memory between launches, so many as a second cache has: it is made anew by each
+call."""
 
 
 class _Memory:

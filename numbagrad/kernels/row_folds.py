@@ -1,13 +1,15 @@
-"""Sums and extremes of rows in vector instructions; start reading at ``_row``.
+"""What comes of a row of a reduction: by lanes, or sums and extremes in vector instructions.
 
 Of a loop over a row LLVM makes vectors by itself, but it joins their lanes one after the other, and
 takes what is left over at the end number by number: of 128 float32 both take as long as the rest.
+Start reading at ``by_lanes``, then at ``_row``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from llvmlite import ir
 from numba import types
@@ -59,7 +61,8 @@ def by_lanes(x, i, end, begin, step, four, merge, p):
     return acc
 
 
-class _Fold(NamedTuple):
+@dataclass(frozen=True)
+class _Fold:
     """How vectors are taken in: ``one(builder, total, vector)``, ``four(builder, total, a, b, c,
     d)``; how totals are joined, and what comes of the last number.
 
@@ -154,7 +157,15 @@ def _extreme(order: str, last: Callable[..., Any]) -> _Fold:
         return found(builder, [(a, b), (c, d)], nearer(builder, best, total))
 
     begin = float("-inf" if order == ">" else "inf")
-    return _Fold(begin, take, take_four, take, last, False, 2 * VECTOR_BYTES)
+    return _Fold(
+        begin=begin,
+        one=take,
+        four=take_four,
+        join=take,
+        last=last,
+        widens=False,
+        short=2 * VECTOR_BYTES,
+    )
 
 
 def _same(builder: Any, value: Any) -> Any:
@@ -165,7 +176,15 @@ def _negative(builder: Any, value: Any) -> Any:
     return builder.fneg(value)
 
 
-_SUM = _Fold(0.0, _add, _add_four, _add, _same, True, 8 * VECTOR_BYTES)
+_SUM = _Fold(
+    begin=0.0,
+    one=_add,
+    four=_add_four,
+    join=_add,
+    last=_same,
+    widens=True,
+    short=8 * VECTOR_BYTES,
+)
 
 # -- rows of arrays: of floats by these, of others by lanes ----------------------------------------
 
@@ -178,11 +197,11 @@ def _of_array(fold: _Fold, name: str) -> Any:
         return by_lanes(x, i, end, begin, step, four, merge, p)
 
     def in_vectors(x, i, end, begin, step, four, merge, p):
-        acc = begin(x)
         if end - i >= short // itemsize(x):
-            total = stack(1, acc)
+            total = stack(1, begin(x))
             whole_row(x, end - i, address(x) + i * itemsize(x), start(total))
             return total[0]
+        acc = begin(x)
         for j in range(i, end):
             acc = step(acc, load(x, j), p)
         return acc

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..ops.activation import (
-    Gated,
     gelu,
     hardshrink,
     logsigmoid,
@@ -44,9 +43,9 @@ from ..ops.fractional_pool import (
     fractional_max_pool3d,
     fractional_max_pool3d_with_indices,
 )
+from ..ops.gated import glu
 from ..ops.grid import affine_grid, grid_sample
 from ..ops.inplace import in_place
-from ..ops.join import chunk
 from ..ops.linalg import linear, matmul
 from ..ops.loss import cross_entropy, nll_loss
 from ..ops.loss_formulas import (
@@ -373,17 +372,6 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
         )
     n, channels, *rest = input.shape
     return input.reshape(n, groups, channels // groups, *rest).transpose(1, 2).reshape(input.shape)
-
-
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half along ``dim`` times the sigmoid of the second; the size must be even."""
-    as_operand("glu", input)
-    if input.size(dim) % 2:
-        raise ValueError(
-            f"glu: Halving dimension must be even, but dimension {dim} is size {input.size(dim)}."
-        )
-    value, gate = chunk(input, 2, dim)
-    return Gated.function(value, gate)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -97,7 +97,8 @@ class Mm(Op, remembers=True):
 
 
 class RowMm(Op, remembers=True):
-    """The product of a vector and a matrix, which may be stored transposed: that of one row."""
+    """The product of a vector and a matrix, which may be stored transposed: that of one row. A
+    matrix times a vector is the latter times the former, transposed."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, transy: int = 0) -> Tensor:
@@ -348,6 +349,8 @@ def product_of(x: Tensor, y: Tensor) -> Tensor:
             return times_vector(x._array, y, x._array.shape[:1])
         if left == 2 and _untaped(x, y):
             return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
+        if left == 2 and x._dtype.is_floating_point:
+            return RowMm.apply(y, x, 1)
         return product_of(x, y.unsqueeze(1)).squeeze(-1)
     if left == 1:
         if right == 2 and x._array.size == y._array.shape[0] and x._dtype.is_floating_point:

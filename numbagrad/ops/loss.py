@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..errors import DimError, DTypeError, ShapeError
+from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
 from ..kernels.halves import arithmetic
@@ -184,6 +184,11 @@ def _prepare(
                 f"{name}: weight tensor should be defined either for all {classes} classes or no "
                 f"classes, in {x._dtype}, but got {weight._dtype} of shape "
                 f"{list(weight._array.shape)}."
+            )
+        if weight._edge is not None and grad_mode.enabled:
+            raise GradError(
+                f"{name}: it is not differentiable with respect to argument 'weight', which "
+                f"requires a gradient. Pass weight.detach()."
             )
     if len(shape) > 2:
         x = x.permute((0, *range(2, len(shape)), 1))

@@ -31,7 +31,7 @@ def _run(rows: Any, axis: Any, form: Form, out: Tensor, *inputs: Tensor) -> None
     outer, n, inner = form
     if inner != 1:
         machine.launch(axis, *[a.reshape(form) for a in arrays])
-    elif out._array.ndim == 2:
+    elif out._array.shape == (outer, n):
         machine.launch(rows, *arrays)
     else:
         machine.launch(rows, *[a.reshape((outer, n)) for a in arrays])

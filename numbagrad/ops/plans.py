@@ -135,8 +135,8 @@ def plan_of(
         lines.append(made)
         names += f"a{k}, "
     if room:
-        known |= {"room": room, "bytes": np.dtype(np.int8)}
-        lines.append("between = empty(room, bytes)")
+        known |= {"room": room, "byte": np.dtype(np.int8)}
+        lines.append("between = empty(room, byte)")
         names += "between, "
     lines.append(f"state = run(words, args, ({names}), {history})")
     lines.append("if state != 1: return state")

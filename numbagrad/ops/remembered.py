@@ -156,7 +156,7 @@ class Memory:
             return function(*args, **options)
         found = self.plans.get(key, 0)
         if type(found) is int:
-            self.vain += 1
+            self.vain += key not in self.waits
             if len(self.plans) >= MOST:
                 self.plans.clear()
                 self.waits.clear()
@@ -187,8 +187,12 @@ class Memory:
         if not launches.possible or not all([t._device is devices.cpu for t in tensors]):
             return self.function(*args, **options)
         watcher = _Watcher(launches)
-        with standing_behind(watcher):
-            result = self.function(*args, **options)
+        try:
+            with standing_behind(watcher):
+                result = self.function(*args, **options)
+        except BaseException:
+            self.plans[key] = 0  # of others of this kind nothing is known
+            raise
         # Of what is written a few elements are.
         sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
         if watcher.took > LONG and sum(sizes) > LARGE:
@@ -228,6 +232,7 @@ class Memory:
         self.last.clear()
         self.plans.clear()
         self.waits.clear()
+        self.vain = 0
         if "away" in vars(self):
             self.away.plans.clear()
 

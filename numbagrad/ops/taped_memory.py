@@ -14,9 +14,10 @@ from ..autograd.recorded import Recorded
 from ..later import OUR_FILES
 from ..tape import Edge, SavedOutput, next_sequence, split_edge, user_location
 from ..tensor import Tensor, wrap
+from . import remembered
 from .op_memory import notes_of
 from .plans import TENSORS, Plan, plan_of
-from .remembered import AGAIN, MOST, Memory, is_taped
+from .remembered import MOST, Memory, is_taped
 
 __all__: list[str] = []  # nothing that users call
 
@@ -36,10 +37,15 @@ _KNOWN = {
 }
 
 
+SKIPPED = 1024
+"""Calls that go to the function after one that could not be remembered: to compare kinds takes 3
+us, and others of its shape may be remembered."""
+
+
 class TapedMemory(Memory):
     """What a function launched and recorded where some of its arguments need gradients.
 
-    skips: by the shape of the first argument, how many calls go to the function without a look,
+    skips: by what ``_outline`` gives, how many calls go to the function without a look,
     for one like them could not be remembered; 0 where one could.
     """
 
@@ -55,27 +61,28 @@ class TapedMemory(Memory):
 
     def look_up(self, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """The same, but at once where ``skips`` says so: to compare kinds would take 3 us."""
-        shape = _first_shape(flat)
-        left = self.skips.get(shape, 0)
+        outline = _outline(flat)
+        left = self.skips.get(outline, 0)
+        if left > 0:
+            self.skips[outline] = left - 1 or SKIPPED
         if left <= 1:
             return super().look_up(names, flat, args, options)
-        self.skips[shape] = left - 1
         return self.function(*args, **options)
 
     def _watch(self, key: Any, names: Any, flat: tuple[Any, ...], args: Any, options: Any) -> Any:
         """The same; notes what came of it in ``skips``."""
-        try:
-            return super()._watch(key, names, flat, args, options)
-        finally:
-            shape, found = _first_shape(flat), self.plans.get(key)
-            if len(self.skips) >= MOST:
-                self.skips.clear()
-            if callable(found):
-                self.skips[shape] = 0
-            elif self.skips.get(shape) != 0:
-                self.skips[shape] = sys.maxsize if found is None else AGAIN
-                if found is not None:  # which counts: it took too long, this time
-                    self.plans[key] = found + AGAIN
+        result = super()._watch(key, names, flat, args, options)
+        outline, found = _outline(flat), self.plans.get(key)
+        if len(self.skips) >= MOST:
+            self.skips.clear()
+        if callable(found):
+            self.skips[outline] = 0
+        elif self.skips.get(outline) != 0:
+            self.skips[outline] = SKIPPED
+            if found is not None:  # it took too long this time: the calls until the next look
+                self.skips[outline] = remembered.AFTER - found
+                self.plans[key] = remembered.AFTER
+        return result
 
     def forget(self) -> None:
         """Begin anew."""
@@ -109,8 +116,9 @@ class TapedMemory(Memory):
         return plan_of(launches, flat, bare, text, type(result), history="False", **values)
 
 
-def _first_shape(flat: tuple[Any, ...]) -> Any:
-    return flat[0]._array.shape if type(flat[0]) in TENSORS else None
+def _outline(flat: tuple[Any, ...]) -> Any:
+    """What tells most kinds of calls apart, at little cost."""
+    return len(flat), flat[0]._array.shape if type(flat[0]) in TENSORS else None
 
 
 def _node_again(node: Any, flat: tuple[Any, ...], results: tuple[Tensor, ...]) -> Any:

@@ -426,6 +426,11 @@ def _at(name: str, oracle: Any, *settings: Any, **options: Any) -> Case:
     return Case(name, samples, oracle, function=function, method=NO_METHOD, **options)
 
 
+def _glu(x: Any, dim: int = -1) -> Any:
+    value, gate = np.split(x, 2, dim)
+    return value / (1 + np.exp(-gate))
+
+
 def _prelu(x: Any, weight: Any) -> Any:
     shape = () if weight.size == 1 else (-1, *[1] * (x.ndim - 2))
     return np.where(x > 0, x, weight.reshape(shape) * x)
@@ -482,6 +487,17 @@ ACTIVATIONS = [
         lambda x, a=0.5: np.sign(x) * np.maximum(np.abs(x) - a, 0),
         1.0,
         avoid=(-1, -0.5, 0.5, 1),
+    ),
+    Case(
+        "glu",
+        lambda d: [sample(d(2, 6)), sample(d(4, 3), 0), sample(d(0, 4), kind="empty")],
+        _glu,
+        function=_functional + "glu",
+        method=NO_METHOD,
+        errors=(
+            wrong(np.ones(3, "float32"), raises=ValueError, words="must be even"),
+            wrong(np.ones((), "float32"), raises=RuntimeError, words="0-dim"),
+        ),
     ),
     _at("mish", lambda x: x * np.tanh(np.log1p(np.exp(x)))),
     _at("softsign", lambda x: x / (1 + np.abs(x))),

@@ -18,6 +18,8 @@ def _dims(draw: Draw) -> list[Sample]:
     return [
         sample(draw(2, 3), 1),
         sample(draw(2, 3), 0),
+        sample(draw(3, 1), 0),
+        sample(draw(1, 3, 1), 1),
         sample(draw(2, 3, 2), dim=-2),
         sample(draw(), 0, kind="scalar"),
         sample(draw(0, 3), 1, kind="empty"),

@@ -265,6 +265,11 @@ ONE_NODE = {
         True,
     ),
     "cosine of two": (lambda L, F, x, y: F.cosine_similarity(x, y, 0), [(4,), (4,)], True),
+    "a matrix times a vector": (lambda L, F, x, y: x @ y, [(4, 3), (3,)], True),
+    "a turned matrix times a vector": (lambda L, F, x, y: x.T @ y, [(3, 4), (3,)], True),
+    "gated halves": (lambda L, F, x: F.glu(x), [(4, 6)], True),
+    "gated halves of rows": (lambda L, F, x: F.glu(x, 0), [(4, 3)], True),
+    "gated halves of columns": (lambda L, F, x: F.glu(x.T, -2), [(3, 4)], True),
     "a cosine of a repeated size": (
         lambda L, F, x, y: F.cosine_similarity(x, y, 1),
         [(4, 1), (4, 3)],
@@ -355,3 +360,14 @@ def test_vectors_of_zeros_and_of_large_numbers():
             F.cosine_similarity(y, y, wrong)
         with pytest.raises(IndexError, match="out of range"):
             F.normalize(y, dim=wrong)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_weights_of_classes_have_no_gradient(name):
+    loss, weight = getattr(F, name), ng.ones(4, requires_grad=True)
+    x, classes = ng.randn(3, 4), ng.tensor([0, 1, 2])
+    with pytest.raises(RuntimeError, match="not differentiable with respect to argument 'weight'"):
+        loss(x, classes, weight=weight)
+    with ng.no_grad():
+        expected = loss(x, classes, weight=weight)
+    assert loss(x, classes, weight=weight.detach()).item() == expected.item()

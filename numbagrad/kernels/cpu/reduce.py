@@ -57,12 +57,12 @@ GROUP = 256
 
 
 @inlined
-def _fold(out, x, part, start, step, four, merge, finish, p, row):
+def _fold(out, x, part, start, step, four, merge, finish, p, of_row):
     """Do one of ``parts_of(out, x)`` shares of the reduction.
 
     start(x): a neutral accumulator. step(acc, value, p): take in an element; four: how to take in
-    four. merge(acc, other). finish(acc, x, p): the value to store. row: the accumulator of a row,
-    see ``by_lanes``.
+    four. merge(acc, other). finish(acc, x, p): the value to store. of_row: what comes of a
+    row, see ``by_lanes``.
     """
     outer, k, inner = out.shape
     n = x.shape[1]
@@ -72,7 +72,7 @@ def _fold(out, x, part, start, step, four, merge, finish, p, row):
     if inner == 1:
         for task in todo:
             i, end = rows_of(task, n, k)
-            store(out, task, finish(row(x, i, end, start, step, four, merge, p), x, p))
+            store(out, task, finish(of_row(x, i, end, start, step, four, merge, p), x, p))
         return
     # A narrow row is taken several rows at a time: the accumulators repeat it ``group`` times.
     group = GROUP // inner if 0 < inner < GROUP else 1
