@@ -23,6 +23,7 @@ from .tape import (
     Location,
     Node,
     grad_mode,
+    name_of,
     split_edge,
     user_location,
 )
@@ -305,7 +306,7 @@ def written_out(grad: Any) -> Any:
 def _checked_hook(node: Node, grad: Any, result: Any) -> Any:
     if getattr(result, "shape", None) != grad.shape:
         raise GradError(
-            f"{node.name()}: a hook changed the shape of a gradient from {list(grad.shape)} to "
+            f"{name_of(node)}: a hook changed the shape of a gradient from {list(grad.shape)} to "
             f"{list(getattr(result, 'shape', []))}. Return None or a tensor of the same shape."
         )
     return result
@@ -329,6 +330,6 @@ def origin(depth: int = 1) -> tuple[Location | None, str]:
         if frame.f_code is run_backward.__code__:
             node = frame.f_locals.get("node")
             if node is not None:
-                return getattr(node, "_where", None) or user_location(2), node.name()
+                return getattr(node, "_where", None) or user_location(2), name_of(node)
         frame = frame.f_back
     return (None if frame is None else (frame.f_code, frame.f_lasti)), ""

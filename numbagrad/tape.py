@@ -156,6 +156,11 @@ class Rare:
         self.meta: tuple[Any, ...] | None = None
 
 
+def name_of(node: Any) -> str:
+    """The name of a node, whose attribute ``name`` a user's Function may have set."""
+    return type(node).name(node)
+
+
 class Node:
     """A recorded operation: where its inputs came from and what its gradient needs.
 
@@ -212,7 +217,7 @@ class Node:
         saved = self._saved
         if saved is None:
             raise GraphFreedError(
-                f"{self.name()}: Trying to backward through the graph a second time (or to read "
+                f"{name_of(self)}: Trying to backward through the graph a second time (or to read "
                 f"saved tensors after they were freed). Pass retain_graph=True to the first "
                 f"backward, or compute the graph again."
             )
@@ -232,11 +237,11 @@ class Node:
 
     def _fail_version(self, value: Any, counter: Counter, expected: int) -> None:
         raise VersionError(
-            f"{self.name()}: one of the variables needed for gradient computation has been "
+            f"{name_of(self)}: one of the variables needed for gradient computation has been "
             f"modified by an inplace operation: a tensor of shape {list(value.shape)} is at "
-            f"version {counter.value}; expected version {expected}. It was saved by {self.name()} "
-            f"at {show_location(self._where)} and changed at {show_location(counter.where)}. "
-            f"Change a clone instead, or change it after backward."
+            f"version {counter.value}; expected version {expected}. It was saved by "
+            f"{name_of(self)} at {show_location(self._where)} and changed at "
+            f"{show_location(counter.where)}. Change a clone instead, or change it after backward."
         )
 
     def _made_hooks(self) -> Hooks:
@@ -261,7 +266,7 @@ class Node:
         return RemovableHandle(self._made_hooks().tensor.setdefault(index, {}), hook)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{name_of(self)} object at {id(self):#x}>"
 
 
 class SavedOutput:

@@ -22,7 +22,7 @@ from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.machine import reading
 from .readable import Readable
 from .shaped import Shaped, Size
-from .tape import AccumulateGrad, Counter, Node, RemovableHandle, SavedOutput, split_edge
+from .tape import AccumulateGrad, Counter, Node, RemovableHandle, SavedOutput, name_of, split_edge
 
 __all__ = ["Tensor", "is_tensor", "wrap"]
 
@@ -171,7 +171,7 @@ class Tensor(Shaped, Readable):
                 raise GradError(
                     "requires_grad_: you can only change requires_grad flags of leaf variables; "
                     "this tensor was made by "
-                    f"{split_edge(self._edge)[0].name()}. Use .detach() for a tensor without it."
+                    f"{name_of(split_edge(self._edge)[0])}. Use .detach() for a tensor without it."
                 )
             self._leaf_edge = self._edge  # with its hooks; compiled steps know it again
             self._edge = None
@@ -205,7 +205,7 @@ class Tensor(Shaped, Readable):
         if not (self.is_leaf or self._retain):
             warnings.warn(
                 f"grad: read on a Tensor that is not a leaf Tensor, made by "
-                f"{split_edge(self._edge)[0].name()}: backward keeps no gradient there. Call "
+                f"{name_of(split_edge(self._edge)[0])}: backward keeps no gradient there. Call "
                 f".retain_grad() on it before backward, or read .grad of a leaf.",
                 stacklevel=2,
             )
@@ -352,7 +352,7 @@ class Tensor(Shaped, Readable):
             if self._edge is not None:
                 parts.append("requires_grad=True")
         else:
-            parts.append(f"grad_fn=<{split_edge(self._edge)[0].name()}>")
+            parts.append(f"grad_fn=<{name_of(split_edge(self._edge)[0])}>")
         if self._device is not devices.cpu:
             parts.insert(0, f"device='{self._device}'")
         return printing.tensor_repr(self._numbers(), self._dtype, suffix_parts=parts)

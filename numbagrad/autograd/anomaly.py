@@ -20,7 +20,7 @@ from ..kernels.cpu import finite
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..kernels.halves import decoded, is_floating
 from ..kernels.machine import Kernel
-from ..tape import Location, grad_mode, show_location, standing_behind, user_location
+from ..tape import Location, grad_mode, name_of, show_location, standing_behind, user_location
 
 __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
@@ -77,7 +77,7 @@ class Watcher:
                     where = getattr(node, "_where", None)
                     told = f"gradient {index}"
                     raise_not_finite(
-                        node.name(), node.name(), where, kind, at, result._array.shape, "", told
+                        name_of(node), name_of(node), where, kind, at, result._array.shape, "", told
                     )
 
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:

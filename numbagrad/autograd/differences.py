@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes as dt
 from ..errors import GradcheckError, ShapeError
+from ..tape import name_of
 from ..tensor import Tensor
 from .function import Function
 from .jacobians import Problem, as_gradient, as_tuple, differentiable
@@ -191,7 +192,7 @@ def _check(problem: Problem, settings: _Settings, fast_mode: bool) -> None:
 
 
 def _pair(problem: Problem, index: int, out: Tensor, position: int) -> _Pair:
-    node = f" ({out.grad_fn.name()})" if out.grad_fn is not None else ""
+    node = f" ({name_of(out.grad_fn)})" if out.grad_fn is not None else ""
     return _Pair(problem.name + node, index, position)
 
 

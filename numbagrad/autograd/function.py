@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import DTypeError, GradError, ShapeError
 from ..graph_walk import written_out
 from ..kernels import machine
-from ..tape import Node, SavedOutput, grad_mode, next_sequence
+from ..tape import Node, SavedOutput, grad_mode, name_of, next_sequence
 from ..tensor import Tensor
 from .recorded import Recorded, among
 
@@ -71,15 +71,19 @@ class FunctionCtx(Recorded):
         for position, tensor in enumerate(tensors):
             if tensor is not None and not isinstance(tensor, Tensor):
                 raise TypeError(
-                    f"{self.name()}: save_for_backward can only save Tensors or None, but "
+                    f"{name_of(self)}: save_for_backward can only save Tensors or None, but "
                     f"argument {position} is of type {type(tensor).__name__}. Keep other values "
                     f"as attributes of ctx."
                 )
         if self._to_save is not None or self._finished:
             raise GradError(
-                f"{self.name()}: save_for_backward was called twice. Save all tensors in one call."
+                f"{name_of(self)}: save_for_backward was called twice. Save all tensors in "
+                f"one call."
             )
         self._to_save = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Taken for PyTorch's sake: it is for ``jvp``, and forward mode is made of backwards."""
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -98,7 +102,7 @@ class FunctionCtx(Recorded):
             return tensor
         alias = tensor._bare_alias()
         alias._edge = _Refusal(
-            f"{self.name()}: the second derivative reached a tensor of shape "
+            f"{name_of(self)}: the second derivative reached a tensor of shape "
             f"{list(tensor.shape)} that forward computed and saved. The tape does not know how it "
             f"depends on the inputs. Return it from forward as a further output, compute it "
             f"again in backward, or call ctx.mark_non_differentiable on it if it is a constant.",
@@ -158,21 +162,21 @@ class FunctionCtx(Recorded):
     def _check_dirty(self, args: tuple, outputs: list) -> None:
         for tensor in self._dirty:
             if not among(tensor, args):
-                raise GradError(f"{self.name()}: mark_dirty got a tensor that is not an input.")
+                raise GradError(f"{name_of(self)}: mark_dirty got a tensor that is not an input.")
             if not among(tensor, outputs):
                 raise GradError(
-                    f"{self.name()}: Some elements marked as dirty during the forward method were "
-                    f"not returned as output. The inputs that are modified inplace must all be "
-                    f"outputs of the Function."
+                    f"{name_of(self)}: Some elements marked as dirty during the forward method "
+                    f"were not returned as output. The inputs that are modified inplace must "
+                    f"all be outputs of the Function."
                 )
         for tensor in self._dirty:
-            check_in_place(tensor, self.name())
+            check_in_place(tensor, name_of(self))
             tensor._bump_version()
 
     def _record(self, args: tuple, edges: tuple, outputs: list) -> None:
         if any([t._base is not None for t in self._dirty]):
             raise GradError(
-                f"{self.name()}: a Function cannot change a view in place. Pass the base tensor "
+                f"{name_of(self)}: a Function cannot change a view in place. Pass the base tensor "
                 f"or a clone."
             )
         self._attach(outputs, edges, self._non_differentiable)
@@ -249,8 +253,8 @@ class FunctionCtx(Recorded):
         if len(results) != expected:
             if len(results) < expected or any([g is not None for g in results[expected:]]):
                 raise GradError(
-                    f"{self.name()}: function {function.__name__} returned an incorrect number of "
-                    f"gradients (expected {expected}, got {len(results)}). Return one value per "
+                    f"{name_of(self)}: function {function.__name__} returned an incorrect number "
+                    f"of gradients (expected {expected}, got {len(results)}). Return one value per "
                     f"argument of forward, None where there is no gradient."
                 )
             del results[expected:]
@@ -263,20 +267,20 @@ class FunctionCtx(Recorded):
         meta = self._input_meta[index]
         if meta is None:
             raise GradError(
-                f"{self.name()}: function {self._function.__name__} returned a gradient different "
-                f"from None at position {index + 1}, but the corresponding forward input was not a "
-                f"Tensor. Return None there."
+                f"{name_of(self)}: function {self._function.__name__} returned a gradient "
+                f"different from None at position {index + 1}, but the corresponding forward input "
+                f"was not a Tensor. Return None there."
             )
         if self._edges[index] is None:
             return None
         if not isinstance(grad, Tensor):
             raise TypeError(
-                f"{self.name()}: expected a Tensor or None as gradient {index}, got "
+                f"{name_of(self)}: expected a Tensor or None as gradient {index}, got "
                 f"{type(grad).__name__}."
             )
         if grad._array.shape == meta[0] and grad._dtype is meta[1]:
             return grad
-        return fit_gradient(grad, meta[0], meta[1], index, self.name())
+        return fit_gradient(grad, meta[0], meta[1], index, name_of(self))
 
 
 def fit_gradient(grad: Tensor, shape: tuple, dtype: Any, index: int, name: str) -> Tensor:
@@ -425,7 +429,7 @@ def once_differentiable(backward: Callable) -> Callable:
         if not recording or not (tracked or any(ctx.needs_input_grad)):
             return results
         refusal = _Refusal(
-            f"{ctx.name()}: trying to differentiate twice a function that was marked with "
+            f"{name_of(ctx)}: trying to differentiate twice a function that was marked with "
             f"@once_differentiable.",
             tuple(g._edge for g in tracked) + ctx._edges,
             "OnceDifferentiable",

@@ -48,6 +48,11 @@ class Parameter(Tensor):
         _take_memory(self, "Parameter", data)
         self.requires_grad_(requires_grad)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        copied = super().__deepcopy__(memo)
+        copied._grad = None  # a copy of a model starts anew, as PyTorch's does
+        return copied
+
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 

@@ -478,7 +478,7 @@ def test_C7_setup_context():
 
 
 def test_C5_no_attribute_name_is_taken_by_the_tape():
-    names = "edges sequence saved rare where hooks outputs run unpack retain save variable".split()
+    names = "edges sequence saved rare where hooks outputs run unpack retain save name".split()
 
     class Square(ng.autograd.Function):
         @staticmethod
@@ -495,5 +495,9 @@ def test_C5_no_attribute_name_is_taken_by_the_tape():
             return 2 * x * g
 
     x = ng.tensor([3.0], requires_grad=True)
-    Square.apply(x).backward()
+    y = Square.apply(x)
+    assert "SquareBackward" in repr(y)
+    y.backward()
     assert x.grad.item() == 6.0
+    with pytest.raises(RuntimeError, match="SquareBackward: Trying to backward"):
+        y.backward()

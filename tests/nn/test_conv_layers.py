@@ -61,6 +61,24 @@ def test_statistics_move_the_version_and_stay_in_eval():
     assert module.running_var.tolist() == [1.0, 1.0] and module.num_batches_tracked.item() == 0
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", ["BatchNorm1d", "InstanceNorm1d"])
+def test_tracking_that_is_turned_off_afterwards(kind, training):
+    """The running statistics stay; while training they are not used either."""
+    x = np.random.default_rng(0).normal(size=(4, 2, 3))
+
+    def after(library):
+        module = getattr(library.nn, kind)(2, track_running_stats=True, dtype=library.float64)
+        module(library.tensor(x))
+        module.train(training).track_running_stats = False
+        out = module(library.tensor(x + 1))
+        state = module.running_mean, module.running_var, module.num_batches_tracked
+        return [each.detach().numpy() for each in (out, *state)]
+
+    for ours, theirs in zip(after(ng), after(pytest.importorskip("torch")), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
 def test_convolutions_start_within_their_bound():
     module = nn.Conv2d(8, 400, 3, groups=2)
     bound = 1 / np.sqrt(4 * 9)

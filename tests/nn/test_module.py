@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 import numbagrad as ng
@@ -264,6 +266,31 @@ def test_parameter_list_and_dict():
     assert table["w"].tolist() == [0.0]
     with pytest.raises(TypeError, match="not a Tensor"):
         table["v"] = 1
+
+
+def dict_of_parameters(library):
+    """What the methods of a dict do to a ParameterDict: names and shapes after each."""
+    ones = library.ones
+    table = library.nn.ParameterDict({"a": ones(2)})
+    held = table.setdefault("a", ones(5)), table.setdefault("b", ones(3)), table.get("z")
+    seen = [held[0] is table["a"], held[1].requires_grad, held[2], list(reversed(table))]
+    twin = table.copy() | library.nn.ParameterDict({"c": ones(1)})
+    seen += [twin["a"] is table["a"], len(table), twin.popitem()[0], list(twin)]
+    table |= table.fromkeys(["d", "e"], ones(4))
+    return [*seen, [(name, tuple(p.shape)) for name, p in table.items()]]
+
+
+def test_a_parameter_dict_has_the_methods_of_a_dict():
+    assert dict_of_parameters(ng) == dict_of_parameters(pytest.importorskip("torch"))
+
+
+def test_a_copied_model_has_no_gradients():
+    layer = nn.Linear(2, 1)
+    layer(ng.ones(1, 2)).sum().backward()
+    assert copy.deepcopy(layer).weight.grad is None and layer.weight.grad is not None
+    x = ng.ones(2, requires_grad=True)
+    x.sum().backward()
+    assert copy.deepcopy(x).grad.tolist() == [1.0, 1.0]
 
 
 def hooked(library):

@@ -99,13 +99,16 @@ class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         """``input`` normalised; in training mode the running statistics move."""
         self._check_input_dim(input)
-        mean, variance = self.running_mean, self.running_var
+        tracked = self.training and self.track_running_stats
+        if tracked and self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+        # track_running_stats may have been set since: what is there is then left alone
+        kept = tracked or not self.training
+        mean, variance = (self.running_mean, self.running_var) if kept else (None, None)
         by_batch = self.training or mean is None or variance is None
         if not self.training or mean is None or variance is None:
             arguments = mean, variance, self.weight, self.bias, by_batch
             return functional.batch_norm(input, *arguments, 0.0, self.eps)
-        if self.num_batches_tracked is not None:
-            self.num_batches_tracked.add_(1)
         if self.momentum is None:
             return self._cumulative(input, mean, variance)
         arguments = mean, variance, self.weight, self.bias, True

@@ -285,6 +285,39 @@ class ParameterDict(_Dict):
         else:
             self.register_parameter(key, value)
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(list(self))
+
+    def __or__(self, other: ParameterDict) -> ParameterDict:
+        return self.copy().__ior__(other)
+
+    def __ior__(self, other: ParameterDict) -> Any:
+        self.update(other)
+        return self
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The parameter of that name, or ``default``."""
+        return self[key] if key in self else default
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The parameter of that name, which is ``default`` if there was none."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def popitem(self) -> tuple[str, Any]:
+        """Take the newest out and return its name and itself."""
+        name = next(reversed(self))
+        return name, self.pop(name)
+
+    def copy(self) -> ParameterDict:
+        """Another dict of the same parameters."""
+        return type(self)(self)
+
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """A dict that has ``default`` under each of ``keys``."""
+        return type(self)(dict.fromkeys(keys, default))
+
     def _child_lines(self) -> list[str]:
         return [f"({name}): {_describe(p)}" for name, p in self._parameters.items()]
 
