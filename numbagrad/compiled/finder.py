@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from ..tape import OUR_FILES
+from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .places import ABSENT, CONTAINERS, DEFAULTS, MOST, Place, containers
 
@@ -87,6 +87,7 @@ class _Finder:
         self.containers: dict[int, Any] = {}
         self.globals: dict[int, frozenset[str]] = {}  # what each function reads or writes there
         self.without: set[int] = set()
+        self.walked: set[int] = set()  # modules, and objects of ours
 
     def value(self, value: Any) -> None:
         """Follow ``value`` if it is a function or an object of the user."""
@@ -117,11 +118,43 @@ class _Finder:
                 if id(value) not in self.functions and id(value) not in self.without:
                     self.functions[id(value)] = value
                     self.function(value)
-        elif _is_open(value) and len(self.objects) < MOST:
+        elif isinstance(value, Tensor):
+            self.tensor(value)
+        elif _is_open(value) and (_is_module(value) or len(self.objects) < MOST):
             self.objects.setdefault(id(value), value)
-            if isinstance(value, type):  # that of a Function is called by its name
-                for name in ("forward", "backward"):
-                    self.value(vars(value).get(name))
+            if isinstance(value, type):
+                for name in _called_by_us(value):
+                    self.value(vars(value)[name])
+        elif _is_ours(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
+            if id(value) not in self.walked:  # as a distribution, made of others of the user
+                self.walked.add(id(value))
+                for each in list(vars(value).values()):
+                    self.value(each)
+
+    def tensor(self, tensor: Tensor) -> None:
+        """Follow the hooks on the gradient of ``tensor``."""
+        hooks = None if tensor._edge is None else split_edge(tensor._edge)[0]._hooks
+        if hooks is not None:
+            tables = hooks.accumulated, hooks.before, hooks.after, *hooks.tensor.values()
+            for hook in [each for table in tables for each in table.values()]:
+                self.value(hook)
+
+    def module(self, module: Any) -> None:
+        """Follow what runs without being named when ``module`` is called: the modules in it, its
+        hooks, those of its parameters, and functions that it was given."""
+        if id(module) in self.walked:
+            return
+        self.walked.add(id(module))
+        for member in module._modules.values():
+            if member is not None:
+                (self.module if _is_ours(type(member)) else self.value)(member)
+        for parameter in module._parameters.values():
+            self.value(parameter)
+        for hook in [each for table in (module._hooks or {}).values() for each in table.values()]:
+            self.value(getattr(hook, "hook", hook) if _is_ours(type(hook)) else hook)
+        for given in list(vars(module).values()):
+            if isinstance(given, (types.FunctionType, types.MethodType, functools.partial)):
+                self.value(given)
 
     def elements(self, value: Any) -> None:
         """Follow what is in a container, and in those in it."""
@@ -151,9 +184,14 @@ class _Finder:
             for key, each in list(self.objects.items()):
                 known = self.followed.get(key)
                 if known is None:
+                    if _is_module(each):
+                        self.module(each)
+                    for kind in each.__mro__[1:] if isinstance(each, type) else ():
+                        self.value(kind)
                     self.value(getattr(type(each), "forward", None))
                     if not isinstance(each, (type, types.ModuleType)):
-                        self.value(type(each))
+                        for kind in type(each).__mro__:  # whose methods super() finds
+                            self.value(kind)
                         for method in _implicit(type(each)):
                             self.value(method)
                 self.followed[key] = len(self.names)
@@ -234,7 +272,14 @@ def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
 
 _TABLES = ("_parameters", "_buffers", "_modules")
 
-_IMPLICIT = ("forward", "backward", "__call__")
+
+def _called_by_us(kind: type) -> list[str]:
+    """Methods of ``kind`` that run without being named: in it is what our classes call."""
+    ours = {name for base in kind.__mro__ if _is_ours(base) for name in vars(base)}
+    return sorted(vars(kind).keys() & {*ours, "forward", "backward"} - _NAMED)
+
+
+_IMPLICIT = ("forward", "backward", "setup_context", "__call__")
 """Methods that run without being named."""
 
 
@@ -317,6 +362,11 @@ def _root(kind: type | types.ModuleType) -> str:
 
 def _is_ours(kind: type) -> bool:
     return _root(kind) == _PACKAGE
+
+
+def _is_module(value: Any) -> bool:
+    """Whether ``value`` is a module with its tables."""
+    return hasattr(type(value), "register_forward_hook") and "_modules" in vars(value)
 
 
 def _is_open(value: Any) -> bool:
