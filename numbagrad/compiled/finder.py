@@ -18,6 +18,7 @@ import reprlib
 import sys
 import sysconfig
 import types
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -28,8 +29,8 @@ from .places import ABSENT, CONTAINERS, DEFAULTS, MOST, Place, containers
 
 _PACKAGE = __name__.partition(".")[0]
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
-_CLOSED = _FOREIGN - {_PACKAGE, "types", "argparse"}
-"""Whose objects hold nothing of the user: namespaces of ``types`` and ``argparse`` do."""
+_CLOSED = _FOREIGN - {_PACKAGE, "types", "argparse", "collections", "_thread"}
+"""Whose objects hold nothing of the user: namespaces, ``UserDict`` and ``local`` do."""
 
 _NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
 
@@ -102,6 +103,10 @@ class _Finder:
             value = value.__func__
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
+        if isinstance(value, weakref.ref):
+            value = value()
+        if isinstance(value, functools._lru_cache_wrapper):
+            value = value.__wrapped__
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
@@ -110,6 +115,8 @@ class _Finder:
         elif isinstance(value, property):
             self.value(value.fget)
         elif isinstance(value, functools.cached_property):
+            self.value(value.func)
+        elif isinstance(value, functools.partialmethod):
             self.value(value.func)
         elif isinstance(value, types.FunctionType):
             if value.__code__.co_filename in OUR_FILES:  # what @ng.no_grad() and its kin wrap
@@ -186,14 +193,12 @@ class _Finder:
                 if known is None:
                     if _is_module(each):
                         self.module(each)
-                    for kind in each.__mro__[1:] if isinstance(each, type) else ():
-                        self.value(kind)
                     self.value(getattr(type(each), "forward", None))
-                    if not isinstance(each, (type, types.ModuleType)):
-                        for kind in type(each).__mro__:  # whose methods super() finds
-                            self.value(kind)
-                        for method in _implicit(type(each)):
-                            self.value(method)
+                    if not isinstance(each, types.ModuleType):
+                        kind = each if isinstance(each, type) else type(each)
+                        # base classes too, for super() finds their methods
+                        for found in (type(each), *kind.__mro__, *_implicit(type(each))):
+                            self.value(found)
                 self.followed[key] = len(self.names)
                 for name in list(self.names)[known or 0 :]:
                     if name in vars(each):

@@ -4,6 +4,8 @@ modules in modules, hooks, methods behind ``super()``, functions that a layer wa
 from __future__ import annotations
 
 import functools
+import weakref
+from collections import UserDict
 from types import SimpleNamespace
 
 import pytest
@@ -217,3 +219,29 @@ def test_what_setup_context_looks_at():
     compiled = ng.compile(lambda x: ng.autograd.grad(seen(w * x).sum(), w)[0])
     for Seen.factors.scale in (1.0, 3.0):
         assert compiled(ng.ones(2)).tolist() == [Seen.factors.scale] * 2
+
+
+class OfClass(type):
+    @property
+    def scale(cls):
+        return cls.held.scale
+
+
+class Indirect(metaclass=OfClass):
+    held = SimpleNamespace(scale=1.0)
+
+
+def test_what_python_itself_calls():
+    held = Further(None)
+    weak, mapped = weakref.ref(held), UserDict(scale=1.0)
+    looks = {
+        "property": lambda: held.scale,
+        "metaclass": lambda: Indirect.scale,
+        "weak reference": lambda: weak().scale,
+        "mapping": lambda: mapped["scale"],
+    }
+    for kind, look in looks.items():
+        compiled = ng.compile(lambda x, look=look: x * look())
+        for scale in (1.0, 4.0):
+            held.scale = Indirect.held.scale = mapped["scale"] = scale
+            assert compiled(ng.ones(1)).item() == scale, kind
