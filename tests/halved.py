@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from op_table import Case, Sample, convert, leaves
+from op_table import Case, Fixed, Sample, convert, leaves
 
 import numbagrad as ng
 
@@ -35,8 +35,13 @@ def run(
 ) -> tuple[list[Any], list[Any]]:
     """Results and gradients of the float inputs, see ``rounded``."""
     leaf = case.orders >= 1
-    args = rounded(convert(call.args), dtype, leaf, floats, others)
-    kwargs = rounded(convert(call.kwargs), dtype, leaf, floats, others)
+
+    def given(value: Any) -> Any:
+        needs = leaf and not isinstance(value, Fixed)
+        return rounded(convert(value), dtype, needs, floats, others)
+
+    args = [given(value) for value in call.args]
+    kwargs = {name: given(value) for name, value in call.kwargs.items()}
     ng.manual_seed(0)
     results = [r for r in leaves(case.target()(*args, **kwargs)) if isinstance(r, ng.Tensor)]
     outs = [r for r in results if r.requires_grad]
