@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import ALL
-from op_table import FLOATS, Case, Sample, convert, dtype_name, leaves
+from op_table import FLOATS, Case, Fixed, Sample, convert, dtype_name, leaves
 
 import numbagrad as ng
 from benchmarks.cuda_gaps import KNOWN_GAPS, LAPACK, ON_THE_HOST
@@ -57,8 +57,12 @@ def tensors(value: Any, place: str, leaf: bool) -> Any:
 
 def run(case: Case, call: Sample, place: str, leaf: bool) -> tuple[list[Any], list[Any]]:
     """Results and float inputs of a call on ``place``."""
-    args = tensors(convert(call.args), place, leaf)
-    kwargs = tensors(convert(call.kwargs), place, leaf)
+
+    def given(value: Any) -> Any:
+        return tensors(convert(value), place, leaf and not isinstance(value, Fixed))
+
+    args = [given(value) for value in call.args]
+    kwargs = {name: given(value) for name, value in call.kwargs.items()}
     ng.manual_seed(7)
     result = case.target()(*args, **kwargs)
     inputs = list(leaves([*leaves(args), *leaves(list(kwargs.values()))]))
