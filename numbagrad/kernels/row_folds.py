@@ -211,27 +211,14 @@ def _of_array(fold: _Fold, name: str) -> Any:
         return in_vectors if vectors else row
 
     overload(row, strict=False, jit_options=OPTIONS | {"forceinline": True})(choose)
-    return row
+
+    def of_row(x, i, end, begin, step, four, merge, p):
+        return row(x, i, end, begin, step, four, merge, p)
+
+    of_row.__doc__ = f"``by_lanes``, of floats by ``{name}``."
+    return inlined(of_row)
 
 
-_sum_of = _of_array(_SUM, "sum_of_row")
-_most_of = _of_array(_extreme(">", _same), "most_of_row")
-_least_of = _of_array(_extreme("<", _negative), "least_of_row")  # negated, as ``lowered`` has it
-
-
-@inlined
-def sum_row(x, i, end, begin, step, four, merge, p):
-    """``by_lanes`` for sums."""
-    return _sum_of(x, i, end, begin, step, four, merge, p)
-
-
-@inlined
-def most_row(x, i, end, begin, step, four, merge, p):
-    """``by_lanes`` for the largest, NaN if there is one."""
-    return _most_of(x, i, end, begin, step, four, merge, p)
-
-
-@inlined
-def least_row(x, i, end, begin, step, four, merge, p):
-    """``by_lanes`` for the smallest."""
-    return _least_of(x, i, end, begin, step, four, merge, p)
+sum_row = _of_array(_SUM, "sum_of_row")
+most_row = _of_array(_extreme(">", _same), "most_of_row")
+least_row = _of_array(_extreme("<", _negative), "least_of_row")  # negated, as ``lowered`` has it

@@ -107,22 +107,6 @@ class Silu(Elementwise):
         return g * s * (1 + x * (1 - s))
 
 
-class Gated(Elementwise):
-    """x * sigmoid(gate): the two halves of glu."""
-
-    result = "float"
-
-    def formula(x, gate):
-        return x * scalar.sigmoid(gate)
-
-    def grad_x(g, gate):
-        return g * scalar.sigmoid(gate)
-
-    def grad_gate(g, x, gate):
-        s = scalar.sigmoid(gate)
-        return g * x * s * (1 - s)
-
-
 class Softplus(Elementwise):
     """log(1 + exp(beta * x)) / beta, linear where beta * x is above threshold."""
 

@@ -29,7 +29,7 @@ from .remembered import remembering
 
 _new = object.__new__
 
-_ones: dict[DType, Any] = {}
+_fills: dict[DType, Any] = {}
 
 SHORT = 4096
 """From so many elements on the time of Python matters little."""
@@ -183,12 +183,17 @@ def ones_like(x: Tensor) -> Tensor:
     """Ones of the shape, dtype and device of ``x``."""
     if x._device is devices.cpu and not machine.closed:  # where every backward starts
         out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
-        entry = _ones.get(x._dtype)
-        if entry is None:
-            entry = _ones[x._dtype] = fill_kernel.entry((x._dtype.numpy, int))
-        if entry(out._array, 1):
+        if fill_entry(x._dtype)(out._array, 1):
             return out
     return full(x._array.shape, 1, x._dtype, x._device)
+
+
+def fill_entry(dtype: DType) -> Any:
+    """What fills contiguous arrays of the host with an int; it gives False for long ones."""
+    entry = _fills.get(dtype)
+    if entry is None:
+        entry = _fills[dtype] = fill_kernel.entry((dtype.numpy, int))
+    return entry
 
 
 def launch(kernel: Any, *args: Any) -> None:

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..errors import ShapeError
 from ..kernels import formula as scalar
 from ..kernels import machine
+from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .activation import Gated
 from .base import Op, as_operand, new_empty
-from .elementwise import sigmoid
 from .join import cat, chunk
+from .pointwise import Elementwise
 from .remembered import remembered
 
 __all__ = ["glu"]
 
 
-def value_grad(g, value, gate):
-    """The gradient by the first half."""
-    return g * scalar.sigmoid(gate)
+class Gated(Elementwise):
+    """x * sigmoid(gate): the two halves of glu."""
+
+    result = "float"
+
+    def formula(x, gate):
+        return x * scalar.sigmoid(gate)
+
+    def grad_x(g, gate):
+        return g * scalar.sigmoid(gate)
+
+    def grad_gate(g, x, gate):
+        s = scalar.sigmoid(gate)
+        return g * x * s * (1 - s)
 
 
-def gate_grad(g, value, gate):
-    """The gradient by the second half."""
-    share = scalar.sigmoid(gate)
-    return g * value * share * (1 - share)
-
-
-_GRADS = ElementwiseKernel(*map(scalar.Formula.from_function, (value_grad, gate_grad)))
+@functools.cache
+def _grads() -> ElementwiseKernel:
+    """The gradients by both halves at once; of g, x and gate."""
+    bodies = [Formula.from_function(f).body for f in (Gated.grad_x, Gated.grad_gate)]
+    return ElementwiseKernel(*[Formula("glu_grad", ("g", "x", "gate"), body) for body in bodies])
 
 
 class Glu(Op, remembers=True):
@@ -50,12 +60,11 @@ class Glu(Op, remembers=True):
         (x,) = ctx.saved_tensors
         if grad_mode.enabled or machine.is_compiling():
             value, gate = chunk(x, 2, ctx.dim)
-            share = sigmoid(gate)
-            by_value = g * share
-            return cat([by_value, by_value * value * (1 - share)], ctx.dim)
+            by_value, by_gate = [rule.apply for rule in Gated.op.rules]
+            return cat([by_value(g, gate), by_gate(g, value, gate)], ctx.dim)
         gx = new_empty(x._array.shape, x._dtype, x._device)
         halves = *_halves(gx._array, ctx.dim), g._array, *_halves(x._array, ctx.dim)
-        machine.launch(_GRADS, *halves)
+        machine.launch(_grads(), *halves)
         return gx
 
 

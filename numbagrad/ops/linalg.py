@@ -345,10 +345,6 @@ def product_of(x: Tensor, y: Tensor) -> Tensor:
                 f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
                 f"must equal the length of the vector."
             )
-        if left == 2 and plain_floats(x, y):
-            return times_vector(x._array, y, x._array.shape[:1])
-        if left == 2 and _untaped(x, y):
-            return _without_last(_mm("matmul", x, wrap(y._array.reshape(-1, 1), y._dtype)))
         if left == 2 and x._dtype.is_floating_point:
             return RowMm.apply(y, x, 1)
         return product_of(x, y.unsqueeze(1)).squeeze(-1)
@@ -382,11 +378,6 @@ def _untaped(x: Tensor, y: Tensor) -> bool:
     taped = grad_mode.enabled and (x._edge is not None or y._edge is not None)
     here = not machine.recording or machine.on_host(x, y)
     return not taped and here and y._flat
-
-
-def _without_last(x: Tensor) -> Tensor:
-    """A fresh ``x`` without its last dimension, of size 1, and without a view's history."""
-    return wrap(x._array.reshape(x._array.shape[:-1]), x._dtype)
 
 
 def _broadcast_matmul(x: Tensor, y: Tensor) -> Tensor:

@@ -8,14 +8,13 @@ from typing import Any
 
 from .. import dtypes
 from ..autograd.function import check_in_place
-from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.blocks import zeroed
 from ..kernels.shares import GRAIN
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
-from .base import Op, as_operand, copy_kernel, fill_kernel, meets, new_empty
+from .base import Op, as_operand, copy_kernel, fill_entry, fill_kernel, meets, new_empty
 from .create import _filled, _number
 from .elementwise import cast
 from .inplace import _rebase, assign, check_followed
@@ -85,19 +84,17 @@ def fill_(x: Tensor, value: Any) -> Tensor:
     return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
 
 
-_zeroing: dict[DType, Callable[..., bool]] = {}
-
-
 def zero_(x: Tensor) -> Tensor:
     """Every element set to zero, in place."""
     try:
         free = x._edge is None or not grad_mode.enabled
         if free and x._base is None and x._flat and (not machine.recording or machine.on_host(x)):
-            array, dtype = x._array, x._dtype
-            entry = _zeroing.get(dtype)
-            if entry is None:
-                entry = _zeroing[dtype] = fill_kernel.entry((dtype.numpy, int))
-            if entry(array, 0) or (array.size < GRAIN and zeroed(array) is array):
+            array = x._array
+            done = fill_entry(x._dtype)(array, 0)
+            if not done and array.size < GRAIN:
+                zeroed(array)
+                done = True
+            if done:
                 (x._counter or x._version_counter()).bump()
                 return x
         return fill_(x, 0)
