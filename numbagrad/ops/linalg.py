@@ -141,14 +141,17 @@ class Bmm(Op, remembers=True):
 
 
 class IntegerMm(Op):
-    """The products of two stacks of integer matrices."""
+    """The product of two integer matrices, of two stacks of them, or of one and a vector."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
-        (batch, n, _), m = x._array.shape, y._array.shape[2]
-        out = new_empty((batch, n, m), x._dtype, x._device)
-        operands = contiguous(x)._array, contiguous(y)._array
-        machine.launch(kernels.integer_mm, out._array, *operands)
+        left, right = contiguous(x)._array, contiguous(y)._array
+        rows, columns = left.shape[:-1], right.shape[-1:] if right.ndim > 1 else ()
+        out = new_empty((*rows, *columns), x._dtype, x._device)
+        batch, n = left.shape[0] if left.ndim == 3 else 1, rows[-1] if rows else 1
+        k, m = left.shape[-1], columns[0] if columns else 1
+        operands = left.reshape((batch, n, k)), right.reshape((batch, k, m))
+        machine.launch(kernels.integer_mm, out._array.reshape((batch, n, m)), *operands)
         return out
 
 
@@ -286,9 +289,7 @@ def mm(x: Tensor, y: Tensor) -> Tensor:
 def _mm(name: str, x: Tensor, y: Tensor) -> Tensor:
     if x._array.shape[1] != y._array.shape[0]:
         raise _cannot_multiply(name, x, y)
-    if x._dtype.is_floating_point:
-        return Mm.apply(x, y)
-    return IntegerMm.apply(x.unsqueeze(0), y.unsqueeze(0)).squeeze(0)
+    return (Mm if x._dtype.is_floating_point else IntegerMm).apply(x, y)
 
 
 @remembered
@@ -308,7 +309,7 @@ def bmm(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _bmm(x: Tensor, y: Tensor) -> Tensor:
-    return Bmm.apply(x, y) if x._dtype.is_floating_point else IntegerMm.apply(x, y)
+    return (Bmm if x._dtype.is_floating_point else IntegerMm).apply(x, y)
 
 
 @remembered
@@ -345,12 +346,13 @@ def product_of(x: Tensor, y: Tensor) -> Tensor:
                 f"{list(y._array.shape)} cannot be multiplied: the last dimension of the first "
                 f"must equal the length of the vector."
             )
-        if left == 2 and x._dtype.is_floating_point:
-            return RowMm.apply(y, x, 1)
+        if left == 2:
+            floats = x._dtype.is_floating_point
+            return RowMm.apply(y, x, 1) if floats else IntegerMm.apply(x, y)
         return product_of(x, y.unsqueeze(1)).squeeze(-1)
     if left == 1:
-        if right == 2 and x._array.size == y._array.shape[0] and x._dtype.is_floating_point:
-            return RowMm.apply(x, y)
+        if right == 2 and x._array.size == y._array.shape[0]:
+            return (RowMm if x._dtype.is_floating_point else IntegerMm).apply(x, y)
         return product_of(x.unsqueeze(0), y).squeeze(-2)
     if x._array.shape[-1] != y._array.shape[-2]:
         raise _cannot_multiply("matmul", x, y)
