@@ -1,4 +1,4 @@
-"""A linear layer at four sizes, forward and backward to input, weight and bias."""
+"""A linear layer at four sizes, and of one row and four, forward and backward to all it takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,15 @@ def _linear(n: int, features_in: int, features_out: int) -> Gradient:
 
 
 WORKLOADS = [
-    _linear(*sizes) for sizes in [(10, 4, 3), (32, 128, 64), (128, 784, 512), (1024, 1024, 1024)]
+    _linear(*sizes)
+    for sizes in [
+        (10, 4, 3),
+        (32, 128, 64),
+        (128, 784, 512),
+        (1024, 1024, 1024),
+        (1, 512, 512),
+        (4, 784, 256),
+    ]
 ]
 
 build = suite_of(WORKLOADS)

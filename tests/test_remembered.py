@@ -386,6 +386,21 @@ def test_the_default_dtype_counts(at_once):
         ng.set_default_dtype(ng.float32)
 
 
+def test_the_number_of_threads_counts(at_once):
+    """A product that threads share is remembered too: as it is launched with so many threads."""
+    x, y = ng.randn(96, 96), ng.randn(96, 96)
+    most, expected = ng.get_num_threads(), plainly(ng.Tensor.mm)(x, y)
+    try:
+        for threads in (most, 1, most):
+            ng.set_num_threads(threads)
+            assert not plans(ng.Tensor.mm)
+            for _ in range(3):
+                equal(ng.Tensor.mm(x, y), expected, f"{threads} threads")
+            assert plans(ng.Tensor.mm)
+    finally:
+        ng.set_num_threads(most)
+
+
 def test_nothing_is_kept_alive(at_once):
     x, y = ng.rand(6, 8), ng.rand(6, 8)
     ng.cat([x, y])

@@ -255,9 +255,7 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
     grain = kernel.grain
     many = grain is not None and any([a.size >= grain for a in arrays])
     if isinstance(kernel, ProductKernel):
-        if not kernel.is_small(args):
-            return None
-        many = False
+        many = kernel.takes_threads(args)
     dispatcher = kernel.parallel if many else kernel.serial
     if isinstance(kernel, StridedGemmKernel):
         kind = memory_type(args[0].dtype)

@@ -327,14 +327,18 @@ class ProductKernel(StridedGemmKernel):
         # n k . k m is never less than n m k; with n m it makes the square of n m k.
         return bool(work * out.size < self._squared_grain)
 
+    def takes_threads(self, args: tuple[Any, ...]) -> bool:
+        """Whether a call goes to the compilation with threads; ``when_threads_change`` tells when
+        that may be another one."""
+        return not self.is_small(args) and threads() > 1
+
     def __call__(self, *args: Any) -> None:
         """Run on host arrays; with threads from ``grain`` multiplications on."""
-        out = args[0]
-        if self.is_small(args) or threads() == 1:
-            entry = self._serial_entries.get(out.itemsize)
-            entry = entry or self._entry(self._serial_entries, args)
-        else:
+        if self.takes_threads(args):
             entry = self._entry(self._parallel_entries, args)
+        else:
+            entry = self._serial_entries.get(args[0].itemsize)
+            entry = entry or self._entry(self._serial_entries, args)
         entry(*args)
 
 

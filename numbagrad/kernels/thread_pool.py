@@ -12,7 +12,7 @@ import llvmlite.binding
 import numba
 import numpy as np
 
-__all__ = ["set_threads", "threads"]
+__all__ = ["set_threads", "threads", "when_threads_change"]
 
 
 @functools.cache
@@ -64,3 +64,9 @@ def set_threads(n: int) -> None:
     numba.set_num_threads(n)
     limit_threads(n)
     machine.changed()  # compiled steps choose by the number of threads
+    for tell in when_threads_change:
+        tell()
+
+
+when_threads_change: list[Callable[[], None]] = []
+"""Called when the number of threads has been set: by operations that keep what depends on it."""

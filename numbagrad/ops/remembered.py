@@ -22,6 +22,7 @@ import numpy as np
 
 from .. import devices, dtypes
 from ..kernels import machine
+from ..kernels.thread_pool import when_threads_change
 from ..tape import grad_mode, standing_behind
 from ..tensor import Tensor
 from .argument_names import PLAIN
@@ -247,6 +248,7 @@ def forget() -> None:
 
 
 dtypes.when_default_changes.append(forget)
+when_threads_change.append(forget)
 
 
 def _several(result: Any) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from numbagrad.kernels.intrinsics import address, pointer
 numba = pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(vectors.VECTOR_BYTES == 0, reason="this CPU multiplies by BLAS")
 
-ROWS = (1, 2, 3, 7, 11, 12, 13, 25, tiled_product.TALL + 1)
+ROWS = (1, 2, 3, 5, 7, 8, 11, 12, 13, 25, tiled_product.TALL + 1)
 COLUMNS = (1, 5, 8, 9, 16, 17, 31, 32, 33, 50, 70)
 DEPTHS = (1, 3, 17, tiled_product.DEPTH, tiled_product.DEPTH + 19)
 

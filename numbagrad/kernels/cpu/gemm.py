@@ -106,6 +106,5 @@ def own_is_faster(size, transx, transy, n, m, k, below):
     """
     if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
-    if n < 6:
-        return n >= 2 and transx
-    return n * m * k < below  # tiles do not pack x, which pays when little of it stays in caches
+    # Tiles do not pack x, which pays when little of it stays in caches.
+    return n >= 2 and n * m * k < below
