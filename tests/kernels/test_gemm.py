@@ -11,6 +11,7 @@ from walls import BEFORE_A_WALL
 
 from numbagrad.kernels import blas_library, product, vectors
 from numbagrad.kernels.cpu import gemm, tiled_product
+from numbagrad.kernels.few_rows import rows_by_rows
 from numbagrad.kernels.intrinsics import address, pointer
 
 numba = pytest.importorskip("numba")
@@ -65,6 +66,36 @@ def test_every_size_of_tile(dtype, transx, transy):
         by_tiles(out, x, y, transx, transy, 0, 5)
         expected = exact(x.T if transx else x, y.T if transy else y)
         np.testing.assert_allclose(out, expected, rtol=limit, atol=limit * k)
+        out[:] = 7
+        assert (whole == 7).all(), (n, m, k)
+
+
+@numba.njit
+def by_sums(out, x, y, start, ldstart):
+    """``out = x y.T + start`` for slices of matrices whose rows have unit stride."""
+    rows_by_rows(
+        *(out, x.shape[0], y.shape[0], x.shape[1]),
+        *(address(x), x.strides[0], address(y), y.strides[0]),
+        *(start, ldstart * out.itemsize, address(out), out.strides[0]),
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_few_rows_and_the_rows_of_a_matrix(dtype):
+    """Nothing but the result is written, and where it is added to itself no row is added twice."""
+    rng = np.random.default_rng(2)
+    limit = 50 * np.finfo(dtype).eps
+    for n, m, k in itertools.product(range(1, 10), (1, 2, 3, 4, 5, 10, 16, 23), (1, 7, 16, 50, 80)):
+        x, y = numbers(rng, n, k, dtype=dtype), numbers(rng, m, k, dtype=dtype)
+        whole = np.full((n + 2, m + 3), 7, dtype)
+        out, row = whole[1:-1, 1:-2], rng.standard_normal(m).astype(dtype)
+        out[:] = np.nan
+        by_sums(out, x, y, 0, 0)
+        np.testing.assert_allclose(out, exact(x, y.T), rtol=limit, atol=limit * k)
+        by_sums(out, x, y, out.ctypes.data, m + 3)
+        np.testing.assert_allclose(out, 2 * exact(x, y.T), rtol=limit, atol=limit * k)
+        by_sums(out, x, y, row.ctypes.data, 0)
+        np.testing.assert_allclose(out, exact(x, y.T) + row, rtol=limit, atol=limit * k)
         out[:] = 7
         assert (whole == 7).all(), (n, m, k)
 
@@ -159,7 +190,9 @@ from numbagrad.kernels import vectors
 from numbagrad.kernels.cpu.matmul import addmm
 assert vectors.VECTOR_BYTES == {nbytes}, vectors.VECTOR_BYTES
 rng = np.random.default_rng(0)
-for n, m, k in [(13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300), (8, 12, 5)]:
+for n, m, k in [
+    (13, 37, 300), (6, 16, 8), (33, 10, 64), (140, 70, 300), (8, 12, 5), (3, 37, 300), (8, 5, 290)
+]:
     x, y = rng.standard_normal((n, k)), rng.standard_normal((m, k))
     bias, out = rng.standard_normal(m), np.empty((n, m))
     addmm(out, x, y, bias, 0, 1)
@@ -184,8 +217,8 @@ from numbagrad.kernels.cpu.matmul import mm
 rng = np.random.default_rng(0)
 for dtype in (np.float32, np.float64):
     for m in (1, 3, 5, 9, 12, 15, 17, 23, 31, 33, 47, 49, 63, 65, 100):
-        for n in (1, 2, 7, 70):
-            x, y = rng.standard_normal((n, 6)), rng.standard_normal((6, m))
+        for n, k in ((1, 6), (2, 6), (7, 6), (70, 6), (1, 70), (3, 70), (7, 301)):
+            x, y = rng.standard_normal((n, k)), rng.standard_normal((k, m))
             for turnx in (0, 1):
                 for turny in (0, 1):
                     left = before_a_wall((x.T if turnx else x).astype(dtype).copy())

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..amx import PACK, PACKED, parts_multiplied
 from ..blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, sgemm, tiles_below
+from ..few_rows import rows_by_rows
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
@@ -57,7 +58,8 @@ def product_on_unit(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstar
 
 @pasted
 def by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
-    """``product`` with a matrix of one row or column; whether it was one."""
+    """``product`` with a matrix of one row or column, or of few rows with a transposed one, by sums
+    of vectors; whether it was one."""
     size = itemsize(like)
     if m == 1 and k >= LONG and not transx and (transy or ldy == 1):
         times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
@@ -69,6 +71,12 @@ def by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, ou
         if not transy and m >= LONG and k >= LONG:
             vector_times(like, k, m, x, y, ldy * size, start, out)
             return True
+    if transy and not transx and sums_are_faster(size, n, m, k):
+        rows_by_rows(
+            *(like, n, m, k, x, ldx * size, y, ldy * size),
+            *(start, ldstart * size, out, ldout * size),
+        )
+        return True
     return False
 
 
@@ -96,6 +104,16 @@ def by_blas(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, 
             *(order, x_op, y_op, rows, columns, depth, 1.0),
             *(x, strides[0], y, strides[1], beta, out, strides[2]),
         )
+
+
+@pasted
+def sums_are_faster(size, n, m, k):
+    """Whether sums of vectors beat tiles, which turn the second factor first, and BLAS: measured as
+    ``own_is_faster`` is, with and without AVX-512."""
+    deep, narrow = k * size, m * size <= VECTOR_BYTES // 4 * 3
+    if n <= 4 or (narrow and n <= 16):
+        return deep >= 4 * VECTOR_BYTES
+    return n <= 8 and deep >= 16 * VECTOR_BYTES
 
 
 @pasted
