@@ -31,6 +31,7 @@ from ..kernels.traced_array import TracedArray
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
+from .asked import Asked, noting_reads
 from .before import Before, note_covering
 from .deciding import Deciding
 from .held import Held
@@ -83,6 +84,7 @@ class Recorder(Deciding):
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.held = Held()  # what objects held before
+        self.asked = Asked()  # by which names they were asked for something
         self.settings = Settings()  # options of optimisers that are set
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
@@ -427,7 +429,8 @@ def recording_with(recorder: Recorder) -> Iterator[None]:
     Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call. What
     an autocast around the call keeps of weights are not those of the recording.
     """
-    with recording_alone, standing_behind(recorder), watching():
+    reading = noting_reads(recorder.asked)
+    with recording_alone, standing_behind(recorder), watching(), reading:
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
         cast = grad_mode.autocast

@@ -23,6 +23,7 @@ from ..tape import (
 )
 from ..tensor import Tensor
 from ..tree import flatten, forget_cached, rebuild
+from .asked import Asked
 from .before import (
     Before,
     Effects,
@@ -162,6 +163,7 @@ def _record(
         held = recorder.held
         held.carried = carried
         held.note_all(places, objects)
+        recorder.asked = Asked(objects)
         start = next_sequence()
         try:
             with Nursery() as made:

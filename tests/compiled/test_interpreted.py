@@ -16,6 +16,7 @@ import pytest
 HERE = Path(__file__).parent.parent
 FILES = {
     "compiled/test_arguments_noticed.py": 15,
+    "compiled/test_attributes_noticed.py": 42,
     "compiled/test_compiled_programs.py": 1,
     "compiled/test_graphs_left.py": 8,
     "compiled/test_guards.py": 24,
