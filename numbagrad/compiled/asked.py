@@ -20,7 +20,7 @@ from ..kernels import machine
 from ..tape import OUR_FILES
 from ..tensor import Tensor
 from .places import ABSENT, Content, Place, containers
-from .whose import attributes_of, folders
+from .whose import attributes_of, installed_file
 
 __all__ = ["Asked", "noting_reads"]
 
@@ -188,7 +188,7 @@ def _is_written_by_user(frame: FrameType | None) -> bool:
     while frame is not None and frame.f_code.co_filename in _BETWEEN:
         frame = frame.f_back
     name = "" if frame is None else frame.f_code.co_filename
-    return name not in OUR_FILES and not name.startswith(folders())
+    return not installed_file(name)
 
 
 _BETWEEN = (os.__file__, _collections_abc.__file__, Mapping.get.__code__.co_filename)

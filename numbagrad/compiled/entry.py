@@ -35,6 +35,7 @@ from .lower import gpu_of, lower
 from .passes import GPU_PASSES, PASSES, optimise
 from .program import Buffer, Program
 from .reasons import changed_guard
+from .relied import Gathered
 from .template import Argument, Template
 from .trace import Recording, name_tensors
 from .traced import Memory, Ref
@@ -53,6 +54,7 @@ class Entry:
     closed_over: frozenset[int]  # ids of tensors of which it uses the gradient
     guarded: Writer  # what its call compares
     carried: Carried | None  # what it reads and sets in each call beside its arguments
+    gathered: Gathered | None = None  # what it relies on, for people
 
     @property
     def looks_closely(self) -> bool:

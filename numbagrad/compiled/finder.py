@@ -43,13 +43,14 @@ from .whose import (
 @dataclasses.dataclass(frozen=True)
 class Reach:
     """What a function may look at: Python values; the objects, modules and classes of the user
-    that it may reach; the names by which; and what the user has given to tensors among the
-    arguments, which counts for those that are taken as they are."""
+    that it may reach; the names by which; what the user has given to tensors among the arguments,
+    which counts for those that are taken as they are; and the functions that may run."""
 
     places: list[Place]
     objects: list[Any]
     names: frozenset[str]
     given: list[Place]
+    functions: list[types.FunctionType]
 
 
 def reach_of(
@@ -73,7 +74,8 @@ def reach_of(
     finder.follow_names()
     places, objects = list(finder.places()), list(finder.objects.values())
     given = list(finder.places_of_tensors(finder.given.values()))
-    return Reach(places, objects, frozenset(finder.names), given)
+    functions = list(finder.functions.values())
+    return Reach(places, objects, frozenset(finder.names), given, functions)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -29,8 +29,10 @@ from .carried import MISS
 from .counting import Counting, Decided, counts
 from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
+from .gathering import gathered
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
+from .relied import Reliance
 from .searched import Search
 from .signature import signature
 from .slots import Exchanged
@@ -210,6 +212,7 @@ class CompiledFunction:
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
         entry = make_entry(name, found, self._shared, looked_for)
+        entry.gathered = gathered(found, search.reach, key, leaves)
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)
@@ -303,6 +306,23 @@ class CompiledFunction:
         plan, how = entry.backward, entry.bound.how
         backward = None if plan is None else explanation(plan.program, plan.unfused, None, how)
         return explanation(entry.program, entry.unfused, backward, how)
+
+    @property
+    def relies_on(self) -> Reliance:
+        """For which Python values the last call's signature was recorded: a table of arguments,
+        variables, attributes, modes and code, with the lines that read them. A call that finds
+        another is recorded anew, or has its own recording; ``recordings`` says which.
+
+        >>> factors = [1.0, 2.0]
+        >>> twice = compile(lambda x: x * factors[1])
+        >>> _ = twice(Tensor([1.0]))
+        >>> row, = twice.relies_on.of("global")
+        >>> row.name, row.shown, row.value
+        ('factors', 'list of 2: 1.0, 2.0', [1.0, 2.0])
+        """
+        gathered = self._seen().gathered
+        assert gathered is not None
+        return gathered.explained(getattr(self._function, "__name__", "the function"))
 
     def _repr_html_(self) -> str:
         """What Jupyter shows: the name, what was compiled, and a summary of the program."""

@@ -44,7 +44,12 @@ def installed(value: types.FunctionType | type) -> bool:
     if isinstance(value, type):
         module = sys.modules.get(value.__module__)
         return is_ours(value) or (getattr(module, "__file__", None) or "").startswith(folders())
-    return value.__code__.co_filename.startswith(folders())
+    return installed_file(value.__code__.co_filename)
+
+
+def installed_file(name: str) -> bool:
+    """Whether a source file is of an installed package, of Python or of ours."""
+    return name in OUR_FILES or name.startswith(folders())
 
 
 def package_of(kind: type | types.ModuleType) -> str:

@@ -14,7 +14,7 @@ class CompiledModule(Module):
 
     run: the compiled function. As PyTorch's: the module is ``_orig_mod``, and so begin the names in
     ``state_dict()``. Other attributes are read from it and set on it; ``program``, ``source``,
-    ``explain``, ``cache_info`` and ``recordings`` are those of a compiled function.
+    ``explain``, ``relies_on``, ``cache_info`` and ``recordings`` are those of a compiled function.
     """
 
     _orig_mod: Module
