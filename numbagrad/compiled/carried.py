@@ -265,12 +265,17 @@ class Carried:
                 edge._run([])
 
     def call(
-        self, run: Callable[[tuple], Any], needed: set[int], closed_over: frozenset[int]
+        self,
+        run: Callable[[tuple], Any],
+        needed: set[int],
+        closed_over: frozenset[int],
+        passing: bool = False,
     ) -> Callable[[tuple], Any]:
         """What a call does: ``run`` is the call of the recording.
 
         needed: leaves that need a gradient and must not be one of the tensors ``closed_over``, of
-        which the recording uses the gradient by itself.
+        which the recording uses the gradient by itself. passing: whether values go beside what is
+        returned.
         """
         names: dict[str, Any] = {
             "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten,
@@ -289,10 +294,11 @@ class Carried:
         if self.given_back:
             lines.append(f"    check(leaves[{self.first}:])")
         lines += ["    found = run(tuple(leaves))", "    if found is MISS:", "        return MISS"]
-        lines.append("    result, left = found")
+        result = "result, values" if passing else "result"
+        lines.append(f"    {'(result, left), values' if passing else 'result, left'} = found")
         for k, (slot, inside) in enumerate(self.written):
             lines += indented(writing(names, k, slot, inside))
-        exec("\n".join([*lines, "    return result"]), names)
+        exec("\n".join([*lines, f"    return {result}"]), names)
         self.values, self.leaves = [], []  # they are not needed any more
         return names["call"]
 

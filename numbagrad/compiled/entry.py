@@ -190,7 +190,7 @@ def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "")
     closed_over = recording.closed_over
     needed, carried = needing(leaves) - bound, found.carried
     if carried is not None:
-        call = carried.call(call, needed, closed_over)
+        call = carried.call(call, needed, closed_over, recording.recorder.settings.passing)
         needed = {k for k in needed if k < carried.first}
     call = recording.recorder.settings.finished(call, MISS)
     return Entry(call, program, made, before, plan, needed, closed_over, w, carried)

@@ -173,6 +173,7 @@ class _Finder:
                 self.walked.add(id(value))
                 for each in list(vars(value).values()):
                     self.value(each)
+                self.value(getattr(value, "_hooks_of_all", None))
 
     def hooks_of(self, tensor: Tensor) -> None:
         """Follow the hooks on the gradient of ``tensor``."""
@@ -236,6 +237,9 @@ class _Finder:
                 if known is None:
                     if is_module(each):
                         self.module(each)
+                    elif hasattr(type(each), "_hooks_of_all"):  # an optimiser of the user
+                        self.value(each._hooks)
+                        self.value(each._hooks_of_all)
                     self.value(getattr(type(each), "forward", None))
                     if not isinstance(each, types.ModuleType):
                         kind = each if isinstance(each, type) else type(each)

@@ -404,10 +404,16 @@ class Recorder(Deciding):
             f"values, which a compiled call does not run. {way_out}"
         )
 
-    def afterwards(self, name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
-        """Let each call end with ``function``, which runs as Python."""
-        self.settings.put_off(name, function, options)
+    def afterwards(
+        self, name: str, function: Callable[..., Any], options: Iterable[Any], *values: Any
+    ) -> bool:
+        """Let each call end with ``function`` of ``values``, which runs as Python."""
+        self.settings.put_off(name, function, options, values)
         return True
+
+    def late(self, name: str, options: Any, read: Callable[[], Any]) -> Any:
+        """What stands for ``read()`` if calls change ``options`` in the end, else None."""
+        return self.settings.late(name, options, read)
 
     def unchanged(self, options: Any) -> None:
         """Raise if calls change ``options`` in the end."""

@@ -238,6 +238,10 @@ def _run(
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins
     recorder.edges_read.clear()
     returned = function(*args, **kwargs)
+    values = recorder.settings.taken()
+    if values:
+        returned = returned, values
+    del values
     arrays_read, edges_read = frozenset(recorder.arrays_read), frozenset(recorder.edges_read)
     recorder.check_decided()
     recorder.check_extents()
