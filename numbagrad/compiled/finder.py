@@ -194,7 +194,8 @@ class _Finder:
                 (self.module if is_ours(type(member)) else self.value)(member)
         for tensor in (*module._parameters.values(), *module._buffers.values()):
             self.value(tensor)
-        for hook in [each for table in (module._hooks or {}).values() for each in table.values()]:
+        tables = [*(module._hooks or {}).values(), *module._hooks_of_all.values()]
+        for hook in [each for table in tables for each in table.values()]:
             self.value(getattr(hook, "hook", hook) if is_ours(type(hook)) else hook)
         for given in list(vars(module).values()):
             if isinstance(given, (types.FunctionType, types.MethodType, functools.partial)):
@@ -237,7 +238,9 @@ class _Finder:
                 if known is None:
                     if is_module(each):
                         self.module(each)
-                    elif hasattr(type(each), "_hooks_of_all"):  # an optimiser of the user
+                    elif hasattr(type(each), "_hooks_of_all") and not isinstance(
+                        each, type
+                    ):  # an optimiser of the user
                         self.value(each._hooks)
                         self.value(each._hooks_of_all)
                     self.value(getattr(type(each), "forward", None))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .module import Module
 
@@ -18,6 +18,8 @@ class CompiledModule(Module):
     """
 
     _orig_mod: Module
+    _hooks = None  # those of all modules run for the given one
+    _hooks_of_all: ClassVar = {}
 
     def __init__(self, module: Module, run: Any):
         super().__init__()
