@@ -23,7 +23,7 @@ from typing import Any
 
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
-from .places import ABSENT, CONTAINERS, DEFAULTS, MOST, Place, containers
+from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container
 from .unnamed import IMPLICIT, called_by_us, implicit
 from .whose import (
     FOREIGN,
@@ -140,8 +140,10 @@ class _Finder:
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
-        elif type(value) in (*CONTAINERS, tuple):
+        elif is_container(value):
             self.elements(value)
+            if is_open(value):  # of a class of the user, with methods and attributes
+                self.objects.setdefault(id(value), value)
         elif isinstance(value, property):
             self.value(value.fget)
         elif isinstance(value, functools.cached_property):

@@ -81,7 +81,8 @@ def _of_place(place: Place, owners: dict[int, Any]) -> Found:
     elif isinstance(holder, types.ModuleType):
         yield Relied("global", name, holder.__name__, value), 0
     elif isinstance(holder, type):
-        kind = "code" if hasattr(value, "__code__") or isinstance(value, Words) else "attribute"
+        written = isinstance(value, (types.FunctionType, Words))
+        kind = "code" if written else "attribute"
         yield Relied(kind, name, holder.__qualname__, value), 0
     else:
         yield Relied("attribute", name, type(holder).__qualname__, value), 0

@@ -200,19 +200,38 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
     waiting, count = [value], 0
     while waiting:
         each = waiting.pop()
-        if id(each) in found or type(each) not in (*CONTAINERS, tuple):
+        if id(each) in found or not is_container(each):
             continue
         count += 1 + len(each)
         if count > MOST:
             return ()
         copy = each
-        if type(each) is not tuple:
-            copy = each.copy()
+        if not isinstance(each, tuple):
+            copy = copied(each)
             found[id(each)] = each, copy
             if carried:
                 _leave_out(each, copy, carried)
         waiting.extend(copy.values() if isinstance(copy, dict) else copy)
     return tuple(found.values())
+
+
+def is_container(value: Any) -> bool:
+    """Whether ``value`` is a list, a dict or their kin, or a tuple, of a class of the user too."""
+    if type(value) in CONTAINERS:
+        return True
+    ours = type(value).__module__.partition(".")[0] == _PACKAGE  # which announce their changes
+    return isinstance(value, (dict, list, set, tuple)) and not ours
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def copied(container: Any) -> Any:
+    """A copy of what is in a container; of a class of the user as one of Python's."""
+    if type(container) in CONTAINERS:
+        return container.copy()
+    kind = next(k for k in (dict, list, set) if isinstance(container, k))
+    return kind.copy(container)
 
 
 def _leave_out(container: Any, copy: Any, carried: Locations) -> None:

@@ -7,7 +7,7 @@ Guards are text (``guards.py``); here each is looked at by itself, after the fac
 from __future__ import annotations
 
 import re
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..kernels.traced_float import Count
@@ -98,7 +98,7 @@ def shown_value(value: Any) -> str:
     """A value for people: of functions where they are written, of bytes how many."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
+    code = value.__code__ if isinstance(value, FunctionType) else value
     if isinstance(code, CodeType):
         name = getattr(value, "__qualname__", code.co_name)
         return f"{name} at {show_file(code.co_filename)}:{code.co_firstlineno}"

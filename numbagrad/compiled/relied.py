@@ -60,7 +60,7 @@ class Words(str):
 
 def kept(value: Any) -> Any:
     """``value``, or words in the place of what nobody should hold on to."""
-    plain = type(value) in PLAIN or isinstance(value, _CONTAINERS) or hasattr(value, "__code__")
+    plain = type(value) in PLAIN or isinstance(value, (*_CONTAINERS, types.FunctionType))
     return value if plain or value is ABSENT else Words(shown(value))
 
 
@@ -78,7 +78,7 @@ def shown(value: Any) -> str:
         if isinstance(value, dict):
             inside = [f"{key!r}: {shown(each)}" for key, each in value.items()]
         return f"{type(value).__name__} of {len(value)}: {', '.join(inside)}"
-    if type(value) in PLAIN or value is ABSENT or hasattr(value, "__code__"):
+    if type(value) in PLAIN or value is ABSENT or isinstance(value, types.FunctionType):
         return shown_value(value)
     if isinstance(value, (type, types.BuiltinFunctionType)):
         return str(value.__qualname__)

@@ -19,7 +19,7 @@ from ..kernels.traced_float import TracedFloat
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
-from .places import ABSENT, PLAIN, Place, put, same
+from .places import ABSENT, PLAIN, Place, is_container, put, same
 
 __all__ = ["Exchanged", "Slot", "as_now", "known_slots", "may_change", "remember", "same_form"]
 __all__ += ["slot_of"]
@@ -121,6 +121,8 @@ def slot_of(change: Change) -> Slot | None:
 def _holds(container: Any, key: Any) -> bool:
     """Whether calls can set ``key`` in ``container``."""
     if type(container) in _HOLDERS or isinstance(container, (ItemDict, Tensor)):
+        return True
+    if isinstance(container, dict) and is_container(container):  # of a class of the user
         return True
     return type(getattr(type(container), str(key), None)) is MemberDescriptorType
 

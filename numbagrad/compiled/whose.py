@@ -6,6 +6,7 @@ Start reading at ``is_open``.
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
@@ -14,7 +15,7 @@ from typing import Any
 
 from ..tape import OUR_FILES
 from ..tensor import Tensor
-from .places import CONTAINERS, containers
+from .places import containers, is_container
 
 _PACKAGE = __name__.partition(".")[0]
 FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
@@ -28,7 +29,7 @@ def is_code(value: Any) -> bool:
         return value.__code__.co_filename not in OUR_FILES and not installed(value)
     if isinstance(value, type):
         return is_open(value) and not installed(value)
-    kernel = getattr(value, "py_func", None)
+    kernel = inspect.getattr_static(value, "py_func", None)  # others may raise whatever they like
     return isinstance(kernel, types.FunctionType) and not installed(kernel)
 
 
@@ -106,5 +107,5 @@ def is_data(value: Any) -> bool:
     if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
         return False
     plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-    held = type(value) in CONTAINERS and containers(value)
+    held = is_container(value) and containers(value)
     return plain or bool(held) or is_ours(type(value)) or is_open(value)

@@ -49,12 +49,12 @@ class Layers(nn.Module):
         self.factors, self.use = [1.0, 2.0], lambda x: x * 2.0
 
     def forward(self, x):
-        return getattr(self, made("use"))(x) * getattr(self, made("factors"))[1]
+        return getattr(self, made("u", "se"))(x) * getattr(self, made("fac", "tors"))[1]
 
 
-def made(name):
-    """A name that stands in no code."""
-    return "".join([name[:2], name[2:]])
+def made(first, *others):
+    """A name of parts, that stands in no code."""
+    return "".join([first, *others])
 
 
 def in_a_module():
@@ -93,7 +93,7 @@ def another_use(held):
 
 
 reading = operator.attrgetter("scale")
-by_name = operator.attrgetter(made("scale"))
+by_name = operator.attrgetter(made("sca", "le"))
 
 CASES = {
     "a slot": (Slotted, lambda x, held: held.scaled(x), scale_to(3.0)),
@@ -118,17 +118,25 @@ CASES = {
         scale_to(3.0),
     ),
     "of a parameter inside": (layer, skipping, lambda held: setattr(held.weight, "skip", False)),
-    "a name made at run time": (Plain, lambda x, h: x * getattr(h, made("scale")), scale_to(3.0)),
-    "of a slot": (Slotted, lambda x, h: x * getattr(h, made("scale")), scale_to(3.0)),
-    "of a list": (Plain, lambda x, h: x * getattr(h, made("factors"))[1], second_factor),
-    "of a function": (Plain, lambda x, h: getattr(h, made("use"))(x), another_use),
-    "of a method": (Plain, lambda x, h: getattr(h, made("scaled"))(x), scale_to(3.0)),
-    "of a module of Python": (in_a_module, lambda x, h: x * getattr(h, made("scale")), scale_to(3)),
+    "a name made at run time": (
+        Plain,
+        lambda x, h: x * getattr(h, made("sca", "le")),
+        scale_to(3.0),
+    ),
+    "of a slot": (Slotted, lambda x, h: x * getattr(h, made("sca", "le")), scale_to(3.0)),
+    "of a list": (Plain, lambda x, h: x * getattr(h, made("fac", "tors"))[1], second_factor),
+    "of a function": (Plain, lambda x, h: getattr(h, made("u", "se"))(x), another_use),
+    "of a method": (Plain, lambda x, h: getattr(h, made("sca", "led"))(x), scale_to(3.0)),
+    "of a module of Python": (
+        in_a_module,
+        lambda x, h: x * getattr(h, made("sca", "le")),
+        scale_to(3),
+    ),
     "of a function of a layer": (Layers, lambda x, held: held(x), another_use),
     "of a list of a layer": (Layers, lambda x, held: held(x), second_factor),
-    "vars": (Plain, lambda x, held: x * vars(held)[made("scale")], scale_to(3.0)),
-    "a function in vars": (Plain, lambda x, held: vars(held)[made("use")](x), another_use),
-    "__dict__": (Plain, lambda x, held: x * held.__dict__[made("scale")], scale_to(3.0)),
+    "vars": (Plain, lambda x, held: x * vars(held)[made("sca", "le")], scale_to(3.0)),
+    "a function in vars": (Plain, lambda x, held: vars(held)[made("u", "se")](x), another_use),
+    "__dict__": (Plain, lambda x, held: x * held.__dict__[made("sca", "le")], scale_to(3.0)),
     "all of vars": (Plain, lambda x, held: x * len(vars(held)), lambda h: setattr(h, "more", 1)),
     "a copy": (Plain, lambda x, held: x * copy.copy(held).scale, scale_to(3.0)),
     "attrgetter": (Plain, lambda x, held: x * reading(held), scale_to(3.0)),
@@ -140,7 +148,7 @@ CASES = {
     ),
     "nor is it by a made name": (
         Plain,
-        lambda x, held: x * getattr(held, made("later"), 1.0),
+        lambda x, held: x * getattr(held, made("la", "ter"), 1.0),
         lambda held: setattr(held, "later", 3.0),
     ),
 }
