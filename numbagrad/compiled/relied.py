@@ -15,7 +15,7 @@ from typing import Any
 
 from ..tables import aligned, html_table, shortened, show_file
 from ..tensor import Tensor
-from .places import ABSENT, PLAIN
+from .places import ABSENT, CARRIED, PLAIN
 from .reasons import shown_value
 from .whose import installed_file
 
@@ -77,8 +77,11 @@ def shown(value: Any) -> str:
         inside = [*map(shown, value)]
         if isinstance(value, dict):
             inside = [f"{key!r}: {shown(each)}" for key, each in value.items()]
-        return f"{type(value).__name__} of {len(value)}: {', '.join(inside)}"
-    if type(value) in PLAIN or value is ABSENT or isinstance(value, types.FunctionType):
+        held = f": {', '.join(inside)}" if inside else ""
+        return f"{type(value).__name__} of {len(value)}{held}"
+    if value is ABSENT or value is CARRIED:
+        return repr(value)
+    if type(value) in PLAIN or isinstance(value, types.FunctionType):
         return shown_value(value)
     if isinstance(value, (type, types.BuiltinFunctionType)):
         return str(value.__qualname__)

@@ -130,7 +130,7 @@ def test_it_prints_and_renders(step):
 
 
 def test_numbers_that_calls_set_are_state_and_others_are_told_anew():
-    kept = {"calls": 0, "scale": 2.0}
+    kept = {"calls": 0, "scale": 2.0, "more": []}
 
     @ng.compile
     def counting(x):
@@ -144,6 +144,7 @@ def test_numbers_that_calls_set_are_state_and_others_are_told_anew():
     assert (row.name, row.shown) == ("kept['calls']", "a int, read at each call")
     (row,) = counting.relies_on.of("closure")
     assert row.value["scale"] == 2.0
+    assert row.shown == "dict of 3: 'calls': another in each call, 'scale': 2.0, 'more': list of 0"
     compiled = ng.compile(nn.Linear(2, 2))
     compiled(ng.ones(1, 2))
     assert compiled.relies_on.of("modules")[0].name == "Linear"
