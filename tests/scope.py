@@ -74,6 +74,8 @@ MODULE_METHODS = """
     named_children apply train eval zero_grad requires_grad_ to cuda cpu float double half
     state_dict load_state_dict add_module register_module get_submodule get_parameter
     register_forward_hook register_forward_pre_hook register_full_backward_hook extra_repr
+    _register_state_dict_hook _register_load_state_dict_pre_hook _load_from_state_dict
+    _save_to_state_dict
 """.split()
 
 NN_UTILS = """

@@ -26,7 +26,7 @@ from .finder import namespaces
 from .guards import Writer
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
-from .slots import Slot, may_change, remember, same_form
+from .slots import Slot, as_now, may_change, remember, same_form
 from .trace import Found, Recording, record
 
 MISS = object()
@@ -53,8 +53,10 @@ class Recorded:
     carried: Carried | None
 
     def with_places(self, places: list[Place]) -> Recorded:
-        """The same with these places, less those that are slots."""
-        return replace(self, places=places if self.carried is None else self.carried.places(places))
+        """The same with these places, less those that are slots, and logs."""
+        kept = {(id(place.holder), place.name) for place in self.places}
+        found = [p for p in places if not p.loose or (id(p.holder), p.name) in kept]
+        return replace(self, places=found if self.carried is None else self.carried.places(found))
 
 
 def recorded(
@@ -71,7 +73,7 @@ def recorded(
     tied: take all tensors among the arguments as they are.
     """
     bound: frozenset[int] = frozenset()
-    slots = [slot for each in slots if (slot := _as_now(each)) is not None]
+    slots = [slot for each in slots if (slot := as_now(each)) is not None]
     for _ in range(_MOST):
         carried = Carried(slots, len(leaves))
         every = [*leaves, *carried.leaves]
@@ -111,11 +113,16 @@ def _recorded(
     modules = namespaces(function, places, objects)
     if not carried.slots:
         recording = record(function, every, spec, bound, places, objects, frozenset(), modules)
-        return Recorded(recording, every, bound, places, tied, None)
+        return Recorded(recording, every, bound, _kept(places), tied, None)
     known = carried.places(places)
     run, form = carried.wrapped(function), carried.spec(spec)
     recording = record(run, every, form, bound, known, objects, carried.locations, modules)
-    return Recorded(recording, every, bound, known, tied, carried)
+    return Recorded(recording, every, bound, _kept(known), tied, carried)
+
+
+def _kept(places: list[Place]) -> list[Place]:
+    """The places at which calls look: not those that the function has changed as a log."""
+    return [place for place in places if not place.loose or place.is_as_it_was()]
 
 
 def needing(leaves: list[Any]) -> set[int]:
@@ -258,12 +265,17 @@ class Carried:
                 edge._run([])
 
     def call(
-        self, run: Callable[[tuple], Any], needed: set[int], closed_over: frozenset[int]
+        self,
+        run: Callable[[tuple], Any],
+        needed: set[int],
+        closed_over: frozenset[int],
+        passing: bool = False,
     ) -> Callable[[tuple], Any]:
         """What a call does: ``run`` is the call of the recording.
 
         needed: leaves that need a gradient and must not be one of the tensors ``closed_over``, of
-        which the recording uses the gradient by itself.
+        which the recording uses the gradient by itself. passing: whether values go beside what is
+        returned.
         """
         names: dict[str, Any] = {
             "run": run, "MISS": MISS, "ABSENT": ABSENT, "flatten": flatten,
@@ -282,10 +294,11 @@ class Carried:
         if self.given_back:
             lines.append(f"    check(leaves[{self.first}:])")
         lines += ["    found = run(tuple(leaves))", "    if found is MISS:", "        return MISS"]
-        lines.append("    result, left = found")
+        result = "result, values" if passing else "result"
+        lines.append(f"    {'(result, left), values' if passing else 'result, left'} = found")
         for k, (slot, inside) in enumerate(self.written):
             lines += indented(writing(names, k, slot, inside))
-        exec("\n".join([*lines, "    return result"]), names)
+        exec("\n".join([*lines, f"    return {result}"]), names)
         self.values, self.leaves = [], []  # they are not needed any more
         return names["call"]
 
@@ -318,14 +331,6 @@ class Carried:
         """What it is, for people."""
         sets = any([slot is each for each, _ in self.written])
         return f"{slot.name!r}, which {'the function sets' if sets else 'others set'}"
-
-
-def _as_now(slot: Slot) -> Slot | None:
-    """A slot of another recording, whose number may be of another kind now; None: of none."""
-    kind = type(slot.read())
-    if slot.number is not None and kind not in (int, float):
-        return None
-    return replace(slot, seen=None, number=slot.number and kind)
 
 
 def _shown(value: Any) -> str:

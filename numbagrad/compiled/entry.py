@@ -35,6 +35,7 @@ from .lower import gpu_of, lower
 from .passes import GPU_PASSES, PASSES, optimise
 from .program import Buffer, Program
 from .reasons import changed_guard
+from .relied import Gathered
 from .template import Argument, Template
 from .trace import Recording, name_tensors
 from .traced import Memory, Ref
@@ -53,6 +54,7 @@ class Entry:
     closed_over: frozenset[int]  # ids of tensors of which it uses the gradient
     guarded: Writer  # what its call compares
     carried: Carried | None  # what it reads and sets in each call beside its arguments
+    gathered: Gathered | None = None  # what it relies on, for people
 
     @property
     def looks_closely(self) -> bool:
@@ -188,7 +190,7 @@ def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "")
     closed_over = recording.closed_over
     needed, carried = needing(leaves) - bound, found.carried
     if carried is not None:
-        call = carried.call(call, needed, closed_over)
+        call = carried.call(call, needed, closed_over, recording.recorder.settings.passing)
         needed = {k for k in needed if k < carried.first}
     call = recording.recorder.settings.finished(call, MISS)
     return Entry(call, program, made, before, plan, needed, closed_over, w, carried)

@@ -4,7 +4,7 @@ From the function go its closure, its globals and the attributes whose names occ
 these the functions, methods and objects of the user there. It finds too much rather than too
 little. Functions, methods and classes are values themselves, as someone in a notebook writes them
 anew: which stands in a place, and of a function the code and the defaults. Those of installed
-packages stay as they are. Start reading at ``places_of``.
+packages stay as they are. Start reading at ``reach_of``.
 """
 
 from __future__ import annotations
@@ -13,43 +13,69 @@ import dataclasses
 import dis
 import functools
 import inspect
-import os
-import reprlib
 import sys
-import sysconfig
 import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
-from .places import ABSENT, CONTAINERS, DEFAULTS, MOST, Place, containers
+from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container
+from .unnamed import IMPLICIT, called_by_us, implicit
+from .whose import (
+    FOREIGN,
+    attributes_of,
+    counts,
+    installed,
+    is_code,
+    is_data,
+    is_module,
+    is_open,
+    is_ours,
+    package_of,
+    slots_of,
+)
 
-_PACKAGE = __name__.partition(".")[0]
-_FOREIGN = frozenset(sys.stdlib_module_names) | {"numpy", "numba", "scipy", _PACKAGE}
-_CLOSED = _FOREIGN - {_PACKAGE, "types", "argparse", "collections", "_thread"}
-"""Whose objects hold nothing of the user: namespaces, ``UserDict`` and ``local`` do."""
 
-_NAMED = frozenset("__init__ __new__ __del__ __repr__ __str__ __getstate__ __setstate__".split())
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """What a function may look at: Python values; the objects, modules and classes of the user
+    that it may reach; the names by which; what the user has given to tensors among the arguments,
+    which counts for those that are taken as they are; and the functions that may run."""
+
+    places: list[Place]
+    objects: list[Any]
+    names: frozenset[str]
+    given: list[Place]
+    functions: list[types.FunctionType]
 
 
-def places_of(
-    function: Callable[..., Any], arguments: list[Any], without: Iterable[Any] = ()
-) -> tuple[list[Place], list[Any]]:
-    """The places that ``function``, and the functions and methods it names, may look at; and the
-    objects, modules and classes of the user that it may reach.
+def reach_of(
+    function: Callable[..., Any],
+    arguments: list[Any],
+    learned: Iterable[str] = (),
+    without: Iterable[Any] = (),
+) -> Reach:
+    """What ``function``, and the functions and methods it names, may look at.
 
-    without: functions that calls run themselves, and which therefore may do what they like.
+    learned: names beside those in their code. without: functions that calls run themselves, and
+    which therefore may do what they like.
     """
     finder = _Finder()
+    finder.names.update(dict.fromkeys(sorted(learned)))
     finder.without = {id(each) for each in without}
     finder.value(function)
+    finder.given = {id(each): each for each in arguments if isinstance(each, Tensor)}
     for argument in arguments:
-        finder.value(argument)
+        (finder.hooks_of if isinstance(argument, Tensor) else finder.value)(argument)
     finder.follow_names()
-    return list(finder.places()), list(finder.objects.values())
+    places, objects = list(finder.places()), list(finder.objects.values())
+    given = list(finder.places_of_tensors(finder.given.values()))
+    functions = list(finder.functions.values())
+    return Reach(places, objects, frozenset(finder.names), given, functions)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -89,13 +115,17 @@ class _Finder:
         self.globals: dict[int, frozenset[str]] = {}  # what each function reads or writes there
         self.without: set[int] = set()
         self.walked: set[int] = set()  # modules, and objects of ours
+        self.tensors: dict[int, Tensor] = {}
+        self.given: dict[int, Tensor] = {}  # of the arguments
+        self.variables: dict[int, ContextVar[Any]] = {}
+        self.foreign: dict[type, tuple[int, list[str]]] = {}  # names, as many as were known
 
     def value(self, value: Any) -> None:
         """Follow ``value`` if it is a function or an object of the user."""
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__
-        if _is_ours(type(value)):  # compiled functions and modules
+        if is_ours(type(value)):  # compiled functions and modules
             module = getattr(value, "__dict__", {}).get("_orig_mod", value)
             value = getattr(value, "_function", module)
         if isinstance(value, types.MethodType):
@@ -110,8 +140,10 @@ class _Finder:
         if isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self.value(part)
-        elif type(value) in (*CONTAINERS, tuple):
+        elif is_container(value):
             self.elements(value)
+            if is_open(value):  # of a class of the user, with methods and attributes
+                self.objects.setdefault(id(value), value)
         elif isinstance(value, property):
             self.value(value.fget)
         elif isinstance(value, functools.cached_property):
@@ -126,19 +158,26 @@ class _Finder:
                     self.functions[id(value)] = value
                     self.function(value)
         elif isinstance(value, Tensor):
-            self.tensor(value)
-        elif _is_open(value) and (_is_module(value) or len(self.objects) < MOST):
+            if id(value) not in self.tensors:
+                self.tensors[id(value)] = value
+                self.hooks_of(value)
+        elif isinstance(value, ContextVar):
+            if id(value) not in self.variables:
+                self.variables[id(value)] = value
+                self.value(value.get(None))
+        elif is_open(value) and (is_module(value) or len(self.objects) < MOST):
             self.objects.setdefault(id(value), value)
             if isinstance(value, type):
-                for name in _called_by_us(value):
+                for name in called_by_us(value):
                     self.value(vars(value)[name])
-        elif _is_ours(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
+        elif is_ours(type(value)) and hasattr(value, "__dict__") and not isinstance(value, type):
             if id(value) not in self.walked:  # as a distribution, made of others of the user
                 self.walked.add(id(value))
                 for each in list(vars(value).values()):
                     self.value(each)
+                self.value(getattr(value, "_hooks_of_all", None))
 
-    def tensor(self, tensor: Tensor) -> None:
+    def hooks_of(self, tensor: Tensor) -> None:
         """Follow the hooks on the gradient of ``tensor``."""
         hooks = None if tensor._edge is None else split_edge(tensor._edge)[0]._hooks
         if hooks is not None:
@@ -154,11 +193,12 @@ class _Finder:
         self.walked.add(id(module))
         for member in module._modules.values():
             if member is not None:
-                (self.module if _is_ours(type(member)) else self.value)(member)
-        for parameter in module._parameters.values():
-            self.value(parameter)
-        for hook in [each for table in (module._hooks or {}).values() for each in table.values()]:
-            self.value(getattr(hook, "hook", hook) if _is_ours(type(hook)) else hook)
+                (self.module if is_ours(type(member)) else self.value)(member)
+        for tensor in (*module._parameters.values(), *module._buffers.values()):
+            self.value(tensor)
+        tables = [*(module._hooks or {}).values(), *module._hooks_of_all.values()]
+        for hook in [each for table in tables for each in table.values()]:
+            self.value(getattr(hook, "hook", hook) if is_ours(type(hook)) else hook)
         for given in list(vars(module).values()):
             if isinstance(given, (types.FunctionType, types.MethodType, functools.partial)):
                 self.value(given)
@@ -183,26 +223,39 @@ class _Finder:
         for name in found:
             self.value(space[name])
 
+    def size(self) -> int:
+        """How much is known."""
+        found = len(self.functions) + len(self.objects) + len(self.names)
+        return found + len(self.tensors) + len(self.variables)
+
     def follow_names(self) -> None:
         """Follow the attributes and methods of known objects whose names occur."""
         size = -1
-        while size != len(self.functions) + len(self.objects) + len(self.names):
-            size = len(self.functions) + len(self.objects) + len(self.names)
+        while size != (size := self.size()):
+            for tensor in [*self.tensors.values(), *self.given.values()]:
+                for name in self.names_for(type(tensor)):
+                    self.value(getattr(tensor, name, None))
             for key, each in list(self.objects.items()):
                 known = self.followed.get(key)
                 if known is None:
-                    if _is_module(each):
+                    if is_module(each):
                         self.module(each)
+                    elif hasattr(type(each), "_hooks_of_all") and not isinstance(
+                        each, type
+                    ):  # an optimiser of the user
+                        self.value(each._hooks)
+                        self.value(each._hooks_of_all)
                     self.value(getattr(type(each), "forward", None))
                     if not isinstance(each, types.ModuleType):
                         kind = each if isinstance(each, type) else type(each)
                         # base classes too, for super() finds their methods
-                        for found in (type(each), *kind.__mro__, *_implicit(type(each))):
+                        for found in (type(each), *kind.__mro__, *implicit(type(each))):
                             self.value(found)
                 self.followed[key] = len(self.names)
+                own = attributes_of(each)
                 for name in list(self.names)[known or 0 :]:
-                    if name in vars(each):
-                        self.value(vars(each)[name])
+                    if name in own:
+                        self.value(own[name])
                     elif not isinstance(each, (type, types.ModuleType)):
                         self.value(getattr(type(each), name, None))
 
@@ -218,53 +271,96 @@ class _Finder:
     def each_place(self) -> Iterator[Place]:
         """Every place found, those of classes perhaps twice."""
         for function in self.functions.values():
-            for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
-                yield _place("{}.cell_contents", cell, name, cell.cell_contents)
-            space = function.__globals__
-            for name in sorted(self.globals[id(function)]):
-                if _counts(space[name]):
-                    yield _place(f"{{}}[{name!r}]", space, name, space[name])
-            if not _installed(function):
-                yield Place("{}.__code__", function, "__code__", function.__code__)
-                for name in DEFAULTS:
-                    if getattr(function, name):
-                        yield Place(f"{{}}.{name}", function, name, getattr(function, name))
+            yield from self.places_of_function(function)
         yield from self.attributes_of_classes()
         for each in self.objects.values():
-            own = vars(each)
-            told = hasattr(type(each), "register_forward_hook")
-            for name in sorted(self.names.keys() & own.keys()):
-                if not _counts(own[name]):
-                    continue
-                if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                    text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
-                    yield _place(text, own, name, own[name], told)
-                    if told:
-                        yield from _registered(text, own, name)
-                elif getattr(each, name, None) is own[name]:  # no static method of a class
-                    yield _place(f"{{}}.{name}", each, name, own[name])
-            if isinstance(own, dict) and not isinstance(each, types.ModuleType):
-                for name in sorted(self.names.keys() - own.keys()):
-                    if _is_data(getattr(type(each), name, types)):  # it may get one of its own
-                        yield Place(f"{{}}.get({name!r}, ABSENT)", own, name, ABSENT, told)
+            if isinstance(each, (type, types.ModuleType)):
+                for name in sorted(self.names.keys() & vars(each).keys()):
+                    value = vars(each)[name]  # no static method of a class
+                    if counts(value) and getattr(each, name, None) is value:
+                        yield _place(f"{{}}.{name}", each, name, value)
+            else:
+                yield from self.places_of_object(each)
+        yield from self.places_of_tensors(self.tensors.values())
+        for variable in self.variables.values():
+            yield _place("{}.get(ABSENT)", variable, variable.name, variable.get(ABSENT))
+
+    def places_of_function(self, function: types.FunctionType) -> Iterator[Place]:
+        """What a function closes over, its globals, and its code and defaults."""
+        for name, cell in zip(function.__code__.co_freevars, _filled(function), strict=False):
+            yield _place("{}.cell_contents", cell, name, cell.cell_contents)
+        space = function.__globals__
+        for name in sorted(self.globals[id(function)]):
+            if counts(space[name]):
+                yield _place(f"{{}}[{name!r}]", space, name, space[name])
+        if not installed(function):
+            yield Place("{}.__code__", function, "__code__", function.__code__)
+            for name in DEFAULTS:
+                if getattr(function, name):
+                    yield Place(f"{{}}.{name}", function, name, getattr(function, name))
+
+    def places_of_object(self, each: Any) -> Iterator[Place]:
+        """The attributes of an object whose names occur: its own, and those it may get."""
+        slots = {*slots_of(type(each))}
+        for name in sorted(self.names.keys() & slots):
+            yield _attribute(each, name, loose=True)
+        own = getattr(each, "__dict__", None)
+        if not isinstance(own, dict):
+            return
+        told = hasattr(type(each), "register_forward_hook")
+        for name in sorted(self.names.keys() - slots):
+            text = f"{{}}.get({name!r}, ABSENT)"  # it may be deleted
+            if name not in own:
+                if is_data(getattr(type(each), name, types)):  # it may get one of its own
+                    yield Place(text, own, name, ABSENT, told)
+            elif counts(own[name]):
+                yield _place(text, own, name, own[name], told)
+                if told:
+                    yield from _registered(text, own, name)
+
+    def places_of_tensors(self, tensors: Iterable[Tensor]) -> Iterator[Place]:
+        """Attributes that the user has given to tensors."""
+        for tensor in tensors:
+            for name in self.names_for(type(tensor)):
+                if hasattr(tensor, name):
+                    yield _attribute(tensor, name)
+
+    def names_for(self, kind: type) -> list[str]:
+        """Of the names those that mean nothing to this class of tensors."""
+        count, found = self.foreign.get(kind, (-1, []))
+        if count != len(self.names):
+            found = sorted(self.names.keys() - set(dir(kind)) - _OF_TENSORS)
+            self.foreign[kind] = len(self.names), found
+        return found
 
     def attributes_of_classes(self) -> Iterator[Place]:
         """What classes give their instances by name: methods and properties of the user."""
         seen = set()
         for each in self.objects.values():
             kind = each if isinstance(each, type) else type(each)
-            if isinstance(each, types.ModuleType) or kind in seen or _installed(kind):
+            if isinstance(each, types.ModuleType) or kind in seen or installed(kind):
                 continue
             seen.add(kind)
-            for name in sorted({*self.names, *_IMPLICIT}):
+            for name in sorted({*self.names, *IMPLICIT}):
                 found = getattr(kind, name, None)
-                if isinstance(found, property) or _is_code(found):
+                if isinstance(found, property) or is_code(found):
                     yield Place(f"{{}}.{name}", kind, name, found)
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:
     content = containers(value)
     return Place(text, holder, name, value, told and not content, content)
+
+
+def _attribute(holder: Any, name: str, loose: bool = False) -> Place:
+    """An attribute that has no entry in a dict, or in one that is best left alone."""
+    value = getattr(holder, name, ABSENT)
+    text = f"getattr({{}}, {name!r}, ABSENT)"
+    return Place(text, holder, name, value, False, containers(value), loose)
+
+
+_OF_TENSORS = frozenset(("_array", "_dtype"))
+"""What each tensor has that their class has not."""
 
 
 def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
@@ -278,41 +374,6 @@ def _registered(text: str, own: dict[str, Any], name: str) -> Iterator[Place]:
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
-def _called_by_us(kind: type) -> list[str]:
-    """Methods of ``kind`` that run without being named: in it is what our classes call."""
-    ours = {name for base in kind.__mro__ if _is_ours(base) for name in vars(base)}
-    return sorted(vars(kind).keys() & {*ours, "forward", "backward"} - _NAMED)
-
-
-_IMPLICIT = ("forward", "backward", "setup_context", "__call__")
-"""Methods that run without being named."""
-
-
-def _is_code(value: Any) -> bool:
-    """Whether ``value`` is a function, a class or a kernel of the user, which may be replaced."""
-    if isinstance(value, types.FunctionType):
-        return value.__code__.co_filename not in OUR_FILES and not _installed(value)
-    if isinstance(value, type):
-        return _is_open(value) and not _installed(value)
-    kernel = getattr(value, "py_func", None)
-    return isinstance(kernel, types.FunctionType) and not _installed(kernel)
-
-
-@functools.cache
-def _folders() -> tuple[str, ...]:
-    """Where installed packages and Python's own modules lie."""
-    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
-    return tuple({os.path.join(sysconfig.get_path(kind), "") for kind in kinds})
-
-
-def _installed(value: types.FunctionType | type) -> bool:
-    """Whether a function or class is of an installed package, which nobody edits."""
-    if isinstance(value, type):
-        module = sys.modules.get(value.__module__)
-        return _is_ours(value) or (getattr(module, "__file__", None) or "").startswith(_folders())
-    return value.__code__.co_filename.startswith(_folders())
-
-
 def _filled(function: types.FunctionType) -> list[types.CellType]:
     """The closure cells of ``function`` that hold something."""
     cells = []
@@ -321,26 +382,6 @@ def _filled(function: types.FunctionType) -> list[types.CellType]:
             _ = cell.cell_contents
             cells.append(cell)
     return cells
-
-
-_WRITTEN = ("<string>", dataclasses.__file__, reprlib.__file__)
-"""The files of what ``dataclass`` writes and takes from elsewhere."""
-
-
-def _implicit(kind: type) -> Iterator[types.FunctionType]:
-    """Methods of the user's classes that run without being named: ``x()``, ``x[i]``, ``x + y``.
-
-    Those that ``dataclass`` writes name every field. Where it is frozen these stay as they are.
-    """
-    frozen = dataclasses.is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    left_out = _WRITTEN if frozen else ()
-    for each in kind.__mro__:
-        if each is not object and not _is_ours(each):
-            for name, method in vars(each).items():
-                if name[:2] == name[-2:] == "__" and name not in _NAMED:
-                    if isinstance(method, types.FunctionType):
-                        if method.__code__.co_filename not in left_out:
-                            yield method
 
 
 def namespaces(
@@ -355,44 +396,6 @@ def namespaces(
     for each in (*objects, getattr(function, "__self__", None), function):
         for kind in each.__mro__ if isinstance(each, type) else type(each).__mro__:
             module = sys.modules.get(kind.__module__)
-            if module is not None and _root(kind) not in (*_FOREIGN, "builtins"):
+            if module is not None and package_of(kind) not in (*FOREIGN, "builtins"):
                 found[id(vars(module))] = vars(module)
     return list(found.values())
-
-
-def _root(kind: type | types.ModuleType) -> str:
-    name = kind.__name__ if isinstance(kind, types.ModuleType) else kind.__module__
-    return str(name).partition(".")[0]
-
-
-def _is_ours(kind: type) -> bool:
-    return _root(kind) == _PACKAGE
-
-
-def _is_module(value: Any) -> bool:
-    """Whether ``value`` is a module with its tables."""
-    return hasattr(type(value), "register_forward_hook") and "_modules" in vars(value)
-
-
-def _is_open(value: Any) -> bool:
-    """Whether ``value`` is an object, class or module of the user, with attributes."""
-    if isinstance(value, (types.ModuleType, type)):
-        return _root(value) not in _FOREIGN and _root(value) != "builtins"
-    if isinstance(value, Tensor) or not hasattr(value, "__dict__"):
-        return False
-    ours = _is_ours(type(value)) and not hasattr(type(value), "register_forward_hook")
-    return not ours and _root(type(value)) not in _CLOSED
-
-
-def _counts(value: Any) -> bool:
-    """Whether a value may be replaced by another: a module is what it is."""
-    return not isinstance(value, types.ModuleType)
-
-
-def _is_data(value: Any) -> bool:
-    """Whether what a class has stands for data of its instances: it is no code."""
-    if isinstance(value, (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType)):
-        return False
-    plain = isinstance(value, (Tensor, int, float, bool, str, tuple)) or value is None
-    held = type(value) in CONTAINERS and containers(value)
-    return plain or bool(held) or _is_ours(type(value)) or _is_open(value)

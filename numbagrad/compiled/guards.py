@@ -27,7 +27,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .before import Before
 from .gradients import Gradients
-from .places import ABSENT, Place, alike, content_of, same
+from .places import ABSENT, Content, Place, alike, content_of, same
 from .template import Argument
 from .trace import Recording
 from .traced import Memory
@@ -62,6 +62,17 @@ class Writer:
             self.names[found] = value
             self.known[id(value)] = found
         return found
+
+    def compare(self, now: str, why: tuple[str, str, Any], value: Any, content: Content) -> None:
+        """Guard that ``now`` gives ``value``, and ``content`` holds what it held. why: what people
+        call it, an expression for what they know of it, and what that was."""
+        then = self.name("v", value)
+        guard = f"{now} is not {then} and not same({now}, {then})"
+        if content:
+            guard = f"{now} is not {then} or not alike({self.name('c', content)})"
+        self.guards.append(guard)
+        self.why[guard] = why
+        self.names.update(same=same, alike=alike, ABSENT=ABSENT)
 
     def told_of(self, read: Callable[[], Any]) -> bool:
         """Whether every change of what ``read`` returns is announced: it reads ``Options``, and
@@ -156,6 +167,10 @@ def argument_guards(
             if content is not leaf:
                 w.names["content_of"] = content_of
                 w.guards[-1] = f"content_of(a{k}) != {w.name('content', content)}"
+    for (k, name), (value, content) in recording.recorder.asked.of_arguments.items():
+        now, called = f"getattr(a{k}, {name!r}, ABSENT)", f"{name!r} of argument {k}"
+        shown = content[0][1] if content else value
+        w.compare(now, (called, now, shown), value, content)
     for text, found in recording.recorder.conditions.items():
         asked = arguments_in(text)
         w.guards.append(f"{asked} != {found!r}")
@@ -227,16 +242,12 @@ def state_guards(
     _decided_guards(w, recording)
     for p in places:
         if not p.told:
-            name, then = w.name("place", p.holder), w.name("v", p.value)
+            name = w.name("place", p.holder)
             now = name if type(p.holder) is CellType else p.text.format(name)
             if type(p.holder) is CellType:
                 w.cells[name] = w.names[name]
-            guard = f"{now} is not {then} and not same({now}, {then})"
-            if p.content:
-                guard = f"{now} is not {then} or not alike({w.name('c', p.content)})"
-            w.guards.append(guard)
-            w.why[guard] = (p.called, now, p.shown)
-            w.names.update(same=same, alike=alike, ABSENT=ABSENT)
+            told = now if p.decode is None else f"{w.name('decode', p.decode)}({now})"
+            w.compare(now, (p.called, told, p.shown), p.value, p.content)
 
 
 def _array_guards(w: Writer, t: str, b: Before, memory: Memory | None, passed: bool) -> None:

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from ..kernels import machine
-from .places import ABSENT, Locations, Place, containers
+from .places import ABSENT, Locations, Place, containers, copied
 
 __all__ = ["Change", "Held"]
 
@@ -84,7 +84,7 @@ class Held:
         """Note what is in the containers of ``places`` and in ``objects``."""
         for place in places:
             for container, _ in place.content:
-                self._note(container, container.copy())
+                self._note(container, copied(container))
         for each in objects:
             if _is_plain(each):
                 self._note(vars(each), dict(vars(each)))

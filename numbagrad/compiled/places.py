@@ -11,7 +11,8 @@ from __future__ import annotations
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Set
+from contextvars import ContextVar
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -64,7 +65,8 @@ class Place:
     """One value: ``text`` with ``holder`` for its braces is an expression for it.
 
     told: whether its changes are announced, so that calls need not look. content: lists and dicts
-    there, each with a copy of what was in it.
+    there, each with a copy of what was in it. loose: whether the function may change it in a way
+    that calls do not repeat, as a log: then they do not look at it.
     """
 
     text: str
@@ -73,6 +75,8 @@ class Place:
     value: Any
     told: bool = False
     content: Content = ()
+    loose: bool = False
+    decode: Callable[[Any], Any] | None = None
 
     @property
     def called(self) -> str:
@@ -80,6 +84,10 @@ class Place:
         if self.name in _OF_FUNCTIONS and isinstance(self.holder, types.FunctionType):
             return f"{_OF_FUNCTIONS[self.name]} of the function {self.holder.__name__!r}"
         kind = "function" if isinstance(self.value, types.FunctionType) else "Python value"
+        if type(self.holder) is ContextVar:
+            kind = "context variable"
+        if self.decode is not None:
+            return f"the environment variable {self.decode(self.name)!r}"
         return f"the {kind} {self.name!r}"
 
     def now(self) -> Any:
@@ -88,6 +96,8 @@ class Place:
             return self.holder.get(self.name, ABSENT)
         if isinstance(self.holder, types.CellType):
             return self.holder.cell_contents
+        if isinstance(self.holder, ContextVar):
+            return self.holder.get(ABSENT)
         return getattr(self.holder, self.name, ABSENT)
 
     def is_as_it_was(self) -> bool:
@@ -99,21 +109,35 @@ class Place:
     @property
     def shown(self) -> Any:
         """What stood there, for people."""
-        return self.content[0][1] if self.content else self.value
+        value = self.content[0][1] if self.content else self.value
+        return value if self.decode is None else self.decode(value)
 
     def restore(self) -> None:
         """Put the value back."""
         for container, copy in self.content:
             container.clear()
             (container.update if hasattr(container, "update") else container.extend)(copy)
-        if self.value is ABSENT:
-            self.holder.pop(self.name, None)
-        elif isinstance(self.holder, dict):
-            self.holder[self.name] = self.value
-        elif isinstance(self.holder, types.CellType):
-            self.holder.cell_contents = self.value
+        put(self.holder, self.name, self.value)
+
+
+def put(holder: Any, name: Any, value: Any) -> None:
+    """Let ``holder`` have ``value`` as ``name``, without a word; ABSENT: let it have none."""
+    if isinstance(holder, dict):
+        if value is ABSENT:
+            holder.pop(name, None)
         else:
-            setattr(self.holder, self.name, self.value)
+            holder[name] = value
+    elif isinstance(holder, types.CellType):
+        holder.cell_contents = value
+    elif isinstance(holder, ContextVar):
+        if value is not ABSENT:  # only who has set it can take that back
+            holder.set(value)
+    elif isinstance(holder, (type, types.ModuleType)):
+        setattr(holder, name, value)
+    elif value is not ABSENT:
+        object.__setattr__(holder, name, value)  # frozen ones too
+    elif hasattr(holder, name):
+        object.__delattr__(holder, name)
 
 
 def same(x: Any, y: Any) -> bool:
@@ -176,19 +200,38 @@ def containers(value: Any, carried: Locations = frozenset()) -> Content:
     waiting, count = [value], 0
     while waiting:
         each = waiting.pop()
-        if id(each) in found or type(each) not in (*CONTAINERS, tuple):
+        if id(each) in found or not is_container(each):
             continue
         count += 1 + len(each)
         if count > MOST:
             return ()
         copy = each
-        if type(each) is not tuple:
-            copy = each.copy()
+        if not isinstance(each, tuple):
+            copy = copied(each)
             found[id(each)] = each, copy
             if carried:
                 _leave_out(each, copy, carried)
         waiting.extend(copy.values() if isinstance(copy, dict) else copy)
     return tuple(found.values())
+
+
+def is_container(value: Any) -> bool:
+    """Whether ``value`` is a list, a dict or their kin, or a tuple, of a class of the user too."""
+    if type(value) in CONTAINERS:
+        return True
+    ours = type(value).__module__.partition(".")[0] == _PACKAGE  # which announce their changes
+    return isinstance(value, (dict, list, set, tuple)) and not ours
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def copied(container: Any) -> Any:
+    """A copy of what is in a container; of a class of the user as one of Python's."""
+    if type(container) in CONTAINERS:
+        return container.copy()
+    kind = next(k for k in (dict, list, set) if isinstance(container, k))
+    return kind.copy(container)
 
 
 def _leave_out(container: Any, copy: Any, carried: Locations) -> None:
@@ -201,8 +244,9 @@ def _leave_out(container: Any, copy: Any, carried: Locations) -> None:
 
 def check_unchanged(places: list[Place]) -> None:
     """Raise if the recorded function has changed a Python value, after putting them back."""
-    changed = [p for p in places if not p.is_as_it_was()]
-    put_back(places)
+    firm = [place for place in places if not place.loose]
+    changed = [place for place in firm if not place.is_as_it_was()]
+    put_back(firm)
     if changed:
         first = changed[0]
         kind = StateMadeError if first.value is ABSENT else RecordingError

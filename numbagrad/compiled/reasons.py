@@ -7,20 +7,20 @@ Guards are text (``guards.py``); here each is looked at by itself, after the fac
 from __future__ import annotations
 
 import re
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..kernels.traced_float import Count
 from ..tables import shortened, show_file
 from .guards import Writer
 
-__all__ = ["FIRST", "OTHER_VALUE", "changed_guard", "changed_key"]
+__all__ = ["FIRST", "KEY", "OTHER_VALUE", "changed_guard", "changed_key", "shown_value"]
 
 FIRST = "the first call"
 OTHER_VALUE = " is another: "
 SHARED = "arguments share memory with each other, or with what the function writes or closes over"
 
-_KEY = (
+KEY = (
     "the number or nesting of the arguments",
     "whether gradients are recorded",
     "inference mode",
@@ -82,7 +82,7 @@ def _in_words(w: Writer, text: str, names: dict[str, Any]) -> str:
             value = eval(now, {}, names)
         except Exception:
             return what
-        return f"{what} is {_shown(value)}, was {_shown(then)}"
+        return f"{what} is {shown_value(value)}, was {shown_value(then)}"
     for pattern, words in _RULES:
         found = re.search(pattern, text)
         if found:
@@ -94,10 +94,11 @@ def _in_words(w: Writer, text: str, names: dict[str, Any]) -> str:
     return f"a guard: {text}"
 
 
-def _shown(value: Any) -> str:
+def shown_value(value: Any) -> str:
+    """A value for people: of functions where they are written, of bytes how many."""
     if isinstance(value, bytes):
         return f"{len(value)} bytes"
-    code = value if isinstance(value, CodeType) else getattr(value, "__code__", None)
+    code = value.__code__ if isinstance(value, FunctionType) else value
     if isinstance(code, CodeType):
         name = getattr(value, "__qualname__", code.co_name)
         return f"{name} at {show_file(code.co_filename)}:{code.co_firstlineno}"
@@ -106,10 +107,10 @@ def _shown(value: Any) -> str:
 
 def changed_key(new: tuple, old: tuple) -> str:
     """What differs in the signature of a call from that of the recording before it."""
-    for what, now, then in zip(_KEY, new, old, strict=False):
+    for what, now, then in zip(KEY, new, old, strict=False):
         if now != then:
-            return f"{what} is another" if what is _KEY[0] else f"{what}: {now}, was {then}"
-    for k, (now, then) in enumerate(zip(new[len(_KEY) :], old[len(_KEY) :], strict=False)):
+            return f"{what} is another" if what is KEY[0] else f"{what}: {now}, was {then}"
+    for k, (now, then) in enumerate(zip(new[len(KEY) :], old[len(KEY) :], strict=False)):
         if now == then:
             continue
         if not (isinstance(now, tuple) and isinstance(then, tuple) and len(now) == len(then) == 4):
@@ -122,7 +123,7 @@ def changed_key(new: tuple, old: tuple) -> str:
 
 def _argument(part: Any) -> str:
     if isinstance(part, tuple) and len(part) == 2:
-        return _shown(part[1])
+        return shown_value(part[1])
     if part is Count:
         return "any whole number"
     return "a tensor" if isinstance(part, tuple) else "a float"

@@ -31,6 +31,7 @@ from ..kernels.traced_array import TracedArray
 from ..kernels.traced_float import TracedFloat
 from ..tape import grad_mode, show_location, standing_behind, user_location
 from ..tensor import Tensor
+from .asked import Asked, noting_reads
 from .before import Before, note_covering
 from .deciding import Deciding
 from .held import Held
@@ -83,6 +84,7 @@ class Recorder(Deciding):
         self.arguments: dict[int, tuple[int, Tensor]] = {}  # by id of a stand-in: which, for whom
         self.from_start: set[int] = set()  # arguments that begin where their memory does
         self.held = Held()  # what objects held before
+        self.asked = Asked()  # by which names they were asked for something
         self.settings = Settings()  # options of optimisers that are set
         self.covering: dict[int, DeviceArray] = {}  # by the id of a GPU's memory: the whole of it
 
@@ -402,10 +404,16 @@ class Recorder(Deciding):
             f"values, which a compiled call does not run. {way_out}"
         )
 
-    def afterwards(self, name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
-        """Let each call end with ``function``, which runs as Python."""
-        self.settings.put_off(name, function, options)
+    def afterwards(
+        self, name: str, function: Callable[..., Any], options: Iterable[Any], *values: Any
+    ) -> bool:
+        """Let each call end with ``function`` of ``values``, which runs as Python."""
+        self.settings.put_off(name, function, options, values)
         return True
+
+    def late(self, name: str, options: Any, read: Callable[[], Any]) -> Any:
+        """What stands for ``read()`` if calls change ``options`` in the end, else None."""
+        return self.settings.late(name, options, read)
 
     def unchanged(self, options: Any) -> None:
         """Raise if calls change ``options`` in the end."""
@@ -427,7 +435,8 @@ def recording_with(recorder: Recorder) -> Iterator[None]:
     Meanwhile nobody looks for NaN, and what is saved is not packed: that happens at each call. What
     an autocast around the call keeps of weights are not those of the recording.
     """
-    with recording_alone, standing_behind(recorder), watching():
+    reading = noting_reads(recorder.asked)
+    with recording_alone, standing_behind(recorder), watching(), reading:
         held, grad_mode.anomaly = grad_mode.anomaly, None
         saving, grad_mode.saving = grad_mode.saving, None
         cast = grad_mode.autocast

@@ -9,7 +9,7 @@ reading at ``Settings``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -17,6 +17,8 @@ from ..errors import RecordingError
 from ..kernels.options import Options
 from ..kernels.traced_float import TracedFloat
 from ..tape import Location, show_location, user_location
+from ..tensor import Tensor
+from .late import Late, known
 
 __all__ = ["Settings"]
 
@@ -32,14 +34,35 @@ class Settings:
         self._pending: dict[tuple[int, str], Setting] = {}
         self._read: dict[int, Options] = {}
         self._where: Location | None = None
-        self._last: list[Callable[[], Any]] = []
+        self._last: list[tuple[Callable[..., Any], int]] = []  # with how many values each is given
+        self._values: list[Any] = []  # which these are
+        self._has_late = False  # whether something is known in the end
+        self.passing = False  # whether calls give them beside their result
         self._put_off: dict[int, tuple[Any, str]] = {}  # by options that are changed in the end
 
-    def put_off(self, name: str, function: Callable[[], Any], changed: Iterable[Any]) -> None:
-        """Let calls end with ``function``, called ``name``, which changes these options."""
-        self._last.append(function)
+    def put_off(
+        self, name: str, function: Callable[..., Any], changed: Iterable[Any], values: Sequence[Any]
+    ) -> None:
+        """Let calls end with ``function`` of ``values``, called ``name``, which changes these
+        options."""
+        self._last.append((function, len(values)))
+        # Copies: what is done to them until then does not matter.
+        self._values += [v.detach().clone() if isinstance(v, Tensor) else v for v in values]
         self._put_off |= {id(options): (options, name) for options in changed}
         self._where = user_location()
+
+    def taken(self) -> tuple[Any, ...]:
+        """The values that calls give beside their result."""
+        values, self._values = tuple(self._values), []
+        self.passing = bool(values)
+        return values
+
+    def late(self, name: str, options: Any, read: Callable[[], Any]) -> Any:
+        """What stands for ``read()`` if calls change ``options`` in the end, else None."""
+        if id(options) not in self._put_off:
+            return None
+        self._has_late = True
+        return Late(name, read)
 
     def check_now(self, options: Any) -> None:
         """Raise where options are read or set after what calls will change in the end."""
@@ -110,14 +133,20 @@ class Settings:
         """``run``, all of a call, and then what was put off."""
         if not self._last:
             return run
-        last = tuple(self._last)
+        last, passing, has_late = tuple(self._last), self.passing, self._has_late
 
         def call(given: tuple) -> Any:
             found = run(given)
-            if found is not miss:
-                for function in last:
-                    function()
-            return found
+            if found is miss:
+                return miss
+            values: tuple[Any, ...] = ()
+            if passing:
+                found, values = found
+            first = 0
+            for function, count in last:
+                function(*values[first : first + count])
+                first += count
+            return known(found) if has_late else found
 
         return call
 

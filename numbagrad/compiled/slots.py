@@ -6,12 +6,12 @@ variable of an enclosing function. Start reading at ``Slot``.
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 from ..item_dict import ItemDict
@@ -19,11 +19,15 @@ from ..kernels.traced_float import TracedFloat
 from ..tensor import Tensor
 from ..tree import LEAF, flatten
 from .held import Change
-from .places import ABSENT, PLAIN, Place, same
+from .places import ABSENT, PLAIN, Place, is_container, put, same
 
-__all__ = ["Exchanged", "Slot", "known_slots", "may_change", "remember", "same_form", "slot_of"]
+__all__ = ["Exchanged", "Slot", "as_now", "known_slots", "may_change", "remember", "same_form"]
+__all__ += ["slot_of"]
 
-_HOLDERS = (dict, OrderedDict, defaultdict, list, CellType)
+_UNNAMED = (CellType, ContextVar)
+"""What holds one value, and no other."""
+
+_HOLDERS = (dict, OrderedDict, defaultdict, list, *_UNNAMED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,18 +60,20 @@ class Slot:
             return held.cell_contents
         if type(held) is list:
             return held[self.key] if self.key < len(held) else ABSENT
-        return held.get(self.key, ABSENT)
+        if isinstance(held, dict):
+            return held.get(self.key, ABSENT)
+        return held.get(ABSENT) if type(held) is ContextVar else getattr(held, self.key, ABSENT)
 
     def write(self, value: Any) -> None:
         """Put ``value`` there, without a word."""
         for held in self.holders:
-            if type(held) is CellType:
-                held.cell_contents = value
-            elif value is not ABSENT:
-                write = dict.__setitem__ if isinstance(held, ItemDict) else operator.setitem
-                write(held, self.key, value)
-            elif type(held) is not list:
-                held.pop(self.key, None)
+            if type(held) is list:
+                if value is not ABSENT:
+                    held[self.key] = value
+            elif isinstance(held, ItemDict) and value is not ABSENT:
+                dict.__setitem__(held, self.key, value)
+            else:
+                put(held, self.key, value)
 
     def now(self) -> Slot:
         """The slot as its module registers it now."""
@@ -79,7 +85,7 @@ class Slot:
 
     def stands_in(self, place: Place) -> bool:
         """Whether ``place`` is this one."""
-        if type(place.holder) is CellType:
+        if type(place.holder) in _UNNAMED:
             return place.holder is self.holders[0]
         return any([place.holder is held for held in self.holders]) and place.name == self.key
 
@@ -100,8 +106,8 @@ def slot_of(change: Change) -> Slot | None:
         if registered or (change.key in own["_buffers"] and change.old is ABSENT):
             return None
         slot = of_module(change.module, change.key, change.watched)
-    elif type(change.container) in _HOLDERS or isinstance(change.container, ItemDict):
-        key = None if type(change.container) is CellType else change.key
+    elif _holds(change.container, change.key):
+        key = None if type(change.container) in _UNNAMED else change.key
         slot = Slot((change.container,), key, change.name)
     else:
         return None
@@ -110,6 +116,23 @@ def slot_of(change: Change) -> Slot | None:
         seen = new if new is change.new else None  # what depends on the call is of no clock
         return replace(slot, number=type(change.old), seen=seen)
     return slot if may_change(change.old, change.new) else None
+
+
+def _holds(container: Any, key: Any) -> bool:
+    """Whether calls can set ``key`` in ``container``."""
+    if type(container) in _HOLDERS or isinstance(container, (ItemDict, Tensor)):
+        return True
+    if isinstance(container, dict) and is_container(container):  # of a class of the user
+        return True
+    return type(getattr(type(container), str(key), None)) is MemberDescriptorType
+
+
+def as_now(slot: Slot) -> Slot | None:
+    """A slot of another recording, whose number may be of another kind now; None: of none."""
+    kind = type(slot.read())
+    if slot.number is not None and kind not in (int, float):
+        return None
+    return replace(slot, seen=None, number=slot.number and kind)
 
 
 class Exchanged:
@@ -211,11 +234,12 @@ def known_slots(places: list[Place], modules: Iterable[Any]) -> list[Slot]:
     found = [of_module(m, name) for m in modules for name in sorted(m._carried)]
     if _slots:
         for p in places:
-            key = None if type(p.holder) is CellType else p.name
+            key = None if type(p.holder) in _UNNAMED else p.name
             located = [(id(p.holder), key)]
             located += [(id(c), k) for c, copy in p.content for k in _keys(copy)]
             found += [slot for each in located if (slot := _slots.get(each)) is not None]
-    return [slot for slot in found if slot.module is None or _is_free(slot)]
+    now = [each for slot in found if (each := as_now(slot)) is not None]
+    return [slot for slot in now if slot.module is None or _is_free(slot)]
 
 
 def _is_free(slot: Slot) -> bool:

@@ -25,13 +25,15 @@ from ..kernels.traced_float import Count
 from ..tape import grad_mode
 from ..tensor import Tensor
 from ..tree import LEAF, blanks, flatten
-from .carried import MISS, recorded
+from .carried import MISS
 from .counting import Counting, Decided, counts
 from .entry import Entry, Shared, make_entry
 from .explain import Explanation, explanation
-from .finder import places_of
+from .gathering import gathered
 from .program import Program
 from .reasons import FIRST, OTHER_VALUE, changed_key
+from .relied import Reliance
+from .searched import Search
 from .signature import signature
 from .slots import Exchanged
 
@@ -97,6 +99,7 @@ class CompiledFunction:
         self._exchanged = Exchanged()
         self._counting = Counting()
         self._classes: set[type] = set()  # of which it has been a method
+        self._learned: set[str] = set()  # names that are in no code
         functools.update_wrapper(self, function, updated=())
         FUNCTIONS.add(self)
 
@@ -180,7 +183,7 @@ class CompiledFunction:
         self._reasons.append(self._reason(key, entries, leaves))
         # Objects that are made anew for each call, for what their classes and methods name.
         looked_into = [*leaves, *{type(each): each for each in blanks(spec)}.values()]
-        places, objects = places_of(self._function, looked_into)
+        search = Search(self._function, looked_into, self._learned)
         slots = [slot for e in entries if e.carried is not None for slot in e.carried.slots]
         passed = counts(leaves)
         exchanged, found = self._exchanged.slots(), None
@@ -190,7 +193,7 @@ class CompiledFunction:
             if exchanged or passed:
                 given = [*slots, *exchanged]
                 try:
-                    found = recorded(self._function, leaves, spec, places, objects, given, tied)
+                    found = search.recorded(leaves, spec, given, tied)
                 except StateMadeError:
                     raise
                 except Exception:  # whatever Python code does not take of a number to come
@@ -202,16 +205,14 @@ class CompiledFunction:
             self._forget_reason()
             raise
         if found is None:  # here, where an error is the only one that users see
-            found = recorded(self._function, leaves, spec, places, objects, slots, tied)
-        self._exchanged = Exchanged(places, found.recording.recorder.held.modules, exchanged)
-        kernels = found.recording.recorder.python_kernels
-        if kernels:
-            places, _ = places_of(self._function, looked_into, kernels)
-            found = found.with_places(places)
+            found = search.recorded(leaves, spec, slots, tied)
+        modules = found.recording.recorder.held.modules
+        self._exchanged = Exchanged(search.places, modules, exchanged)
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
         entry = make_entry(name, found, self._shared, looked_for)
+        entry.gathered = gathered(found, search.reach, key, leaves)
         if len(entries) >= ENTRIES:
             entries.pop()
         entries.insert(0, entry)
@@ -305,6 +306,23 @@ class CompiledFunction:
         plan, how = entry.backward, entry.bound.how
         backward = None if plan is None else explanation(plan.program, plan.unfused, None, how)
         return explanation(entry.program, entry.unfused, backward, how)
+
+    @property
+    def relies_on(self) -> Reliance:
+        """For which Python values the last call's signature was recorded: a table of arguments,
+        variables, attributes, modes and code, with the lines that read them. A call that finds
+        another is recorded anew, or has its own recording; ``recordings`` says which.
+
+        >>> factors = [1.0, 2.0]
+        >>> twice = compile(lambda x: x * factors[1])
+        >>> _ = twice(Tensor([1.0]))
+        >>> row, = twice.relies_on.of("global")
+        >>> row.name, row.shown, row.value
+        ('factors', 'list of 2: 1.0, 2.0', [1.0, 2.0])
+        """
+        gathered = self._seen().gathered
+        assert gathered is not None
+        return gathered.explained(getattr(self._function, "__name__", "the function"))
 
     def _repr_html_(self) -> str:
         """What Jupyter shows: the name, what was compiled, and a summary of the program."""

@@ -23,6 +23,7 @@ from ..tape import (
 )
 from ..tensor import Tensor
 from ..tree import flatten, forget_cached, rebuild
+from .asked import Asked
 from .before import (
     Before,
     Effects,
@@ -162,6 +163,7 @@ def _record(
         held = recorder.held
         held.carried = carried
         held.note_all(places, objects)
+        recorder.asked = Asked(objects)
         start = next_sequence()
         try:
             with Nursery() as made:
@@ -236,6 +238,10 @@ def _run(
     recorder.arrays_read.clear()  # of what was looked at to make stand-ins
     recorder.edges_read.clear()
     returned = function(*args, **kwargs)
+    values = recorder.settings.taken()
+    if values:
+        returned = returned, values
+    del values
     arrays_read, edges_read = frozenset(recorder.arrays_read), frozenset(recorder.edges_read)
     recorder.check_decided()
     recorder.check_extents()

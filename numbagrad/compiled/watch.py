@@ -85,6 +85,8 @@ def _noting(each: Any, name: str) -> Any:
         if id(each) not in recorder.held.seen and hasattr(type(each), "register_forward_hook"):
             recorder.held.note_module(each, own)
         own["_watched"] = True
+        if name in own or hasattr(type(each), name):  # what is not there yet is announced
+            recorder.asked.note(each, name, True)
     return object.__getattribute__(each, name)
 
 

@@ -264,15 +264,23 @@ def outside(name: str, way_out: str = "Call it after the compiled step.") -> Non
         recorder.current.outside(name, way_out)
 
 
-def afterwards(name: str, function: Callable[[], Any], options: Iterable[Any]) -> bool:
+def afterwards(
+    name: str, function: Callable[..., Any], options: Iterable[Any], *values: Any
+) -> bool:
     """Let each call of what is recorded call ``function`` in the end; False if nothing is recorded.
 
     name: what errors call it. options: dicts and objects that it changes: what is recorded later
-    must not read them.
+    must not read them. values: numbers or tensors, which it is given as they are now.
     """
     if not recording or recorder.current is None:
         return False
-    return recorder.current.afterwards(name, function, options)
+    return recorder.current.afterwards(name, function, options, *values)
+
+
+def late(name: str, options: Any, read: Callable[[], Any]) -> Any:
+    """In a recorded step whose calls change ``options`` in the end, what stands for ``read()``
+    then; else None. name: what errors call it."""
+    return recorder.current.late(name, options, read) if is_compiling() else None
 
 
 def unchanged(options: Any) -> None:

@@ -34,10 +34,7 @@ living: weakref.WeakSet[Hooked] = weakref.WeakSet()
 def step_with_hooks(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
     """The ``step`` of the optimiser's class, between its hooks and those of all optimisers."""
     given: Any = (optimizer, *args)
-    before = [*everywhere["step_pre"].values(), *optimizer._hooks_of("step_pre")]
-    if before or everywhere["step_post"] or optimizer._hooks_of("step_post"):
-        machine.outside(f"a step hook of {type(optimizer).__name__}")
-    for hook in before:
+    for hook in [*everywhere["step_pre"].values(), *optimizer._hooks_of("step_pre")]:
         changed = hook(optimizer, given, kwargs)
         if changed is None:
             continue
@@ -58,6 +55,7 @@ class Hooked:
 
     # Hooks by kind; None until the first one.
     _hooks: dict[str, dict[int, Callable]] | None = None
+    _hooks_of_all = everywhere
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         optimizer = super().__new__(cls)
@@ -93,8 +91,8 @@ class Hooked:
     def register_step_pre_hook(self, hook: Callable[[Any, tuple, dict], Any]) -> RemovableHandle:
         """Call ``hook(optimizer, args, kwargs)`` before each step.
 
-        args: those of ``step``, the optimiser first. It may return new ``(args, kwargs)``. A
-        compiled function refuses a step that has hooks.
+        args: those of ``step``, the optimiser first. It may return new ``(args, kwargs)``. In a
+        compiled function it is recorded as a part of it.
         """
         return self._add_hook("step_pre", hook)
 

@@ -4,7 +4,7 @@ import argparse
 import math
 import re
 import types
-from collections import OrderedDict, defaultdict, deque
+from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -27,6 +27,21 @@ def twice(x):
 
 def seven(x):
     return x * 7.0
+
+
+class Items(dict):
+    """As those of configurations that are read from a file: even what is not there raises."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+
+class Steps(list):
+    def last(self):
+        return self[-1]
+
+
+Pair = namedtuple("Pair", "first second")
 
 
 class Layers(nn.Module):
@@ -53,6 +68,11 @@ held = {
     "arguments": argparse.Namespace(scale=1.0),
     "objects": [Setting()],
     "of a module": Layers(),
+    "of a class of dicts": Items(scale=2.0),
+    "an attribute of it": Items(scale=2.0, inner=Items(scale=3.0)),
+    "of a class of lists": Steps([1.0, 2.0]),
+    "a counter": Counter("aab"),
+    "in a named tuple": Pair([1.0], [2.0]),
 }
 
 
@@ -80,6 +100,23 @@ CASES = {
     "arguments": (lambda x: x * held["arguments"].scale, lambda h: setattr(h, "scale", 4.0)),
     "objects": (lambda x: x * held["objects"][0].scale, lambda h: setattr(h[0], "scale", 4.0)),
     "of a module": (lambda x: held["of a module"](x), lambda h: h.scales.__setitem__(1, 4.0)),
+    "of a class of dicts": (
+        lambda x: x * held["of a class of dicts"]["scale"],
+        lambda h: h.update(scale=4.0),
+    ),
+    "an attribute of it": (
+        lambda x: x * held["an attribute of it"].inner.scale,
+        lambda h: setattr(h.inner, "scale", 4.0),
+    ),
+    "of a class of lists": (
+        lambda x: x * held["of a class of lists"].last(),
+        lambda h: h.append(5.0),
+    ),
+    "a counter": (lambda x: x * held["a counter"]["a"], lambda h: h.update("a")),
+    "in a named tuple": (
+        lambda x: x * held["in a named tuple"].second[0],
+        lambda h: h.second.__setitem__(0, 5.0),
+    ),
 }
 
 
@@ -132,6 +169,18 @@ def test_what_the_function_puts_into_a_container_is_refused_and_taken_out():
     with pytest.raises(RecordingError, match=r"changes the Python value 'named'.*return"):
         ng.compile(counts)(ng.ones(2))
     assert named == {}
+
+
+def test_numbers_in_a_dict_of_the_user_are_set_by_each_call():
+    kept = Items(calls=0, scale=2.0)
+
+    @ng.compile
+    def counting(x):
+        kept.calls += 1
+        return x * kept.scale * kept.calls
+
+    assert [counting(ng.ones(1)).item() for _ in range(3)] == [2.0, 4.0, 6.0]
+    assert kept == {"calls": 3, "scale": 2.0} and counting.cache_info().recordings == 1
 
 
 @pytest.mark.parametrize("replaces", [True, False])

@@ -8,7 +8,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad import nn
-from numbagrad.compiled.finder import places_of
+from numbagrad.compiled.finder import reach_of
 from numbagrad.errors import RecordingError
 
 TWICE = """
@@ -229,7 +229,7 @@ def test_of_a_frozen_dataclass_what_is_named_is_looked_at():
     def scaled(x):
         return x * config.scale
 
-    places = [(id(p.holder), p.name) for p in places_of(scaled, [])[0]]
+    places = [(id(p.holder), p.name) for p in reach_of(scaled, []).places]
     assert len(places) == len(set(places))
     assert not {"layers", "name", "__setattr__", "__eq__"} & {name for _, name in places}
     compiled = ng.compile(scaled)

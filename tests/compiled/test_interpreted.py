@@ -16,11 +16,13 @@ import pytest
 HERE = Path(__file__).parent.parent
 FILES = {
     "compiled/test_arguments_noticed.py": 15,
+    "compiled/test_attributes_noticed.py": 42,
     "compiled/test_compiled_programs.py": 1,
     "compiled/test_graphs_left.py": 8,
     "compiled/test_guards.py": 24,
     "compiled/test_joined.py": 81,
     "compiled/test_mutations.py": 12,
+    "compiled/test_relied.py": 22,
     "compiled/test_sharing.py": 31,
     "compiled/test_state.py": 44,
     "test_promotion.py": 16,

@@ -241,6 +241,75 @@ def test_a_scheduler_steps_when_the_rest_is_done(name, optimizer):
     assert step is None or step.cache_info().recordings <= 4, step.recordings
 
 
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_the_rates_after_a_step_of_a_scheduler_are_those_that_it_sets(name):
+    def run(compiled):
+        w, found = world("SGD", momentum=0.9), []
+        schedule = SCHEDULERS[name](w.optimizer)
+
+        def step(x, y):
+            before = schedule.get_last_lr()
+            loss = w.train(x, y)
+            schedule.step()
+            return {"loss": loss, "rates": [before, schedule.get_last_lr()]}
+
+        step = ng.compile(step) if compiled else step
+        for _ in range(7):
+            told = step(ng.ones(4, 3), ng.ones(4, 2))
+            found += [told["loss"].item(), *told["rates"][0], *told["rates"][1]]
+        return found
+
+    assert run(True) == pytest.approx(run(False), rel=1e-5, abs=1e-6)
+
+
+METRICS = {
+    "the loss": lambda w, loss, given: loss,
+    "one that is changed": lambda w, loss, given: loss.detach().mul_(0.5),
+    "an argument": lambda w, loss, given: given,
+    "a number": lambda w, loss, given: 1.0,
+    "of the weights": lambda w, loss, given: next(w.net.parameters()).abs().sum(),
+}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("optimizer", ["SGD", "AdamW", "Own"])
+def test_a_scheduler_that_looks_at_a_metric_does_so_in_the_end(metric, optimizer):
+    def run(compiled):
+        w, found = world(optimizer), []
+        schedule = S.ReduceLROnPlateau(w.optimizer, factor=0.5, patience=1, mode="max")
+        w.calls = 0
+
+        def step(x, y, given):
+            w.calls += 1
+            loss = w.train(x, y)
+            value = METRICS[metric](w, loss, given)
+            schedule.step(value)
+            if metric == "one that is changed":
+                value.zero_()
+            return loss, schedule.get_last_lr()
+
+        step = ng.compile(step) if compiled else step
+        for k in range(7):
+            loss, rates = step(ng.ones(4, 3), ng.ones(4, 2), 3.0 / (1 + k))
+            found += [loss.item(), *rates, schedule.num_bad_epochs, schedule.best, w.calls]
+        return found, step
+
+    found, step = run(True)
+    assert found == pytest.approx(run(False)[0], rel=1e-5, abs=1e-6)
+    assert len({tuple(found[k + 1 : k + 4]) for k in range(0, len(found), 5)}) > 1
+    assert step.cache_info().recordings == 1
+
+
+def test_what_is_read_of_a_scheduler_of_a_metric_is_read_by_each_call():
+    w = world("SGD")
+    schedule = S.ReduceLROnPlateau(w.optimizer, patience=10)
+    step = ng.compile(lambda x: x * (2.0 if schedule.num_bad_epochs else 1.0))
+    schedule.step(1.0)
+    assert step(ng.ones(1)).item() == 1.0
+    schedule.step(2.0)
+    assert step(ng.ones(1)).item() == 2.0
+
+
 def test_schedulers_of_two_optimizers():
     def run(compiled):
         worlds = [world("SGD"), world("AdamW")]
@@ -302,7 +371,18 @@ REFUSED = {
         scheduled(lambda w, x, y, schedule: w.optimizer.param_groups[0]["lr"]),
         r"lr_scheduler.step.*test_settings.py:\d+.*what it changes.*test_settings.py:\d+.*last",
     ),
-    "to be asked for": (scheduled(lambda w, x, y, s: s.get_last_lr()), "lr_scheduler.step.*last"),
+    "to be computed with": (
+        scheduled(lambda w, x, y, s: s.get_last_lr()[0] * 2.0),
+        r"get_last_lr: not possible.*test_settings.py:\d+.*compute.*mul.*Return it as it is",
+    ),
+    "to be computed with from the right": (
+        scheduled(lambda w, x, y, s: x * s.get_last_lr()[0]),
+        "get_last_lr: not possible.*Return it as it is",
+    ),
+    "to be shown": (
+        scheduled(lambda w, x, y, s: f"{s.get_last_lr()[0]:.3f}"),
+        "get_last_lr: not possible.*format.*Return it as it is",
+    ),
     "of a scheduler made here": (
         lambda w, x, y, lr: S.StepLR(w.optimizer, 1).step(),
         "StepLR: not possible.*Make it before",

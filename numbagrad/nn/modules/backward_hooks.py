@@ -54,9 +54,7 @@ def replaced(module: Any, kind: str, given: list, returned: Any) -> list:
     return new
 
 
-def call_with_backward_hooks(
-    module: Any, hooks: dict[str, dict[int, Any]], args: tuple, kwargs: dict[str, Any]
-) -> Any:
+def call_with_backward_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     """``module.forward(*args, **kwargs)`` whose backward calls the backward hooks.
 
     ``hook(module, g_out)`` of kind "backward_pre", ``hook(module, g_in, g_out)`` of "backward".
@@ -69,7 +67,7 @@ def call_with_backward_hooks(
         grad_input: list = [None] * len(args)
         for i, grad in zip(inputs, grads, strict=True):
             grad_input[i] = grad
-        for hook in list(hooks["backward"].values()):
+        for hook in module._hooks_to_run("backward"):
             returned = hook(module, tuple(grad_input), grad_output)
             grad_input = replaced(module, "grad_input", grad_input, returned)
         return [grad_input[i] for i in inputs]
@@ -80,7 +78,7 @@ def call_with_backward_hooks(
         full: list = [None] * len(outputs)
         for i, grad in zip(positions, grads, strict=True):
             full[i] = grad
-        for hook in list(hooks["backward_pre"].values()):
+        for hook in module._hooks_to_run("backward_pre"):
             full = replaced(module, "grad_output", full, hook(module, tuple(full)))
         grad_output = tuple(full)
         if not inputs:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .module import Module
 
@@ -14,10 +14,12 @@ class CompiledModule(Module):
 
     run: the compiled function. As PyTorch's: the module is ``_orig_mod``, and so begin the names in
     ``state_dict()``. Other attributes are read from it and set on it; ``program``, ``source``,
-    ``explain``, ``cache_info`` and ``recordings`` are those of a compiled function.
+    ``explain``, ``relies_on``, ``cache_info`` and ``recordings`` are those of a compiled function.
     """
 
     _orig_mod: Module
+    _hooks = None  # those of all modules run for the given one
+    _hooks_of_all: ClassVar = {}
 
     def __init__(self, module: Module, run: Any):
         super().__init__()

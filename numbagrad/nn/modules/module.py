@@ -1,6 +1,7 @@
-"""``Module``: calls with hooks, lists what was registered, prints itself.
+"""``Module``: calls itself, lists what was registered, prints itself.
 
-Start reading at ``Module.__call__``. Registration is in ``registration.py``, saving and loading in
+Start reading at ``Module.__call__``. Hooks are in ``call_hooks.py``,
+registration in ``registration.py``, saving and loading in
 ``state.py``, conversion in ``convert.py`` and ``recast.py``.
 """
 
@@ -11,43 +12,33 @@ from typing import Any
 
 from ...kernels import machine
 from ...later import asked_for
-from ...tape import RemovableHandle
 from ...tensor import Tensor
 from ..parameter import Parameter
-from .backward_hooks import call_with_backward_hooks
+from .call_hooks import (
+    CallHooks,
+    register_module_forward_hook,
+    register_module_forward_pre_hook,
+    register_module_full_backward_hook,
+    register_module_full_backward_pre_hook,
+)
 from .members import Members
 from .recast import Recast
 from .registration import METHODS, Registering
 from .state import Stateful
 
-__all__ = ["Module"]
+__all__ = [
+    "Module",
+    "register_module_forward_hook",
+    "register_module_forward_pre_hook",
+    "register_module_full_backward_hook",
+    "register_module_full_backward_pre_hook",
+]
 
 _compiler = asked_for("numbagrad", {"compile": "compiled"})
 """Finds ``ng.compile``, which stands above this part of the package."""
 
 
-class _WithKwargs:
-    """A hook that is told the keyword arguments too."""
-
-    __slots__ = ("hook",)
-
-    def __init__(self, hook: Callable):
-        self.hook = hook
-
-    def before(self, module: Any, args: Any, kwargs: Any) -> tuple[tuple, dict]:
-        """The arguments that a forward pre-hook leaves."""
-        changed = self.hook(module, args, kwargs)
-        if changed is None:
-            return args, kwargs
-        if not isinstance(changed, tuple) or len(changed) != 2:
-            raise RuntimeError(
-                f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got "
-                f"{changed!r}."
-            )
-        return changed
-
-
-class Module(Registering, Recast, Stateful):
+class Module(CallHooks, Registering, Recast, Stateful):
     """The base of all layers and models: subclass it, register in ``__init__``, write ``forward``.
 
     Parameters, buffers (``Buffer``, ``register_buffer``) and modules assigned to attributes are
@@ -65,8 +56,6 @@ class Module(Registering, Recast, Stateful):
     """
 
     training: bool
-    # Hooks by kind; None until the first one, which keeps a call cheap.
-    _hooks: dict[str, dict[int, Any]] | None = None
 
     def __init__(self) -> None:
         self.__dict__.update(
@@ -90,28 +79,6 @@ class Module(Registering, Recast, Stateful):
         for compiled in hooks["compiled"].values():
             return compiled(*args, **kwargs)
         return self._called_with_hooks(*args, **kwargs)
-
-    def _called_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
-        hooks: Any = self._hooks
-        for hook in list(hooks["forward_pre"].values()):
-            if type(hook) is _WithKwargs:
-                args, kwargs = hook.before(self, args, kwargs)
-                continue
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        if hooks["backward"] or hooks["backward_pre"]:
-            output = call_with_backward_hooks(self, hooks, args, kwargs)
-        else:
-            output = self.forward(*args, **kwargs)
-        for hook in list(hooks["forward"].values()):
-            if type(hook) is _WithKwargs:
-                changed = hook.hook(self, args, kwargs, output)
-            else:
-                changed = hook(self, args, output)
-            if changed is not None:
-                output = changed
-        return output
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Run calls of this module, hooks included, compiled from now on.
@@ -296,51 +263,6 @@ class Module(Registering, Recast, Stateful):
             else:
                 parameter.grad = parameter.grad.detach()
                 parameter.grad.zero_()
-
-    # -- hooks -----------------------------------------------------------------------------------
-
-    def _call_hooks(self, kind: str) -> dict[int, Any]:
-        if self._hooks is None:
-            kinds = ("compiled", "forward_pre", "forward", "backward_pre", "backward")
-            self._hooks = {each: {} for each in kinds}
-        return self._hooks[kind]
-
-    def _add_hook(self, kind: str, hook: Any, first: bool) -> RemovableHandle:
-        return RemovableHandle(self._call_hooks(kind), hook, first)
-
-    def register_forward_pre_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call ``hook(module, args)`` before forward; it may return new args.
-
-        with_kwargs: ``hook(module, args, kwargs)``, which may return new ``(args, kwargs)``.
-        """
-        return self._add_hook("forward_pre", _WithKwargs(hook) if with_kwargs else hook, prepend)
-
-    def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
-    ) -> RemovableHandle:
-        """Call ``hook(module, args, output)`` after forward; it may return a new output.
-
-        with_kwargs: ``hook(module, args, kwargs, output)``.
-        """
-        return self._add_hook("forward", _WithKwargs(hook) if with_kwargs else hook, prepend)
-
-    def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Call ``hook(module, grad_input, grad_output)`` once the inputs' gradients are known.
-
-        It may return new gradients of the inputs (positional tensors; None elsewhere).
-        """
-        return self._add_hook("backward", hook, prepend)
-
-    def register_full_backward_pre_hook(
-        self, hook: Callable, prepend: bool = False
-    ) -> RemovableHandle:
-        """Call ``hook(module, grad_output)`` before the module's backward.
-
-        It may return new gradients of the outputs (None for those that need none).
-        """
-        return self._add_hook("backward_pre", hook, prepend)
 
     # -- printing --------------------------------------------------------------------------------
 

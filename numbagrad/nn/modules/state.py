@@ -5,6 +5,7 @@ Loading compares everything (``Comparison``) and then copies, so that an error c
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,12 +38,19 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
+@dataclass(frozen=True)
+class _Older:
+    """A hook by a method whose name begins with an underscore, which has other rules."""
+
+    hook: Callable
+
+
 class Stateful:
     """The part of ``Module`` that is saved and loaded."""
 
     # Stands in the metadata of ``state_dict``; pre-hooks of loading are told the saved one.
     _version: int = 1
-    _state_hooks: dict[str, dict[int, Callable]] | None = None
+    _state_hooks: dict[str, dict[int, Any]] | None = None
 
     def _own_entries(self, prefix: str) -> Iterator[tuple[str, Tensor]]:
         """Parameters and persistent buffers of this module alone, by name."""
@@ -75,24 +83,60 @@ class Stateful:
             found._metadata[prefix[:-1]] = metadata
         for hook in self._hooks_of("state_dict_pre"):
             hook(self, prefix, keep_vars)
-        for name, tensor in self._own_entries(prefix):
-            kept = keep_vars or isinstance(tensor, Uninitialized)
-            found[name] = tensor if kept else tensor.detach()
-        if self._defines("get_extra_state"):
-            machine.outside(f"{type(self).__name__}.get_extra_state")
-            found[prefix + EXTRA_STATE] = self.get_extra_state()
+        self._save_to_state_dict(found, prefix, keep_vars)
         for name, module in self._modules.items():  # type: ignore[attr-defined]
             if module is not None:
                 below = f"{prefix}{name}."
                 module.state_dict(destination=found, prefix=below, keep_vars=keep_vars)
         for hook in self._hooks_of("state_dict_post"):
-            returned = hook(self, found, prefix, metadata)
-            if returned is not None:
+            replaces = type(hook) is _Older
+            returned = (hook.hook if replaces else hook)(self, found, prefix, metadata)
+            if replaces:
+                found = found if returned is None else returned
+            elif returned is not None:
                 raise RuntimeError(
                     f"state_dict post-hook must return None, but got {type(returned).__name__}. "
                     f"Change the dict that the hook is given."
                 )
         return found
+
+    def _save_to_state_dict(
+        self, destination: dict[str, Any], prefix: str, keep_vars: bool
+    ) -> None:
+        """Put what is this module's alone into ``destination``; ``state_dict`` calls it, so a class
+        may override it."""
+        for name, tensor in self._own_entries(prefix):
+            kept = keep_vars or isinstance(tensor, Uninitialized)
+            destination[name] = tensor if kept else tensor.detach()
+        if self._defines("get_extra_state"):
+            machine.outside(f"{type(self).__name__}.get_extra_state")
+            destination[prefix + EXTRA_STATE] = self.get_extra_state()
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: dict[str, Any],
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Take what is this module's alone from ``state_dict``; ``load_state_dict`` calls it, so a
+        class may override it, as to give parameters of an older version their new names.
+
+        What is missing, unexpected or wrong is added to the lists. The values are copied when all
+        modules were asked, but at once where ``error_msgs`` is a list of the caller's own.
+        """
+        lists = missing_keys, unexpected_keys, error_msgs
+        for hook in self._hooks_of("load_pre"):
+            run = hook.hook if type(hook) is _Older else functools.partial(hook, self)
+            run(state_dict, prefix, local_metadata, strict, *lists)
+        loading = getattr(error_msgs, "loading", None)
+        found = Comparison({}) if loading is None else loading
+        found.compare_own(self, state_dict, prefix, strict, lists)
+        if loading is None:
+            found.copy(False)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
@@ -146,7 +190,9 @@ class Stateful:
 
     # -- hooks -----------------------------------------------------------------------------------
 
-    def _add_state_hook(self, kind: str, name: str, hook: Callable) -> RemovableHandle:
+    def _add_state_hook(
+        self, kind: str, name: str, hook: Callable, older: bool = False
+    ) -> RemovableHandle:
         if not callable(hook):
             raise TypeError(
                 f"{name}: expected a function, got {type(hook).__name__}. Pass the function, "
@@ -156,9 +202,10 @@ class Stateful:
             self._state_hooks = {
                 each: {} for each in ("state_dict_pre", "state_dict_post", "load_pre", "load_post")
             }
-        return RemovableHandle(self._state_hooks[kind], hook)
+        kept: Any = _Older(hook) if older else hook
+        return RemovableHandle(self._state_hooks[kind], kept)
 
-    def _hooks_of(self, kind: str) -> list[Callable]:
+    def _hooks_of(self, kind: str) -> list[Any]:
         """The hooks to run now; none may while a step is recorded."""
         hooks = list(self._state_hooks[kind].values()) if self._state_hooks else []
         if hooks:
@@ -179,6 +226,20 @@ class Stateful:
         It may change the dict in place and must return None, else RuntimeError.
         """
         return self._add_state_hook("state_dict_post", "register_state_dict_post_hook", hook)
+
+    def _register_state_dict_hook(
+        self, hook: Callable[[Any, dict, str, dict], dict | None]
+    ) -> RemovableHandle:
+        """As ``register_state_dict_post_hook``, but what the hook returns is the result."""
+        return self._add_state_hook("state_dict_post", "_register_state_dict_hook", hook, True)
+
+    def _register_load_state_dict_pre_hook(
+        self, hook: Callable[..., None], with_module: bool = False
+    ) -> RemovableHandle:
+        """As ``register_load_state_dict_pre_hook``; the hook is not given the module, unless
+        ``with_module``."""
+        name = "_register_load_state_dict_pre_hook"
+        return self._add_state_hook("load_pre", name, hook, not with_module)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., None]) -> RemovableHandle:
         """Call the hook before ``load_state_dict`` looks at this module; it may change the dict.
@@ -210,6 +271,12 @@ def _instead_of(tensor: Tensor, value: Tensor) -> Tensor:
     return Parameter(value, requires_grad=tensor.requires_grad)
 
 
+class _Errors(list[str]):
+    """The messages of a comparison, ``loading``, by which modules that are given them know it."""
+
+    loading: Comparison | None = None
+
+
 @dataclass
 class Comparison:
     """What loading a state dict will copy, and what is wrong with it.
@@ -220,51 +287,65 @@ class Comparison:
     metadata: Mapping[str, dict[str, Any]]
     missing: list[str] = field(default_factory=list)
     unexpected: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    errors: _Errors = field(default_factory=_Errors)
     values: list[tuple[Any, str, Tensor, Tensor]] = field(default_factory=list)
     extra_states: list[tuple[Stateful, Any]] = field(default_factory=list)
     modules: list[Stateful] = field(default_factory=list)
 
     def compare(self, module: Any, state: dict[str, Any], prefix: str) -> None:
-        """Compare ``module`` and those below it with ``state``, which hooks may change."""
-        metadata = self.metadata.get(prefix[:-1], {})
-        for hook in module._hooks_of("load_pre"):
-            lists = (self.missing, self.unexpected, self.errors)
-            hook(module, state, prefix, metadata, True, *lists)
+        """Compare ``module`` and those below it with ``state``, which may change meanwhile."""
+        self.errors.loading = self
+        lists = self.missing, self.unexpected, self.errors
+        module._load_from_state_dict(
+            state, prefix, self.metadata.get(prefix[:-1], {}), True, *lists
+        )
+        for name, child in module._modules.items():
+            if child is not None:
+                below = f"{prefix}{name}."
+                own = {key: value for key, value in state.items() if key.startswith(below)}
+                self.compare(child, own, below)
+        self.modules.append(module)
+
+    def compare_own(
+        self,
+        module: Any,
+        state: dict[str, Any],
+        prefix: str,
+        strict: bool,
+        lists: tuple[list[str], list[str], list[str]],
+    ) -> None:
+        """Compare what is of ``module`` alone. strict: note what is missing and unexpected.
+
+        lists: to which that is added, and messages.
+        """
+        missing, unexpected, errors = lists
         entries = dict(module._own_entries(prefix))
         for name, tensor in entries.items():
             if name in state:
-                self._compare_values(module, prefix, name, tensor, state[name])
-            else:
-                self.missing.append(name)
+                self._compare_values(module, prefix, name, tensor, state[name], errors)
+            elif strict:
+                missing.append(name)
         extra = prefix + EXTRA_STATE
         if module._defines("set_extra_state"):
             if extra in state:
                 self.extra_states.append((module, state[extra]))
-            else:
-                self.missing.append(extra)
-        elif extra in state:
-            self.unexpected.append(extra)
-        children = {name: child for name, child in module._modules.items() if child is not None}
-        below: dict[str, dict[str, Any]] = {name: {} for name in children}
-        for key, value in state.items():
-            if key in entries or key == extra or not key.startswith(prefix):
-                continue
-            name, dot, _ = key[len(prefix) :].partition(".")
-            if dot and name in below:
-                below[name][key] = value
-            else:
-                self.unexpected.append(key)
-        for name, child in children.items():
-            self.compare(child, below[name], f"{prefix}{name}.")
-        self.modules.append(module)
+            elif strict:
+                missing.append(extra)
+        elif extra in state and strict:
+            unexpected.append(extra)
+        children = {name for name, child in module._modules.items() if child is not None}
+        for key in state:
+            if strict and key not in entries and key != extra and key.startswith(prefix):
+                name, dot, _ = key[len(prefix) :].partition(".")
+                if not (dot and name in children):
+                    unexpected.append(key)
 
     def _compare_values(
-        self, module: Any, prefix: str, name: str, tensor: Tensor, value: Any
+        self, module: Any, prefix: str, name: str, tensor: Tensor, value: Any, errors: list[str]
     ) -> None:
         unset = isinstance(tensor, Uninitialized)
         if not isinstance(value, Tensor):
-            self.errors.append(
+            errors.append(
                 f"While copying the parameter named {name!r}, expected a Tensor but received "
                 f"{type(value).__name__}."
             )
@@ -273,7 +354,7 @@ class Comparison:
         elif unset or value.shape == tensor.shape:
             self.values.append((module, name[len(prefix) :], tensor, value))
         else:
-            self.errors.append(
+            errors.append(
                 f"size mismatch for {name}: copying a param with shape {value.shape} from "
                 f"checkpoint, the shape in current model is {tensor.shape}."
             )

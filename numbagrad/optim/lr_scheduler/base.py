@@ -70,12 +70,13 @@ class LRScheduler:
         self._last_lr = self._rates()
 
     def get_last_lr(self) -> list[float]:
-        """The rates set by the last step."""
+        """The rates set by the last step.
+
+        In a compiled function that has taken one before, what is to be returned as it is: a call
+        takes the step in the end, and puts the rates there.
+        """
         if machine.recording and machine.is_compiling():  # groups are asked again by each call
-            groups = self.optimizer._groups_of_a_step()
-            for group in groups:
-                machine.recorder.current.reading_options(group)
-            return [group["lr"] for group in groups]
+            return rates_in_a_step(self)
         return self._last_lr
 
     def state_dict(self) -> dict[str, Any]:
@@ -87,7 +88,24 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
-def _looked_at(scheduler: LRScheduler, name: str) -> Any:
+def rates_in_a_step(scheduler: Any) -> list[Any]:
+    """What stands for the rates while a function is recorded that may have taken a step."""
+    groups, rates = scheduler.optimizer._groups_of_a_step(), []
+    for k, group in enumerate(groups):
+        read = functools.partial(_last_rate, scheduler, k)
+        rate = machine.late("lr_scheduler.get_last_lr", group, read)
+        if rate is None:
+            machine.recorder.current.reading_options(group)
+            rate = group["lr"]
+        rates.append(rate)
+    return rates
+
+
+def _last_rate(scheduler: Any, k: int) -> float:
+    return float(scheduler.get_last_lr()[k])
+
+
+def looked_at(scheduler: Any, name: str) -> Any:
     """What a recorded step reads of a scheduler: each call looks at it, for steps change it, and
     after a step, which calls take in the end, it cannot be read."""
     value = object.__getattribute__(scheduler, name)
@@ -97,7 +115,7 @@ def _looked_at(scheduler: LRScheduler, name: str) -> Any:
     return value
 
 
-machine.while_recorded[LRScheduler] = _looked_at
+machine.while_recorded[LRScheduler] = looked_at
 
 
 def _has_callable(value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...kernels import machine
 from ..optimizer import Optimizer
-from .base import LRScheduler
+from .base import LRScheduler, looked_at, rates_in_a_step
 
 __all__ = ["ChainedScheduler", "ReduceLROnPlateau", "SequentialLR"]
 
@@ -172,8 +172,11 @@ class ReduceLROnPlateau:
         return sign * value > sign * (self.best + sign * self.threshold)
 
     def step(self, metrics: Any) -> None:
-        """Take note of the metric of one more epoch."""
-        machine.outside("lr_scheduler.step")
+        """Take note of the metric of one more epoch; in a compiled step when a call ends."""
+        again = functools.partial(ReduceLROnPlateau.step, self)
+        changed = (*self.optimizer._groups_of_a_step(), self)
+        if machine.afterwards("lr_scheduler.step", again, changed, metrics):
+            return
         value = float(metrics)
         self.last_epoch += 1
         if self._better(value):
@@ -192,8 +195,13 @@ class ReduceLROnPlateau:
             self.num_bad_epochs = 0
 
     def get_last_lr(self) -> list[float]:
-        """The present rates."""
+        """The present rates; in a compiled function as those of other schedulers."""
+        if machine.recording and machine.is_compiling():
+            return rates_in_a_step(self)
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
     state_dict = LRScheduler.state_dict
     load_state_dict = LRScheduler.load_state_dict
+
+
+machine.while_recorded[ReduceLROnPlateau] = looked_at
