@@ -13,7 +13,9 @@ from typing import Any
 
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
-from ..kernels.cpu import conv as kernels
+from ..kernels.cpu import conv as products
+from ..kernels.cpu import depthwise
+from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 from .autocasting import lowered
 from .axes import DTYPE_WORDS
@@ -23,6 +25,16 @@ from .remembered import remembered
 __all__: list[str] = []  # PyTorch has these in nn.functional alone, but for aliases
 
 Sizes = tuple[int, ...]
+
+SEVERAL = 4
+"""Most kernels of a channel of its own that slide over it: with more, a product has rows enough."""
+
+PRODUCTS = products.conv, products.conv_input_grad, products.conv_weight_grad
+DEPTHWISE = (
+    depthwise.depthwise,
+    depthwise.depthwise_input_grad,
+    depthwise.depthwise_weight_grad,
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +61,12 @@ class Form:
             *(self.groups, *ones, *self.stride),
             *(*(0,) * missing, *self.padding, *ones, *self.dilation),
         )
+
+    def kernels(self, x: Tensor) -> tuple[machine.Kernel, ...]:
+        """What makes the convolution, and its gradients of the input and of the weight."""
+        several = self.kernel[0] // max(1, self.groups)
+        alone = self.groups > 1 and self.kernel[1] == 1 and several <= SEVERAL
+        return DEPTHWISE if alone and VECTOR_BYTES and x._dtype.itemsize > 2 else PRODUCTS
 
 
 def _cubic(x: Tensor) -> Any:
@@ -90,7 +108,7 @@ class Convolution(Op):
         ctx.save(x if needs[1] else None, weight if needs[0] else None)
         shape = (x._array.shape[0], form.kernel[0], *form.small)
         out = new_empty(shape, x._dtype, x._device)
-        return _launch(kernels.conv, out, x, weight, *_added(bias, weight), *form.numbers())
+        return _launch(form.kernels(x)[0], out, x, weight, *_added(bias, weight), *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
@@ -111,7 +129,7 @@ class TransposedConvolution(Op):
         shape = (g._array.shape[0], form.kernel[1] * form.groups, *form.large)
         gx = new_empty(shape, g._dtype, g._device)
         arguments = g, weight, *_added(bias, weight), *form.numbers()
-        return _launch(kernels.conv_input_grad, gx, *arguments)
+        return _launch(form.kernels(g)[1], gx, *arguments)
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple:
@@ -130,7 +148,7 @@ class ConvolutionWeight(Op):
         ctx.form = form
         ctx.save(g if needs[1] else None, x if needs[0] else None)
         gweight = new_empty(form.kernel, x._dtype, x._device)
-        return _launch(kernels.conv_weight_grad, gweight, g, x, *form.numbers())
+        return _launch(form.kernels(x)[2], gweight, g, x, *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple:

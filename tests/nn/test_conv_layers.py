@@ -139,6 +139,59 @@ def test_sizes_that_need_several_blocks(dtype):
     np.testing.assert_allclose(gx.numpy(), expected, **tolerance)
 
 
+DEPTHWISE = [
+    # Channels, kernels of each, sizes of space and of the kernel, stride, padding, dilation.
+    (9, 1, (9,), (3,), 1, 1, 1),
+    (3, 2, (40,), (5,), 2, 3, 2),
+    (3, 1, (130,), (4,), 1, 0, 3),
+    (12, 1, (16, 16), (3, 3), 1, 1, 1),
+    (3, 4, (7, 9), (3, 2), 2, 1, 1),
+    (3, 1, (17, 33), (5, 5), 3, 2, 1),
+    (3, 2, (5, 20), (1, 3), 1, 4, 2),
+    (2, 1, (3, 5, 6), (2, 3, 3), 1, 1, 1),
+    (2, 3, (5, 4, 18), (3, 3, 3), 2, 2, 1),
+]
+
+
+@pytest.mark.parametrize("channels,several,space,taps,stride,padding,dilation", DEPTHWISE)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_kernel_for_each_channel(
+    dtype, channels, several, space, taps, stride, padding, dilation
+):
+    """As many convolutions of one channel, which are products of matrices; also transposed."""
+    random = np.random.default_rng(0)
+    weight = random.normal(size=(channels * several, 1, *taps))
+    given = random.normal(size=(2, channels, *space)), weight, random.normal(size=len(weight))
+    x, w, b = [ng.tensor(a.astype(dtype)).requires_grad_() for a in given]
+    form = {"stride": stride, "padding": padding, "dilation": dilation}
+    one_way = getattr(nn.functional, f"conv{len(space)}d")
+    other_way = getattr(nn.functional, f"conv_transpose{len(space)}d")
+    tolerance = 2e-4 if dtype == "float32" else 1e-10
+
+    def apart(function, x, per_channel, biases):
+        """The same of one channel after the other."""
+        parts = zip(x.chunk(channels, 1), w.chunk(channels), biases.chunk(channels), strict=True)
+        assert x.shape[1] == channels * per_channel
+        return ng.cat([function(*part, **form) for part in parts], 1)
+
+    out = one_way(x, w, b, groups=channels, **form)
+    g = ng.tensor(random.normal(size=tuple(out.shape)).astype(dtype)).requires_grad_()
+    few = b[:channels]
+    back = other_way(g, w, few, groups=channels, **form)
+    for found, expected, inputs in [
+        (out, apart(one_way, x, 1, b), (x, w, b)),
+        (back, apart(other_way, g, several, few), (g, w, b)),
+    ]:
+        np.testing.assert_allclose(found.tolist(), expected.tolist(), atol=tolerance)
+        cotangent = ng.tensor(random.normal(size=tuple(found.shape)).astype(dtype))
+        for ours, theirs in zip(
+            ng.autograd.grad(found, inputs, cotangent, retain_graph=True),
+            ng.autograd.grad(expected, inputs, cotangent, retain_graph=True),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours.tolist(), theirs.tolist(), atol=10 * tolerance)
+
+
 @pytest.mark.parametrize(
     "kind,shape,lead",
     [("Dropout1d", (20, 50, 3), 2), ("Dropout1d", (500, 3), 1), ("Dropout2d", (20, 50, 3, 2), 2)],
@@ -165,11 +218,12 @@ def test_dropout_of_channels(kind, shape, lead):
 def test_threads_change_no_bit_and_scratch_lives_long_enough():
     """The columns are large enough to be unmapped where they would be freed too early."""
     random = np.random.default_rng(0)
-    shapes = (9, 6, 30, 30), (16, 6, 5, 5)
+    shapes = (9, 6, 30, 30), (16, 6, 5, 5), (16, 1, 3, 3)
     given = [ng.tensor(random.normal(size=s).astype("float32")).requires_grad_() for s in shapes]
 
     def results():
-        out = nn.functional.max_pool2d(nn.functional.conv2d(*given, padding=2), 2)
+        out = nn.functional.max_pool2d(nn.functional.conv2d(*given[:2], padding=2), 2)
+        out = nn.functional.conv2d(out, given[2], padding=1, groups=16)
         out = nn.functional.batch_norm(out, None, None, training=True)
         return [out, *ng.autograd.grad((out * out * out).sum(), given)]
 

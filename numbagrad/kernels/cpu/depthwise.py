@@ -1,0 +1,231 @@
+"""Convolutions in which each channel has a kernel of its own, and both of their gradients.
+
+A product of matrices has nothing to do there: it would have one row. A channel is copied with its
+zeros around it, and the kernel slides over that. Of a stride along lines, the columns that belong
+to one tap lie side by side in the copy. Arguments are those of ``cpu/conv.py``, with as many groups
+as channels of x; halves go there. ``ops/conv.py`` says when. Start at ``depthwise``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from ..copies import copy_rectangle
+from ..half_type import bits_type
+from ..inner import device
+from ..intrinsics import address, pointer
+from ..machine import kernel
+from ..slide import slide, taps_grad
+from ..vectors import VECTOR_BYTES
+
+__all__ = ["depthwise", "depthwise_input_grad", "depthwise_weight_grad"]
+
+GRAIN = 8192
+"""Elements of the largest array from which a second thread pays, as in ``cpu/conv.py``."""
+
+BLOCK = 8
+"""Channels in a task, which has one copy for all of them."""
+
+
+@device
+def keep(array):
+    """Nothing: Numba frees an array after its last use by name, and an address is none."""
+
+
+@device
+def padded_sizes(out_sizes, weight, form):
+    """The sizes of a channel with its zeros: what the kernel covers in all places. And of a stride
+    along lines, how many columns belong to one of its steps."""
+    sd, sh, sw, _, _, _, dd, dh, dw = form
+    kd, kh, kw = weight.shape[2], weight.shape[3], weight.shape[4]
+    depth = (out_sizes[0] - 1) * sd + (kd - 1) * dd + 1
+    height = (out_sizes[1] - 1) * sh + (kh - 1) * dh + 1
+    width = (out_sizes[2] - 1) * sw + (kw - 1) * dw + 1
+    return depth, height, (width + sw - 1) // sw
+
+
+@device(allocates=True)
+def new_copy(like, sizes, step):
+    """Zeros for a channel of ``padded_sizes``, and a vector more that may be read."""
+    depth, height, part = sizes
+    return np.zeros(depth * height * step * part + VECTOR_BYTES // like.itemsize, like.dtype)
+
+
+@device(allocates=True)
+def tap_places(weight, height, part, step, dilations):
+    """How many bytes beyond the first tap each is, in a copy of lines of ``step`` parts."""
+    dd, dh, dw = dilations
+    kd, kh, kw = weight.shape[2], weight.shape[3], weight.shape[4]
+    places = np.empty(kd * kh * kw, np.int64)
+    for tz in range(kd):
+        for ty in range(kh):
+            for tx in range(kw):
+                across = tx * dw
+                place = (tz * dd * height + ty * dh) * step * part
+                place += across % step * part + across // step
+                places[(tz * kh + ty) * kw + tx] = place * weight.itemsize
+    return places
+
+
+@device
+def copy_in(copy, x, space, sizes, step, shifts, steps):
+    """Write the channel at ``x``, of the sizes ``space``, into its copy.
+
+    shifts: where its first number comes to stand; it may be outside. steps: from one to the next,
+    of which either these or ``step``, of the parts of lines, are 1.
+    """
+    depth, height, width = space
+    full_depth, full_height, part = sizes
+    pd, ph, pw = shifts
+    sd, sh, sw = steps
+    line, size = step * part, copy.itemsize
+    kind = bits_type(copy.dtype)
+    begin, end = first_inside(pd, sd, depth, full_depth)
+    top, bottom = first_inside(ph, sh, height, full_height)
+    left, right = first_inside(pw, sw, width, line)
+    for z in range(begin, end):
+        to = address(copy) + (((z * sd + pd) * full_height + top * sh + ph) * line) * size
+        source = x + ((z * height + top) * width + left) * size
+        if step == 1 and sw == 1:
+            to += (left + pw) * size
+            rows, columns = bottom - top, right - left
+            if rows > 0 and columns > 0:
+                copy_rectangle(
+                    *(pointer(to, kind), to, sh * line * size, source, width * size, rows, columns)
+                )
+        else:
+            for phase in range(min(step, right - left)):
+                place = left * sw + pw + phase * sw
+                place = place % step * part + place // step
+                count = (right - left - phase + step - 1) // step
+                for y in range(bottom - top):
+                    row = pointer(to + (y * sh * line + place) * size, kind)
+                    given = pointer(source + (y * width + phase) * size, kind)
+                    for j in range(count):
+                        row[j * sw] = given[j * step]
+
+
+@device
+def first_inside(shift, step, size, full):
+    """From which to before which i of ``size`` is ``0 <= shift + i step < full``."""
+    begin = max(0, (step - 1 - shift) // step)
+    return begin, max(begin, min(size, (full - 1 - shift) // step + 1))
+
+
+@device
+def slide_plane(like, rows, columns, taps, x, x_row, places, weight, first, adds, out):
+    """``slide`` for a plane of the result; a single line is as many as there are vectors in it."""
+    size = like.itemsize
+    lanes = VECTOR_BYTES // size
+    if rows == 1 and columns > lanes:
+        rows, width = columns // lanes, lanes * size
+        slide(*(like, rows, lanes, taps, x, width, places, weight, first, adds, out, width))
+        done, rows = rows * lanes, 1
+        x, out, columns = x + done * size, out + done * size, columns - done
+    if columns > 0:
+        slide(
+            *(like, rows, columns, taps, x, x_row, places, weight, first, adds),
+            *(out, columns * size),
+        )
+
+
+@kernel(grain=GRAIN, allocates=True)
+def depthwise(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """``out[n, o] = x[n, c]`` correlated with ``weight[o]``, plus ``bias[o]``, where o is of c."""
+    several, size = out.shape[1] // groups, out.itemsize
+    od, oh, ow = out.shape[2], out.shape[3], out.shape[4]
+    space, form = (x.shape[2], x.shape[3], x.shape[4]), (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    sizes = padded_sizes((od, oh, ow), weight, form)
+    _, height, part = sizes
+    plane, line = space[0] * space[1] * space[2] * size, sw * part * size
+    blocks = (groups + BLOCK - 1) // BLOCK
+    for task in prange(x.shape[0] * blocks):
+        image, begin = task // blocks, task % blocks * BLOCK
+        copy = new_copy(out, sizes, sw)
+        places = tap_places(weight, height, part, sw, (dd, dh, dw))
+        for channel in range(begin, min(groups, begin + BLOCK)):
+            source = address(x) + (image * groups + channel) * plane
+            copy_in(copy, source, space, sizes, sw, (pd, ph, pw), (1, 1, 1))
+            for o in range(channel * several, (channel + 1) * several):
+                first = address(bias) + o * size if biased else 0
+                taps, by = places.size, address(weight) + o * places.size * size
+                for z in range(od):
+                    from_ = address(copy) + z * sd * height * line
+                    to = address(out) + ((image * out.shape[1] + o) * od + z) * oh * ow * size
+                    slide_plane(
+                        *(out, oh, ow, taps, from_, sh * line),
+                        *(address(places), by, first, 0, to),
+                    )
+        keep(copy)
+        keep(places)
+
+
+@kernel(grain=GRAIN, allocates=True)
+def depthwise_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``depthwise`` with respect to x, plus ``bias[c]``: the kernel slides
+    backwards over a gradient with zeros around it, and between its numbers for a stride."""
+    several, size = g.shape[1] // groups, gx.itemsize
+    depth, height, width = gx.shape[2], gx.shape[3], gx.shape[4]
+    kd, kh, kw = weight.shape[2], weight.shape[3], weight.shape[4]
+    space = (g.shape[2], g.shape[3], g.shape[4])
+    sizes = padded_sizes((depth, height, width), weight, (1, 1, 1, 0, 0, 0, dd, dh, dw))
+    _, tall, line = sizes
+    shifts = ((kd - 1) * dd - pd, (kh - 1) * dh - ph, (kw - 1) * dw - pw)
+    plane, of_z, row = space[0] * space[1] * space[2] * size, height * width * size, line * size
+    blocks = (groups + BLOCK - 1) // BLOCK
+    for task in prange(gx.shape[0] * blocks):
+        image, begin = task // blocks, task % blocks * BLOCK
+        copy, places = new_copy(gx, sizes, 1), tap_places(weight, tall, line, 1, (dd, dh, dw))
+        taps, given = places.size, pointer(address(weight), gx.dtype)
+        turned = np.empty(taps, gx.dtype)
+        for channel in range(begin, min(groups, begin + BLOCK)):
+            for i in range(several):
+                o = channel * several + i
+                source = address(g) + (image * g.shape[1] + o) * plane
+                copy_in(copy, source, space, sizes, 1, shifts, (sd, sh, sw))
+                for t in range(taps):
+                    turned[t] = given[o * taps + taps - 1 - t]
+                first = address(bias) + channel * size if biased and i == 0 else 0
+                for z in range(depth):
+                    from_ = address(copy) + z * tall * row
+                    to = address(gx) + ((image * groups + channel) * depth + z) * of_z
+                    slide_plane(
+                        *(gx, height, width, taps, from_, row),
+                        *(address(places), address(turned), first, i, to),
+                    )
+        keep(copy)
+        keep(places)
+        keep(turned)
+
+
+@kernel(grain=GRAIN, allocates=True)
+def depthwise_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``depthwise`` with respect to weight: a channel after the other."""
+    several, size = g.shape[1] // groups, g.itemsize
+    od, oh, ow = g.shape[2], g.shape[3], g.shape[4]
+    space, form = (x.shape[2], x.shape[3], x.shape[4]), (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    sizes = padded_sizes((od, oh, ow), gweight, form)
+    _, height, part = sizes
+    plane, line = space[0] * space[1] * space[2] * size, sw * part * size
+    for channel in prange(groups):
+        copy = new_copy(g, sizes, sw)
+        places = tap_places(gweight, height, part, sw, (dd, dh, dw))
+        taps = places.size
+        sums = pointer(address(gweight) + channel * several * taps * size, g.dtype)
+        for t in range(several * taps):
+            sums[t] = 0
+        for image in range(x.shape[0]):
+            source = address(x) + (image * groups + channel) * plane
+            copy_in(copy, source, space, sizes, sw, (pd, ph, pw), (1, 1, 1))
+            for o in range(channel * several, (channel + 1) * several):
+                to = address(gweight) + o * taps * size
+                for z in range(od):
+                    from_ = address(copy) + z * sd * height * line
+                    of_z = address(g) + ((image * g.shape[1] + o) * od + z) * oh * ow * size
+                    taps_grad(
+                        *(g, oh, ow, taps, from_, sh * line),
+                        *(address(places), of_z, ow * size, to),
+                    )
+        keep(copy)
+        keep(places)

@@ -1,0 +1,129 @@
+"""The vector instructions of a convolution of one channel: a kernel slides over a padded image.
+
+A tap of the kernel is a place in the image, so many bytes beyond that of the result it belongs to.
+``cpu/depthwise.py`` makes such images, and says where taps lie. Start at ``slide``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from .tile import multiply_add
+from .vectors import (
+    WORD,
+    Rows,
+    at,
+    by_halves,
+    bytes_of,
+    counted,
+    in_machine_code,
+    load_number,
+    spread,
+    store_number,
+)
+
+__all__ = ["slide", "taps_grad"]
+
+LINES = 8
+"""Lines of the result that are summed at once: a sum waits four cycles for each of its products."""
+
+TAPS = 8
+"""Taps whose gradients are summed at once."""
+
+
+def _last_of(builder: Any, first: Any, height: int, count: Any) -> list[Any]:
+    """So many places from ``first`` on, where there are fewer the last one again."""
+    last = builder.sub(count, WORD(1))
+    places = [builder.add(first, WORD(i)) for i in range(height)]
+    return [builder.select(builder.icmp_signed("<", i, last), i, last) for i in places]
+
+
+def _parts(builder: Any, count: Any, size: int) -> Any:
+    return builder.udiv(builder.add(count, WORD(size - 1)), WORD(size))
+
+
+def _zeros(builder: Any, kind: Any, count: int) -> list[Any]:
+    sums = [cgutils.alloca_once(builder, kind) for _ in range(count)]
+    for total in sums:
+        builder.store(ir.Constant(kind, [0.0] * kind.count), total)
+    return sums
+
+
+@in_machine_code
+def slide(builder, kind, rows, columns, taps, x, x_row, places, weight, first, adds, out, out_row):
+    """``out[i, j] = first + sum over t of weight[t] x[i, j + places[t]]``, all addresses.
+
+    rows, columns: of out; ``*_row``: bytes from line to line; places: of each tap, in bytes; first:
+    where a number stands to begin with, or 0; adds: whether to what is in out. Reads whole vectors
+    of x, of which those beyond the columns count for nothing.
+    """
+    lanes, size = kind.count, bytes_of(kind)
+    whole = Rows(builder, kind, 1, None)
+    begin = cgutils.alloca_once(builder, kind)
+    builder.store(ir.Constant(kind, [0.0] * lanes), begin)
+    with builder.if_then(builder.icmp_signed("!=", first, WORD(0))):
+        builder.store(spread(builder, load_number(builder, kind, first), lanes), begin)
+    with counted(builder, _parts(builder, rows, LINES)) as block:
+        lines = _last_of(builder, builder.mul(block, WORD(LINES)), LINES, rows)
+        starts = [builder.add(x, builder.mul(i, x_row)) for i in lines]
+        ends = [builder.add(out, builder.mul(i, out_row)) for i in lines]
+        with counted(builder, _parts(builder, columns, lanes)) as part:
+            column = builder.mul(part, WORD(lanes))
+            shift = builder.mul(column, WORD(size))
+            sums = _zeros(builder, kind, LINES)
+            for total in sums:
+                builder.store(builder.load(begin), total)
+            with counted(builder, taps) as tap:
+                place = builder.add(places, builder.mul(tap, WORD(8)))
+                place = builder.add(shift, builder.load(at(builder, place, WORD), align=8))
+                at_tap = builder.add(weight, builder.mul(tap, WORD(size)))
+                factor = spread(builder, load_number(builder, kind, at_tap), lanes)
+                for start, total in zip(starts, sums, strict=True):
+                    (value,) = whole.load(builder.add(start, place))
+                    new = multiply_add(builder, value, factor, builder.load(total))
+                    builder.store(new, total)
+            line = Rows(builder, kind, 1, builder.sub(columns, column))
+            to = [builder.add(end, shift) for end in ends]
+            with builder.if_then(builder.icmp_signed("!=", adds, WORD(0))):
+                # All are read before any is written: one may stand here twice.
+                old = [line.load(place)[0] for place in to]
+                for more, total in zip(old, sums, strict=True):
+                    builder.store(builder.fadd(more, builder.load(total)), total)
+            for total, place in zip(sums, to, strict=True):
+                line.store([builder.load(total)], place)
+
+
+@in_machine_code
+def taps_grad(builder, kind, rows, columns, taps, x, x_row, places, g, g_row, out):
+    """``out[t] += sum over i, j of g[i, j] x[i, j + places[t]]``, all addresses; g has so many rows
+    and columns."""
+    lanes, size = kind.count, bytes_of(kind)
+    with counted(builder, _parts(builder, taps, TAPS)) as group:
+        first = builder.mul(group, WORD(TAPS))
+        these = _last_of(builder, first, TAPS, taps)
+        shifts = [
+            builder.load(at(builder, builder.add(places, builder.mul(t, WORD(8))), WORD), align=8)
+            for t in these
+        ]
+        sums = _zeros(builder, kind, TAPS)
+        with counted(builder, _parts(builder, columns, lanes)) as part:
+            column = builder.mul(part, WORD(lanes))
+            line = Rows(builder, kind, 1, builder.sub(columns, column))
+            shift = builder.mul(column, WORD(size))
+            with counted(builder, rows) as i:
+                (factor,) = line.load(builder.add(builder.add(g, shift), builder.mul(i, g_row)))
+                start = builder.add(builder.add(x, shift), builder.mul(i, x_row))
+                for place, total in zip(shifts, sums, strict=True):
+                    (value,) = line.load(builder.add(start, place))
+                    new = multiply_add(builder, value, factor, builder.load(total))
+                    builder.store(new, total)
+        for i, total in enumerate(sums):
+            tap = builder.add(first, WORD(i))
+            with builder.if_then(builder.icmp_signed("<", tap, taps)):
+                place = builder.add(out, builder.mul(tap, WORD(size)))
+                found = by_halves(builder, builder.load(total), ir.IRBuilder.fadd)
+                old = load_number(builder, kind, place)
+                store_number(builder, kind, builder.fadd(old, found), place)
