@@ -94,6 +94,29 @@ def test_what_all_share_is_computed_once():
     assert (3, 3) in launched and (4, 3, 3) not in launched
 
 
+@pytest.mark.parametrize("features", [0, 3])
+def test_a_bias_of_each_element_on_a_product_of_all(features):
+    F.linear(ng.zeros(2, 3, dtype=ng.double), weight, bias)  # the kernel is known then
+    x, w = ng.randn(2, features, dtype=ng.double), ng.randn(4, features, dtype=ng.double)
+    biases = ng.randn(5, 4, dtype=ng.double)
+    for _ in range(2):  # the second time it is known
+        got, count = runs_of(lambda b: F.linear(x, w, b), biases)
+        assert count == 1
+        np.testing.assert_array_equal(got, ng.stack([F.linear(x, w, b) for b in biases]))
+
+
+@pytest.mark.parametrize("dims", [(0, 0, 0), (0, None, 0), (None, 0, 0), (1, 1, 1)])
+def test_factors_without_elements(dims):
+    given = []
+    for dim, shape in zip(dims, ((2, 0), (4, 0), (4,)), strict=True):
+        size = [*shape] if dim is None else [*shape[:dim], 5, *shape[dim:]]
+        given.append(ng.randn(*size, dtype=ng.double))
+    got, count = runs_of(F.linear, *given, in_dims=dims)
+    assert count == 1
+    rows = given[2].movedim(dims[2], 0)[:, None]
+    np.testing.assert_array_equal(got, rows.expand(5, 2, 4))
+
+
 def test_a_second_gradient():
     x = ng.randn(3, 4, dtype=ng.double, requires_grad=True)
     w = ng.randn(4, dtype=ng.double, requires_grad=True)

@@ -32,12 +32,16 @@ def batch_of(tensor: Any, item: Item) -> Any:
     return found.requires_grad_() if tensor.requires_grad else found
 
 
-def run(item: Item, call: Any, first_only: bool) -> tuple[list[Any], list[Any]]:
-    """Results of ``call(function, given, dims)``, and the gradients of the arguments or they."""
+def run(item: Item, call: Any, which: str) -> tuple[list[Any], list[Any]]:
+    """Results of ``call(function, given, dims)``, and the gradients of the arguments or they.
+
+    which: the tensors that are mapped, "all", "first" or "last".
+    """
     given = item.given()
     dims = [0 if is_tensor(t) else None for t in given]
-    if first_only:
-        dims = [d if k == dims.index(0) else None for k, d in enumerate(dims)]
+    if which != "all":
+        mapped = [k for k, d in enumerate(dims) if d == 0][0 if which == "first" else -1]
+        dims = [d if k == mapped else None for k, d in enumerate(dims)]
     given = [t if d is None else batch_of(t, item) for t, d in zip(given, dims, strict=True)]
     ng.manual_seed(3)
     got = call(lambda *given: item.run(given), given, dims)
@@ -66,10 +70,10 @@ def by_loop(function: Any, given: list[Any], dims: list[Any]) -> list[Any]:
     return [ng.stack(column) for column in zip(*rows, strict=True)]
 
 
-def shown(call: Any, item: Item, first_only: bool) -> Any:
+def shown(call: Any, item: Item, which: str) -> Any:
     """The outcome of ``run`` as arrays, or the error."""
     try:
-        got, after = run(item, call, first_only)
+        got, after = run(item, call, which)
     except Exception as error:
         return type(error)
     return [
@@ -96,13 +100,11 @@ def unforeseen(monkeypatch: Any) -> list[str]:
     return found
 
 
-def differences(
-    item: Item, first_only: bool, unforeseen: list[str], call: Any = by_vmap
-) -> list[str]:
+def differences(item: Item, which: str, unforeseen: list[str], call: Any = by_vmap) -> list[str]:
     """What differs between both ways of running an item."""
     unforeseen.clear()
-    wanted, got = shown(by_loop, item, first_only), shown(call, item, first_only)
-    told = f"{item!r}, {'the first' if first_only else 'all'} mapped"
+    wanted, got = shown(by_loop, item, which), shown(call, item, which)
+    told = f"{item!r}, {which} mapped"
     if isinstance(wanted, type) or isinstance(got, type):
         same = isinstance(wanted, type)  # what cannot be stacked may have another error
         return [] if same else [f"{told}: {got}"]
@@ -134,9 +136,9 @@ def test_as_a_loop(family: str, unforeseen: list[str]) -> None:
                 items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
                 for item in items:
                     if any(map(is_tensor, item.given())):
-                        wrong += differences(item, False, unforeseen)
-                        if sum(map(is_tensor, item.given())) > 1:
-                            wrong += differences(item, True, unforeseen)
+                        several = sum(map(is_tensor, item.given())) > 1
+                        for which in ("all", "first", "last") if several else ("all",):
+                            wrong += differences(item, which, unforeseen)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])
 
 
@@ -150,5 +152,5 @@ def test_compiled(family: str, unforeseen: list[str]) -> None:
                 items = items_of(case, "float64" if "float64" in case.dtypes else "int64", form)
                 for item in items[len(items) // 2 :][:1]:
                     if any(map(is_tensor, item.given())):
-                        wrong += differences(item, False, unforeseen, compiled)
+                        wrong += differences(item, "all", unforeseen, compiled)
     assert not wrong, f"{len(wrong)}: " + "\n".join(wrong[:20])

@@ -78,10 +78,15 @@ def _rows(kernel: Any, count: int | None = None) -> Rule:
 
 
 def _product(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
-    """``mm``: one product where only the rows of the left factor belong to elements."""
+    """``mm``: one product where only the rows of the left factor belong to elements, or nothing."""
     out, x, y, transx, transy, accumulate = given
     if accumulate:
         return False
+    if x.ndim == y.ndim == 2:  # only a bias differs, or factors without elements
+        once = batch.beside(out.shape[1:], out.dtype)
+        batch.run(matmul.mm, once, x, y, transx, transy, 0)
+        batch.run(copy_kernel, out, _for_each(batch.size, once))
+        return True
     if args[1].shape[0 if transx else 1] == 1:  # of a column and a row
         x, y = x.swapaxes(-1, -2) if transx else x, y.swapaxes(-1, -2) if transy else y
         batch.run(_mul, out, x, y)

@@ -267,6 +267,10 @@ def _quantile(
             f"{name}: interpolation must be one of linear, lower, higher, nearest or midpoint, "
             f"but got {interpolation}."
         )
+    if not x._array.size:
+        raise ShapeError(
+            f"{name}: quantile() input tensor must be non-empty, got shape {list(x._array.shape)}."
+        )
     single = not isinstance(q, Tensor)
     wanted = full((1,), q, x._dtype, x._device) if single else q.reshape((-1,))
     if single and not 0 <= q <= 1:

@@ -195,7 +195,9 @@ def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> MinM
     >>> aminmax(tensor([3.0, 1.0, 2.0])).max.item()
     3.0
     """
-    return MinMax(amin(x, dim, keepdim), amax(x, dim, keepdim))
+    where = axes("aminmax", as_operand("aminmax", x), dim, keepdim)
+    _check("aminmax", x, where, dim is None, ShapeError)
+    return MinMax(_over(Amin, x, where, kernels.amin), _over(Amax, x, where, kernels.amax))
 
 
 @remembered

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..errors import DimError
 from ..tensor import Tensor
 from .base import as_operand, full
 from .comparison import ne
@@ -34,7 +35,7 @@ def matrix_norm(
         return _norm(x, 2, tuple(dim), keepdim)
     if ord in (2, -2, "nuc"):
         values = svdvals(as_operand("matrix_norm", x).movedim(tuple(dim), (-2, -1)))
-        out = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord > 0 else values.amin(-1)
+        out = values.sum(-1) if ord == "nuc" else _extreme(values, -1, ord)
         if keepdim:
             for d in sorted(d % x._array.ndim for d in dim):
                 out = out.unsqueeze(d)
@@ -47,8 +48,20 @@ def matrix_norm(
     rows, columns = (d % x._array.ndim for d in dim)
     summed, rest = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = x.abs().sum(summed, keepdim=True)
-    out = sums.amax(rest, keepdim=True) if ord > 0 else sums.amin(rest, keepdim=True)
+    out = _extreme(sums, rest, ord, True)
     return out if keepdim else out.squeeze((rows, columns))
+
+
+def _extreme(values: Tensor, dim: int, ord: float, keepdim: bool = False) -> Tensor:
+    """The largest of no negative values along ``dim``, 0 of none; the smallest for ``ord`` < 0."""
+    if values._array.shape[dim]:
+        return values.amax(dim, keepdim) if ord > 0 else values.amin(dim, keepdim)
+    if ord < 0:
+        raise DimError(
+            f"linalg.matrix_norm: Expected reduction dim to have non-zero size for order {ord}, "
+            f"which is the smallest of them. Received {list(values._array.shape)} at dim {dim}."
+        )
+    return values.sum(dim, keepdim)
 
 
 def norm(x: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False) -> Tensor:

@@ -224,6 +224,11 @@ def multilabel_soft_margin_loss(
     reduction = reduction_of("multilabel_soft_margin_loss", reduction, size_average, reduce)
     input, target = _operands("multilabel_soft_margin_loss", input, target)
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if loss._array.shape[-1:] != input._array.shape[-1:]:
+        raise ShapeError(
+            f"multilabel_soft_margin_loss: input and target must have as many classes. Received "
+            f"input {list(input._array.shape)}, target {list(target._array.shape)}."
+        )
     if weight is not None:
         loss = loss * weight
     return reduced(loss.mean(-1), reduction)

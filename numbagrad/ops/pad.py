@@ -228,6 +228,11 @@ def _by_edges(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
         x, cut = _constant(x, cuts, 0), False
     borders = []
     for d, (n, (before, after)) in enumerate(zip(x._array.shape, widths, strict=True)):
+        if not n and builtins.max(before, after) > 0:
+            raise ShapeError(
+                f"pad: mode {mode!r} expected dimensions of non-zero size where it pads, but got "
+                f"padding ({before}, {after}) at dimension {d} of size 0."
+            )
         if mode != "replicate" and builtins.max(before, after, 0) > builtins.max(n - smaller, 0):
             raise ShapeError(
                 f"pad: Padding size should be less than the corresponding input dimension with "

@@ -280,7 +280,7 @@ def as_strided(
             f"as_strided: sizes {list(size)}, strides {list(stride)} and offset {start} are out of "
             f"bounds for storage of {limit} elements."
         )
-    inside = x._flat and start >= first and last < first + x._array.size
+    inside = 0 in size or (x._flat and start >= first and last < first + x._array.size)
     if x._edge is not None and grad_mode.enabled and not inside:
         raise GradError(
             "as_strided: a gradient needs a contiguous x that holds all elements that are shown. "

@@ -244,7 +244,8 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     if dim is None:
         n = as_operand("median", x)._array.size
         if n == 0:
-            return full((), float("nan"), x._dtype, x._device)
+            nothing = full((), float("nan"), x._dtype, x._device)
+            return nothing if x._edge is None else nothing + x.sum()
         return Median.apply(x, axes("median", x, None))
     shape = _result("median", as_operand("median", x), dim, keepdim)
     form = form_along("median", x._array.shape, dim)

@@ -151,6 +151,8 @@ def _strips(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple[
         along = 0
     else:
         along = normalize_dim(name, dim - len(shape), points._array.ndim)
+    if n == 0:  # no samples, and as many areas
+        return pairs, dim
     if points._array.shape[along] != n:
         raise ShapeError(
             f"{name}: There must be one `x` value for each sample point, got {n} samples and "

@@ -65,7 +65,7 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         return median(x, dim, keepdim)
     if dim is None:
         if not x._array.size:
-            return full((), float("nan"), x._dtype, x._device)
+            return median(x)
         return NanMedian.apply(x, axes("nanmedian", x, None))
     _result("nanmedian", x, dim, keepdim)
     if not x._array.ndim:

@@ -130,6 +130,10 @@ def _cdist(x: Any, y: Any, p: float = 2.0) -> Any:
     return np.sum(np.abs(x[..., :, None, :] - y[..., None, :, :]) ** p, -1) ** (1 / p)
 
 
+def _matrix_norm(x: Any, p: Any, dim: Any = (-2, -1), keep: bool = False) -> Any:
+    return np.linalg.norm(x, p, dim, keep) if x.size else np.zeros(x.shape[:-2])
+
+
 CASES = [
     Case(
         "matmul",
@@ -318,12 +322,18 @@ CASES = [
         lambda d: [
             *[sample(d.distinct(3, 2), p) for p in (2, -2, "nuc")],
             sample(d.distinct(2, 2, 3), 2, (0, 2), True),
+            *[sample(d(0, 3), p, kind="empty") for p in (2, "nuc", -1, np.inf)],
+            *[sample(d(2, 3, 0), p, (1, 2), kind="empty") for p in (2, 1, -np.inf)],
         ],
-        lambda x, p, dim=(-2, -1), keep=False: np.linalg.norm(x, p, dim, keep),
+        _matrix_norm,
         method=NO_METHOD,
         rtol64=1e-10,
         rtol32=1e-4,
         repeats=False,
+        errors=(
+            wrong(np.ones((0, 3)), -2, raises=IndexError, words="reduction dim"),
+            wrong(np.ones((3, 0)), -1, raises=IndexError, words="reduction dim"),
+        ),
     ),
     _factors("linalg.qr", lambda d: [sample(d(4, 3)), sample(_square(d))], _qr, _qr_numpy),
     _factors("linalg.qr-wide", lambda d: [sample(d(2, 4))], _qr, _qr_numpy, orders=1),

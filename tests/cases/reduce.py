@@ -118,7 +118,7 @@ def argument(function: Any) -> Any:
 def median(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """PyTorch's: the lower of the two in the middle."""
     if axis is None:
-        return np.sort(x.reshape(-1))[(x.size - 1) // 2]
+        return np.sort(x.reshape(-1))[(x.size - 1) // 2] if x.size else np.nan
     middle = np.sort(x, axis=axis).take([(x.shape[axis] - 1) // 2], axis=axis)
     return middle if keepdims else middle.squeeze(axis)
 
@@ -274,6 +274,10 @@ CASES = [
         lambda d: [sample(d.distinct(2, 3)), sample(d.distinct(2, 3), dim=1)],
         lambda x, dim=None: (np.min(x, axis=dim), np.max(x, axis=dim)),
         dtypes=NUMBERS,
+        errors=(
+            wrong(EMPTY, raises=RuntimeError, words="aminmax"),
+            wrong(EMPTY, dim=0, raises=IndexError, words="aminmax.*reduction dim 0"),
+        ),
     ),
     Case(
         "argmax",
@@ -349,7 +353,11 @@ CASES = [
     ),
     Case(
         "median",
-        lambda d: [*whole(d), sample(d.distinct(5))],
+        lambda d: [
+            *whole(d),
+            sample(d.distinct(5)),
+            *[sample(d(0, 3), kind="empty") for _ in range(d.floating)],
+        ],
         median,
         dtypes=NUMBERS,
     ),

@@ -22,6 +22,11 @@ from op_table import (
 
 _ones = np.ones((2, 3), "float32")
 _range = wrong(_ones, 2, raises=IndexError, words="Dimension out of range")
+_empty = {"raises": RuntimeError, "words": "input tensor must be non-empty"}
+_NO_QUANTILE = (
+    wrong(np.ones((2, 0), "float32"), 0.5, **_empty),
+    wrong(np.ones((2, 0), "float32"), np.ones(1, "float32"), 0, **_empty),
+)
 
 
 def _samples(draw: Draw) -> list[Sample]:
@@ -216,6 +221,7 @@ CASES = [
         ),
         rtol64=1e-9,
         errors=(
+            *_NO_QUANTILE,
             wrong(_ones, 1.5, raises=(RuntimeError, ValueError), words="in the range"),
             wrong(_ones, 0.5, 2, raises=IndexError, words="Dimension out of range"),
         ),
@@ -235,6 +241,7 @@ CASES = [
         ),
         rtol64=1e-9,
         errors=(
+            *_NO_QUANTILE,
             wrong(_ones, 1.5, raises=(RuntimeError, ValueError), words="in the range"),
             wrong(_ones, 0.5, 2, raises=IndexError, words="Dimension out of range"),
         ),

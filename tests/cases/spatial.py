@@ -256,6 +256,7 @@ CASES = [
         _pad,
         errors=(
             wrong(_of(2, 3), (3, 0), "reflect", raises=RuntimeError, words="should be less than"),
+            wrong(_of(2, 0), (2, 4), "replicate", raises=RuntimeError, words="non-zero"),
             wrong(
                 _of(2, 3),
                 (1, 0),

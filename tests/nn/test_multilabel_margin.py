@@ -40,6 +40,13 @@ def test_multilabel_margin_loss():
     assert repr(nn.MultiLabelMarginLoss()) == "MultiLabelMarginLoss()"
 
 
+def test_multilabel_soft_margin_loss_wants_as_many_classes():
+    loss = F.multilabel_soft_margin_loss
+    assert loss(ng.zeros(2, 3), ng.ones(1, 3)).item() == pytest.approx(0.6931, abs=1e-4)
+    with pytest.raises(ng.errors.ShapeError, match="as many classes"):
+        loss(ng.zeros(2, 1), ng.ones(2, 3))
+
+
 def test_multilabel_margin_loss_has_gradients_of_any_order():
     x, y = ng.tensor(SCORES, dtype=ng.float64, requires_grad=True), ng.tensor(CLASSES)
     assert ng.autograd.gradcheck(lambda x: F.multilabel_margin_loss(x, y, reduction="none"), x)

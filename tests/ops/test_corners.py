@@ -26,6 +26,22 @@ def test_what_is_constant_in_steps_has_a_gradient_of_zeros():
     assert g.tolist() == [[0.0], [0.0]]
 
 
+@pytest.mark.parametrize("middle", [ng.median, ng.nanmedian])
+def test_the_median_of_nothing_has_an_empty_gradient(middle):
+    x = ng.zeros(0, 2, requires_grad=True)
+    out = middle(x)
+    out.backward()
+    assert math.isnan(out.item()) and x.grad.shape == (0, 2)
+
+
+def test_what_is_written_into_no_elements_keeps_its_history():
+    x = ng.zeros(3, 0, requires_grad=True)
+    y = x * 1.0
+    y[1:3] = 1.0
+    y.sum().backward()
+    assert x.grad.shape == (3, 0)
+
+
 @pytest.mark.parametrize("name", "gelu silu mish selu hardswish hardsigmoid logsigmoid".split())
 def test_activations_of_ints_are_floats(name):
     function = getattr(F, name)
