@@ -13,7 +13,7 @@ from .comparison import ne
 from .create import arange
 from .elementwise import cast, where
 from .gather import scatter
-from .index import Put, index_tensor
+from .index import index_tensor, put_slices
 from .join import stack
 from .part import narrow
 from .scan import cumsum
@@ -46,7 +46,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
         )
     flat, values = reshape(x, (x._array.size,)), reshape(source, (source._array.size,))
     at = reshape(at, (at._array.size,))
-    out = Put.apply(flat, values, at, 0, 1, bool(accumulate), "put")
+    out = put_slices(flat, values, at, 0, 1, bool(accumulate), "put")
     return reshape(out, x._array.shape)
 
 

@@ -95,7 +95,7 @@ def zero_(x: Tensor) -> Tensor:
                 zeroed(array)
                 done = True
             if done:
-                (x._counter or x._version_counter()).bump()
+                (x._counter or x._version_counter()).bump(1)
                 return x
         return fill_(x, 0)
     except AttributeError as error:
