@@ -628,3 +628,74 @@ def test_a_tensor_that_is_zeroed_says_where():
         z.zero_()
     with pytest.raises(RuntimeError, match=r"changed at .*test_remembered\.py"):
         z.sum().backward()
+
+
+def graph(node):
+    """What hangs below a node, by names and by what each one saved."""
+    if node is None or not hasattr(node, "_saved"):
+        return None
+    saved = [getattr(v, "shape", v) for v in node._saved or ()]
+    return node.name(), saved, [graph(n) for n, _ in node.next_functions]
+
+
+SEVERAL_NODES = {
+    "clamp": lambda x, y: x.clamp(-0.5, 0.5),
+    "where": lambda x, y: ng.where(x > 0, x, y),
+    "masked_fill": lambda x, y: x.masked_fill(y > 0, 2.0),
+    "clone": lambda x, y: x.clone(),
+    "min": lambda x, y: x.min(),
+    "dot": lambda x, y: x.flatten().dot(y.flatten()),
+    "inner": lambda x, y: ng.inner(x, y),
+    "outer": lambda x, y: ng.outer(x[0], y[0]),
+    "addmm": lambda x, y: ng.addmm(x, y, y, alpha=2.0),
+    "baddbmm": lambda x, y: ng.baddbmm(x[None], y[None], x[None]),
+    "hinge_embedding_loss": lambda x, y: ng.nn.functional.hinge_embedding_loss(x, y.sign()),
+    "corrcoef": lambda x, y: ng.corrcoef(x),
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL_NODES)
+def test_all_that_a_call_recorded_is_recorded_again(name, at_once):
+    call = SEVERAL_NODES[name]
+
+    def gradients(out, x, y):
+        first = ng.autograd.grad(out.square().sum(), (x, y), create_graph=True, allow_unused=True)
+        total = sum(g.square().sum() for g in first if g is not None)
+        return out, *first, *ng.autograd.grad(total, (x, y), allow_unused=True)
+
+    for _ in range(3):
+        x, y = (ng.randn(4, 4, dtype=ng.float64, requires_grad=True) for _ in range(2))
+        out = call(x, y)
+    recorded = graph(out.grad_fn)
+    got = gradients(out, x, y)
+    with after(1 << 30):
+        truth = call(x, y)
+        assert recorded == graph(truth.grad_fn)
+        equal(got, gradients(truth, x, y), name)
+
+
+def test_a_view_that_was_saved_is_found_out_when_its_base_changes(at_once):
+    for _ in range(4):
+        x, y = ng.randn(4, 4, requires_grad=True), ng.randn(4, 4)
+        out = ng.inner(x, y)
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match=r"modified by an inplace .* changed at .*_remem"):
+            out.sum().backward()
+        other = ng.randn(4, 4)
+        out = ng.inner(x, other)
+        out.sum().backward()
+        ng.testing.assert_close(x.grad, other.sum(0).expand(4, 4))
+
+
+def test_nodes_of_other_calls_are_not_taken_for_own(at_once):
+    """A function that stands on a tensor with a history that is no argument."""
+    w = ng.rand(3, requires_grad=True) * 2
+
+    @remembered.remembered
+    def scaled(x):
+        return ng.mul(x, w)
+
+    for k in range(4):
+        x = ng.rand(3, requires_grad=True)
+        out = scaled(x)
+        assert out.grad_fn.next_functions[1][0] is w.grad_fn, k

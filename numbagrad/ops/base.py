@@ -75,15 +75,17 @@ class Op:
     gets a gradient for each floating output and returns one per argument, trailing Nones left out.
     It is made of differentiable functions, so every order exists.
 
-    ``class Take(Op, remembers=True)``: one whose forward remembers what it launched.
+    ``class Take(Op, remembers=True)``: one whose forward remembers what it launched. plain_notes:
+    what it notes is the same for all calls of a kind, as it is then: functions remember its node.
     """
 
     _node_type: type[OpNode]
     _memory: OpMemory | None = None
-    _remembers = False
+    _plain_notes = False
 
-    def __init_subclass__(cls, remembers: bool = False) -> None:
-        cls._remembers = remembers
+    def __init_subclass__(cls, remembers: bool = False, plain_notes: bool | None = None) -> None:
+        if remembers or plain_notes is not None or "forward" in cls.__dict__:
+            cls._plain_notes = remembers or bool(plain_notes)
         if "forward" in cls.__dict__:
             cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})

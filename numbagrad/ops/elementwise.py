@@ -26,7 +26,7 @@ from .warned import warn_user
 # -- conversions and copies ------------------------------------------------------------------------
 
 
-class Clone(Op):
+class Clone(Op, plain_notes=True):
     """A contiguous copy, with its history."""
 
     @staticmethod
@@ -43,7 +43,7 @@ class Clone(Op):
         return g
 
 
-class Cast(Op):
+class Cast(Op, plain_notes=True):
     """The elements in another dtype."""
 
     @staticmethod

@@ -85,6 +85,8 @@ def _is_frozen(value: Any) -> bool:
 
 def is_constant(value: Any) -> bool:
     """Whether a note of an op is the same for all calls of a kind."""
+    if type(value) is slice:
+        value = (value.start, value.stop, value.step)
     if isinstance(value, tuple):
         return all([is_constant(v) for v in value])
     return _is_plain(value) or isinstance(value, Kernel) or _is_frozen(value)

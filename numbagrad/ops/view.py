@@ -40,7 +40,7 @@ SWEPT = 16
 """Views of one tensor from which on ``_remember_view`` looks for those that are gone."""
 
 
-class View(Op):
+class View(Op, plain_notes=True):
     """A view of one tensor; ``ctx.how`` is what the way back needs to know."""
 
 
