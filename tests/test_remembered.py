@@ -651,6 +651,15 @@ SEVERAL_NODES = {
     "baddbmm": lambda x, y: ng.baddbmm(x[None], y[None], x[None]),
     "hinge_embedding_loss": lambda x, y: ng.nn.functional.hinge_embedding_loss(x, y.sign()),
     "corrcoef": lambda x, y: ng.corrcoef(x),
+    "softplus": lambda x, y: ng.nn.functional.softplus(x, 2.0),
+    "index_put": lambda x, y: x.index_put((ng.tensor([3, 1]),), y[:2]),
+    "columns": lambda x, y: x[:, [2, 0]],
+    "select_scatter": lambda x, y: x.select_scatter(y[0], 1, 2),
+    "pdist": lambda x, y: ng.nn.functional.pdist(x),
+    "interpolate": lambda x, y: ng.nn.functional.interpolate(x[None], 7, mode="linear"),
+    "grid_sample": lambda x, y: ng.nn.functional.grid_sample(x[None, None], y.view(1, 2, 4, 2)),
+    "batch_norm": lambda x, y: ng.nn.functional.batch_norm(x, y[0].detach(), y[1].detach().exp()),
+    "conv1d": lambda x, y: ng.nn.functional.conv1d(x[None], y[None]),
 }
 
 

@@ -98,6 +98,15 @@ class Launches:
         if not all(m.after for m in self._known):
             self.possible = False
 
+    def stays(self, array: Any) -> bool:
+        """Whether ``array`` lies in a table, which is the same for all calls."""
+        first, before, after = bounds(array)
+        for memory in self._known:
+            if memory.root == _FIXED and memory.first <= first - before:
+                if first + after <= memory.first + memory.after:
+                    return True
+        return False
+
     def made(self, array: np.ndarray) -> None:
         """Note new memory."""
         self._known.append(_Memory(array))

@@ -19,6 +19,7 @@ from ..errors import DimError, ShapeError
 from ..kernels import blocks, machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
+from ..kernels.halves import encoded
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.widened import copy_kernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
@@ -174,6 +175,15 @@ def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.c
             return out
     machine.launch(fill_kernel, out._array, value)
     return out
+
+
+def constant(values: Any, dtype: DType, beside: Any = None) -> Tensor:
+    """Numbers that are the same in all calls of a kind, on the device of the tensor ``beside``;
+    nobody writes into them."""
+    array = encoded(np.ascontiguousarray(values), dtype.numpy)
+    if beside is None or beside._device is devices.cpu:
+        return wrap(machine.table(array, None), dtype)
+    return wrap(array, dtype).to(beside._device)
 
 
 def zeros_like(x: Tensor) -> Tensor:

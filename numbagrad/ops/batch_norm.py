@@ -59,7 +59,7 @@ def along_channels(v: Tensor, x: Tensor) -> Tensor:
     return v.reshape((v._array.shape[0], *(1,) * (x._array.ndim - 2)))
 
 
-class BatchNorm(Op):
+class BatchNorm(Op, plain_notes=True):
     """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
 
     running: the two statistics to be moved, or None.
@@ -205,6 +205,7 @@ def _moving(
     return out
 
 
+@remembered
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,

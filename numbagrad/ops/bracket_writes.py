@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -244,6 +245,7 @@ def _inverse(view: Tensor, groups: list[Group]) -> list[int]:
     return [order.index(d) for d in range(len(order))]
 
 
+@functools.partial(remembered, spread="indices")
 def index_put(
     x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool = False
 ) -> Tensor:

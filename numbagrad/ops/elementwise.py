@@ -165,6 +165,7 @@ def sub(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
     return f.Sub.op.binary(x, y) if alpha == 1 else _scaled(x, y, -alpha)
 
 
+@remembered
 def _scaled(x: Any, y: Any, alpha: Any) -> Tensor:
     if not (isinstance(x, Tensor) or isinstance(y, Tensor)):
         from .from_data import tensor

@@ -16,12 +16,14 @@ from .gather import scatter
 from .index import index_tensor, put_slices
 from .join import stack
 from .part import narrow
+from .remembered import remembered
 from .scan import cumsum
 from .view import reshape
 
 __all__ = ["nonzero_static", "put", "unravel_index"]
 
 
+@remembered
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """``x`` with the elements of ``source`` at positions ``index``, counted through all elements.
 

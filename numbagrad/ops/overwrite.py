@@ -23,7 +23,7 @@ from .transfer import transfer
 from .view import expand
 
 
-class Overwrite(Op):
+class Overwrite(Op, plain_notes=True):
     """Stands for ``x`` after all its elements were replaced: its old history gets zeros."""
 
     @staticmethod

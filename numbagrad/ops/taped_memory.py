@@ -79,7 +79,7 @@ class TapedMemory(Memory):
         results = result if several else (result,)
         if seen.launches.written or not all([type(r) is Tensor for r in results]):
             return None
-        found = nodes_again(flat, results, seen.begun)
+        found = nodes_again(flat, results, seen)
         if found is None:
             return None
         lines, values, made = found

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..kernels import machine
 from ..kernels.launches import bounds
 from ..later import OUR_FILES
 from ..tape import NUMBERS, Edge, Node, Rare, SavedOutput, next_sequence, split_edge, user_location
@@ -25,7 +26,7 @@ from .remembered import is_taped
 
 __all__: list[str] = []  # nothing that users call
 
-MOST = 8
+MOST = 32
 """Nodes of a call that is remembered."""
 
 _OF_EACH = frozenset(
@@ -45,6 +46,13 @@ def _own(rare: Rare | None) -> Rare:
     return found
 
 
+def _alias(x: Tensor, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> Tensor:
+    """A tensor in the memory of ``x`` that knows nothing of it."""
+    out = wrap(machine.view(x._array, shape, strides, offset), x._dtype)
+    out._flat = out._array.flags.c_contiguous
+    return out
+
+
 KNOWN = {
     "Edge": Edge,
     "SavedOutput": SavedOutput,
@@ -54,7 +62,8 @@ KNOWN = {
     "user_location": user_location,
     "OUR_FILES": OUR_FILES,
     "PointwiseNode": PointwiseNode,
-    "make_view": make_view,
+    "view": make_view,
+    "alias": _alias,
     "own": _own,
 }
 """What the text names."""
@@ -64,10 +73,11 @@ class _Nodes:
     """lines: the text; values: what it names beside ``KNOWN``; made: what it wants made, in ``t0``
     and so on, where the results come first."""
 
-    def __init__(self, flat: tuple[Any, ...], results: Sequence[Tensor]):
-        self.flat = flat
+    def __init__(self, flat: tuple[Any, ...], results: Sequence[Tensor], launches: Any):
+        self.flat, self.launches = flat, launches
         self.lines: list[str] = []
         self.values: dict[str, Any] = {}
+        self.results = len(results)
         self.made = [wrap(r._array, r._dtype) for r in results]
         self.kept: list[Any] = []  # of which ids are known
         self.names = {id(a): f"args[{k}]" for k, a in enumerate(flat)} | {id(None): "None"}
@@ -150,50 +160,71 @@ class _Nodes:
         if found is None:
             if type(value) is not Tensor:
                 raise _Unlike
-            found = self.view(value) or self.array(value, value._array)
+            found = self.constant(value) or self.view(value) or self.array(value, value._array)
             if value._edge is not None:
                 self.lines.append(f"{found}._edge = {self.edge(value._edge)}")
             self.names[id(value)] = found
             self.kept.append(value)
         return found
 
+    def constant(self, value: Tensor) -> str | None:
+        """The text of a tensor that is the same for all calls; None where it is another."""
+        if value._edge is not None or not self.launches.stays(value._array):
+            return None
+        name = f"constant{len(self.values)}"
+        self.values[name] = value
+        return name
+
     def array(self, value: Any, array: Any) -> str:
         """The text of a tensor on ``array``, which is made with the results."""
+        if type(array) is not np.ndarray:
+            raise _Unlike
+        first, before, after = bounds(array)
         for k, other in enumerate(self.made):
             if other._array is array:
                 return f"t{k}"
-        if type(array) is not np.ndarray:
-            raise _Unlike
+            start, low, high = bounds(other._array)
+            if first - before < start + high and start - low < first + after:
+                if k < self.results:  # a user may write into it
+                    raise _Unlike
+                return self.beside(value, f"t{k}", first - start)
         self.made.append(wrap(array, value._dtype))
         return f"t{len(self.made) - 1}"
 
+    def beside(self, value: Any, whole: str, distance: int, look: str = "alias") -> str:
+        """The text of a tensor in the memory of ``whole``, so many bytes from where it begins."""
+        name, array = f"{look}{len(self.values)}", value._array
+        strides = tuple([s // array.itemsize for s in array.strides])
+        self.values[f"of_{name}"] = (array.shape, strides, distance // array.itemsize)
+        self.lines.append(f"{name} = {look}({whole}, *of_{name})")
+        return name
+
     def view(self, value: Tensor) -> str | None:
-        """The text of a view of an argument; None where it is none."""
+        """The text of a view of an argument, with its version or without; None where it is none."""
         first, before, after = bounds(value._array)
         for k, x in enumerate(self.flat):
-            if type(x) not in TENSORS or base_of(x) is not base_of(value):
+            if type(x) not in TENSORS:
                 continue
             start, low, high = bounds(x._array)
             if start - low <= first - before and first + after <= start + high:
-                name = f"view{len(self.values)}"
-                step = value._array.itemsize
-                strides = tuple([s // step for s in value._array.strides])
-                self.values[f"of_{name}"] = (value._array.shape, strides, (first - start) // step)
-                self.lines.append(f"{name} = make_view(args[{k}], *of_{name})")
-                return name
+                seen = base_of(x) is base_of(value)
+                if not seen and value._base is not None:
+                    raise _Unlike
+                look = "view" if seen else "alias"
+                return self.beside(value, f"args[{k}]", first - start, look)
         return None
 
 
 def nodes_again(
-    flat: tuple[Any, ...], results: Sequence[Tensor], begun: int
+    flat: tuple[Any, ...], results: Sequence[Tensor], seen: Any
 ) -> tuple[list[str], dict[str, Any], list[Tensor]] | None:
     """Text that records ``results``, the values it names, and all that it wants made; None where
-    what has been recorded since ``begun`` cannot be made again."""
-    new = _recorded([r._edge for r in results if r._edge is not None], begun)
+    what was recorded cannot be made again. seen: what watched the call."""
+    new = _recorded([r._edge for r in results if r._edge is not None], seen.begun)
     if len(new) > MOST:
         return None
     try:
-        nodes = _Nodes(flat, results)
+        nodes = _Nodes(flat, results, seen.launches)
         for k, node in enumerate(new):
             nodes.add(node, f"node{k}")
         for k, r in enumerate(results):
