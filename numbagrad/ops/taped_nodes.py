@@ -188,6 +188,12 @@ class _Nodes:
                 if k < self.results:  # a user may write into it
                     raise _Unlike
                 return self.beside(value, f"t{k}", first - start)
+        whole = self.launches.around(array)
+        if whole is not None and whole.nbytes > array.nbytes:  # of which it is a part
+            if whole.dtype != array.dtype:
+                raise _Unlike
+            start = bounds(whole)[0]
+            return self.beside(value, self.array(value, whole), first - start)
         self.made.append(wrap(array, value._dtype))
         return f"t{len(self.made) - 1}"
 
