@@ -269,6 +269,15 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         old = x._array.shape
     except AttributeError:
         raise no_operand("flatten", x) from None
+    shape = _joined(old, start_dim, end_dim)
+    if shape is None:
+        return x
+    return seen(Reshape, x, x._array.reshape(shape), old) if x._flat else reshape(x, shape)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _joined(old: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
+    """The sizes of what is flattened; None where it stays as it is."""
     start = normalize_dim("flatten", start_dim, len(old))
     end = normalize_dim("flatten", end_dim, len(old))
     if start > end:
@@ -276,8 +285,8 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
             f"flatten: start_dim cannot come after end_dim, got {start_dim} and {end_dim}."
         )
     if start == end and old:
-        return x
-    return reshape(x, (*old[:start], math.prod(old[start : end + 1]), *old[end + 1 :]))
+        return None
+    return *old[:start], math.prod(old[start : end + 1]), *old[end + 1 :]
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
