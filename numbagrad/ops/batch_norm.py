@@ -186,7 +186,30 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         if weight is not None:
             x = x * along_channels(weight, x)
         return x if bias is None else x + along_channels(bias, x)
-    return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+    return ChannelAffine.apply(x, weight, bias)
+
+
+class ChannelAffine(Op, remembers=True):
+    """``x * weight + bias``, a number of each for each channel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save(x, weight)
+        return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.saved_tensors
+        if not any(ctx.needs_input_grad[1:]):
+            return g * along_channels(weight, x), None, None
+        return _channel_grads(g, x, weight)
+
+
+@remembered
+def _channel_grads(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``ChannelAffine``."""
+    dims = (0, *range(2, x._array.ndim))
+    return g * along_channels(weight, x), (g * x).sum(dims), g.sum(dims)
 
 
 # -- functions -------------------------------------------------------------------------------------
