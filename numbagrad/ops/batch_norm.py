@@ -228,7 +228,6 @@ def _moving(
     return out
 
 
-@remembered
 def batch_norm(
     input: Tensor,
     running_mean: Tensor | None,
@@ -249,6 +248,23 @@ def batch_norm(
     >>> batch_norm(tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    moves = training and running_mean is not None
+    return (_batch_norm if moves else _again)(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """``batch_norm``; what moves statistics writes arguments, and is not remembered."""
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
@@ -275,6 +291,9 @@ def batch_norm(
         scale = scale * weight
     shift = -running_mean * scale
     return _affine(input, scale, shift if bias is None else shift + bias)
+
+
+_again = remembered(_batch_norm)
 
 
 def instance_norm(
