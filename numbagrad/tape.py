@@ -113,11 +113,11 @@ class Counter:
         self.value = 0
         self.where: Location | None = None
 
-    def bump(self) -> None:
+    def bump(self, ours: int = 0) -> None:
         """Note a change made now, at the user's current line: ``user_location(2)``, written out for
-        every write."""
+        every write. The first ``ours`` callers are known to be in this package."""
         self.value += 1
-        frame: FrameType | None = _getframe(1)
+        frame: FrameType | None = _getframe(ours + 1)
         while frame is not None and frame.f_code.co_filename in OUR_FILES:
             frame = frame.f_back
         self.where = None if frame is None else (frame.f_code, frame.f_lasti)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import ALL
-from halved import run
+from halved import run, second
 from numba import njit
 from op_table import Case, Sample
 
@@ -62,6 +62,28 @@ def differs(case: Case, call: Sample, dtype: str) -> str | None:
     return None
 
 
+def second_differs(case: Case, call: Sample, dtype: str) -> str | None:
+    """What is wrong with the second gradients of a row in halves."""
+    kind, eps = getattr(ng, dtype), EPS[dtype]
+    first, truths = second(case, call, kind, lambda half: half.float())
+    _, got = second(case, call, kind)
+    if len(got) != len(truths):
+        return f"there are {len(got)}, expected {len(truths)}"
+    sizes = [float(g.detach().abs().max()) for g in first if g is not None and g.numel()]
+    for out, truth in zip(got, truths, strict=True):
+        if out is None or truth is None:
+            if out is not truth:
+                return f"is {out}, expected {truth}"
+            continue
+        if out.shape != truth.shape or out.dtype is not kind:
+            return f"is {out.dtype} of {out.shape}, expected {truth.shape}"
+        x, y = (t.detach().double().numpy() for t in (out, truth))
+        scale = max(1.0, *sizes, float(np.abs(np.nan_to_num(y, posinf=0, neginf=0)).max(initial=0)))
+        if not np.allclose(x, y, 12 * eps, 12 * eps * scale, equal_nan=True):
+            return f"is {x}, expected {y}"
+    return None
+
+
 ROWS = [case for case in ALL if "float32" in case.dtypes and case.name not in OTHERS | LACKING]
 GROUPS = [ROWS[k : k + 24] for k in range(0, len(ROWS), 24)]
 
@@ -79,6 +101,31 @@ def test_rows_in_halves(rows: list[Case]) -> None:
                 found = differs(case, call, dtype)
             if found:
                 wrong.append(f"{case.name} {dtype} {call}: {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+TWICE = [case for case in ROWS if case.orders >= 2]
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_second_gradients_in_halves(part: int) -> None:
+    """Of each row one half, against float32 of the same numbers.
+
+    A second gradient is made of first ones that were rounded already, and of their differences: it
+    may be off by twice as many roundings of the largest number on the way, which the first
+    gradients tell.
+    """
+    wrong = []
+    for k, case in list(enumerate(TWICE))[part::8]:
+        dtype = list(EPS)[k // 8 % 2]
+        call = next((c for c in case.calls("float32") if c.kind == "plain"), None)
+        if call is None:
+            continue
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            found = second_differs(case, call, dtype)
+        if found:
+            wrong.append(f"{case.name} {dtype} {call}: {found}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -593,3 +593,53 @@ def test_an_op_that_saves_nothing_for_an_input_is_remembered(at_once):
         ng.testing.assert_close(x.grad, w.sum(1).expand(6, 8))
     (memory,) = [m for m in remembered._memories if m.function.__qualname__ == "Mm.forward"]
     assert any(callable(plan) for plan in memory.plans.values())
+
+
+def test_slices_are_written_where_the_in_place_form_says(at_once):
+    index, source = ng.tensor([0, 3, 3]), ng.rand(3, 8)
+    for k in range(3):
+        for name in ("index_add", "index_copy"):
+            x = ng.rand(6, 8)
+            before, address = x.clone(), x.data_ptr()
+            out = getattr(x, name)(0, index, source)
+            assert x.equal(before) and out.data_ptr() != address
+            assert getattr(x, f"{name}_")(0, index + k, source) is x and x.data_ptr() == address
+            assert x.equal(getattr(before, name)(0, index + k, source))
+
+
+def test_which_of_equal_indices_gets_the_gradient_is_of_these_indices(at_once):
+    x, source = ng.rand(6, 8), ng.rand(3, 8).requires_grad_()
+    for index, standing in (([0, 3, 3], [1, 0, 1]), ([2, 2, 1], [0, 1, 1]), ([5, 5, 5], [0, 0, 1])):
+        (g,) = ng.autograd.grad(x.index_copy(0, ng.tensor(index), source).sum(), source)
+        assert g.tolist() == [[float(n)] * 8 for n in standing]
+
+
+def test_sizes_of_a_view_are_ints_whatever_came_before():
+    for _ in range(3):
+        for x in (ng.zeros(6, 8), ng.zeros(8, 6).T):
+            assert x.expand(2, 6, 8).shape == (2, 6, 8) == x.expand((2, 6, 8)).shape
+            assert x.expand(2, -1, 8).shape == (2, 6, 8) == x.expand([2, 6, 8]).shape
+            assert x.expand(ng.zeros(2, 6, 8).shape).stride() == (0, *x.stride())
+            assert x.reshape(8, 6).shape == (8, 6) == x.reshape([8, -1]).shape
+            for name in ("expand", "reshape"):
+                with pytest.raises(TypeError, match=f"{name}: expected ints"):
+                    getattr(x, name)(2.0, 6, 8)
+        assert ng.zeros(6, 8).view(-1, 6).shape == (8, 6)
+        with pytest.raises(TypeError, match="view: expected ints"):
+            ng.zeros(6, 8).view(8.0, 6)
+        with pytest.raises(RuntimeError, match="is invalid for input of size 48"):
+            ng.zeros(6, 8).view(7, 6)
+        with pytest.raises(RuntimeError, match="invalid shape dimension -2"):
+            ng.zeros(6, 8).view(-2, 6)
+        with pytest.raises(RuntimeError, match="must match the existing size"):
+            ng.zeros(6, 8).expand(2, 6, 9)
+
+
+def test_a_tensor_that_is_zeroed_says_where():
+    x = ng.ones(3, requires_grad=True)
+    y = x * 2
+    z = y.exp()
+    with ng.no_grad():
+        z.zero_()
+    with pytest.raises(RuntimeError, match=r"changed at .*test_remembered\.py"):
+        z.sum().backward()

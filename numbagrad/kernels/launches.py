@@ -98,6 +98,24 @@ class Launches:
         if not all(m.after for m in self._known):
             self.possible = False
 
+    def stays(self, array: Any) -> bool:
+        """Whether ``array`` lies in a table, which is the same for all calls."""
+        first, before, after = bounds(array)
+        for memory in self._known:
+            if memory.root == _FIXED and memory.first <= first - before:
+                if first + after <= memory.first + memory.after:
+                    return True
+        return False
+
+    def around(self, array: np.ndarray) -> np.ndarray | None:
+        """The new array in whose memory ``array`` lies; None where there is none."""
+        first, before, after = bounds(array)
+        for memory in self._known:
+            if memory.root == -1 and memory.first <= first - before:
+                if first + after <= memory.first + memory.after:
+                    return memory.array
+        return None
+
     def made(self, array: np.ndarray) -> None:
         """Note new memory."""
         self._known.append(_Memory(array))

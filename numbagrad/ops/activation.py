@@ -261,6 +261,7 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return GeluTanh.op(x) if approximate == "tanh" else Gelu.op(x)
 
 
+@remembered
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """``input`` limited to [min_val, max_val]; gradient 0 at the limits.
 

@@ -71,6 +71,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_avg(2, input, output_size)
 
 
+@remembered
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """The means of windows that cover a volume; windows as for ``adaptive_avg_pool2d``.
 
@@ -108,6 +109,7 @@ def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max(2, input, output_size, return_indices)
 
 
+@remembered
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
     """The largest of windows that cover a volume; windows as for ``adaptive_avg_pool2d``.
 

@@ -19,6 +19,7 @@ from ..errors import DimError, ShapeError
 from ..kernels import blocks, machine
 from ..kernels.expr import symbol
 from ..kernels.formula import Formula
+from ..kernels.halves import encoded
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.widened import copy_kernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
@@ -75,15 +76,17 @@ class Op:
     gets a gradient for each floating output and returns one per argument, trailing Nones left out.
     It is made of differentiable functions, so every order exists.
 
-    ``class Take(Op, remembers=True)``: one whose forward remembers what it launched.
+    ``class Take(Op, remembers=True)``: one whose forward remembers what it launched. plain_notes:
+    what it notes is the same for all calls of a kind, as it is then: functions remember its node.
     """
 
     _node_type: type[OpNode]
     _memory: OpMemory | None = None
-    _remembers = False
+    _plain_notes = False
 
-    def __init_subclass__(cls, remembers: bool = False) -> None:
-        cls._remembers = remembers
+    def __init_subclass__(cls, remembers: bool = False, plain_notes: bool | None = None) -> None:
+        if remembers or plain_notes is not None or "forward" in cls.__dict__:
+            cls._plain_notes = remembers or bool(plain_notes)
         if "forward" in cls.__dict__:
             cls._memory = OpMemory(cls.forward) if remembers and remembering() else None
         cls._node_type = type(f"{cls.__name__}Backward", (OpNode,), {"_op": cls})
@@ -172,6 +175,15 @@ def full(shape: Sequence[int], value: Any, dtype: DType, device: Any = devices.c
             return out
     machine.launch(fill_kernel, out._array, value)
     return out
+
+
+def constant(values: Any, dtype: DType, beside: Any = None) -> Tensor:
+    """Numbers that are the same in all calls of a kind, on the device of the tensor ``beside``;
+    nobody writes into them."""
+    array = encoded(np.ascontiguousarray(values), dtype.numpy)
+    if beside is None or beside._device is devices.cpu:
+        return wrap(machine.table(array, None), dtype)
+    return wrap(array, dtype).to(beside._device)
 
 
 def zeros_like(x: Tensor) -> Tensor:

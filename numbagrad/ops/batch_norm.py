@@ -59,7 +59,7 @@ def along_channels(v: Tensor, x: Tensor) -> Tensor:
     return v.reshape((v._array.shape[0], *(1,) * (x._array.ndim - 2)))
 
 
-class BatchNorm(Op):
+class BatchNorm(Op, plain_notes=True):
     """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
 
     running: the two statistics to be moved, or None.
@@ -186,7 +186,30 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
         if weight is not None:
             x = x * along_channels(weight, x)
         return x if bias is None else x + along_channels(bias, x)
-    return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+    return ChannelAffine.apply(x, weight, bias)
+
+
+class ChannelAffine(Op, remembers=True):
+    """``x * weight + bias``, a number of each for each channel."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save(x, weight)
+        return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, weight = ctx.saved_tensors
+        if not any(ctx.needs_input_grad[1:]):
+            return g * along_channels(weight, x), None, None
+        return _channel_grads(g, x, weight)
+
+
+@remembered
+def _channel_grads(g: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of ``ChannelAffine``."""
+    dims = (0, *range(2, x._array.ndim))
+    return g * along_channels(weight, x), (g * x).sum(dims), g.sum(dims)
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -225,6 +248,23 @@ def batch_norm(
     >>> batch_norm(tensor([[1.0], [3.0]]), None, None, training=True, eps=0.0).tolist()
     [[-1.0], [1.0]]
     """
+    moves = training and running_mean is not None
+    return (_batch_norm if moves else _again)(
+        input, running_mean, running_var, weight, bias, training, momentum, eps
+    )
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> Tensor:
+    """``batch_norm``; what moves statistics writes arguments, and is not remembered."""
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
@@ -251,6 +291,9 @@ def batch_norm(
         scale = scale * weight
     shift = -running_mean * scale
     return _affine(input, scale, shift if bias is None else shift + bias)
+
+
+_again = remembered(_batch_norm)
 
 
 def instance_norm(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -30,7 +31,7 @@ from .brackets import (
 )
 from .elementwise import cast, clone, masked_fill
 from .from_data import as_tensor
-from .index import Put, _write, launch_checked, scalar_tensor
+from .index import _write, launch_checked, put_slices, scalar_tensor
 from .inplace import assign, check_distinct
 from .remembered import remembered
 from .selected import Selected
@@ -215,7 +216,7 @@ def _set_groups(x: Tensor, view: Tensor, groups: list[Group], value: Any, record
     wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
     value = _fitting(value, x, wanted)
     if recorded:
-        out = Put.apply(turned, value, index, dim, span, False, "index")
+        out = put_slices(turned, value, index, dim, span, False, "index")
         if turned is not view:
             out = permute(out, *_inverse(view, groups))
         assign(view if view is not x else x, out, "setitem")
@@ -244,6 +245,7 @@ def _inverse(view: Tensor, groups: list[Group]) -> list[int]:
     return [order.index(d) for d in range(len(order))]
 
 
+@functools.partial(remembered, spread="indices")
 def index_put(
     x: Tensor, indices: tuple[Tensor | None, ...], values: Any, accumulate: bool = False
 ) -> Tensor:
@@ -255,7 +257,7 @@ def index_put(
     turned, index, dim, span = joined(view, groups)
     shape = turned._array.shape
     wanted = (*shape[:dim], *index._array.shape, *shape[dim + span :])
-    out = Put.apply(turned, _fitting(values, x, wanted), index, dim, span, accumulate, "index_put")
+    out = put_slices(turned, _fitting(values, x, wanted), index, dim, span, accumulate, "index_put")
     return out if turned is view else permute(out, *_inverse(view, groups))
 
 

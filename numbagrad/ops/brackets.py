@@ -80,6 +80,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             basic = basic and type(part) in _BASIC
         if basic:
             return _basic(x, key)
+    if key is None or key is ...:
+        return _basic(x, (key,))
     if kind in _SEQUENCES:
         found = with_tensors(key)
         if found is not key:

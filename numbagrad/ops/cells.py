@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ..errors import ShapeError
@@ -42,7 +43,7 @@ def _maps(
     return linear(x, w_ih, b_ih), linear(hx, w_hh, b_hh)
 
 
-@remembered
+@functools.partial(remembered, spread="hx")
 def lstm_cell(
     x: Tensor,
     hx: Sequence[Tensor],

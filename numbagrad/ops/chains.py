@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,10 +12,12 @@ from .base import as_operand
 from .create import eye
 from .elementwise import clone
 from .linalg import matmul
+from .remembered import remembered
 
 __all__ = ["matrix_power", "multi_dot"]
 
 
+@remembered
 def matrix_power(x: Tensor, n: int) -> Tensor:
     """The product of ``n`` times the square matrices of the last two dimensions.
 
@@ -71,6 +74,7 @@ def _cheapest(sizes: Sequence[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
+@functools.partial(remembered, spread="tensors")
 def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     """The product of two or more matrices, in the order that takes the fewest multiplications.
 

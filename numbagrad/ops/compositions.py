@@ -117,6 +117,7 @@ def positive(x: Tensor) -> Tensor:
     return x
 
 
+@remembered
 def float_power(x: Any, exponent: Any) -> Tensor:
     """``x ** exponent`` in float64, whatever the dtypes; one of them may be a number.
 
@@ -181,6 +182,7 @@ def isneginf(x: Tensor) -> Tensor:
     return eq(x, -math.inf)
 
 
+@remembered
 def logaddexp2(x: Tensor, other: Tensor) -> Tensor:
     """log2(2 ** x + 2 ** other) of floating tensors, broadcast, without overflow.
 
@@ -216,6 +218,7 @@ def isin(
     return ~found if invert else found
 
 
+@remembered
 def quantile(
     x: Tensor,
     q: Any,
@@ -236,6 +239,7 @@ def quantile(
     return _quantile("quantile", x, q, dim, keepdim, interpolation)
 
 
+@remembered
 def nanquantile(
     x: Tensor,
     q: Any,

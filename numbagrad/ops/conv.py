@@ -98,7 +98,7 @@ def _channel_sum(g: Tensor) -> Tensor:
     return g.sum((0, *range(2, g._array.ndim)))
 
 
-class Convolution(Op):
+class Convolution(Op, plain_notes=True):
     """``out[n, o] = sum over c of x[n, c] * weight[o, c] + bias[o]``."""
 
     @staticmethod
@@ -118,7 +118,7 @@ class Convolution(Op):
         return gx, gweight, _channel_sum(g) if needs[2] else None
 
 
-class TransposedConvolution(Op):
+class TransposedConvolution(Op, plain_notes=True):
     """The gradient of Convolution with respect to its input, as a function of g and weight."""
 
     @staticmethod
@@ -139,7 +139,7 @@ class TransposedConvolution(Op):
         return gg, gweight, _channel_sum(h) if needs[2] else None
 
 
-class ConvolutionWeight(Op):
+class ConvolutionWeight(Op, plain_notes=True):
     """The gradient of Convolution with respect to its weight, as a function of g and x."""
 
     @staticmethod

@@ -15,11 +15,11 @@ from ..dtypes import DType
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
-from ..tensor import Tensor, wrap_any
+from ..tensor import Tensor
 from .argument_names import made_by_names, made_plainly
-from .base import as_operand, fill_kernel, launch, new_empty
+from .base import as_operand, constant, fill_kernel, launch, new_empty
 from .base import full as filled
-from .elementwise import cast
+from .elementwise import cast, clone
 from .part import _diagonal_view
 from .remembered import remembered
 from .transfer import transfer
@@ -302,6 +302,7 @@ def linspace(
     return _finish(out, requires_grad)
 
 
+@remembered
 def logspace(
     start: Any,
     end: Any,
@@ -349,22 +350,24 @@ def eye(
     return _finish(out, requires_grad, place_of(device))
 
 
+@remembered
 def tril_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """(2, n) rows and columns of the lower triangle of a (row, col) matrix."""
-    found = np.stack(np.tril_indices(row, offset, col))
+    found = clone(constant(np.stack(np.tril_indices(row, offset, col)), dtypes.int64))
     wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    return _finish(cast(wrap_any(found), wanted), False, place_of(device))
+    return _finish(cast(found, wanted), False, place_of(device))
 
 
+@remembered
 def triu_indices(
     row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
     """(2, n) rows and columns of the upper triangle of a (row, col) matrix."""
-    found = np.stack(np.triu_indices(row, offset, col))
+    found = clone(constant(np.stack(np.triu_indices(row, offset, col)), dtypes.int64))
     wanted = dtypes.int64 if dtype is None else dtypes.to_dtype(dtype)
-    return _finish(cast(wrap_any(found), wanted), False, place_of(device))
+    return _finish(cast(found, wanted), False, place_of(device))
 
 
 __all__ = [

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import BOTH, GPU, raised
 from .axes import DTYPE_WORDS
-from .base import as_operand, broadcast_shape
+from .base import as_operand, broadcast_shape, constant
 from .elementwise import clamp, minimum, sqrt, where
-from .from_data import tensor
 from .index import index_select
 from .moments import norm
 from .reduction import reduced, reduction_of
@@ -46,6 +46,7 @@ def _distance(
     return norm(x1 - x2 + eps, p, -1, keepdim)
 
 
+@remembered
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The p-norm of the difference of each two rows of a matrix (n, m): n (n - 1) / 2 numbers.
 
@@ -67,7 +68,8 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise ValueError(f"pdist: pdist only supports non-negative p values, got {p}.")
     if machine.autocasting:
         (input,) = raised(input)
-    first, second = [tensor(i, device=input._device) for i in np.triu_indices(shape[0], 1)]
+    pairs = np.triu_indices(shape[0], 1)
+    first, second = [constant(i, dtypes.int64, input) for i in pairs]
     differences = index_select(input, 0, first) - index_select(input, 0, second)
     return norm(differences, p if shape[1] else 2.0, -1)  # of nothing all norms are 0
 

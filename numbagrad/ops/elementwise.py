@@ -26,7 +26,7 @@ from .warned import warn_user
 # -- conversions and copies ------------------------------------------------------------------------
 
 
-class Clone(Op):
+class Clone(Op, plain_notes=True):
     """A contiguous copy, with its history."""
 
     @staticmethod
@@ -43,7 +43,7 @@ class Clone(Op):
         return g
 
 
-class Cast(Op):
+class Cast(Op, plain_notes=True):
     """The elements in another dtype."""
 
     @staticmethod
@@ -165,6 +165,7 @@ def sub(x: Any, y: Any, older: Any = None, *, alpha: Any = 1) -> Tensor:
     return f.Sub.op.binary(x, y) if alpha == 1 else _scaled(x, y, -alpha)
 
 
+@remembered
 def _scaled(x: Any, y: Any, alpha: Any) -> Tensor:
     if not (isinstance(x, Tensor) or isinstance(y, Tensor)):
         from .from_data import tensor

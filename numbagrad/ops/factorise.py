@@ -342,6 +342,7 @@ def lstsq(
     return LeastSquares(solution, residuals, rank, none)
 
 
+@remembered
 def vander(x: Tensor, N: int | None = None, *, increasing: bool = False) -> Tensor:
     """The powers of a vector as columns: ``x ** (N - 1)`` to ``x ** 0``, or the other way round.
 

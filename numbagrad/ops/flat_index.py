@@ -13,15 +13,17 @@ from .comparison import ne
 from .create import arange
 from .elementwise import cast, where
 from .gather import scatter
-from .index import Put, index_tensor
+from .index import index_tensor, put_slices
 from .join import stack
 from .part import narrow
+from .remembered import remembered
 from .scan import cumsum
 from .view import reshape
 
 __all__ = ["nonzero_static", "put", "unravel_index"]
 
 
+@remembered
 def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
     """``x`` with the elements of ``source`` at positions ``index``, counted through all elements.
 
@@ -46,7 +48,7 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
         )
     flat, values = reshape(x, (x._array.size,)), reshape(source, (source._array.size,))
     at = reshape(at, (at._array.size,))
-    out = Put.apply(flat, values, at, 0, 1, bool(accumulate), "put")
+    out = put_slices(flat, values, at, 0, 1, bool(accumulate), "put")
     return reshape(out, x._array.shape)
 
 

@@ -11,6 +11,7 @@ from ..tensor import Tensor
 from .base import Op, as_operand
 from .elementwise import cast, neg
 from .pointwise import Elementwise
+from .remembered import remembered
 
 __all__ = ["frexp", "ldexp", "nextafter"]
 
@@ -66,6 +67,7 @@ class Frexp(NamedTuple):
     exponent: Tensor
 
 
+@remembered
 def frexp(x: Tensor) -> Frexp:
     """``x`` as ``mantissa * 2 ** exponent``, abs(mantissa) in [0.5, 1); exponent is int32.
 
@@ -119,6 +121,7 @@ class NextAfter(Op):
         raise GradError("nextafter: the derivative is not implemented. Use x.detach().")
 
 
+@remembered
 def nextafter(x: Tensor, other: Tensor) -> Tensor:
     """The number next to ``x`` that the dtype has, on the way to ``other``; ``other`` if equal.
 

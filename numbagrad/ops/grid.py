@@ -20,11 +20,11 @@ from ..kernels.halves import arithmetic
 from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .axes import DTYPE_WORDS
-from .base import Op, as_operand, contiguous, new_empty, same_device
-from .from_data import tensor
+from .base import Op, as_operand, constant, contiguous, new_empty, same_device
 from .linalg import matmul
 from .part import narrow
 from .pointwise import Elementwise
+from .remembered import remembered
 from .view import reshape
 
 __all__ = ["affine_grid", "grid_sample"]
@@ -164,7 +164,7 @@ def _places(x: Tensor, grid: Tensor, look: Look) -> Tensor:
     sizes = np.array(x._array.shape[:1:-1], arithmetic(grid._dtype.numpy))
 
     def beside(values: Any) -> Tensor:
-        return tensor(values, dtype=grid._dtype, device=grid._device)
+        return constant(values, grid._dtype, grid)
 
     whole = sizes - 1 if look.corners else sizes
     at = GridPlace.function(grid, beside(whole / 2), 0.0 if look.corners else -0.5)
@@ -226,6 +226,7 @@ def _check_grid(x: Any, grid: Any, mode: str, padding_mode: str) -> None:
         raise ShapeError(f"{name}: bicubic interpolation only supports 4D input.")
 
 
+@remembered
 def grid_sample(
     input: Tensor,
     grid: Tensor,
@@ -256,6 +257,7 @@ def grid_sample(
     return reshape(out, (*input._array.shape[:2], *grid._array.shape[1:-1]))
 
 
+@remembered
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
     """The grid for ``grid_sample`` that maps each place of the output by a matrix of ``theta``.
 
@@ -286,5 +288,5 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
     if not align_corners:
         lines = [line * (n - 1) / n for line, n in zip(lines, sizes[2:], strict=True)]
     mesh = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(sizes[2:])], -1)
-    base = tensor(mesh.reshape(-1, rank + 1), dtype=theta._dtype, device=theta._device)
+    base = constant(mesh.reshape(-1, rank + 1), theta._dtype, theta)
     return reshape(matmul(base, theta.transpose(1, 2)), (sizes[0], *sizes[2:], rank))

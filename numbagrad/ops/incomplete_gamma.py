@@ -12,6 +12,7 @@ from .base import Op, as_operand, broadcast_shape
 from .comparison import eq
 from .elementwise import cast, exp, where
 from .gamma import lgamma
+from .remembered import remembered
 from .sampling import StandardGammaGrad, filled
 from .special import xlogy
 from .view import expand
@@ -19,7 +20,7 @@ from .view import expand
 __all__ = ["igamma", "igammac"]
 
 
-class IncompleteGamma(Op):
+class IncompleteGamma(Op, plain_notes=True):
     """The lower one, or the upper one; of tensors of one shape and dtype."""
 
     @staticmethod
@@ -52,6 +53,7 @@ def _of_any(name: str, x: Tensor, y: Tensor, upper: bool) -> Tensor:
     return IncompleteGamma.apply(*[cast(t, dtype) for t in both], upper)
 
 
+@remembered
 def igamma(x: Tensor, y: Tensor) -> Tensor:
     """The chance that a gamma number of shape ``x`` and scale 1 is at most ``y``.
 
@@ -65,6 +67,7 @@ def igamma(x: Tensor, y: Tensor) -> Tensor:
     return _of_any("igamma", x, y, False)
 
 
+@remembered
 def igammac(x: Tensor, y: Tensor) -> Tensor:
     """The chance that a gamma number of shape ``x`` and scale 1 is more than ``y``.
 

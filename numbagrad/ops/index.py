@@ -195,7 +195,7 @@ def _write(
     )
 
 
-class Put(Op):
+class Put(Op, remembers=True):
     """A copy of ``x`` with slices replaced by those of ``value``, or with them added."""
 
     @staticmethod
@@ -228,6 +228,21 @@ class Put(Op):
         return gx, gv
 
 
+class PutHere(Put):
+    """``Put`` that may write into ``x`` itself, which is not remembered."""
+
+    forward = staticmethod(Put.forward)
+
+
+def put_slices(
+    x: Tensor, value: Tensor, index: Tensor, dim: int, span: int, add: bool, name: str
+) -> Tensor:
+    """``Put``; ``x`` itself where its in-place form has asked for that."""
+    op = Put if overwriting.target is None else PutHere
+    return op.apply(x, value, index, dim, span, add, name)
+
+
+@remembered
 def _standing(index: Tensor, m: int, rank: int, dtype: Any) -> Tensor:
     """1 for each index whose slice no later one overwrites, else 0; seen with ``rank`` dims."""
     at = index._array.reshape(-1)
@@ -303,7 +318,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     index = _flat_index("index_add", index)
     source = _slices("index_add", x, dim, index, source)
     source = source if alpha == 1 else mul(source, alpha)
-    return Put.apply(x, source, index, dim, 1, True, "index_add")
+    return put_slices(x, source, index, dim, 1, True, "index_add")
 
 
 @remembered
@@ -312,7 +327,7 @@ def index_copy(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     dim = normalize_dim("index_copy", dim, x._array.ndim)
     index = _flat_index("index_copy", index)
     source = _slices("index_copy", x, dim, index, source)
-    return Put.apply(x, source, index, dim, 1, False, "index_copy")
+    return put_slices(x, source, index, dim, 1, False, "index_copy")
 
 
 @remembered
@@ -323,7 +338,7 @@ def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     shape = x._array.shape
     value = scalar_tensor(value, x)
     source = expand(value, (*shape[:dim], index._array.size, *shape[dim + 1 :]))
-    return Put.apply(x, source, index, dim, 1, False, "index_fill")
+    return put_slices(x, source, index, dim, 1, False, "index_fill")
 
 
 def scalar_tensor(value: Any, x: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ class ViewRegion(Op):
         return PlaceRegion.apply(zeros, g, *ctx.region)
 
 
-class PlaceRegion(Op):
+class PlaceRegion(Op, remembers=True):
     """A copy of ``x`` with ``y`` written at a region."""
 
     @staticmethod

@@ -258,7 +258,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 # -- splitting -------------------------------------------------------------------------------------
 
 
-class Several(Op):
+class Several(Op, plain_notes=True):
     """Several views of one tensor that share a node, whose gradients are joined at once."""
 
 

@@ -12,6 +12,7 @@ from .elementwise import mul
 from .factorise import powers
 from .part import diagonal as _diagonal
 from .reduce import sum as sum_
+from .remembered import remembered
 from .view import reshape
 
 __all__ = ["cross", "diagonal", "vander", "vecdot"]
@@ -58,6 +59,7 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
     return _diagonal(as_operand("linalg.diagonal", A), offset, dim1, dim2)
 
 
+@remembered
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """The powers ``x ** 0`` to ``x ** (N - 1)`` along a new last dimension.
 

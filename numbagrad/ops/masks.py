@@ -92,7 +92,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return Take.apply(expand(x, shape), flat, 0, len(shape), True, -1, "masked_select")
 
 
-class MaskedScatter(Op):
+class MaskedScatter(Op, plain_notes=True):
     """A copy of ``x`` with the elements of ``source`` in turn where ``mask`` holds."""
 
     @staticmethod

@@ -75,6 +75,7 @@ def logdet(x: Tensor) -> Tensor:
     return where(sign < 0, float("nan"), logabsdet)
 
 
+@remembered
 def chain_matmul(*matrices: Tensor) -> Tensor:
     """The product of matrices, in the cheapest order; ``ng.linalg.multi_dot`` takes a list.
 

@@ -13,10 +13,12 @@ from .base import as_operand, zeros_like
 from .elementwise import cast, where
 from .gather import _scattered, gathered
 from .reduction import reduced, reduction_of
+from .remembered import remembered
 
 __all__ = ["multilabel_margin_loss"]
 
 
+@remembered
 def multilabel_margin_loss(
     input: Tensor,
     target: Tensor,

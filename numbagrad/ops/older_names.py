@@ -21,6 +21,7 @@ from .from_data import as_tensor, from_numpy, tensor
 from .join import chunk, split
 from .overwrite import copy_, fill_
 from .rearranged import split_with_sizes
+from .remembered import remembered
 from .view import sizes_of
 
 __all__ = [
@@ -49,6 +50,7 @@ def detach(x: Tensor) -> Tensor:
     return as_operand("detach", x).detach()
 
 
+@remembered
 def fill(x: Tensor, value: Any) -> Tensor:
     """A tensor like ``x`` with every element ``value``, a number or a 0-d tensor.
 

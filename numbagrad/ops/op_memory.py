@@ -45,9 +45,9 @@ class OpMemory(Memory):
         """What a plan gives."""
         return plan(args[0], flat)
 
-    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
+    def plan_of(self, seen: Any, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""
-        ctx = args[0]
+        ctx, launches = args[0], seen.launches
         several = isinstance(result, tuple)
         results = list(result) if several else [result]
         names = ", ".join([f"t{k}" for k in range(len(results))])
@@ -58,7 +58,7 @@ class OpMemory(Memory):
             return None
         if ctx._to_save:
             tail.insert(0, f"ctx._to_save = ({', '.join([held[id(v)] for v in ctx._to_save])},)")
-        notes = notes_of(ctx, ("_needs", "_to_save"), len(results))
+        notes = notes_of(ctx, ("_needs", "_to_save"), len(results), "ctx")
         if notes is None:
             return None
         lines, values, arrays = notes
@@ -67,12 +67,13 @@ class OpMemory(Memory):
 
 
 def notes_of(
-    ctx: Any, apart: Container[str], first: int
+    ctx: Any, apart: Container[str], first: int, called: str
 ) -> tuple[list[str], dict[str, Any], list[Tensor]] | None:
     """The text that notes in ``ctx`` what an op noted, the values that it names, and the arrays
     among these that the op made; None where a note is another in each call.
 
-    apart: what are no notes. first: how many arrays the plan has already.
+    apart: what are no notes. first: how many arrays the plan has already. called: what ``ctx`` is
+    called in the text.
     """
     lines: list[str] = []
     values: dict[str, Any] = {}
@@ -84,11 +85,11 @@ def notes_of(
         if type(arrays) is tuple and arrays and all([type(v) is np.ndarray for v in arrays]):
             places = [f"a{first + len(made) + k}" for k in range(len(arrays))]
             noted = places[0] if arrays is not value else f"({', '.join(places)},)"
-            lines.append(f"ctx.{name} = {noted}")
+            lines.append(f"{called}.{name} = {noted}")
             made += [wrap(v, dtypes.from_numpy(v.dtype)) for v in arrays]
         elif is_constant(value):
-            values[f"note_{name}"] = value
-            lines.append(f"ctx.{name} = note_{name}")
+            values[f"note_{called}_{name}"] = value
+            lines.append(f"{called}.{name} = note_{called}_{name}")
         else:
             return None
     return lines, values, made

@@ -448,11 +448,6 @@ def _signature(function: Any) -> inspect.Signature:
     )
 
 
-def _usual(op: Any) -> Any:
-    """What takes the operands of an op, as a tuple."""
-    return op.mixed if len(op.inputs) > 2 else op.general
-
-
 def _text(function: Any) -> tuple[str, dict[str, Any]]:
     """A function that calls ``function``, or ``into`` if it gets ``out``: text and globals.
 
@@ -460,6 +455,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     to keywords cost a call 30 ns and more.
     """
     name, op = function.__name__, _op_of(function)
+    general = None if op is None or len(op.inputs) > 2 else op.general  # more are remembered
     parameters = [p for p in _signature(function).parameters.values() if p.name != OLDER]
     given = [p.name for p in parameters if p.kind is _KINDS.POSITIONAL_OR_KEYWORD]
     star = [f"*{p.name}" for p in parameters if p.kind is _KINDS.VAR_POSITIONAL]
@@ -470,7 +466,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     defaults = {p.name: p.default for p in parameters if p.default is not _KINDS.empty}
     names = {
         "function": function,
-        "usually": NOTHING_BUT.get(name, function) if op is None else _usual(op),
+        "usually": general or NOTHING_BUT.get(name, function),
         "further": _further,
         "check": check_operands,
         "defaults": defaults,
@@ -487,7 +483,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     if not required:
         unset = [*[f"{p} is {p}_" for p in options], *[f"not {p}" for p in others]]
         usual = " and ".join([f"out is {surplus}", *unset])
-        call = f"usually(({values}))" if op is not None else f"usually({values})"
+        call = f"usually({values})" if general is None else f"usually(({values}))"
         lines += [f"  if {usual}:", f"   return {call}"]
     if keywords or others:
         by_name = [*[f"{p.name}={p.name}" for p in keywords], *[f"**{p}" for p in others]]

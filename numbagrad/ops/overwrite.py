@@ -23,7 +23,7 @@ from .transfer import transfer
 from .view import expand
 
 
-class Overwrite(Op):
+class Overwrite(Op, plain_notes=True):
     """Stands for ``x`` after all its elements were replaced: its old history gets zeros."""
 
     @staticmethod
@@ -95,7 +95,7 @@ def zero_(x: Tensor) -> Tensor:
                 zeroed(array)
                 done = True
             if done:
-                (x._counter or x._version_counter()).bump()
+                (x._counter or x._version_counter()).bump(1)
                 return x
         return fill_(x, 0)
     except AttributeError as error:

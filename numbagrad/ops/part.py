@@ -241,7 +241,7 @@ def unfold(x: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return seen(Unfold, x, found, (array.shape, dim, size, step))
 
 
-class AsStrided(View):
+class AsStrided(View, plain_notes=False):
     """Any strides in the memory of ``x``."""
 
     @staticmethod

@@ -16,6 +16,7 @@ from ..kernels.cpu import patch as kernels
 from ..tensor import Tensor
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty
+from .remembered import remembered
 
 __all__ = ["fold", "unfold"]
 
@@ -128,6 +129,7 @@ def _floating(name: str, x: Any) -> Tensor:
     return x
 
 
+@remembered
 def unfold(
     input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:
@@ -153,6 +155,7 @@ def unfold(
     return out if len(shape) == 4 else out.squeeze(0)
 
 
+@remembered
 def fold(
     input: Tensor,
     output_size: Any,

@@ -80,11 +80,19 @@ def _is_frozen(value: Any) -> bool:
     options = getattr(type(value), "__dataclass_params__", None)
     if options is None or not options.frozen:
         return False
-    return not options.eq or is_constant(tuple(vars(value).values()))
+    # Its fields: what it has worked out from them lies beside these.
+    return not options.eq or is_constant(tuple([getattr(value, n) for n in fields_of(value)]))
+
+
+def fields_of(value: Any) -> list[str]:
+    """The names of a dataclass's fields."""
+    return list(value.__dataclass_fields__)
 
 
 def is_constant(value: Any) -> bool:
     """Whether a note of an op is the same for all calls of a kind."""
+    if type(value) is slice:
+        value = (value.start, value.stop, value.step)
     if isinstance(value, tuple):
         return all([is_constant(v) for v in value])
     return _is_plain(value) or isinstance(value, Kernel) or _is_frozen(value)

@@ -29,6 +29,7 @@ from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
 from .base import beside_others, broadcast_shape, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
+from .remembered import remembered
 from .selected import Selected
 from .short_way import SMALL, empty, make_binary, make_mixed, make_unary, never
 
@@ -380,7 +381,8 @@ class PointwiseOp:
         function.op = op  # type: ignore[attr-defined]
         if "_out" in function.__code__.co_varnames:
             function.__signature__ = WITHOUT_OUT[len(inputs)]  # type: ignore[attr-defined]
-        return function
+            return function
+        return remembered(function)
 
 
 def what_differs(args: tuple, out: Tensor) -> Rare | None:

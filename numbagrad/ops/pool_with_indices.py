@@ -8,6 +8,7 @@ from typing import Any
 from ..tensor import Tensor
 from .adaptive_pool import _adaptive_max
 from .pool import _max_pool
+from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -17,7 +18,7 @@ def _named(rank: int, name: str, function: Callable[..., Any]) -> Callable[..., 
     function.__doc__ = (
         f"``{name}{rank}d`` with ``return_indices``: ``(values, indices)``, whatever is said."
     )
-    return function
+    return remembered(function)
 
 
 def _fixed(rank: int) -> Callable[..., Any]:

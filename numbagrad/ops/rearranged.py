@@ -179,6 +179,7 @@ def diagflat(x: Tensor, offset: int = 0) -> Tensor:
     return diag_embed(reshape(as_operand("diagflat", x), (-1,)), offset)
 
 
+@remembered
 def block_diag(*tensors: Tensor) -> Tensor:
     """Matrices one after another along the diagonal of one, zeros elsewhere.
 

@@ -23,7 +23,7 @@ import numpy as np
 from .. import devices, dtypes
 from ..kernels import machine
 from ..kernels.thread_pool import when_threads_change
-from ..tape import grad_mode, standing_behind
+from ..tape import grad_mode, next_sequence, standing_behind
 from ..tensor import Tensor
 from .argument_names import PLAIN
 from .plans import LARGE, TENSORS, Plan, kinds_of, plan_of
@@ -58,13 +58,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Watcher:
-    """Stands behind the verbs during one call, runs what they say and notes it."""
+    """Stands behind the verbs during one call, runs what they say and notes it.
+
+    begun: nodes that the call records have larger numbers. took: seconds that kernels ran.
+    """
 
     compiles = records = False
 
     def __init__(self, launches: Any):
         self.launches = launches
-        self.took = 0.0  # seconds that kernels ran
+        self.begun, self.took = next_sequence(), 0.0
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """New memory."""
@@ -200,7 +203,7 @@ class Memory:
             wait = self.waits.get(key, AGAIN)
             self.plans[key], self.waits[key] = AFTER - wait, min(2 * wait, LATER)
             return result
-        plan = self.plan_of(launches, flat, result, args)
+        plan = self.plan_of(watcher, flat, result, args)
         if plan is not None:
             self.plans[key] = plan
             self._first(names, plan)
@@ -214,8 +217,9 @@ class Memory:
         others = [other for other in self.last.get(names, ()) if other is not plan]
         self.last[names] = (plan, *others[: TRIED - 1])
 
-    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
+    def plan_of(self, seen: _Watcher, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""
+        launches = seen.launches
         if self.writes:
             if result is not flat[0]:
                 return None

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import ShapeError
-from ..kernels.halves import encoded
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from .base import as_operand
+from .base import as_operand, constant
 from .elementwise import lerp
-from .from_data import tensor
 from .index import index_select
 from .linalg import matmul
+from .remembered import remembered
 from .warned import warn_user
 
 __all__ = [
@@ -48,7 +48,7 @@ def _nearest(x: Tensor, dim: int, size: int, scale: float, exact: bool) -> Tenso
     n = x._array.shape[dim]
     places = np.arange(size, dtype=np.float32) + np.float32(0.5 if exact else 0)
     at = np.minimum(np.floor(places * np.float32(scale)), n - 1)
-    return index_select(x, dim, tensor(at.astype(np.int64), device=x._device))
+    return index_select(x, dim, constant(at, dtypes.int64, x))
 
 
 def _centres(n: int, size: int, scale: float, corners: bool) -> np.ndarray:
@@ -70,10 +70,10 @@ def _cubic(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tenso
         away = np.abs(places - below - k)
         near = (1.25 * away - 2.25) * away * away + 1
         far = ((-0.75 * away + 3.75) * away - 6) * away + 3
-        weight = encoded(np.where(away <= 1, near, far), x._dtype.numpy).reshape(sizes)
-        at = np.clip(below + k, 0, n - 1).astype(np.int64)
-        part = index_select(x, dim, tensor(at, device=x._device))
-        part = part * wrap(weight, x._dtype).to(x._device)
+        weight = np.where(away <= 1, near, far).reshape(sizes)
+        at = np.clip(below + k, 0, n - 1)
+        part = index_select(x, dim, constant(at, dtypes.int64, x))
+        part = part * constant(weight, x._dtype, x)
         out = part if out is None else out + part
     return out
 
@@ -83,12 +83,11 @@ def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tens
     n = x._array.shape[dim]
     places = np.maximum(_centres(n, size, scale, corners), 0)
     below = np.minimum(places.astype(np.int64), n - 1)
-    weight = encoded(places - below, x._dtype.numpy)
     sizes = [1] * x._array.ndim
     sizes[dim] = size
-    low = index_select(x, dim, tensor(below, device=x._device))
-    high = index_select(x, dim, tensor(np.minimum(below + 1, n - 1), device=x._device))
-    return lerp(low, high, wrap(weight.reshape(sizes), x._dtype).to(x._device))
+    low = index_select(x, dim, constant(below, dtypes.int64, x))
+    high = index_select(x, dim, constant(np.minimum(below + 1, n - 1), dtypes.int64, x))
+    return lerp(low, high, constant((places - below).reshape(sizes), x._dtype, x))
 
 
 def _weighed(x: Tensor, dim: int, size: int, scale: float, corners: bool, cubic: bool) -> Tensor:
@@ -113,11 +112,11 @@ def _weighed(x: Tensor, dim: int, size: int, scale: float, corners: bool, cubic:
     else:
         weight = np.maximum(1 - away, 0.0)
     weight = np.where((places >= first) & (places < last), weight, 0.0)
-    weight = encoded(weight / weight.sum(1, keepdims=True), x._dtype.numpy)
-    turned = x.transpose(dim, -1)
-    return matmul(turned, wrap(weight, x._dtype).to(x._device).t()).transpose(dim, -1)
+    weights = constant(weight / weight.sum(1, keepdims=True), x._dtype, x)
+    return matmul(x.transpose(dim, -1), weights.t()).transpose(dim, -1)
 
 
+@remembered
 def interpolate(
     input: Tensor,
     size: Any = None,
@@ -226,6 +225,7 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
+@remembered
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     """(..., c r r, h, w) to (..., c, h r, w r): channels become places (Shi et al., 2016).
 
@@ -244,6 +244,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     return x.reshape(*batch, c // (r * r), h * r, w * r)
 
 
+@remembered
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(..., c, h r, w r) to (..., c r r, h, w): the inverse of ``pixel_shuffle``."""
     shape, r = as_operand("pixel_unshuffle", input)._array.shape, downscale_factor

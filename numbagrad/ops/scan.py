@@ -141,7 +141,7 @@ class _Running(Op, remembers=True):
         return Place.apply(g, indices, ctx.form, g._array.shape)
 
 
-class CumMax(_Running):
+class CumMax(_Running, remembers=True):
     """Running maxima along ``form``'s middle axis, and where they stand."""
 
     kernel = kernels.cummax
@@ -154,7 +154,7 @@ class CumMax(_Running):
         return values, indices
 
 
-class CumMin(_Running):
+class CumMin(_Running, remembers=True):
     """Running minima along ``form``'s middle axis, and where they stand."""
 
     kernel = kernels.cummin

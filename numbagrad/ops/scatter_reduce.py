@@ -27,7 +27,7 @@ JOINS = {"prod": 1, "amax": 2, "amin": 3}
 """What the kernel calls them."""
 
 
-class Join(Op):
+class Join(Op, plain_notes=True):
     """A copy of ``x`` with each element of ``value`` multiplied in, or compared, at its place."""
 
     @staticmethod

@@ -53,8 +53,9 @@ def _asked() -> str:
     """What the user's line has called that came here."""
     frame, name = sys._getframe(2), SHAPE
     while frame is not None and frame.f_code.co_filename in OUR_FILES:
-        if frame.f_code.co_filename != GENERATED:
-            name = frame.f_code.co_name
+        code = frame.f_code  # a wrapper's text is written when it is first called: by ``_wake``
+        if code.co_filename != GENERATED and code.co_name != "_wake":
+            name = code.co_name
         frame = frame.f_back  # type: ignore[assignment]
     return SHAPE if name.startswith("_") else name
 

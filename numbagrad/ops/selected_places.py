@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from .base import full
 from .create import arange
 from .elementwise import where
-from .index import Put, index_add
+from .index import index_add, put_slices
 from .inplace import assign
 from .join import cat, stack
 from .part import narrow
@@ -90,7 +90,7 @@ def put(x: Tensor, key: Any, value: Any) -> None:
     index = where((index < 0) | (index >= n), n + 1, index)
     index = where(key.mask, index, n)
     longer = cat([x, full((1, *rest), 0, x._dtype, x._device)])
-    out = Put.apply(longer, expand(value, (size, *rest)), index, 0, 1, False, "index")
+    out = put_slices(longer, expand(value, (size, *rest)), index, 0, 1, False, "index")
     assign(x, narrow(out, 0, 0, n), "setitem")
 
 

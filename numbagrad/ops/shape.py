@@ -101,6 +101,7 @@ def tile(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     return repeat(x, (1,) * (x._array.ndim - len(times)) + times)
 
 
+@remembered
 def repeat_interleave(
     x: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:

@@ -12,11 +12,13 @@ from .base import as_operand, normalize_dim, same_device
 from .elementwise import cast
 from .join import cat
 from .part import narrow
+from .remembered import remembered
 from .view import reshape
 
 __all__ = ["gradient"]
 
 
+@remembered
 def gradient(
     x: Tensor, *, spacing: Any = None, dim: Any = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:

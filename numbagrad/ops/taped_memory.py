@@ -1,41 +1,21 @@
 """Functions that remember what they launched, where an argument has a history: ``TapedMemory``.
 
-Of such a call a plan makes the node too, where all that the function records is one built-in op on
-its own arguments: it takes 2 us, where the function, ``Op.apply`` and what that saves take 4 to 6.
+Of such a call a plan makes the nodes too, see ``taped_nodes.py``: one takes 0.6 us, where the
+function, ``Op.apply`` and what that saves take 4 to 6.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from ..autograd.recorded import Recorded
-from ..later import OUR_FILES
-from ..tape import Edge, SavedOutput, next_sequence, split_edge, user_location
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from . import remembered
-from .op_memory import notes_of
 from .plans import TENSORS, Plan, plan_of
 from .remembered import MOST, Memory, is_taped
+from .taped_nodes import nodes_again
 
 __all__: list[str] = []  # nothing that users call
-
-_OF_EACH = frozenset(
-    "_edges _needs _sequence _hooks _outputs _output_meta _saved _to_save _rare _where".split()
-)
-"""What every node of an op has; the rest is what the op noted."""
-
-_KNOWN = {
-    "Edge": Edge,
-    "SavedOutput": SavedOutput,
-    "next_sequence": next_sequence,
-    "save": Recorded._save,
-    "getframe": sys._getframe,
-    "user_location": user_location,
-    "OUR_FILES": OUR_FILES,
-}
-
 
 SKIPPED = 1024
 """Calls that go to the function after one that could not be remembered: to compare kinds takes 3
@@ -93,59 +73,26 @@ class TapedMemory(Memory):
         """What a plan gives."""
         return plan(flat, True)
 
-    def plan_of(self, launches: Any, flat: Any, result: Any, args: Any) -> Plan | None:
+    def plan_of(self, seen: Any, flat: Any, result: Any, args: Any) -> Plan | None:
         """How to do again what was watched, or None."""
         several = isinstance(result, tuple)
         results = result if several else (result,)
-        fresh = all([type(r) is Tensor and r._base is None for r in results])
-        if launches.written or not fresh:
+        if seen.launches.written or not all([type(r) is Tensor for r in results]):
             return None
-        made, values, arrays = [], {}, []
-        edges = [r._edge for r in results if r._edge is not None]
-        if edges:
-            node = split_edge(edges[0])[0]
-            found = _node_again(node, flat, results)
-            if found is None:
-                return None
-            made, values, arrays = found
+        found = nodes_again(flat, results, seen)
+        if found is None:
+            return None
+        lines, values, made = found
         names = "".join([f"t{k}, " for k in range(len(results))])
-        made.append(f"return make(({names}))" if several else "return t0")
-        bare = tuple([wrap(r._array, r._dtype) for r in (*results, *arrays)])
-        values |= _KNOWN
-        text = "\n".join([_same_needs(flat), *made])
-        return plan_of(launches, flat, bare, text, type(result), history="False", **values)
+        lines.append(f"return make(({names}))" if several else "return t0")
+        text = "\n".join([_same_needs(flat), *lines])
+        kind = type(result)
+        return plan_of(seen.launches, flat, tuple(made), text, kind, history="False", **values)
 
 
 def _outline(flat: tuple[Any, ...]) -> Any:
     """What tells most kinds of calls apart, at little cost."""
     return len(flat), flat[0]._array.shape if type(flat[0]) in TENSORS else None
-
-
-def _node_again(node: Any, flat: tuple[Any, ...], results: tuple[Tensor, ...]) -> Any:
-    """What ``notes_of`` gives, for all of the node that made ``results``; None where something else
-    was recorded, too."""
-    op = getattr(node, "_op", None)
-    if op is None or not op._remembers:
-        return None
-    if any([r._edge is not None and split_edge(r._edge)[0] is not node for r in results]):
-        return None
-    edges, saved = _edges_again(node, flat), _saved_again(node, flat, results)
-    notes = notes_of(node, _OF_EACH, len(results))
-    if edges is None or saved is None or notes is None:
-        return None
-    lines, values, arrays = notes
-    made = ["ctx = new(Made)", f"ctx._edges = ({edges})", "ctx._needs = needs"]
-    made.append("ctx._sequence = next_sequence()")
-    values |= {"Made": type(node), "needs": node._needs}
-    for name in ("_outputs", "_output_meta"):
-        if name in vars(node):
-            values[f"made{name}"] = vars(node)[name]
-            made.append(f"ctx.{name} = made{name}")
-    for k, r in enumerate(results):
-        if r._edge is not None:
-            edge = "ctx" if r._edge is node else f"Edge(ctx, {r._edge.index})"
-            made.append(f"t{k}._edge = {edge}")
-    return [*made, *lines, *saved], values, arrays
 
 
 def _same_needs(flat: tuple[Any, ...]) -> str:
@@ -154,37 +101,3 @@ def _same_needs(flat: tuple[Any, ...]) -> str:
     lines = [f"e{k} = args[{k}]._edge" for k in places]
     others = [f"e{k} is {'' if is_taped(flat[k]) else 'not '}None" for k in places]
     return "\n".join([*lines, f"if {' or '.join(others)}: return 0"])
-
-
-def _edges_again(node: Any, flat: tuple[Any, ...]) -> str | None:
-    """Text of the members of a node's edges, where all are those of arguments."""
-    taped = {id(a): (f"e{k}", a._edge) for k, a in enumerate(flat) if is_taped(a)}
-    places = {id(edge): name for name, edge in taped.values()}
-    if len(places) != len(taped):  # whose it is nobody can tell
-        return None
-    found = ["None" if e is None else places.get(id(e)) for e in node._edges]
-    return None if None in found else "".join([f"{name}, " for name in found])
-
-
-def _saved_again(node: Any, flat: tuple[Any, ...], results: Sequence[Tensor]) -> list[str] | None:
-    """Text that saves in ``ctx`` what was saved, where this is arguments and results."""
-    if not node._saved:
-        return []
-    held = {id(a): f"args[{k}]" for k, a in enumerate(flat)} | {id(None): "None"}
-    outputs = {id(r._array): k for k, r in enumerate(results)}
-    names: list[str] = []
-    for value in node._saved:
-        if type(value) is not SavedOutput and id(value) in held:
-            names.append(held[id(value)])
-        elif type(value) is SavedOutput and id(value._array) in outputs:
-            names.append(f"SavedOutput(t{outputs[id(value._array)]}, {value.index})")
-        else:
-            return None
-    counters = [f"{name}._counter is None" for name in names if name.startswith("args")]
-    lines = [f"saved = ({', '.join(names)},)"]
-    lines += [f"if {' and '.join(counters) or 'True'}:"]
-    # What ``Recorded._save`` does, written out: 0.5 us less.
-    lines += [" ctx._saved, frame = saved, getframe(2)"]
-    lines += [" if frame.f_code.co_filename in OUR_FILES: ctx._where = user_location(3)"]
-    lines += [" else: ctx._where = (frame.f_code, frame.f_lasti)"]
-    return [*lines, "else: save(ctx, saved)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from ..errors import ShapeError
@@ -116,8 +117,15 @@ def _matrices_transposed(x: Tensor) -> Tensor:
 
 def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions ``source`` moved to ``destination``; the others keep their order."""
-    as_operand("movedim", x)
-    rank = x._array.ndim
+    rank = as_operand("movedim", x)._array.ndim
+    if type(source) is int and type(destination) is int:
+        order = _moved_one(rank, source, destination)
+        return seen(Permute, x, x._array.transpose(order), order)
+    return permute(x, _moved(rank, source, destination))
+
+
+def _moved(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
+    """The order of dimensions after ``movedim``."""
     moved = [[d] if isinstance(d, int) else list(d) for d in (source, destination)]
     if len(moved[0]) != len(moved[1]):
         raise ShapeError(
@@ -130,7 +138,10 @@ def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     order = [d for d in range(rank) if d not in sources]
     for target, d in sorted(zip(targets, sources, strict=True)):
         order.insert(target, d)
-    return permute(x, order)
+    return tuple(order)
+
+
+_moved_one = functools.lru_cache(maxsize=1024)(_moved)
 
 
 swapaxes = by_name("swapaxes", transpose)

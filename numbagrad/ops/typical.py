@@ -16,6 +16,7 @@ from .gather import gather
 from .join import cat
 from .part import narrow
 from .reduce import sum as sum_
+from .remembered import remembered
 from .scan import cummax
 from .sort import Sorted, _result, median, sort
 from .view import reshape, squeeze
@@ -38,7 +39,7 @@ def _middle(x: Tensor, dim: int) -> Tensor:
     return gather(order, dim, clamp(known - 1, 0) // 2)
 
 
-class NanMedian(Op):
+class NanMedian(Op, plain_notes=True):
     """The lower middle one of all elements that are not NaN; ties share the gradient."""
 
     @staticmethod
@@ -52,6 +53,7 @@ class NanMedian(Op):
     backward = staticmethod(Amax.backward)
 
 
+@remembered
 def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower of the two middle values that are not NaN; along ``dim`` as ``(values, indices)``.
 
@@ -74,6 +76,7 @@ def nanmedian(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _chosen(x, dim, _middle(x, dim), keepdim)
 
 
+@remembered
 def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> Sorted:
     """The most frequent value along ``dim``, the smallest of several, as ``(values, indices)``.
 

@@ -13,6 +13,7 @@ from .base import as_operand, contiguous, full
 from .conv import per_dimension
 from .gather import Scatter
 from .pool import Sizes, _input
+from .remembered import remembered
 
 __all__: list[str] = []  # in nn.functional alone
 
@@ -93,6 +94,7 @@ def _max_unpool(
     return out.reshape(*lead, *sizes)
 
 
+@remembered
 def max_unpool1d(
     input: Tensor,
     indices: Tensor,
@@ -109,6 +111,7 @@ def max_unpool1d(
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
+@remembered
 def max_unpool2d(
     input: Tensor,
     indices: Tensor,
@@ -131,6 +134,7 @@ def max_unpool2d(
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
+@remembered
 def max_unpool3d(
     input: Tensor,
     indices: Tensor,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ..errors import ShapeError
 from ..kernels import machine
+from ..kernels.cpu import matmul as kernels
 from ..tensor import Tensor
 from .autocasting import GPU, lowered, widest
-from .base import as_operand
+from .base import Op, as_operand, new_empty
 from .linalg import _mm, _operands, _ranked, plain_floats, product_of, times_vector
 from .remembered import remembered
 
@@ -29,6 +31,25 @@ def mv(x: Tensor, y: Tensor) -> Tensor:
     return product_of(x, y)
 
 
+class Dot(Op, remembers=True):
+    """The product of two vectors."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        needs = ctx.needs_input_grad
+        ctx.save(x if needs[1] else None, y if needs[0] else None)
+        out = new_empty((), x._dtype, x._device)
+        a, b = x._array[None], y._array[None]
+        machine.launch(kernels.mm, out._array.reshape(1, 1), a, b, 0, 1, 0)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, y = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        return g * y if needs[0] else None, g * x if needs[1] else None
+
+
 @remembered
 def dot(x: Tensor, y: Tensor) -> Tensor:
     """The sum of the products of the elements of two vectors."""
@@ -45,6 +66,8 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
         )
     if plain_floats(x, y):
         return times_vector(x._array.reshape(1, n), y, ())
+    if x._dtype.is_floating_point and n:
+        return Dot.apply(x, y)
     return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
 
 

@@ -9,6 +9,7 @@ import builtins
 import functools
 import math
 import operator
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,10 +34,13 @@ from .base import (
 from .elementwise import clone
 from .operand import no_operand
 
-_new = object.__new__
+_new, ref, ndarray = object.__new__, weakref.ref, np.ndarray
+
+SWEPT = 16
+"""Views of one tensor from which on ``_remember_view`` looks for those that are gone."""
 
 
-class View(Op):
+class View(Op, plain_notes=True):
     """A view of one tensor; ``ctx.how`` is what the way back needs to know."""
 
 
@@ -48,17 +52,19 @@ def seen(op: type[View], x: Tensor, array: Any, how: Any) -> Tensor:
     out._flat = array.flags.c_contiguous
     if x._device is not devices.cpu:
         out._device = x._device
-    counter = x._counter
-    out._counter = x._version_counter() if counter is None else counter
+    out._counter = x._counter or x._version_counter()
     base = x._base
-    out._base = base = x if base is None else base
+    if base is None:
+        base = x
+    out._base = base
     edge = x._edge
-    if edge is None:
-        _remember_view(base, out)
-        return out
-    if base._edge is None or not base.is_leaf:
-        _remember_view(base, out)
-    if grad_mode.enabled:
+    if edge is None or base._edge is None or not base.is_leaf:
+        views = base._views
+        if views is None or len(views) >= SWEPT:
+            _remember_view(base, out)
+        else:
+            views.append(ref(out))
+    if edge is not None and grad_mode.enabled:
         node: Any = _new(op._node_type)
         out._edge = node
         node._edges = (edge,)
@@ -182,16 +188,14 @@ def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """
     if names:
         shape = sizes_by_name("reshape", names, "shape", shape)
-    if len(shape) != 1 or type(shape[0]) is not tuple:
-        shape = sizes_of("reshape", shape)
-    else:
+    if len(shape) == 1 and isinstance(shape[0], tuple):
         shape = shape[0]
     try:
         array = x._array
     except AttributeError:
         raise no_operand("reshape", x) from None
     if not x._flat:
-        shape = inferred("reshape", shape, array.size)
+        shape = inferred("reshape", sizes_of("reshape", shape), array.size)
         found = _same_memory(array, shape)
         if found is not None:
             return seen(Reshape, x, found, array.shape)
@@ -200,7 +204,8 @@ def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     try:
         found = array.reshape(shape)
     except (ValueError, TypeError):
-        found = array.reshape(inferred("reshape", sizes_of("reshape", shape), array.size))
+        shape = inferred("reshape", sizes_of("reshape", shape), array.size)
+        found = array.reshape(shape)
     if found.shape != shape and -1 not in shape:  # NumPy takes any negative size for -1
         inferred("reshape", shape, array.size)
     return seen(Reshape, x, found, array.shape)
@@ -216,7 +221,8 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """
     if names:
         shape = sizes_by_name("view", names, "size", shape)
-    shape = sizes_of("view", shape)
+    if len(shape) == 1 and isinstance(shape[0], tuple):
+        shape = shape[0]
     try:
         array = x._array
     except AttributeError:
@@ -224,12 +230,13 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     if x._flat:
         try:
             found = array.reshape(shape)
-        except ValueError:
-            found = array.reshape(inferred("view", shape, array.size))
-        if found.shape != shape and -1 not in shape:
+        except (ValueError, TypeError):
+            shape = inferred("view", sizes_of("view", shape), array.size)
+            found = array.reshape(shape)
+        if found.shape != shape and -1 not in shape:  # as in ``reshape``
             inferred("view", shape, array.size)
         return seen(ViewAs, x, found, array.shape)
-    shape = inferred("view", shape, array.size)
+    shape = inferred("view", sizes_of("view", shape), array.size)
     found = _same_memory(array, shape)
     if found is None:
         raise ShapeError(
@@ -262,6 +269,15 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
         old = x._array.shape
     except AttributeError:
         raise no_operand("flatten", x) from None
+    shape = _joined(old, start_dim, end_dim)
+    if shape is None:
+        return x
+    return seen(Reshape, x, x._array.reshape(shape), old) if x._flat else reshape(x, shape)
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _joined(old: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
+    """The sizes of what is flattened; None where it stays as it is."""
     start = normalize_dim("flatten", start_dim, len(old))
     end = normalize_dim("flatten", end_dim, len(old))
     if start > end:
@@ -269,8 +285,8 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
             f"flatten: start_dim cannot come after end_dim, got {start_dim} and {end_dim}."
         )
     if start == end and old:
-        return x
-    return reshape(x, (*old[:start], math.prod(old[start : end + 1]), *old[end + 1 :]))
+        return None
+    return *old[:start], math.prod(old[start : end + 1]), *old[end + 1 :]
 
 
 def unflatten(x: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
@@ -338,17 +354,26 @@ def expand(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     """
     if names:
         shape = sizes_by_name("expand", names, "size", shape)
-    shape = sizes_of("expand", shape)
+    if len(shape) == 1 and isinstance(shape[0], tuple):
+        shape = shape[0]
     try:
         array = x._array
     except AttributeError:
         raise no_operand("expand", x) from None
     old = array.shape
+    if x._flat and type(array) is ndarray:
+        try:
+            strides = _repeating(old, shape, x._dtype.itemsize)
+            if strides is not None:
+                return seen(Expand, x, ndarray(shape, array.dtype, array, 0, strides), old)
+        except TypeError:  # no sizes, which ``sizes_of`` says, or a list of them
+            pass
+    shape = sizes_of("expand", shape)
     if old == shape:
         return seen(Expand, x, array[...], old)
     sizes, strides, some = _expanded(old, shape, array.strides)
-    if some and x._flat and type(array) is np.ndarray:
-        return seen(Expand, x, np.ndarray(sizes, array.dtype, array, 0, strides), old)
+    if some and x._flat and type(array) is ndarray:
+        return seen(Expand, x, ndarray(sizes, array.dtype, array, 0, strides), old)
     step = array.itemsize
     return seen(Expand, x, machine.view(array, sizes, tuple([s // step for s in strides]), 0), old)
 
@@ -384,6 +409,18 @@ def _expanded(
             f"non-existing dimension; got {list(shape)}."
         )
     return tuple(sizes), tuple(steps), 0 not in sizes
+
+
+@functools.lru_cache(maxsize=4096)
+def _repeating(
+    old: tuple[int, ...], shape: tuple[int, ...], itemsize: int
+) -> tuple[int, ...] | None:
+    """The strides, in bytes, of a flat tensor of ``old`` sizes that is expanded to exactly
+    ``shape``, which has elements; None where that is the long way's."""
+    if old == shape or not all([type(n) is int and n > 0 for n in (*old, *shape)]):
+        return None
+    strides = [itemsize * math.prod(old[d + 1 :]) for d in range(len(old))]
+    return _expanded(old, shape, tuple(strides))[1]
 
 
 def expand_as(x: Tensor, other: Tensor) -> Tensor:

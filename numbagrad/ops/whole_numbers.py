@@ -13,6 +13,7 @@ from .base import as_operand, broadcast_shape, contiguous, new_empty, same_devic
 from .elementwise import abs as abs_
 from .elementwise import cast, clamp, mul
 from .pointwise import Elementwise
+from .remembered import remembered
 from .view import expand
 
 __all__ = ["bitwise_left_shift", "bitwise_right_shift", "gcd", "lcm"]
@@ -25,6 +26,7 @@ def _whole(name: str, x: Any) -> None:
         raise DTypeError(f"{name}: not implemented for {kind}. Convert it with .long().")
 
 
+@remembered
 def gcd(x: Tensor, other: Tensor) -> Tensor:
     """The greatest common divisors of ints, broadcast; never negative, and 0 only of 0 and 0.
 
@@ -46,6 +48,7 @@ def gcd(x: Tensor, other: Tensor) -> Tensor:
     return out
 
 
+@remembered
 def lcm(x: Tensor, other: Tensor) -> Tensor:
     """The least common multiples of ints, broadcast; never negative, and 0 where one is 0.
 

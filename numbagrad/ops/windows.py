@@ -16,6 +16,7 @@ from .bessel import i0
 from .create import arange
 from .elementwise import abs as abs_
 from .elementwise import cast, clamp, cos, sqrt
+from .remembered import remembered
 
 __all__ = [
     "bartlett_window",
@@ -62,6 +63,7 @@ def _cosines(*weights: float) -> Callable[[Tensor], Tensor]:
     return curve
 
 
+@remembered
 def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """A triangle: 0 at the ends, 1 in the middle.
 
@@ -75,6 +77,7 @@ def bartlett_window(window_length: int, periodic: bool = True, **options: Any) -
     return _made("bartlett_window", window_length, periodic, curve, options)
 
 
+@remembered
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """``0.5 - 0.5 cos(2 pi t)``, t from 0 to 1; arguments as for ``bartlett_window``.
 
@@ -84,6 +87,7 @@ def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Te
     return _made("hann_window", window_length, periodic, _cosines(0.5, 0.5), options)
 
 
+@remembered
 def hamming_window(
     window_length: int,
     periodic: bool = True,
@@ -99,6 +103,7 @@ def hamming_window(
     return _made("hamming_window", window_length, periodic, _cosines(alpha, beta), options)
 
 
+@remembered
 def blackman_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
     """``0.42 - 0.5 cos(2 pi t) + 0.08 cos(4 pi t)``; arguments as for ``bartlett_window``.
 
@@ -108,6 +113,7 @@ def blackman_window(window_length: int, periodic: bool = True, **options: Any) -
     return _made("blackman_window", window_length, periodic, _cosines(0.42, 0.5, 0.08), options)
 
 
+@remembered
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, **options: Any
 ) -> Tensor:
