@@ -1,4 +1,4 @@
-"""Reductions, softmax, layer norm, cross entropy, activations, and recurrent layers.
+"""Reductions, softmax, layer norm, cross entropy, activations, depthwise and recurrent layers.
 
 A figure is asked for an LSTM alone.
 """
@@ -73,6 +73,28 @@ def _cross_entropy(n: int, classes: int) -> Any:
     return build
 
 
+def _depthwise(n: int, channels: int, side: int, stride: int) -> Any:
+    """A kernel of 3 by 3 for each channel, and both gradients."""
+
+    def build(lib: Any) -> Run:
+        x = lib.tensor(uniform(n, channels, side, side), requires_grad=True)
+        weight = lib.tensor(uniform(channels, 1, 3, 3), requires_grad=True)
+        form = {"stride": stride, "padding": 1, "groups": channels}
+        with lib.no_grad():
+            shape = lib.nn.functional.conv2d(x, weight, **form).shape
+        g = lib.tensor(uniform(*shape))
+
+        def run() -> tuple[Any, ...]:
+            x.grad = weight.grad = None
+            y = lib.nn.functional.conv2d(x, weight, **form)
+            y.backward(g)
+            return y, x.grad, weight.grad
+
+        return run
+
+    return build
+
+
 def _recurrent(kind: str, steps: int, n: int, size: int, compiled: bool = False) -> Any:
     """``lib.nn.<kind>`` on a sequence, a loss of all states, and the gradients of its weights."""
 
@@ -117,6 +139,8 @@ CASES = [
     Case("cross_entropy (128, 10)", _cross_entropy(128, 10)),
     Case("cross_entropy (512, 1000)", _cross_entropy(512, 1000), 1.0, BOTH),
     Case("cross_entropy (1024, 1000)", _cross_entropy(1024, 1000), threads=BOTH),
+    Case("depthwise (16, 96, 16, 16)", _depthwise(16, 96, 16, 1), None, BOTH, 1e-3, 1e-3),
+    Case("depthwise (16, 96, 16, 16), stride 2", _depthwise(16, 96, 16, 2), None, BOTH, 1e-3, 1e-3),
     Case("LSTM step, T 64, n 16, 128", _recurrent("LSTM", *SEQUENCE), 0.5, BOTH, 1e-3),
     Case(
         "LSTM step, compiled, T 64, n 16, 128",

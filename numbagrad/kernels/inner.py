@@ -17,7 +17,7 @@ import numba
 
 from .numba_compiler import InnerCompiler
 
-__all__ = ["OPTIONS", "Inner", "device", "exchanged", "inner", "pasted"]
+__all__ = ["OPTIONS", "Inner", "device", "exchanged", "inner", "keep", "pasted"]
 
 OPTIONS = {
     "error_model": "numpy",
@@ -86,3 +86,8 @@ device = inner(inline="never")
 pasted = inner(inline="always")
 """Decorator of a short function whose statements Numba puts in the place of its call: 3 to 20 ms
 of compiling, where a function of its own costs 30 to 60. It is called without ``*``."""
+
+
+@device
+def keep(array):
+    """Nothing: Numba frees an array after its last use by name, and an address is none."""

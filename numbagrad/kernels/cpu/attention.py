@@ -19,7 +19,7 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
-from ..inner import device, inner
+from ..inner import device, inner, keep
 from ..intrinsics import address, larger, pointer
 from ..product import gemm, strided_gemm_kernel
 from ..simd_math import exp, falling_exp, log
@@ -248,12 +248,8 @@ def attention_rows(task, out, lse, q, k, v, state, scale, p, more):
     for r in range(n):
         inverse = real(1) if total[r] == 0 else real(1) / total[r]
         scaled(pointer(to + r * ldout * out.itemsize, out.dtype), width, inverse)
-    keep(tile, state_of_rows)
-
-
-@device
-def keep(tile, other):
-    """Nothing: Numba frees an array after its last use by name, and an address is none."""
+    keep(tile)
+    keep(state_of_rows)
 
 
 @strided_gemm_kernel(grain=GRAIN, outputs=2, allocates=True)
@@ -327,7 +323,8 @@ def score_grads(
             *(row, grad, m, way, real(scale), real(factor), sums[i + r], lost[i + r], flags, p),
             *(b, h, i + r, j, more),
         )
-    keep(dropped, tile)
+    keep(dropped)
+    keep(tile)
 
 
 @device
@@ -391,7 +388,8 @@ def attention_grad_columns(task, rest, gq, gk, gv, g, out, lse, q, k, v, state, 
                         factors = address(other), line, place(k, b, shared, j), row_length(k)
                         gemm(tile, 0, 0, n, e, m, *factors, at, row, at, row)
                     j += m
-    keep(tile, other)
+    keep(tile)
+    keep(other)
 
 
 @device
@@ -452,7 +450,8 @@ def mask_grad_rows(task, blocks, gmask, g, out, lse, q, k, v, mask, state, scale
                         to = pointer(at, gmask.dtype)
                         for c in range(m):
                             to[j + c if by_column else 0] += other[r, c]
-    keep(tile, other)
+    keep(tile)
+    keep(other)
 
 
 @strided_gemm_kernel(grain=GRAIN, allocates=True)

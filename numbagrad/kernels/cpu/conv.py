@@ -15,7 +15,7 @@ from numba import prange
 from ..blas import blas_alone, blas_restore
 from ..copies import add_rectangle, copy_rectangle
 from ..half_type import bits_type, sum_type
-from ..inner import device
+from ..inner import device, keep
 from ..intrinsics import address, load_at, pointer, store_at
 from ..product import WIDE_OUT, gemm, gemm_kernel
 from ..tile import FULL
@@ -49,11 +49,6 @@ def needs_no_columns(weight, x, out, form):
     strides, paddings = form[0] * form[1] * form[2], form[3] + form[4] + form[5]
     same = x.shape[2] == out.shape[2] and x.shape[3] == out.shape[3] and x.shape[4] == out.shape[4]
     return taps == 1 and strides == 1 and paddings == 0 and same
-
-
-@device
-def keep(cols):
-    """Nothing: Numba frees an array after its last use by name, and an address is none."""
 
 
 @device

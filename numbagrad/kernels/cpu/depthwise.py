@@ -13,7 +13,7 @@ from numba import prange
 
 from ..copies import copy_rectangle
 from ..half_type import bits_type
-from ..inner import device
+from ..inner import device, keep
 from ..intrinsics import address, pointer
 from ..machine import kernel
 from ..slide import slide, taps_grad
@@ -26,11 +26,6 @@ GRAIN = 8192
 
 BLOCK = 8
 """Channels in a task, which has one copy for all of them."""
-
-
-@device
-def keep(array):
-    """Nothing: Numba frees an array after its last use by name, and an address is none."""
 
 
 @device
