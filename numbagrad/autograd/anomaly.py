@@ -141,6 +141,9 @@ class Watcher:
     def unchanged(self, options: Any) -> None:
         """Whatever it is: nothing is put off."""
 
+    def late(self, name: str, options: Any, read: Any) -> None:
+        """Nothing: an option is what it is now."""
+
     def unknown(self, array: Any) -> bool:
         """Never: all that runs has values."""
         return False

@@ -84,7 +84,7 @@ class _DeviceWatcher:
 
     reading = deciding = depends = outside = undo = bind = warns = table = _cannot
     carrying = reading_options = passes = afterwards = is_new = unchanged = _cannot
-    set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = _cannot
+    set_data = set_sizes = counts_from_start = adopt = accumulating = gradients = late = _cannot
 
 
 @dataclass(frozen=True)
