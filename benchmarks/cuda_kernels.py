@@ -535,7 +535,14 @@ def main(arguments: list[str] | None = None) -> int:
 def idle_files(started: set[str]) -> list[str]:
     """Files of GPU kernels of which no kernel was among those started."""
     folder = Path(ng.__file__).parent / "kernels" / "cuda"
-    without = {"__init__", "attention", "bias", "flex_attention", "join"}  # start those of others
+    without = {
+        "__init__",
+        "attention",
+        "bias",
+        "depthwise",
+        "flex_attention",
+        "join",
+    }  # start those of others
     without |= {"philox", "turns"}  # are called by kernels
     names = [f"numbagrad.kernels.cuda.{p.stem}" for p in folder.glob("*.py")]
     return sorted(n for n in names if n.rpartition(".")[2] not in without and n not in started)

@@ -64,8 +64,12 @@ class Asked:
                 self.whole[id(each)] = None
             elif found:
                 self.names[name] = None
-            elif not isinstance(each, ModuleType):
+            elif not isinstance(each, ModuleType) or not _installed(each):
                 self.absent[id(each), name] = None
+
+
+def _installed(module: ModuleType) -> bool:
+    return installed_file(str(vars(module).get("__file__") or ""))
 
 
 def _decoded(value: Any) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..errors import RecordingError
 from .carried import Recorded, recorded
 from .finder import Reach, reach_of
 from .places import Place, check_unchanged
@@ -17,8 +18,8 @@ from .slots import Slot
 
 __all__ = ["Search"]
 
-_MOST = 5
-"""Recordings until no name is new."""
+_MOST = 64
+"""Recordings until no name is new: each may find objects of which others are asked for next."""
 
 
 class Search:
@@ -55,6 +56,12 @@ class Search:
                 break
             self.learned |= more
             self.reach = self._reach()
+        else:
+            raise RecordingError(
+                f"compile: each of {_MOST} recordings asked objects for names made at run time "
+                f"that no other had, the last of them {', '.join(sorted(more)[:3])}. Name the "
+                "attributes in the code, or pass the values as arguments."
+            )
         kernels, others = found.recording.recorder.python_kernels, list(asked.places())
         check_unchanged(others)
         bound = {id(found.leaves[k]) for k in found.bound}

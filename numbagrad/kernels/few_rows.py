@@ -13,7 +13,16 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from .tile import multiply_add
-from .vectors import VECTOR_BYTES, WORD, Rows, bytes_of, counted, in_machine_code
+from .vectors import (
+    VECTOR_BYTES,
+    WORD,
+    Rows,
+    bytes_of,
+    counted,
+    in_machine_code,
+    parts_of,
+    places_from,
+)
 
 __all__ = ["rows_by_rows"]
 
@@ -81,17 +90,12 @@ def rows_by_rows(builder, kind, n, m, k, x, x_row, y, y_row, start, start_row, o
     """
     size = bytes_of(kind)
 
-    def those(first: Any, height: int, count: Any) -> list[Any]:
-        last = builder.sub(count, WORD(1))
-        places = [builder.add(first, WORD(i)) for i in range(height)]
-        return [builder.select(builder.icmp_signed("<", i, last), i, last) for i in places]
-
     def moved(first: Any, places: list[Any], row: Any) -> list[Any]:
         return [builder.add(first, builder.mul(i, row)) for i in places]
 
     def tile(first: Any, column: Any) -> None:
-        rows, shift = those(first, AT_ONCE, n), builder.mul(column, WORD(size))
-        right = moved(y, those(column, TOGETHER, m), y_row)
+        rows, shift = places_from(builder, first, AT_ONCE, n), builder.mul(column, WORD(size))
+        right = moved(y, places_from(builder, column, TOGETHER, m), y_row)
         sums = _sums(builder, kind, k, moved(x, rows, x_row), right)
         line = Rows(builder, sums[0].type, 1, builder.sub(m, column))
         line.align = size
@@ -106,9 +110,6 @@ def rows_by_rows(builder, kind, n, m, k, x, x_row, y, y_row, start, start_row, o
             for value, place in zip(sums, to, strict=True):
                 line.store([value], place)
 
-    def parts(count: Any, height: int) -> Any:
-        return builder.udiv(builder.add(count, WORD(height - 1)), WORD(height))
-
-    with counted(builder, parts(m, TOGETHER)) as block:
-        with counted(builder, parts(n, AT_ONCE)) as which:
+    with counted(builder, parts_of(builder, m, TOGETHER)) as block:
+        with counted(builder, parts_of(builder, n, AT_ONCE)) as which:
             tile(builder.mul(which, WORD(AT_ONCE)), builder.mul(block, WORD(TOGETHER)))

@@ -21,6 +21,8 @@ from .vectors import (
     counted,
     in_machine_code,
     load_number,
+    parts_of,
+    places_from,
     spread,
     store_number,
 )
@@ -32,17 +34,6 @@ LINES = 8
 
 TAPS = 8
 """Taps whose gradients are summed at once."""
-
-
-def _last_of(builder: Any, first: Any, height: int, count: Any) -> list[Any]:
-    """So many places from ``first`` on, where there are fewer the last one again."""
-    last = builder.sub(count, WORD(1))
-    places = [builder.add(first, WORD(i)) for i in range(height)]
-    return [builder.select(builder.icmp_signed("<", i, last), i, last) for i in places]
-
-
-def _parts(builder: Any, count: Any, size: int) -> Any:
-    return builder.udiv(builder.add(count, WORD(size - 1)), WORD(size))
 
 
 def _zeros(builder: Any, kind: Any, count: int) -> list[Any]:
@@ -66,11 +57,11 @@ def slide(builder, kind, rows, columns, taps, x, x_row, places, weight, first, a
     builder.store(ir.Constant(kind, [0.0] * lanes), begin)
     with builder.if_then(builder.icmp_signed("!=", first, WORD(0))):
         builder.store(spread(builder, load_number(builder, kind, first), lanes), begin)
-    with counted(builder, _parts(builder, rows, LINES)) as block:
-        lines = _last_of(builder, builder.mul(block, WORD(LINES)), LINES, rows)
+    with counted(builder, parts_of(builder, rows, LINES)) as block:
+        lines = places_from(builder, builder.mul(block, WORD(LINES)), LINES, rows)
         starts = [builder.add(x, builder.mul(i, x_row)) for i in lines]
         ends = [builder.add(out, builder.mul(i, out_row)) for i in lines]
-        with counted(builder, _parts(builder, columns, lanes)) as part:
+        with counted(builder, parts_of(builder, columns, lanes)) as part:
             column = builder.mul(part, WORD(lanes))
             shift = builder.mul(column, WORD(size))
             sums = _zeros(builder, kind, LINES)
@@ -101,15 +92,15 @@ def taps_grad(builder, kind, rows, columns, taps, x, x_row, places, g, g_row, ou
     """``out[t] += sum over i, j of g[i, j] x[i, j + places[t]]``, all addresses; g has so many rows
     and columns."""
     lanes, size = kind.count, bytes_of(kind)
-    with counted(builder, _parts(builder, taps, TAPS)) as group:
+    with counted(builder, parts_of(builder, taps, TAPS)) as group:
         first = builder.mul(group, WORD(TAPS))
-        these = _last_of(builder, first, TAPS, taps)
+        these = places_from(builder, first, TAPS, taps)
         shifts = [
             builder.load(at(builder, builder.add(places, builder.mul(t, WORD(8))), WORD), align=8)
             for t in these
         ]
         sums = _zeros(builder, kind, TAPS)
-        with counted(builder, _parts(builder, columns, lanes)) as part:
+        with counted(builder, parts_of(builder, columns, lanes)) as part:
             column = builder.mul(part, WORD(lanes))
             line = Rows(builder, kind, 1, builder.sub(columns, column))
             shift = builder.mul(column, WORD(size))

@@ -22,8 +22,8 @@ from .half_vectors import SHORT, HalfVector, narrowed, widened
 from .processor import features
 
 __all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "by_halves", "bytes_of"]
-__all__ += ["call_llvm", "counted", "in_machine_code", "load_number", "overlapping", "spread"]
-__all__ += ["store_number"]
+__all__ += ["call_llvm", "counted", "in_machine_code", "load_number", "overlapping", "parts_of"]
+__all__ += ["places_from", "spread", "store_number"]
 
 
 def _vector_bytes() -> int:
@@ -153,6 +153,18 @@ def counted(builder: ir.IRBuilder, count: Any) -> Iterator[Any]:
     i.add_incoming(builder.add(i, WORD(1)), builder.block)
     builder.branch(test).set_metadata("llvm.loop", as_written(builder.module))
     builder.position_at_end(after)
+
+
+def parts_of(builder: ir.IRBuilder, count: Any, size: int) -> Any:
+    """How many parts of ``size`` make up ``count``, the last of which may be smaller."""
+    return builder.udiv(builder.add(count, WORD(size - 1)), WORD(size))
+
+
+def places_from(builder: ir.IRBuilder, first: Any, height: int, count: Any) -> list[Any]:
+    """So many places from ``first`` on, where there are fewer of ``count`` the last one again."""
+    last = builder.sub(count, WORD(1))
+    places = [builder.add(first, WORD(i)) for i in range(height)]
+    return [builder.select(builder.icmp_signed("<", i, last), i, last) for i in places]
 
 
 def overlapping(builder: ir.IRBuilder, lanes: int, count: Any) -> Iterator[tuple[int, Any]]:

@@ -57,6 +57,28 @@ def made(first, *others):
     return "".join([first, *others])
 
 
+CHAIN = [f"part{k}" for k in range(9)]
+
+
+def chain():
+    """Objects of which each holds the next, by a name of its own."""
+    held = first = Plain()
+    for name in CHAIN:
+        setattr(held, name, Plain())
+        held = getattr(held, name)
+    return first
+
+
+def last(held):
+    for name in CHAIN:
+        held = getattr(held, made(name))
+    return held
+
+
+def down_the_chain(x, held):
+    return x * last(held).scale
+
+
 def in_a_module():
     module = types.ModuleType("settings_of_user")
     module.scale = 2.0
@@ -132,6 +154,12 @@ CASES = {
         lambda x, h: x * getattr(h, made("sca", "le")),
         scale_to(3),
     ),
+    "what a module of Python gets": (
+        in_a_module,
+        lambda x, h: x * getattr(h, "more", 1.0),
+        lambda h: setattr(h, "more", 3.0),
+    ),
+    "of objects in one another": (chain, down_the_chain, lambda held: scale_to(3.0)(last(held))),
     "of a function of a layer": (Layers, lambda x, held: held(x), another_use),
     "of a list of a layer": (Layers, lambda x, held: held(x), second_factor),
     "vars": (Plain, lambda x, held: x * vars(held)[made("sca", "le")], scale_to(3.0)),

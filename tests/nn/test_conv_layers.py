@@ -192,6 +192,19 @@ def test_a_kernel_for_each_channel(
             np.testing.assert_allclose(ours.tolist(), theirs.tolist(), atol=10 * tolerance)
 
 
+def test_an_infinite_weight_of_a_channel_stays_where_its_tap_is():
+    """The zeros around a gradient, and between its numbers, are not multiplied by it."""
+    weight = np.ones((4, 1, 3, 3))
+    weight[1, 0, 0, 0], weight[2, 0, 1, 1] = np.inf, np.nan
+    g = ng.tensor(np.ones((2, 4, 3, 3)))
+    for form in ({"stride": 2, "padding": 1}, {"stride": 1, "padding": 0}):
+        found = nn.functional.conv_transpose2d(g, ng.tensor(weight), groups=4, **form)
+        for channel in range(4):
+            one = ng.tensor(weight[channel : channel + 1])
+            expected = nn.functional.conv_transpose2d(g[:, channel : channel + 1], one, **form)
+            np.testing.assert_array_equal(found[:, channel], expected[:, 0])
+
+
 @pytest.mark.parametrize(
     "kind,shape,lead",
     [("Dropout1d", (20, 50, 3), 2), ("Dropout1d", (500, 3), 1), ("Dropout2d", (20, 50, 3, 2), 2)],

@@ -156,6 +156,37 @@ def depthwise(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, 
         keep(places)
 
 
+@device
+def any_infinite(weight):
+    """Whether a number of a C array is infinite or NaN."""
+    x, found = pointer(address(weight), weight.dtype), False
+    for i in range(weight.size):
+        found |= not abs(x[i]) < np.inf
+    return found
+
+
+@device
+def scatter(image, channel, several, gx, g, weight, bias, biased, form):
+    """``depthwise_input_grad`` of a channel, a number of g after the other."""
+    sd, sh, sw, pd, ph, pw, dd, dh, dw = form
+    for z in range(gx.shape[2]):
+        for y in range(gx.shape[3]):
+            for x in range(gx.shape[4]):
+                gx[image, channel, z, y, x] = bias[channel] if biased else 0
+    for o in range(channel * several, (channel + 1) * several):
+        for place in np.ndindex(g.shape[2:]):
+            for tap in np.ndindex(weight.shape[2:]):
+                z = place[0] * sd - pd + tap[0] * dd
+                y = place[1] * sh - ph + tap[1] * dh
+                x = place[2] * sw - pw + tap[2] * dw
+                inside = 0 <= z < gx.shape[2] and 0 <= y < gx.shape[3] and 0 <= x < gx.shape[4]
+                if inside:
+                    factor = weight[o, 0, tap[0], tap[1], tap[2]]
+                    gx[image, channel, z, y, x] += (
+                        factor * g[image, o, place[0], place[1], place[2]]
+                    )
+
+
 @kernel(grain=GRAIN, allocates=True)
 def depthwise_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``depthwise`` with respect to x, plus ``bias[c]``: the kernel slides
@@ -163,18 +194,22 @@ def depthwise_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph
     several, size = g.shape[1] // groups, gx.itemsize
     depth, height, width = gx.shape[2], gx.shape[3], gx.shape[4]
     kd, kh, kw = weight.shape[2], weight.shape[3], weight.shape[4]
-    space = (g.shape[2], g.shape[3], g.shape[4])
+    space, form = (g.shape[2], g.shape[3], g.shape[4]), (sd, sh, sw, pd, ph, pw, dd, dh, dw)
     sizes = padded_sizes((depth, height, width), weight, (1, 1, 1, 0, 0, 0, dd, dh, dw))
     _, tall, line = sizes
     shifts = ((kd - 1) * dd - pd, (kh - 1) * dh - ph, (kw - 1) * dw - pw)
     plane, of_z, row = space[0] * space[1] * space[2] * size, height * width * size, line * size
     blocks = (groups + BLOCK - 1) // BLOCK
+    exact = any_infinite(weight)  # times the zeros between, and around, it would be NaN
     for task in prange(gx.shape[0] * blocks):
         image, begin = task // blocks, task % blocks * BLOCK
         copy, places = new_copy(gx, sizes, 1), tap_places(weight, tall, line, 1, (dd, dh, dw))
         taps, given = places.size, pointer(address(weight), gx.dtype)
         turned = np.empty(taps, gx.dtype)
         for channel in range(begin, min(groups, begin + BLOCK)):
+            if exact:
+                scatter(image, channel, several, gx, g, weight, bias, biased, form)
+                continue
             for i in range(several):
                 o = channel * several + i
                 source = address(g) + (image * g.shape[1] + o) * plane
