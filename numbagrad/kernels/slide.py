@@ -1,7 +1,8 @@
 """The vector instructions of a convolution of one channel: a kernel slides over a padded image.
 
 A tap of the kernel is a place in the image, so many bytes beyond that of the result it belongs to.
-``cpu/depthwise.py`` makes such images, and says where taps lie. Start at ``slide``.
+``cpu/depthwise.py`` makes such images, and says where taps lie; of a stride of two columns with
+``apart`` and ``between``. Start at ``slide``.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .vectors import (
     store_number,
 )
 
-__all__ = ["slide", "taps_grad"]
+__all__ = ["apart", "between", "slide", "taps_grad"]
 
 LINES = 8
 """Lines of the result that are summed at once: a sum waits four cycles for each of its products."""
@@ -118,3 +119,57 @@ def taps_grad(builder, kind, rows, columns, taps, x, x_row, places, g, g_row, ou
                 found = by_halves(builder, builder.load(total), ir.IRBuilder.fadd)
                 old = load_number(builder, kind, place)
                 store_number(builder, kind, builder.fadd(old, found), place)
+
+
+def _half(builder: Any, kind: Any, columns: Any) -> Rows:
+    """Lines of half a vector, of which so many columns are touched."""
+    lines = Rows(builder, ir.VectorType(kind.element, kind.count // 2), 1, columns)
+    lines.align = bytes_of(kind)
+    return lines
+
+
+def _lanes(builder: Any, x: Any, y: Any, places: list[int]) -> Any:
+    numbers = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
+    return builder.shuffle_vector(x, y, numbers)
+
+
+@in_machine_code
+def apart(builder, kind, rows, columns, x, x_row, even, odd, to_row):
+    """``even[i, j] = x[i, 2 j]`` and ``odd[i, j] = x[i, 2 j + 1]``, all addresses; columns: of x;
+    ``*_row``: bytes from line to line."""
+    lanes, size = kind.count, bytes_of(kind)
+    with counted(builder, parts_of(builder, columns, lanes)) as part:
+        done = builder.mul(part, WORD(lanes))
+        left = builder.sub(columns, done)
+        from_ = builder.add(x, builder.mul(done, WORD(size)))
+        shift = builder.mul(part, WORD(lanes // 2 * size))
+        whole = Rows(builder, kind, 1, left)
+        counts = parts_of(builder, left, 2), builder.udiv(left, WORD(2))
+        targets = [builder.add(to, shift) for to in (even, odd)]
+        halves = [_half(builder, kind, count) for count in counts]
+        with counted(builder, rows) as i:
+            (value,) = whole.load(builder.add(from_, builder.mul(i, x_row)))
+            down = builder.mul(i, to_row)
+            for first, lines, to in zip((0, 1), halves, targets, strict=True):
+                found = _lanes(builder, value, value, list(range(first, lanes, 2)))
+                lines.store([found], builder.add(to, down))
+
+
+@in_machine_code
+def between(builder, kind, rows, columns, x, x_row, to, to_row):
+    """``to[i, 2 j] = x[i, j]`` with zeros in between, all addresses; columns: of x."""
+    lanes, size = kind.count, bytes_of(kind)
+    half = lanes // 2
+    with counted(builder, parts_of(builder, columns, half)) as part:
+        done = builder.mul(part, WORD(half))
+        left = builder.sub(columns, done)
+        from_ = builder.add(x, builder.mul(done, WORD(size)))
+        target = builder.add(to, builder.mul(done, WORD(2 * size)))
+        lines = _half(builder, kind, left)
+        whole = Rows(builder, kind, 1, builder.sub(builder.mul(left, WORD(2)), WORD(1)))
+        nothing = ir.Constant(lines.kind, [0.0] * half)
+        places = [k // 2 + half * (k % 2) for k in range(lanes)]
+        with counted(builder, rows) as i:
+            (value,) = lines.load(builder.add(from_, builder.mul(i, x_row)))
+            found = _lanes(builder, value, nothing, places)
+            whole.store([found], builder.add(target, builder.mul(i, to_row)))

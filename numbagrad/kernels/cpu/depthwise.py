@@ -16,7 +16,7 @@ from ..half_type import bits_type
 from ..inner import device, keep
 from ..intrinsics import address, pointer
 from ..machine import kernel
-from ..slide import slide, taps_grad
+from ..slide import apart, between, slide, taps_grad
 from ..vectors import VECTOR_BYTES
 
 __all__ = ["depthwise", "depthwise_input_grad", "depthwise_weight_grad"]
@@ -82,23 +82,38 @@ def copy_in(copy, x, space, sizes, step, shifts, steps):
     for z in range(begin, end):
         to = address(copy) + (((z * sd + pd) * full_height + top * sh + ph) * line) * size
         source = x + ((z * height + top) * width + left) * size
+        rows, columns = bottom - top, right - left
         if step == 1 and sw == 1:
             to += (left + pw) * size
-            rows, columns = bottom - top, right - left
             if rows > 0 and columns > 0:
                 copy_rectangle(
                     *(pointer(to, kind), to, sh * line * size, source, width * size, rows, columns)
                 )
-        else:
-            for phase in range(min(step, right - left)):
-                place = left * sw + pw + phase * sw
-                place = place % step * part + place // step
-                count = (right - left - phase + step - 1) // step
-                for y in range(bottom - top):
-                    row = pointer(to + (y * sh * line + place) * size, kind)
-                    given = pointer(source + (y * width + phase) * size, kind)
-                    for j in range(count):
-                        row[j * sw] = given[j * step]
+        elif rows > 0 and columns > 0:
+            lines = rows, columns, source, width * size, to, sh * line * size
+            copy_steps(copy, *lines, left * sw + pw, sw, part, step)
+
+
+@device
+def copy_steps(like, rows, columns, x, x_row, to, to_row, first, sw, part, step):
+    """Lines of ``copy_in``: number j to place ``first + j sw`` of a line, or that of its part."""
+    size = like.itemsize
+    begin = to + (first % step * part + first // step) * size
+    if step == 2 and sw == 1:
+        other = first + 1
+        odd = to + (other % step * part + other // step) * size
+        apart(like, rows, columns, x, x_row, begin, odd, to_row)
+    elif step == 1 and sw == 2:
+        between(like, rows, columns, x, x_row, begin, to_row)
+    else:
+        for phase in range(min(step, columns)):
+            place = first + phase * sw
+            begin = to + (place % step * part + place // step) * size
+            for y in range(rows):
+                row = pointer(begin + y * to_row, like.dtype)
+                given = pointer(x + phase * size + y * x_row, like.dtype)
+                for j in range((columns - phase + step - 1) // step):
+                    row[j * sw] = given[j * step]
 
 
 @device
