@@ -22,6 +22,7 @@ from .vectors import (
     in_machine_code,
     parts_of,
     places_from,
+    shuffled,
 )
 
 __all__ = ["rows_by_rows"]
@@ -34,11 +35,6 @@ AT_ONCE = 4 if VECTOR_BYTES == 64 else 2
 8 in half of AVX2's. A second tile of fewer rows would take LLVM 0.2 s."""
 
 
-def _shuffled(builder: Any, x: Any, y: Any, places: list[int]) -> Any:
-    numbers = ir.VectorType(ir.IntType(32), len(places))
-    return builder.shuffle_vector(x, y, ir.Constant(numbers, places))
-
-
 def _summed(builder: Any, four: list[Any]) -> Any:
     """The sums of the lanes of four vectors, as one of four lanes."""
     lanes = four[0].type.count
@@ -48,16 +44,16 @@ def _summed(builder: Any, four: list[Any]) -> Any:
         joined = []
         for x, y in zip(four[::2], four[1::2], strict=True):
             firsts = [k for k in range(2 * lanes) if k // group % 2 == 0]
-            low = _shuffled(builder, x, y, firsts)
-            high = _shuffled(builder, x, y, [k + group for k in firsts])
+            low = shuffled(builder, x, y, firsts)
+            high = shuffled(builder, x, y, [k + group for k in firsts])
             joined.append(builder.fadd(low, high))
         four = joined
     (total,) = four
     while group > 1:
         group //= 2
         other = [k ^ group for k in range(lanes)]
-        total = builder.fadd(total, _shuffled(builder, total, total, other))
-    return _shuffled(builder, total, total, [k * lanes // TOGETHER for k in range(TOGETHER)])
+        total = builder.fadd(total, shuffled(builder, total, total, other))
+    return shuffled(builder, total, total, [k * lanes // TOGETHER for k in range(TOGETHER)])
 
 
 def _sums(builder: Any, kind: Any, k: Any, x: list[Any], y: list[Any]) -> list[Any]:

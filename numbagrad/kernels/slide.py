@@ -24,6 +24,7 @@ from .vectors import (
     load_number,
     parts_of,
     places_from,
+    shuffled,
     spread,
     store_number,
 )
@@ -128,11 +129,6 @@ def _half(builder: Any, kind: Any, columns: Any) -> Rows:
     return lines
 
 
-def _lanes(builder: Any, x: Any, y: Any, places: list[int]) -> Any:
-    numbers = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), places)
-    return builder.shuffle_vector(x, y, numbers)
-
-
 @in_machine_code
 def apart(builder, kind, rows, columns, x, x_row, even, odd, to_row):
     """``even[i, j] = x[i, 2 j]`` and ``odd[i, j] = x[i, 2 j + 1]``, all addresses; columns: of x;
@@ -151,7 +147,7 @@ def apart(builder, kind, rows, columns, x, x_row, even, odd, to_row):
             (value,) = whole.load(builder.add(from_, builder.mul(i, x_row)))
             down = builder.mul(i, to_row)
             for first, lines, to in zip((0, 1), halves, targets, strict=True):
-                found = _lanes(builder, value, value, list(range(first, lanes, 2)))
+                found = shuffled(builder, value, value, list(range(first, lanes, 2)))
                 lines.store([found], builder.add(to, down))
 
 
@@ -171,5 +167,5 @@ def between(builder, kind, rows, columns, x, x_row, to, to_row):
         places = [k // 2 + half * (k % 2) for k in range(lanes)]
         with counted(builder, rows) as i:
             (value,) = lines.load(builder.add(from_, builder.mul(i, x_row)))
-            found = _lanes(builder, value, nothing, places)
+            found = shuffled(builder, value, nothing, places)
             whole.store([found], builder.add(target, builder.mul(i, to_row)))

@@ -23,7 +23,7 @@ from .processor import features
 
 __all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "by_halves", "bytes_of"]
 __all__ += ["call_llvm", "counted", "in_machine_code", "load_number", "overlapping", "parts_of"]
-__all__ += ["places_from", "spread", "store_number"]
+__all__ += ["places_from", "shuffled", "spread", "store_number"]
 
 
 def _vector_bytes() -> int:
@@ -155,6 +155,12 @@ def counted(builder: ir.IRBuilder, count: Any) -> Iterator[Any]:
     builder.position_at_end(after)
 
 
+def shuffled(builder: ir.IRBuilder, x: Any, y: Any, places: list[int]) -> Any:
+    """Lanes of the vector ``x`` and, counted on, of ``y``: those at ``places``."""
+    numbers = ir.VectorType(ir.IntType(32), len(places))
+    return builder.shuffle_vector(x, y, ir.Constant(numbers, places))
+
+
 def parts_of(builder: ir.IRBuilder, count: Any, size: int) -> Any:
     """How many parts of ``size`` make up ``count``, the last of which may be smaller."""
     return builder.udiv(builder.add(count, WORD(size - 1)), WORD(size))
@@ -193,11 +199,7 @@ def by_halves(builder: Any, value: Any, join: Callable[..., Any]) -> Any:
     width = value.type.count
     while width > 1:
         width //= 2
-        numbers = ir.VectorType(ir.IntType(32), width)
-        low, high = (
-            builder.shuffle_vector(value, value, ir.Constant(numbers, list(range(k, k + width))))
-            for k in (0, width)
-        )
+        low, high = (shuffled(builder, value, value, list(range(k, k + width))) for k in (0, width))
         value = join(builder, low, high)
     return builder.extract_element(value, ir.IntType(32)(0))
 

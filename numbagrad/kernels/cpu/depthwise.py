@@ -150,10 +150,10 @@ def depthwise(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, 
     _, height, part = sizes
     plane, line = space[0] * space[1] * space[2] * size, sw * part * size
     blocks = (groups + BLOCK - 1) // BLOCK
+    places = tap_places(weight, height, part, sw, (dd, dh, dw))
     for task in prange(x.shape[0] * blocks):
         image, begin = task // blocks, task % blocks * BLOCK
         copy = new_copy(out, sizes, sw)
-        places = tap_places(weight, height, part, sw, (dd, dh, dw))
         for channel in range(begin, min(groups, begin + BLOCK)):
             source = address(x) + (image * groups + channel) * plane
             copy_in(copy, source, space, sizes, sw, (pd, ph, pw), (1, 1, 1))
@@ -168,7 +168,7 @@ def depthwise(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, 
                         *(address(places), by, first, 0, to),
                     )
         keep(copy)
-        keep(places)
+    keep(places)
 
 
 @device
@@ -215,10 +215,11 @@ def depthwise_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph
     shifts = ((kd - 1) * dd - pd, (kh - 1) * dh - ph, (kw - 1) * dw - pw)
     plane, of_z, row = space[0] * space[1] * space[2] * size, height * width * size, line * size
     blocks = (groups + BLOCK - 1) // BLOCK
+    places = tap_places(weight, tall, line, 1, (dd, dh, dw))
     exact = any_infinite(weight)  # times the zeros between, and around, it would be NaN
     for task in prange(gx.shape[0] * blocks):
         image, begin = task // blocks, task % blocks * BLOCK
-        copy, places = new_copy(gx, sizes, 1), tap_places(weight, tall, line, 1, (dd, dh, dw))
+        copy = new_copy(gx, sizes, 1)
         taps, given = places.size, pointer(address(weight), gx.dtype)
         turned = np.empty(taps, gx.dtype)
         for channel in range(begin, min(groups, begin + BLOCK)):
@@ -240,8 +241,8 @@ def depthwise_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph
                         *(address(places), address(turned), first, i, to),
                     )
         keep(copy)
-        keep(places)
         keep(turned)
+    keep(places)
 
 
 @kernel(grain=GRAIN, allocates=True)
@@ -253,10 +254,9 @@ def depthwise_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh,
     sizes = padded_sizes((od, oh, ow), gweight, form)
     _, height, part = sizes
     plane, line = space[0] * space[1] * space[2] * size, sw * part * size
+    places = tap_places(gweight, height, part, sw, (dd, dh, dw))
     for channel in prange(groups):
-        copy = new_copy(g, sizes, sw)
-        places = tap_places(gweight, height, part, sw, (dd, dh, dw))
-        taps = places.size
+        copy, taps = new_copy(g, sizes, sw), places.size
         sums = pointer(address(gweight) + channel * several * taps * size, g.dtype)
         for t in range(several * taps):
             sums[t] = 0
@@ -273,4 +273,4 @@ def depthwise_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh,
                         *(address(places), of_z, ow * size, to),
                     )
         keep(copy)
-        keep(places)
+    keep(places)
