@@ -8,11 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..amx import LINE, PACK, PACKED, packed_bytes, packing_pays, parts_multiplied
+from ..copies import copy_rectangle
 from ..inner import device
 from ..intrinsics import address
 from ..product import gemm
 from ..tile import WIDE
 from ..vectors import VECTOR_BYTES
+from .tiled_product import turned
 
 __all__ = ["ROWS", "active", "add_product", "add_states", "copied", "prepared"]
 
@@ -44,16 +46,22 @@ def prepared(weight, transposed, steps, n):
         return out
     strip = strip_of(weight, m)
     count = (m + strip - 1) // max(1, strip) if steps > 1 else 0
-    out = np.empty((count * k, strip), weight.dtype)
-    for i in range(count):
-        first, last = i * strip, min(m, (i + 1) * strip)
-        for h in range(k * (last - first < strip)):  # what is beyond the columns is read too
-            for j in range(strip):
-                out[i * k + h, j] = 0
-        for begin in range(first, last, 16):  # a cache line of the result at once
-            for h in range(k):
-                for j in range(begin, min(begin + 16, last)):
-                    out[i * k + h, j - first] = weight[j, h] if transposed else weight[h, j]
+    # A turned square of lanes is written whole, past the last row and the columns there are.
+    out = np.empty((count * k + strip if count else 0, strip), weight.dtype)
+    if VECTOR_BYTES:
+        size = weight.itemsize
+        for i in range(count):
+            width, to = min(strip, m - i * strip), address(out) + i * k * strip * size
+            if transposed:
+                begin = address(weight) + i * strip * columns * size
+                turned(weight, width, k, begin, columns * size, to, strip * size)
+            else:
+                begin = address(weight) + i * strip * size
+                copy_rectangle(weight, to, strip * size, begin, columns * size, k, width)
+    elif count:
+        for h in range(k):
+            for j in range(m):
+                out[h, j] = weight[j, h] if transposed else weight[h, j]
     return out
 
 

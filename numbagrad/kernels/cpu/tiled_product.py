@@ -11,7 +11,7 @@ from ..intrinsics import itemsize, pointer
 from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, wide_strip
 from ..vectors import VECTOR_BYTES
 
-__all__ = ["by_tiles"]
+__all__ = ["by_tiles", "turned"]
 
 DEPTH = 256 if FULL else 128
 """Rows of ``y`` in a strip, which fills half of the innermost cache or, with four vectors each, two
