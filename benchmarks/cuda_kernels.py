@@ -341,8 +341,11 @@ def indexing(kind: Any) -> None:
     _ = y[y > 0], y.nonzero(), ng.nn.functional.one_hot(at, 9), full(9, kind=kind).nonzero()
     full(1 << 16, kind=ng.int64)[full(1 << 16, kind=ng.int64)]
     ng.nn.functional.embedding(wide, x).sum().backward()
-    if kind in (ng.float32, ng.float64):  # bags of others are sums of what embedding gives
-        ng.nn.functional.embedding_bag(wide, x).sum().backward()
+    bag = ng.nn.functional.embedding_bag
+    bag(
+        at, x, at[:1] * 0, mode="sum", per_sample_weights=full(64, kind=kind, grad=True)
+    ).sum().backward()
+    bag(wide, x).sum().backward(), bag(wide, x, mode="max").sum().backward()
     ng.cross(x[:3], x[:3], dim=0).sum().backward()
     _ = y.sort(1), full(4, 1000, kind=kind).sort(1, descending=True), y.topk(3, 1)
     _ = y.median(1), y.kthvalue(2, 1), x.max(1).values.sum().backward(), ng.cat([y, y], 1)

@@ -30,6 +30,14 @@ def _embedding_in_torch(lib: Any, weight: Any, index: Any) -> Any:
     return lib.nn.functional.embedding(index, weight)
 
 
+def _bags_in_torch(lib: Any, weight: Any, index: Any) -> Any:
+    return lib.nn.functional.embedding_bag(index, weight, mode="sum")
+
+
+def _bags(_: Any, weight: Any, index: Any) -> Any:
+    return weight[index].sum(axis=1)
+
+
 def _rows(_: Any, x: Any, index: Any) -> Any:
     return x[index]
 
@@ -81,6 +89,11 @@ def _work(collide: bool) -> list[Gradient]:
             f"embedding (64, 64) of (5000, 128), {how}",
             lambda: [uniform(5000, 128), indices(5000, (64, 64), collide)],
             *(_embedding_in_torch, _rows),
+        ),
+        Gradient(
+            f"bags of 20 of (10000, 64), {how}",
+            lambda: [uniform(10_000, 64), indices(10_000, (2048, 20), collide)],
+            *(_bags_in_torch, _bags, 1e-3),
         ),
         Gradient(
             f"index_add 4096 to (10000, 64), {how}",

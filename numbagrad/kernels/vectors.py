@@ -241,7 +241,7 @@ class Rows:
         if self.mask is not None:
             self._masked("store", ir.VoidType(), [values[-1], self._last(address)], [])
 
-    def prefetch(self, address: Any) -> None:
+    def prefetch(self, address: Any, writes: bool = True) -> None:
         byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
         function = cgutils.get_or_insert_function(
             self.builder.module,
@@ -250,7 +250,7 @@ class Rows:
         )
         for j in range(self.vectors):
             place = self.builder.bitcast(self.place(address, j), byte)
-            self.builder.call(function, [place, number(1), number(3), number(1)])
+            self.builder.call(function, [place, number(int(writes)), number(3), number(1)])
 
     def place(self, address: Any, j: int) -> Any:
         size = self.kind.count * self.align

@@ -22,6 +22,7 @@ from ..ops.adaptive_pool import (
 )
 from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
+from ..ops.bags import embedding_bag
 from ..ops.base import as_operand, new_empty
 from ..ops.batch_norm import batch_norm, group_norm, instance_norm
 from ..ops.conv import (
@@ -99,7 +100,7 @@ from ..ops.resize import (
     upsample_bilinear,
     upsample_nearest,
 )
-from ..ops.tables import embedding, embedding_bag, one_hot
+from ..ops.tables import embedding, one_hot
 from ..ops.unpool import max_unpool1d, max_unpool2d, max_unpool3d
 from ..tensor import Tensor
 from .implicit_dim import log_softmax, softmax, softmin

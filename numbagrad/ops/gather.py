@@ -25,7 +25,7 @@ from .base import (
 from .comparison import eq, ge, logical_and, lt
 from .elementwise import add, cast, clone, mul, where
 from .index import (
-    _INTS,
+    INTS,
     Take,
     _counting,
     index_tensor,
@@ -176,7 +176,7 @@ def _front(x: Tensor, sizes: tuple[int, ...], dim: int) -> Any:
 def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
     """dim and index of a gather or scatter, checked against ``x``; 0-d ones count as vectors."""
     dim = normalize_dim(name, dim, as_operand(name, x)._array.ndim)
-    index = index_tensor(name, index, _INTS)
+    index = index_tensor(name, index, INTS)
     index = index if index._array.ndim else _vector(index)
     shape, sizes = x._array.shape or (1,), index._array.shape
     if len(shape) != len(sizes) and index._array.size:
@@ -236,7 +236,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
     >>> take_along_dim(tensor([[1, 2, 3]]), tensor([[-1, 0]]), 1).tolist()
     [[3, 1]]
     """
-    index = index_tensor("take_along_dim", indices, _INTS)
+    index = index_tensor("take_along_dim", indices, INTS)
     if dim is None:
         return gathered("take_along_dim", reshape(x, (x._array.size,)), 0, _vector(index))
     dim = normalize_dim("take_along_dim", dim, x._array.ndim)
@@ -260,7 +260,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
 @remembered
 def take(x: Tensor, index: Tensor) -> Tensor:
     """The elements of the flattened ``x`` at ``index``, in the shape of ``index``."""
-    index = index_tensor("take", index, _INTS)
+    index = index_tensor("take", index, INTS)
     return Take.apply(reshape(x, (x._array.size,)), index, 0, 1, True, -1, "take")
 
 

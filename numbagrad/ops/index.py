@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,19 @@ def to_write(x: Tensor, *read: Tensor) -> Tensor:
     return x
 
 
-def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = ()) -> None:
+def launch_checked(
+    name: str,
+    kernel: Any,
+    out: Any,
+    *args: Any,
+    where: tuple = (),
+    other: Callable[[int], Exception | None] | None = None,
+) -> None:
     """Launch a kernel that reports bad indices; raise for the first of them.
 
-    where: the index array, the dimension it indexes, and the size of that dimension. While a step
-    is recorded nothing is known yet, and nothing raised: the kernel then leaves ``out`` as it is.
+    where: the index array, the dimension it indexes, and the size of that dimension. other: gives
+    what else a number means that the kernel reports, or None. While a step is recorded nothing is
+    known yet, and nothing raised: the kernel then leaves ``out`` as it is.
     """
     if machine.recording and (machine.closed or DeviceArray in map(type, (out, *args))):
         bad = machine.flag(out)
@@ -73,6 +82,9 @@ def launch_checked(name: str, kernel: Any, out: Any, *args: Any, where: tuple = 
             return
 
     def fail(position: int) -> None:
+        wrong = other(position) if other else None
+        if wrong is not None:
+            raise wrong
         index, dim, size = where
         known = not machine.is_traced(index)
         value = index.reshape(-1)[position] if known else f"number {position}"
@@ -96,7 +108,7 @@ def index_tensor(name: str, index: Any, dtypes_allowed: tuple = (dtypes.int64,))
     return contiguous(cast(index, dtypes.int64).detach())
 
 
-_INTS = (dtypes.int64, dtypes.int32)
+INTS = (dtypes.int64, dtypes.int32)
 
 
 def _read(
@@ -263,7 +275,7 @@ def _counting(n: int, device: Any) -> Tensor:
 
 def _flat_index(name: str, index: Any) -> Tensor:
     """A vector of indices; a single one stands for a vector of one."""
-    index = index_tensor(name, index, _INTS)
+    index = index_tensor(name, index, INTS)
     if index._array.ndim > 1:
         raise DimError(f"{name}: Index is supposed to be a vector, got {index._array.ndim} dims.")
     return index if index._array.ndim else wrap(index._array.reshape(1), dtypes.int64)

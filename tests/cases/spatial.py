@@ -194,11 +194,13 @@ def _triplet(
 def _bag(
     index: Any, weight: Any, offsets: Any = None, mode: str = "mean", per_sample_weights: Any = None
 ) -> Any:
-    bags = list(index) if offsets is None else np.split(index, offsets[1:])
+    def pieces(x: Any) -> list[Any]:
+        return list(x) if offsets is None else np.split(x, offsets[1:])
+
+    bags = pieces(index)
     if per_sample_weights is not None:
-        return np.stack(
-            [(f[:, None] * weight[b]).sum(0) for f, b in zip(per_sample_weights, bags, strict=True)]
-        )
+        pairs = zip(pieces(per_sample_weights), bags, strict=True)
+        return np.stack([(factors[:, None] * weight[b]).sum(0) for factors, b in pairs])
     reduce = {"mean": np.mean, "sum": np.sum, "max": np.max}[mode]
     return np.stack([reduce(weight[b], 0) if len(b) else weight[0] * 0 for b in bags])
 
@@ -211,7 +213,7 @@ def _bags(d: Any) -> list[Sample]:
         *[sample(index, d.distinct(4, 2), mode=mode) for mode in ("sum", "max")],
         sample(index, d(4, 2), mode="sum", per_sample_weights=d(2, 3)),
         sample(flat, d(4, 2), starts),
-        sample(flat, d(4, 2), starts, mode="sum"),
+        sample(flat, d(4, 2), starts, mode="sum", per_sample_weights=d(5)),
         sample(flat, d.distinct(4, 2), starts, mode="max"),
     ]
 

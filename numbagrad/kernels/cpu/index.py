@@ -13,7 +13,7 @@ from numba import prange
 
 from ..copies import copy_rows_at
 from ..inner import pasted
-from ..intrinsics import address, load, load_apart, pointer, stack, store, store_apart
+from ..intrinsics import address, load, load_apart, pointer, store, store_apart
 from ..machine import kernel
 from ..vectors import VECTOR_BYTES
 
@@ -23,12 +23,9 @@ _WIDTH = 64
 # Entries of an index that one task checks and reads: they stay in the innermost cache.
 _BLOCK = 1024
 
-# Columns whose sums are made at once: they stay in the innermost cache.
-_SUMS = 256
-
 
 @pasted
-def _first_bad(index, m, wrap):
+def first_bad(index, m, wrap):
     """Position of the first entry of the flat ``index`` outside [0, m), or [-m, m) with wrap."""
     low = -m if wrap else 0
     signs = 0  # negative once one of two differences was: two thirds of the time of comparing
@@ -59,7 +56,7 @@ def take(out, bad, x, index, wrap, skip):
     """
     n, j, k = out.shape
     m = x.shape[1]
-    bad[0] = _first_bad(index, m, wrap)
+    bad[0] = first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
     zero, nbytes, rows = x.dtype.type(0), k * x.itemsize, max(1, _BLOCK // max(1, k))
@@ -90,42 +87,13 @@ def take(out, bad, x, index, wrap, skip):
 
 
 @kernel(grain=65536, outputs=2)
-def take_mean(out, bad, x, index, divisor, skip):
-    """out (j, k), x (m, k) C; index (j, r): out[i] is the sum of x at index[i], over ``divisor``.
-
-    skip: an index whose row does not count, or -1.
-    """
-    rows, k = out.shape
-    r = index.shape[1]
-    bad[0] = _first_bad(index.reshape(-1), x.shape[0], False)
-    if bad[0] >= 0:
-        return
-    scale = 1.0 / divisor
-    for row in prange(rows):
-        total = stack(_SUMS, 0.0)
-        for start in range(0, k, _SUMS):
-            width = min(_SUMS, k - start)
-            for c in range(width):
-                store(total, c, 0.0)
-            for b in range(r):
-                at = index[row, b]
-                if at != skip:
-                    base = at * k + start
-                    for c in range(width):
-                        value = load_apart(total, c, "0.0.2") + load_apart(x, base + c, "0.1.2")
-                        store_apart(total, c, value, "0.0.2")
-            for c in range(width):
-                store(out, row * k + start + c, load(total, c) * scale)
-
-
-@kernel(grain=65536, outputs=2)
 def add_at(out, bad, x, index, wrap, skip):
     """out (n, m, k), x (n, j, k) C; index (j r,): x[:, i] is added to out at r entries of index.
 
     out is read too. wrap, skip: as in ``take``.
     """
     n, m, k = out.shape
-    bad[0] = _first_bad(index, m, wrap)
+    bad[0] = first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
     rows = x.shape[1]
@@ -161,7 +129,7 @@ def add_at(out, bad, x, index, wrap, skip):
 def put_at(out, bad, x, index, wrap):
     """out (n, m, k), x (n, j, k) C; index (j,): out[:, index[i]] becomes x[:, i], the last wins."""
     n, m, k = out.shape
-    bad[0] = _first_bad(index, m, wrap)
+    bad[0] = first_bad(index, m, wrap)
     if bad[0] >= 0:
         return
     if k == 1:
@@ -188,7 +156,7 @@ def put_at(out, bad, x, index, wrap):
 def fill_at(out, bad, index, value):
     """out (n, m, k) C; index (j,), negative ones from the end: out[:, index] becomes value."""
     n, m, k = out.shape
-    bad[0] = _first_bad(index, m, True)
+    bad[0] = first_bad(index, m, True)
     if bad[0] >= 0:
         return
     number = out.dtype.type(value)
@@ -231,7 +199,7 @@ def gather(out, bad, x, index):
             else:
                 bad[0] = 0
         if bad[0] >= 0:
-            bad[0] = _first_bad(entries, m, False)
+            bad[0] = first_bad(entries, m, False)
         return
     blocks = (j + rows - 1) // rows
     for block in prange(n * blocks):  # each is checked and then read, while it is in a cache
@@ -250,7 +218,7 @@ def gather(out, bad, x, index):
                 for c in range(k):
                     out[a, b, c] = x[a, np.uintp(index[a, b, c]), c]
     if bad[0] >= 0:
-        bad[0] = _first_bad(entries, m, False)
+        bad[0] = first_bad(entries, m, False)
 
 
 @kernel(grain=65536, outputs=2, moves=True)
@@ -273,7 +241,7 @@ def scatter(out, bad, x, index):
                     for c in range(k):
                         out[a, np.uintp(index[a, b, c]), c] = x[a, b, c]
         if bad[0] >= 0:
-            bad[0] = _first_bad(entries, m, False)
+            bad[0] = first_bad(entries, m, False)
             return
 
 
@@ -297,7 +265,7 @@ def scatter_add(out, bad, x, index):
                     for c in range(k):
                         out[a, np.uintp(index[a, b, c]), c] += x[a, b, c]
         if bad[0] >= 0:
-            bad[0] = _first_bad(entries, m, False)
+            bad[0] = first_bad(entries, m, False)
             return
 
 
@@ -317,7 +285,7 @@ def scatter_join(out, bad, x, index, how):
     how: 1 multiplies, 2 keeps the larger, 3 the smaller. out is read too.
     """
     n, m, k = out.shape
-    bad[0] = _first_bad(index.reshape(-1), m, False)
+    bad[0] = first_bad(index.reshape(-1), m, False)
     if bad[0] >= 0:
         return
     for a in prange(n):
@@ -333,7 +301,7 @@ def combine(out, bad, index, m, first):
 
     Called for one dimension after the other, it gives positions in all of them together.
     """
-    bad[0] = _first_bad(index, m, True)
+    bad[0] = first_bad(index, m, True)
     if bad[0] >= 0:
         return
     for i in range(out.size):
@@ -384,7 +352,7 @@ def unravel(out, flat, shape):
 @kernel(outputs=2)
 def one_hot(out, bad, index):
     """out (j, m), index (j,) int64: 1 in the column that index says, else 0."""
-    bad[0] = _first_bad(index, out.shape[1], False)
+    bad[0] = first_bad(index, out.shape[1], False)
     if bad[0] >= 0:
         return
     for i in range(index.size):

@@ -12,13 +12,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import cuda, float64, int64
+from numba import cuda
 
 from . import reduce, scan
 from .runtime import device, elementwise
 from .runtime.intrinsics import as_type
 from .runtime.launch import start, strided_grid
-from .runtime.radix import sort_pairs
+from .runtime.places import check, slice_keys, sorted_pairs
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
 
@@ -37,54 +37,8 @@ __all__ = [
     "scatter_add",
     "scatter_join",
     "take",
-    "take_mean",
     "unravel",
 ]
-
-NOWHERE = (1 << 63) - 1
-_INT64 = np.dtype(np.int64)
-
-
-# -- checking --------------------------------------------------------------------------------------
-
-
-def _first_bad(out, index, n, low, high, last):
-    """out[block]: the first position whose index is not in [low, high); last: -1 if none."""
-    shared = cuda.shared.array(BLOCK, int64)
-    first = int64(NOWHERE)
-    i = cuda.grid(1)
-    while i < n:
-        if (index[i] < low or index[i] >= high) and i < first:
-            first = int64(i)
-        i += cuda.gridsize(1)
-    shared[cuda.threadIdx.x] = first
-    cuda.syncthreads()
-    if cuda.threadIdx.x == 0:
-        for other in range(1, BLOCK):
-            first = min(first, shared[other])
-        out[cuda.blockIdx.x] = -1 if last and first == NOWHERE else first
-
-
-def _least(out, x, n):
-    """out[0]: the least of n numbers, -1 if it is NOWHERE."""
-    if cuda.grid(1) == 0:
-        first = int64(NOWHERE)
-        for i in range(n):
-            first = min(first, x[i])
-        out[0] = -1 if first == NOWHERE else first
-
-
-def _check(bad: Any, index: Any, m: int, wrap: bool) -> None:
-    """bad[0]: the position of the first index that is not in [0, m), or [-m, m) with wrap."""
-    n, low = index.size, -m if wrap else 0
-    if n <= 16 * BLOCK:
-        start(_first_bad, 1, BLOCK, bad, index, n, low, m, 1)
-        return
-    blocks = min(strided_grid(n), 256)
-    partial = device.empty((blocks,), _INT64, bad.device)
-    start(_first_bad, blocks, BLOCK, partial, index, n, low, m, 0)
-    start(_least, 1, 1, bad, partial, blocks)
-
 
 # -- reading ---------------------------------------------------------------------------------------
 
@@ -110,36 +64,10 @@ def take(out, bad, x, index, wrap, skip):
     """
     _, j, k = out.shape
     m = x.shape[1]
-    _check(bad, index, m, wrap)
+    check(bad, index, m, wrap)
     size = out.size
     if size:
         start(_take, strided_grid(size), BLOCK, out, bad, x, index, size, j, m, k, skip)
-
-
-def _take_mean(out, bad, x, index, size, r, k, scale, skip):
-    """A thread for each of ``size`` elements."""
-    if bad[0] >= 0:
-        return
-    i = cuda.grid(1)
-    while i < size:
-        row, c = split(i, k)
-        total = float64(0)
-        for b in range(row * r, (row + 1) * r):
-            if index[b] != skip:
-                total += x[index[b] * k + c]
-        out[i] = as_type(out, total * scale)
-        i += cuda.gridsize(1)
-
-
-def take_mean(out, bad, x, index, divisor, skip):
-    """out (j, k), x (m, k) C; index (j, r): out[i] is the sum of x at index[i], over ``divisor``.
-
-    skip: an index whose row does not count, or -1.
-    """
-    _check(bad, index, x.shape[0], False)
-    if out.size:
-        shape = out.size, index.shape[1], out.shape[1], 1.0 / divisor, skip
-        start(_take_mean, strided_grid(out.size), BLOCK, out, bad, x, index, *shape)
 
 
 def _gather(out, bad, x, index, size, j, m, k):
@@ -158,22 +86,12 @@ def gather(out, bad, x, index):
     """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c]."""
     _, j, k = out.shape
     m = x.shape[1]
-    _check(bad, index, m, False)
+    check(bad, index, m, False)
     if out.size:
         start(_gather, strided_grid(out.size), BLOCK, out, bad, x, index, out.size, j, m, k)
 
 
 # -- writing where entries may meet ----------------------------------------------------------------
-
-
-def _slice_keys(keys, places, bad, index, j, m):
-    """keys: the place that each entry of index means; places: 0 to j - 1."""
-    i = cuda.grid(1)
-    while i < j:
-        at = index[i] if bad[0] < 0 else 0
-        keys[i] = at + m if at < 0 else at
-        places[i] = i
-        i += cuda.gridsize(1)
 
 
 def _element_keys(keys, places, bad, index, size, j, m, k):
@@ -186,15 +104,6 @@ def _element_keys(keys, places, bad, index, size, j, m, k):
         keys[i] = (a * m + at) * k + c
         places[i] = i
         i += cuda.gridsize(1)
-
-
-def _sorted_pairs(kernel: Any, bad: Any, index: Any, limit: int, *shape: int) -> tuple[Any, Any]:
-    """Keys and places of the entries of ``index``, sorted by key."""
-    n = index.size
-    keys = device.empty((1, n), _INT64, index.device)
-    places = device.empty((1, n), _INT64, index.device)
-    start(kernel, strided_grid(n), BLOCK, keys, places, bad, index, *shape)
-    return sort_pairs(keys, places, max(limit - 1, 1).bit_length())
 
 
 def _join_slices(out, bad, x, keys, places, size, n, j, r, m, k, skip, add):
@@ -221,10 +130,10 @@ def _join_slices(out, bad, x, keys, places, size, n, j, r, m, k, skip, add):
 def _slices(out: Any, bad: Any, x: Any, index: Any, wrap: bool, skip: int, add: int) -> None:
     n, m, k = out.shape
     j = index.size
-    _check(bad, index, m, wrap)
+    check(bad, index, m, wrap)
     if not x.size:
         return
-    keys, places = _sorted_pairs(_slice_keys, bad, index, m, j, m)
+    keys, places = sorted_pairs(slice_keys, bad, index, m, j, m)
     size = n * j * k
     shape = size, n, j, j // x.shape[1], m, k, skip, add
     start(_join_slices, strided_grid(size), BLOCK, out, bad, x, keys, places, *shape)
@@ -276,10 +185,10 @@ def _join_elements(out, bad, x, keys, places, size, how):
 def _elements(out: Any, bad: Any, x: Any, index: Any, how: int) -> None:
     _, m, k = out.shape
     j = index.shape[1]
-    _check(bad, index, m, False)
+    check(bad, index, m, False)
     size = index.size
     if size:
-        keys, places = _sorted_pairs(_element_keys, bad, index, out.size, size, j, m, k)
+        keys, places = sorted_pairs(_element_keys, bad, index, out.size, size, j, m, k)
         start(_join_elements, strided_grid(size), BLOCK, out, bad, x, keys, places, size, how)
 
 
@@ -322,7 +231,7 @@ def fill_at(out, bad, index, value):
     """out (n, m, k) C; index (j,), negative ones from the end: out[:, index] becomes value."""
     n, m, k = out.shape
     j = index.size
-    _check(bad, index, m, True)
+    check(bad, index, m, True)
     size = n * j * k
     if size:
         start(_fill_at, strided_grid(size), BLOCK, out, bad, index, size, j, m, k, value)
@@ -359,7 +268,7 @@ def combine(out, bad, index, m, first):
 
     Called for one dimension after the other, it gives positions in all of them together.
     """
-    _check(bad, index, m, True)
+    check(bad, index, m, True)
     n = out.size
     if n:
         start(_combine, strided_grid(n), BLOCK, out, bad, index, n, m, int(first))
@@ -377,7 +286,7 @@ def _one_hot(out, bad, index, size, m):
 
 def one_hot(out, bad, index):
     """out (j, m), index (j,) int64: 1 in the column that index says, else 0."""
-    _check(bad, index, out.shape[1], False)
+    check(bad, index, out.shape[1], False)
     if out.size:
         start(_one_hot, strided_grid(out.size), BLOCK, out, bad, index, out.size, out.shape[1])
 
@@ -400,7 +309,7 @@ def _truth(out, x, n):
 def _ranks(x: Any) -> Any:
     """(n,) int64: how many of the entries of x up to each are not 0."""
     n = x.size
-    ones = device.empty((1, n, 1), _INT64, x.device)
+    ones = device.empty((1, n, 1), np.dtype(np.int64), x.device)
     start(_truth, strided_grid(n), BLOCK, ones, x, n)
     scan.cumsum(ones, ones, False)
     return ones
