@@ -235,6 +235,7 @@ def rows(kind: Any) -> None:
         F.nll_loss(x, target).backward()
         F.cross_entropy(x, target).backward(create_graph=True)
     classes = full(8, 4, 48, kind=kind, grad=True)
+    F.cross_entropy(classes, full(8, 48, kind=ng.int64), label_smoothing=0.1).backward()
     F.ctc_loss(classes, full(4, 3, kind=ng.int64), (8,) * 4, (3,) * 4).backward()
 
 

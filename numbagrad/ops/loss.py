@@ -13,6 +13,7 @@ from .. import dtypes
 from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
+from ..kernels.cpu import plane_loss
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor, wrap
@@ -60,9 +61,18 @@ class Classes:
 
         machine.check(bad, fail)
 
-    def scale(self, g: Tensor, norm: Any) -> Tensor:
-        """``g`` over what the losses were divided by, to be multiplied with (n, c)."""
-        return g.unsqueeze(1) if self.reduction == kernels.NONE else g / wrap(norm, g._dtype)
+    def scale(self, g: Tensor, norm: Any, x: Tensor) -> Tensor:
+        """``g`` over what the losses were divided by, to be multiplied with ``x``."""
+        if self.reduction != kernels.NONE:
+            return g / wrap(norm, g._dtype)
+        shape = x._array.shape
+        return g.reshape((shape[0], 1, *shape[2:]))
+
+
+def _sizes(x: Tensor) -> tuple[int, int, int]:
+    """Rows, classes and places of ``x``, which has no places but one as a matrix."""
+    shape = x._array.shape
+    return (*shape, 1) if len(shape) == 2 else shape
 
 
 class Nll(Op, remembers=True):
@@ -74,17 +84,18 @@ class Nll(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, *options: Any) -> Tensor:
         classes = Classes(*options)
-        (n, c), device = x._array.shape, x._device
+        (b, c, p), device = _sizes(x), x._device
         numpy = arithmetic(x._dtype.numpy)
-        losses = new_empty((n,), x._dtype, device)
+        losses = new_empty((b * p,), x._dtype, device)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
         single = new_empty((), x._dtype, device)
         results = single._array.reshape((1,)), losses._array, norm, bad
         arguments = classes.arguments(losses._array)
-        machine.launch(kernels.nll, *results, contiguous(x)._array, *arguments, classes.reduction)
+        logits = contiguous(x)._array.reshape((b, c, p))
+        machine.launch(kernels.nll, *results, logits, *arguments, classes.reduction)
         classes.check("nll_loss", bad, c)
-        ctx.how, ctx.norm, ctx.shape = (classes.ignore, classes.reduction), norm, (n, c)
+        ctx.how, ctx.norm, ctx.shape = (classes.ignore, classes.reduction), norm, x._array.shape
         ctx.save(classes.target, classes.weight)
         return losses if classes.reduction == kernels.NONE else single
 
@@ -99,9 +110,9 @@ class NllGrad(Op):
     @staticmethod
     def forward(ctx: Any, g: Tensor, classes: Classes, norm: Any, shape: tuple) -> Tensor:
         gx = new_empty(shape, g._dtype, g._device)
-        incoming = contiguous(g)._array.reshape((-1,))
+        out, incoming = gx._array.reshape(_sizes(gx)), contiguous(g)._array.reshape((-1,))
         arguments = classes.arguments(norm)
-        machine.launch(kernels.nll_grad, gx._array, incoming, norm, *arguments, classes.reduction)
+        machine.launch(kernels.nll_grad, out, incoming, norm, *arguments, classes.reduction)
         ctx.classes = classes
         return gx
 
@@ -116,16 +127,18 @@ class CrossEntropy(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, smoothing: float, *options: Any) -> Tensor:
         classes = Classes(*options)
-        (n, c), device = x._array.shape, x._device
+        (b, c, p), device = _sizes(x), x._device
         numpy = arithmetic(x._dtype.numpy)
-        losses = new_empty((n,), x._dtype, device)
-        lse = machine.empty((n,), numpy, device)
+        losses = new_empty((b * p,), x._dtype, device)
+        lse = machine.empty((b * p,), numpy, device)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
         single = new_empty((), x._dtype, device)
         results = single._array.reshape((1,)), losses._array, lse, norm, bad
         arguments = *classes.arguments(lse), smoothing, classes.reduction
-        machine.launch(kernels.cross_entropy, *results, contiguous(x)._array, *arguments)
+        of_rows = x._array.ndim == 2
+        kernel = kernels.cross_entropy if of_rows else plane_loss.cross_entropy_of_planes
+        machine.launch(kernel, *results, contiguous(x)._array, *arguments)
         classes.check("cross_entropy", bad, c)
         ctx.how, ctx.rows = (classes.ignore, classes.reduction), (lse, norm)
         ctx.smoothing = smoothing
@@ -137,22 +150,28 @@ class CrossEntropy(Op, remembers=True):
         (x, *tensors), (lse, norm) = ctx.saved_tensors, ctx.rows
         classes = Classes(*tensors, *ctx.how)
         options = *classes.arguments(lse), ctx.smoothing
+        of_rows = x._array.ndim == 2
         if grad_mode.enabled:
-            aim = new_empty(x._array.shape, x._dtype, x._device)
+            b, c, p = _sizes(x)
+            aim = new_empty((b * p, c), x._dtype, x._device)
             machine.launch(kernels.target_rows, aim._array, *options)
-            return (softmax(x, 1) * aim.sum(1, keepdim=True) - aim) * classes.scale(g, norm)
+            if not of_rows:
+                aim = aim.reshape((b, p, c)).transpose(1, 2)
+            return (softmax(x, 1) * aim.sum(1, keepdim=True) - aim) * classes.scale(g, norm, x)
         gx = new_empty(x._array.shape, x._dtype, x._device)
         incoming = contiguous(g)._array.reshape((-1,))
         sources = incoming, contiguous(x)._array, lse, norm
         options = *options, classes.reduction
-        machine.launch(kernels.cross_entropy_grad, gx._array, *sources, *options)
+        kernel = plane_loss.cross_entropy_of_planes_grad
+        kernel = kernels.cross_entropy_grad if of_rows else kernel
+        machine.launch(kernel, gx._array, *sources, *options)
         return gx
 
 
 def _prepare(
     name: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str
 ) -> tuple[Tensor, Classes]:
-    """``x`` with its classes as the last of two dims, and the checked Classes."""
+    """``x`` (b, c), or (b, c, p) of more dimensions, and the checked Classes."""
     as_operand(name, target, 1)
     if target._dtype.category != 1:
         way_out = "Convert classes with .long()."
@@ -190,10 +209,9 @@ def _prepare(
                 f"{name}: it is not differentiable with respect to argument 'weight', which "
                 f"requires a gradient. Pass weight.detach()."
             )
-    if len(shape) > 2:
-        x = x.permute((0, *range(2, len(shape)), 1))
     if len(shape) != 2:
-        x = x.reshape((math.prod(expected), classes))
+        places = shape[2:]
+        x = x.reshape((shape[0], classes, math.prod(places)) if places else (1, classes))
     target = contiguous(cast(target, dtypes.int64))
     if len(got) != 1:
         target = target.reshape((target._array.size,))

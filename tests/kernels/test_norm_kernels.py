@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from numbagrad.kernels import machine
-from numbagrad.kernels.cpu import bias, loss, norm
+from numbagrad.kernels.cpu import bias, loss, norm, plane_loss
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(4, 7), (1, 1), (3, 100), (40, 700)]
@@ -219,19 +219,54 @@ def test_cross_entropy(dtype, weighted, smoothing):
 def test_nll():
     x, weight, target = rand(4, 3), np.array([1.0, 2.0, 4.0]), np.array([2, 0, 1, 0])
     out, each, norm_, bad = np.empty(1), np.empty(4), np.empty(1), np.empty(1, np.int64)
-    gx = np.full((4, 3), np.nan)
+    planes = np.ascontiguousarray(x.reshape(2, 2, 3).transpose(0, 2, 1))
+    gx, gplanes = np.full((4, 3, 1), np.nan), np.full((2, 3, 2), np.nan)
     for weighted, ignore in ((0, -100), (1, -100), (1, 1)):
         kept = target != ignore
         w = (weight[target] if weighted else np.ones(4)) * kept
         constants = target, weight, weighted, ignore
-        loss.nll(out, each, norm_, bad, x, *constants, 1)
         expected = -w * x[np.arange(4), target]
-        close(each, expected)
-        close(out, expected.sum() / w.sum())
-        loss.nll_grad(gx, np.array([3.0]), norm_, *constants, 1)
         rows = np.zeros((4, 3))
         rows[np.arange(4), target] = -3 * w / w.sum()
-        close(gx, rows)
+        for given, grad in ((x.reshape(4, 3, 1), gx), (planes, gplanes)):
+            loss.nll(out, each, norm_, bad, given, *constants, 1)
+            close(each, expected)
+            close(out, expected.sum() / w.sum())
+            loss.nll_grad(grad, np.array([3.0]), norm_, *constants, 1)
+        close(gx[..., 0], rows)
+        close(gplanes.transpose(0, 2, 1).reshape(4, 3), rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("weighted", [0, 1])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_of_planes_is_that_of_rows(dtype, weighted, smoothing):
+    for b, c, p in ((2, 3, 5), (3, 4, 700), (1, 1, 1), (0, 2, 4), (2, 3, 0)):
+        x, target = 3 * rand(b, c, p, dtype=dtype), np.random.default_rng(p).integers(0, c, b * p)
+        target[::3] = -100
+        weight, g = np.abs(rand(c, dtype=dtype)), rand(b * p, dtype=dtype)
+        rows = np.ascontiguousarray(x.transpose(0, 2, 1)).reshape(b * p, c)
+        for reduction in (0, 1, 2):
+            constants, found = (target, weight, weighted, -100, smoothing, reduction), []
+            for kernel, back, logits in (
+                (loss.cross_entropy, loss.cross_entropy_grad, rows),
+                (plane_loss.cross_entropy_of_planes, plane_loss.cross_entropy_of_planes_grad, x),
+            ):
+                out, norm_, bad = np.zeros(1, dtype), np.empty(1, dtype), np.empty(1, np.int64)
+                each, lse, gx = (
+                    np.empty(b * p, dtype),
+                    np.empty(b * p, dtype),
+                    np.empty_like(logits),
+                )
+                kernel(out, each, lse, norm_, bad, logits, *constants)
+                back(gx, g if reduction == 0 else np.ones(1, dtype), logits, lse, norm_, *constants)
+                found.append((out, each, lse, norm_, bad, gx))
+            assert (found[0][4] == found[1][4]).all()
+            turned = found[1][5].transpose(0, 2, 1).reshape(b * p, c)
+            for ours, theirs in zip(
+                (*found[1][:4], turned), (*found[0][:4], found[0][5]), strict=True
+            ):
+                close(ours, theirs, 100)
 
 
 @pytest.mark.parametrize("wrong", [3, -1, -101, 2**62])
@@ -244,9 +279,17 @@ def test_target_out_of_range(wrong):
         loss.cross_entropy(out, each, lse, norm_, bad, x, *constants, 0.1, 1)
         assert bad[0] == 2 and np.isnan(out[0]) and np.isnan(each[2]) and each[0] > 0
         loss.cross_entropy_grad(gx, out, x, lse, norm_, *constants, 0.1, 1)
-        loss.nll(out, each, norm_, bad, x, *constants, 1)
+        loss.nll(out, each, norm_, bad, x[..., None], *constants, 1)
         assert bad[0] == 2 and np.isnan(out[0])
-        loss.nll_grad(gx, out, norm_, *constants, 1)
+        loss.nll_grad(gx[..., None], out, norm_, *constants, 1)
+        places = np.ascontiguousarray(x.T)[None]
+        plane_loss.cross_entropy_of_planes(
+            *(out, each, lse, norm_, bad, places, *constants, 0.1, 1)
+        )
+        assert bad[0] == 2 and np.isnan(out[0]) and np.isnan(each[2]) and each[0] > 0
+        plane_loss.cross_entropy_of_planes_grad(
+            *(np.empty_like(places), out, places, lse, norm_, *constants, 0.1, 1)
+        )
         loss.target_rows(gx, *constants, 0.1)
         assert (gx[2] == 0).all()
 

@@ -19,6 +19,7 @@ from numbagrad.kernels.cpu import (
     loss,
     matmul,
     norm,
+    plane_loss,
     random,
     reduce,
     scan,
@@ -81,10 +82,24 @@ ROWS = [
         loss_arrays(gx=floats(40, 7), g=floats(40)),
         modes(**CLASSES, ignore=[-100], smoothing=[0.0, 0.1]),
     ),
-    (loss.nll, loss_arrays(), modes(weighted=[False, True], ignore=[-100], reduction=[loss.SUM])),
+    (
+        plane_loss.cross_entropy_of_planes,
+        loss_arrays(lse=floats(40), x=floats(5, 7, 8)),
+        modes(weighted=[False, True], ignore=[-100], smoothing=[0.0, 0.1], reduction=[loss.SUM]),
+    ),
+    (
+        plane_loss.cross_entropy_of_planes_grad,
+        loss_arrays(gx=floats(5, 7, 8), g=floats(40), lse=floats(40), x=floats(5, 7, 8)),
+        modes(**CLASSES, ignore=[-100], smoothing=[0.0, 0.1]),
+    ),
+    (
+        loss.nll,
+        loss_arrays(x=floats(40, 7, 1)),
+        modes(weighted=[False, True], ignore=[-100], reduction=[loss.SUM]),
+    ),
     (
         loss.nll_grad,
-        loss_arrays(gx=floats(40, 7), g=floats(40)),
+        loss_arrays(gx=floats(40, 7, 1), g=floats(40)),
         modes(**CLASSES, ignore=[-100]),
     ),
     (

@@ -10,7 +10,7 @@ import numpy as np
 from numba import prange
 
 from ..inner import pasted
-from ..intrinsics import larger, lesser, load, load_apart, plus, store, store_apart
+from ..intrinsics import larger, lesser, load, load_apart, plus, stack, store, store_apart
 from ..machine import kernel
 from ..simd_math import falling_exp, log
 
@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 NONE, MEAN, SUM = 0, 1, 2
+
+BLOCK = 2048
+"""Elements of the rows that are worked on together: they stay in the first cache."""
 
 
 @pasted
@@ -65,34 +68,50 @@ def cross_entropy(
     n, c = x.shape
     one = x.dtype.type
     lowest = one(-np.inf)
-    for i in prange(n):
-        t, row = target[i], i * c
-        peak = lowest
-        for j in range(c):
-            peak = larger(peak, load(x, row + j))
-        if peak == lowest:
-            peak = one(0)
-        total = one(0)
-        for j in range(c):
-            total = plus(total, falling_exp(load(x, row + j) - peak))
-        high = one(np.log(total))  # one a row: libm costs no more, and nothing to compile
-        lse[i] = high + peak
-        loss = one(0)
-        if t < 0 or t >= c:
-            if t != ignore:
-                loss = one(np.nan)
-        elif t != ignore:
-            # Not by way of lse, whose rounding is that of the peak.
-            loss = high - (load(x, row + t) - peak)
-            if weighted:
-                loss *= weight[t]
-            if smoothing > 0.0:
-                rest = one(0)
-                for j in range(c):
-                    each = high - (load(x, row + j) - peak)
-                    rest += each * weight[j] if weighted else each
-                loss = loss * one(1.0 - smoothing) + rest * one(smoothing / c)
-        losses[i] = loss
+    rows = BLOCK // c if 0 < c < BLOCK else 1
+    for task in prange((n + rows - 1) // rows):
+        first, end = task * rows, lesser((task + 1) * rows, n)
+        powers = stack(BLOCK, one(0))
+        for i in range(first, end):
+            peak = lowest
+            for j in range(c):
+                peak = larger(peak, load(x, i * c + j))
+            store(lse, i, one(0) if peak == lowest else peak)
+            store(losses, i, one(0))
+        for begin in range(0, c, BLOCK):  # once, but for one row that is longer
+            width = lesser(c - begin, BLOCK)
+            for i in range(first, end):
+                peak, to, at = load(lse, i), (i - first) * width, i * c + begin
+                for j in range(width):
+                    store(powers, to + j, load(x, at + j) - peak)
+            for k in range((end - first) * width):
+                store(powers, k, falling_exp(load(powers, k)))
+            for i in range(first, end):
+                total, to = load(losses, i), (i - first) * width
+                for j in range(width):
+                    total = plus(total, load(powers, to + j))
+                store(losses, i, total)
+        for i in range(first, end):
+            store(losses, i, log(load(losses, i)))
+        for i in range(first, end):
+            t, row, high, peak = target[i], i * c, losses[i], lse[i]
+            loss = one(0)
+            if t < 0 or t >= c:
+                if t != ignore:
+                    loss = one(np.nan)
+            elif t != ignore:
+                # Not by way of lse, whose rounding is that of the peak.
+                loss = high - (load(x, row + t) - peak)
+                if weighted:
+                    loss *= weight[t]
+                if smoothing > 0.0:
+                    rest = one(0)
+                    for j in range(c):
+                        each = high - (load(x, row + j) - peak)
+                        rest += each * weight[j] if weighted else each
+                    loss = loss * one(1.0 - smoothing) + rest * one(smoothing / c)
+            losses[i] = loss
+            lse[i] = high + peak
     reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
@@ -111,26 +130,33 @@ def cross_entropy_grad(gx, g, x, lse, norm, target, weight, weighted, ignore, sm
             whole += weight[j]
     sharp = one(1.0 - smoothing)
     smooth = one(smoothing / c if c > 0 else 0.0)
-    for i in prange(n):
-        t, row = target[i], i * c
-        if t == ignore or t < 0 or t >= c:
-            for j in range(c):
-                store(gx, row + j, one(0))
-        else:
+    rows = BLOCK // c if 0 < c < BLOCK else 1
+    for task in prange((n + rows - 1) // rows):
+        first, end = task * rows, lesser((task + 1) * rows, n)
+        for begin in range(0, c, BLOCK):
+            width = lesser(c - begin, BLOCK)
+            for i in range(first, end):
+                shift, at = load(lse, i), i * c + begin
+                for j in range(width):
+                    store(gx, at + j, load(x, at + j) - shift)
+            at = first * c + begin  # rows lie side by side, or there is one
+            for k in range(at, at + (end - first) * width):
+                store(gx, k, falling_exp(load(gx, k)))
+        for i in range(first, end):
+            t, row = target[i], i * c
+            if t == ignore or t < 0 or t >= c:
+                for j in range(c):
+                    store(gx, row + j, one(0))
+                continue
             scale = g[i] if reduction == NONE else one(g[0] / norm[0])
             own = sharp * weight[t] if weighted else sharp
             mass = scale * (own + smooth * whole)
-            shift = lse[i]
             for j in range(c):
-                store(gx, row + j, mass * falling_exp(load(x, row + j) - shift))
+                store(gx, row + j, mass * load(gx, row + j))
             gx[i, t] -= scale * own
             if smoothing > 0.0:
                 for j in range(c):
                     gx[i, j] -= scale * smooth * (weight[j] if weighted else one(1))
-
-
-BLOCK = 2048
-"""Elements of the rows that are worked on together: they stay in the first cache."""
 
 
 @pasted
@@ -277,28 +303,36 @@ def target_rows(out, target, weight, weighted, ignore, smoothing):
 def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
     """Negative log likelihood: minus the entry of each row that ``target`` names, reduced.
 
-    x (n, c) C; the rest as for ``cross_entropy``.
+    x (b, c, p) C, of which a row is along c; losses, target (b p); the rest as for
+    ``cross_entropy``.
     """
-    n, c = x.shape
-    for i in range(n):
-        t = target[i]
-        losses[i] = 0
-        if t < 0 or t >= c:
-            if t != ignore:
-                losses[i] = np.nan
-        elif t != ignore:
-            losses[i] = -x[i, t] * weight[t] if weighted else -x[i, t]
+    c, p = x.shape[1], x.shape[2]
+    i = 0
+    for plane in range(x.shape[0]):
+        for place in range(p):
+            t = target[i]
+            losses[i] = 0
+            if t < 0 or t >= c:
+                if t != ignore:
+                    losses[i] = np.nan
+            elif t != ignore:
+                own = x[plane, t, place]
+                losses[i] = -own * weight[t] if weighted else -own
+            i += 1
     reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
 @kernel
 def nll_grad(gx, g, norm, target, weight, weighted, ignore, reduction):
-    """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (n, c) C."""
-    n, c = gx.shape
-    for i in range(n):
-        t = target[i]
-        for j in range(c):
-            gx[i, j] = 0
-        if t != ignore and t >= 0 and t < c:
-            scale = g[i] if reduction == NONE else gx.dtype.type(g[0] / norm[0])
-            gx[i, t] = -scale * weight[t] if weighted else -scale
+    """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (b, c, p) C."""
+    b, c, p = gx.shape
+    for i in range(gx.size):
+        store(gx, i, gx.dtype.type(0))
+    i = 0
+    for plane in range(b):
+        for place in range(p):
+            t = target[i]
+            if t != ignore and t >= 0 and t < c:
+                scale = g[i] if reduction == NONE else gx.dtype.type(g[0] / norm[0])
+                gx[plane, t, place] = -scale * weight[t] if weighted else -scale
+            i += 1

@@ -23,7 +23,7 @@ from .runtime.shape import BLOCK, SIMULATED, WARP, WARPS
 from .runtime.teams import Team, exponentials, grid_of, team_for
 from .runtime.warp import block_sum, inlined, shuffle_down, split
 
-__all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "target_rows"]
+__all__ = ["cross_entropy", "cross_entropy_grad", "nll", "nll_grad", "reduce_losses", "target_rows"]
 
 NONE, MEAN, SUM = 0, 1, 2
 NO_ROW = 1 << 62
@@ -199,6 +199,12 @@ def _reduce_losses(out, losses, norm, bad, target, weight, n, c, weighted, ignor
     _ended(out, norm, bad, sums, wrong, reduction, shared, places)
 
 
+def reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, classes):
+    """Add up ``losses`` in float64, divide by the weight of targets for a mean; fill ``bad``."""
+    options = losses.size, classes, weighted, ignore, reduction
+    start(_reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options)
+
+
 def _small_kernel(real: Any) -> Any:
     """All of a cross entropy by one block, a thread to a row: its launch is what it costs."""
     ended = _ending(real)
@@ -261,9 +267,7 @@ def cross_entropy(
     else:
         kernel, grid = made(_held_kernel, x.itemsize, held), grid_for_rows(held, n)
     start(kernel, grid, BLOCK, losses, lse, x, target, weight, *options, smoothing)
-    start(
-        _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction
-    )  # fmt: skip
+    reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
 def _cross_entropy_grad(
@@ -374,17 +378,19 @@ def target_rows(out, target, weight, weighted, ignore, smoothing):
         start(_target_rows, strided_grid(size), BLOCK, out, target, weight, size, c, *options)
 
 
-def _nll(losses, x, target, weight, n, c, weighted, ignore):
+def _nll(losses, x, target, weight, n, c, p, weighted, ignore):
     """A thread for each of ``n`` rows."""
     i = cuda.grid(1)
     while i < n:
+        plane, place = split(i, p)
         t = target[i]
         loss = as_type(losses, 0)
         if t < 0 or t >= c:
             if t != ignore:
                 loss = as_type(losses, math.nan)
         elif t != ignore:
-            loss = -x[i * c + t] * weight[t] if weighted else -x[i * c + t]
+            own = x[(plane * c + t) * p + place]
+            loss = -own * weight[t] if weighted else -own
         losses[i] = loss
         i += cuda.gridsize(1)
 
@@ -392,21 +398,22 @@ def _nll(losses, x, target, weight, n, c, weighted, ignore):
 def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
     """Negative log likelihood: minus the entry of each row that ``target`` names, reduced.
 
-    x (n, c) C; the rest as for ``cross_entropy``.
+    x (b, c, p) C, of which a row is along c; losses, target (b p); the rest as for
+    ``cross_entropy``.
     """
-    n, c = x.shape
-    options = n, c, weighted, ignore
-    start(_nll, strided_grid(n), BLOCK, losses, x, target, weight, *options)
-    start(
-        _reduce_losses, 1, BLOCK, out, losses, norm, bad, target, weight, *options, reduction
-    )  # fmt: skip
+    b, c, p = x.shape
+    n, options = b * p, (weighted, ignore)
+    start(_nll, strided_grid(n), BLOCK, losses, x, target, weight, n, c, p, *options)
+    reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
-def _nll_grad(gx, g, norm, target, weight, size, c, weighted, ignore, reduction):
+def _nll_grad(gx, g, norm, target, weight, size, c, p, weighted, ignore, reduction):
     """A thread for each of ``size`` elements."""
     at = cuda.grid(1)
     while at < size:
-        i, j = split(at, c)
+        row, place = split(at, p)
+        plane, j = split(row, c)
+        i = plane * p + place
         t = target[i]
         value = as_type(gx, 0)
         if j == t and t != ignore:
@@ -417,8 +424,8 @@ def _nll_grad(gx, g, norm, target, weight, size, c, weighted, ignore, reduction)
 
 
 def nll_grad(gx, g, norm, target, weight, weighted, ignore, reduction):
-    """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (n, c) C."""
-    size, c = gx.size, gx.shape[1]
+    """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (b, c, p) C."""
+    size, (_, c, p) = gx.size, gx.shape
     if size:
-        options = weighted, ignore, reduction
-        start(_nll_grad, strided_grid(size), BLOCK, gx, g, norm, target, weight, size, c, *options)
+        options = size, c, p, weighted, ignore, reduction
+        start(_nll_grad, strided_grid(size), BLOCK, gx, g, norm, target, weight, *options)
