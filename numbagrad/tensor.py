@@ -380,7 +380,7 @@ class Tensor(Shaped, Readable):
 
     def __copy__(self) -> Tensor:
         if not self.is_leaf:
-            raise GradError("copy: only leaf tensors (made by the user) support copy; use .detach().")
+            raise GradError("copy: only leaf tensors support copy; use .detach().")
         alias = type(self).__new__(type(self))
         alias.__dict__.update(_set_by_users(self))
         alias._share(self)

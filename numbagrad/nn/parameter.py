@@ -137,7 +137,7 @@ class Uninitialized(Tensor):
 
 
 def _rebuild(cls: type, stand_in: Tensor, requires_grad: bool) -> Any:
-    made = object.__new__(cls)
+    made: Any = object.__new__(cls)
     made._stand(stand_in)
     return made.requires_grad_(requires_grad)
 

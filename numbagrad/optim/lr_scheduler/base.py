@@ -21,6 +21,8 @@ class LRScheduler:
     # Steps of this object; the first is that of __init__.
     _step_count = 0
 
+    base_lrs: list[float]
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -44,6 +46,19 @@ class LRScheduler:
 
     def _rates(self) -> list[float]:
         return [float(group["lr"]) for group in self.optimizer.param_groups]
+
+    def _keeps(self) -> bool:
+        """Whether the step is that of ``__init__``, which leaves the rates of a checkpoint."""
+        return self._step_count == 1
+
+    def _undo(self) -> None:
+        """Take back the step of ``__init__``."""
+        self.last_epoch -= 1
+        self._step_count -= 1
+
+    def _rewind(self) -> None:
+        """Let the next step be the first."""
+        self.last_epoch = -1
 
     def step(self) -> None:
         """Move on by one epoch, or batch, if that is what you count; in a compiled step at its end.
