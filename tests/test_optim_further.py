@@ -320,6 +320,10 @@ SCHEDULES = {
     "polynomial": lambda kinds, o: kinds.PolynomialLR(o, 8, 2.0, last_epoch=2),
     "cosine": lambda kinds, o: kinds.CosineAnnealingLR(o, 5, last_epoch=4),
     "steps": lambda kinds, o: kinds.StepLR(o, 3, last_epoch=4),
+    "factors": lambda kinds, o: kinds.MultiplicativeLR(o, lambda e: 1 - e / 20, last_epoch=4),
+    "factors after": lambda kinds, o: kinds.SequentialLR(
+        o, [kinds.StepLR(o, 1, 0.5), kinds.MultiplicativeLR(o, lambda e: 0.8 - e / 20)], [3]
+    ),
     "cycle": lambda kinds, o: kinds.OneCycleLR(
         o, [1.0, 0.2], 12, base_momentum=[0.8, 0.7], max_momentum=[0.95, 0.9]
     ),

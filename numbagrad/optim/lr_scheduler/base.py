@@ -21,8 +21,6 @@ class LRScheduler:
     # Steps of this object; the first is that of __init__.
     _step_count = 0
 
-    base_lrs: list[float]
-
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -57,7 +55,9 @@ class LRScheduler:
         self._step_count -= 1
 
     def _rewind(self) -> None:
-        """Let the next step be the first."""
+        """Let the next step be the first, from the rates of step 0."""
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base
         self.last_epoch = -1
 
     def step(self) -> None:

@@ -33,7 +33,7 @@ class SequentialLR(LRScheduler):
     """One scheduler after the other: the next one starts afresh at each of the milestones.
 
     milestones: increasing epochs, one fewer than schedulers. Each scheduler begins from the initial
-    rates.
+    rates, but ``MultiplicativeLR`` from those of the one before.
     """
 
     def __init__(
@@ -67,11 +67,6 @@ class SequentialLR(LRScheduler):
     def _first(self) -> LRScheduler:
         return self.schedulers[bisect_right(self.milestones, 0)]
 
-    @property
-    def base_lrs(self) -> list[float]:  # type: ignore[override]
-        """The rates from which the first scheduler begins."""
-        return self._first().base_lrs
-
     def _undo(self) -> None:
         self.last_epoch -= 1
         self._first()._undo()
@@ -92,8 +87,6 @@ class SequentialLR(LRScheduler):
         number = bisect_right(self.milestones, self.last_epoch)
         scheduler = self.schedulers[number]
         if number and self.milestones[number - 1] == self.last_epoch:
-            for group, base in zip(self.optimizer.param_groups, scheduler.base_lrs, strict=True):
-                group["lr"] = base
             scheduler._rewind()
         scheduler.step()
         self._last_lr = scheduler.get_last_lr()
@@ -122,11 +115,6 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer
         self.schedulers = list(schedulers)
         self._last_lr = self._rates()
-
-    @property
-    def base_lrs(self) -> list[float]:  # type: ignore[override]
-        """The rates from which all of them begin."""
-        return self.schedulers[0].base_lrs
 
     def _undo(self) -> None:
         for scheduler in self.schedulers:

@@ -47,10 +47,14 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
-        if self.last_epoch == 0:
+        if self._keeps():
             return self._rates()
         pairs = zip(self._rates(), self.lr_lambdas, strict=True)
         return [rate * f(self.last_epoch) for rate, f in pairs]  # type: ignore[operator]
+
+    def _rewind(self) -> None:
+        self.last_epoch = -1
+        self._step_count = 1  # the next one multiplies
 
 
 class StepLR(LRScheduler):
