@@ -10,6 +10,7 @@ from typing import Any
 
 from . import devices, memory_formats
 from .dtypes import DType
+from .kernels import machine
 from .kernels.machine import address_of
 
 __all__ = ["Shaped", "Size"]
@@ -134,6 +135,8 @@ class Shaped:
 
     def data_ptr(self) -> int:
         """Address of the first element."""
+        if machine.recording and machine.is_traced(self._array):
+            machine.reading("data_ptr", self._array)
         return address_of(self._array)
 
     def is_contiguous(self, memory_format: Any = None) -> bool:

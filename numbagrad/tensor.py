@@ -369,9 +369,7 @@ class Tensor(Shaped, Readable):
         reading("deepcopy", self._array)
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
-        copy.__dict__.update(
-            {k: v for k, v in self.__dict__.items() if not k.startswith("_")},
-        )
+        copy.__dict__.update(_set_by_users(self))
         copy._array = self._array.copy()
         copy._dtype, copy._device, copy._flat = self._dtype, self._device, True
         if self._edge is not None:
@@ -380,15 +378,30 @@ class Tensor(Shaped, Readable):
             copy._grad = self._grad.__deepcopy__(memo)
         return copy
 
+    def __copy__(self) -> Tensor:
+        if not self.is_leaf:
+            raise GradError("copy: only leaf tensors support copy; use .detach().")
+        alias = type(self).__new__(type(self))
+        alias.__dict__.update(_set_by_users(self))
+        alias._share(self)
+        return alias.requires_grad_(self.requires_grad)
+
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise GradError("pickle: only leaf tensors can be pickled; use .detach().")
+        reading("pickle", self._array)
         array = self._array if self._device is devices.cpu else self._array.get()
-        return _rebuild, (type(self), np.ascontiguousarray(array), self.requires_grad)
+        array = np.asarray(array, order="C")  # ascontiguousarray would make one dim of none
+        return _rebuild, (type(self), array, self.requires_grad), _set_by_users(self)
 
 
 _new = object.__new__
 SavedOutput.tensor_class = Tensor
+
+
+def _set_by_users(tensor: Tensor) -> dict[str, Any]:
+    """The attributes that were put on a tensor from outside."""
+    return {k: v for k, v in tensor.__dict__.items() if not k.startswith("_")}
 
 
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:

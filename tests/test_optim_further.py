@@ -314,6 +314,70 @@ def test_sequences_are_torchs():
     np.testing.assert_allclose(rates[0], rates[1], rtol=1e-12)
 
 
+SCHEDULES = {
+    "exponential": lambda kinds, o: kinds.ExponentialLR(o, 0.9, last_epoch=4),
+    "linear": lambda kinds, o: kinds.LinearLR(o, 0.3, 1.0, 5, last_epoch=2),
+    "polynomial": lambda kinds, o: kinds.PolynomialLR(o, 8, 2.0, last_epoch=2),
+    "cosine": lambda kinds, o: kinds.CosineAnnealingLR(o, 5, last_epoch=4),
+    "steps": lambda kinds, o: kinds.StepLR(o, 3, last_epoch=4),
+    "factors": lambda kinds, o: kinds.MultiplicativeLR(o, lambda e: 1 - e / 20, last_epoch=4),
+    "factors after": lambda kinds, o: kinds.SequentialLR(
+        o, [kinds.StepLR(o, 1, 0.5), kinds.MultiplicativeLR(o, lambda e: 0.8 - e / 20)], [3]
+    ),
+    "cycle": lambda kinds, o: kinds.OneCycleLR(
+        o, [1.0, 0.2], 12, base_momentum=[0.8, 0.7], max_momentum=[0.95, 0.9]
+    ),
+    "second": lambda kinds, o: kinds.SequentialLR(
+        o, [kinds.LinearLR(o, 0.1, 1.0, 3), kinds.StepLR(o, 2)], [0]
+    ),
+    "chain": lambda kinds, o: kinds.ChainedScheduler(
+        [
+            kinds.SequentialLR(o, [kinds.ConstantLR(o, 0.1, 2), kinds.ExponentialLR(o, 0.9)], [3]),
+            kinds.StepLR(o, 2, 0.5),
+        ]
+    ),
+}
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_begin_and_resume_as_torchs(name):
+    torch = pytest.importorskip("torch")
+    seen = []
+    for library in (ng, torch):
+        groups = [{"params": [library.ones(2).requires_grad_()], "lr": lr} for lr in (0.5, 0.1)]
+        optimizer = library.optim.SGD(groups, lr=1.0, momentum=0.9)
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]
+        scheduler = SCHEDULES[name](library.optim.lr_scheduler, optimizer)
+        for _ in range(9):
+            seen.append([g[key] for g in optimizer.param_groups for key in ("lr", "momentum")])
+            optimizer.step()
+            scheduler.step()
+    np.testing.assert_allclose(seen[:9], seen[9:], rtol=1e-12)
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("kind", ["SequentialLR", "ChainedScheduler"])
+def test_a_sequence_of_what_is_made_of_others(kind, first):
+    optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=1.0)
+    kinds = optim.lr_scheduler
+    parts = [kinds.ConstantLR(optimizer, 0.1, 2), kinds.ExponentialLR(optimizer, 0.5)]
+    if kind == "SequentialLR":
+        both, expected = kinds.SequentialLR(optimizer, parts, [2]), [0.1, 0.1, 1.0, 0.5]
+    else:
+        both, expected = kinds.ChainedScheduler(parts), [0.1, 0.05, 0.25, 0.125]
+    other = kinds.StepLR(optimizer, 2, 0.1)
+    order, at = ([both, other], 4) if first else ([other, both], 3)
+    expected = [*expected, 1.0, 1.0, 0.1] if first else [1.0, 1.0, 0.1, *expected]
+    scheduler, rates = kinds.SequentialLR(optimizer, order, [at]), []
+    for _ in range(7):
+        rates += scheduler.get_last_lr()
+        optimizer.step()
+        scheduler.step()
+    np.testing.assert_allclose(rates, expected, rtol=1e-12)
+
+
 def test_a_sequence_resumes_and_refuses():
     optimizer = optim.SGD(parameters(shapes=[(2,)]), lr=1.0)
     scheduler = sequence(optim, optimizer)

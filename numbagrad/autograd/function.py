@@ -313,14 +313,21 @@ def check_in_place(tensor: Tensor, name: str) -> None:
     if tensor._edge is not None and tensor.is_leaf:
         raise GradError(
             f"{name}: a leaf Variable that requires grad is being used in an in-place operation. "
-            f"Do it under ng.no_grad(), on x.data, or on a clone."
+            f"Do it under ng.no_grad(), on x.data, or on a clone.{_of_arguments()}"
         )
     base = tensor._base
     if base is not None and base._edge is not None and base.is_leaf:
         raise GradError(
             f"{name}: a view of a leaf Variable that requires grad is being used in an in-place "
-            f"operation. Do it under ng.no_grad(), or on a clone."
+            f"operation. Do it under ng.no_grad(), or on a clone.{_of_arguments()}"
         )
+
+
+def _of_arguments() -> str:
+    """What there is to say of leaves while a step is recorded."""
+    if not machine.is_compiling():
+        return ""
+    return " Inside a compiled function an argument that requires grad is a leaf."
 
 
 class Function:

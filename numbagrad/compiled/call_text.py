@@ -43,7 +43,7 @@ def _dense(ref: Ref) -> bool:
     step = 1
     for n, s in zip(reversed(ref.shape), reversed(ref.strides), strict=True):
         if n != 1 and s != step:
-            return False
+            return 0 in ref.shape  # which has strides of 0
         step *= n
     return True
 

@@ -22,6 +22,7 @@ from ..ops.reduce import sum
 from ..ops.special import xlogy
 from ..ops.tables import one_hot
 from ..ops.view import expand as expanded
+from ..shaped import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution, broadcast_all, computed, infinite_like
@@ -59,6 +60,11 @@ class ByClass(Distribution):
     def param(self) -> Tensor:
         """``probs`` or ``logits``, whichever was given."""
         return self.__dict__["probs" if "probs" in self.__dict__ else "logits"]
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of ``param``."""
+        return self.param.shape
 
     @property
     def _like(self) -> Tensor:

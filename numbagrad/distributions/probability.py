@@ -20,6 +20,7 @@ from ..ops.reduce import sum
 from ..ops.sampling import draw_binomial, draw_poisson, standard_gamma
 from ..ops.special import xlogy
 from ..ops.view import expand as expanded
+from ..shaped import Size
 from ..tape import show_location, user_location
 from ..tensor import Tensor
 from . import constraints
@@ -81,6 +82,11 @@ class ByProbability(Distribution):
     def param(self) -> Tensor:
         """``probs`` or ``logits``, whichever was given."""
         return self.__dict__["probs" if "probs" in self.__dict__ else "logits"]
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of ``param``."""
+        return self.param.shape
 
     @property
     def _like(self) -> Tensor:

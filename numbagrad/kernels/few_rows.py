@@ -12,6 +12,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
+from .half_vectors import HalfVector
 from .tile import multiply_add
 from .vectors import (
     VECTOR_BYTES,
@@ -93,7 +94,9 @@ def rows_by_rows(builder, kind, n, m, k, x, x_row, y, y_row, start, start_row, o
         rows, shift = places_from(builder, first, AT_ONCE, n), builder.mul(column, WORD(size))
         right = moved(y, places_from(builder, column, TOGETHER, m), y_row)
         sums = _sums(builder, kind, k, moved(x, rows, x_row), right)
-        line = Rows(builder, sums[0].type, 1, builder.sub(m, column))
+        half = isinstance(kind, HalfVector)
+        four = HalfVector(TOGETHER, kind.half) if half else sums[0].type
+        line = Rows(builder, four, 1, builder.sub(m, column))
         line.align = size
         to = moved(builder.add(out, shift), rows, out_row)
         with builder.if_then(builder.icmp_signed("!=", start, WORD(0))):

@@ -126,8 +126,20 @@ class Uninitialized(Tensor):
         memo[id(self)] = copied
         return copied
 
+    def __copy__(self) -> Any:
+        return self.__deepcopy__({})
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (type(self), self._stand_in, self.requires_grad)
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
+
+
+def _rebuild(cls: type, stand_in: Tensor, requires_grad: bool) -> Any:
+    made: Any = object.__new__(cls)
+    made._stand(stand_in)
+    return made.requires_grad_(requires_grad)
 
 
 class UninitializedParameter(Uninitialized, Parameter):

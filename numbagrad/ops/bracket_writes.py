@@ -95,8 +95,8 @@ def _assign(x: Tensor, key: Any, value: Any) -> None:
         if groups and value._array.ndim:
             raise devices.mixed("setitem", x._device, value._device)
         value = transfer(value, x._device)
+    check_distinct(view, "setitem")
     if groups:
-        check_distinct(view, "setitem")
         _set_groups(x, view, groups, value, recorded)
     elif recorded:
         value = _fitting(value, view, view._array.shape)

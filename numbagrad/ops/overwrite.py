@@ -17,7 +17,7 @@ from ..tensor import Tensor, wrap
 from .base import Op, as_operand, copy_kernel, fill_entry, fill_kernel, meets, new_empty
 from .create import _filled, _number
 from .elementwise import cast
-from .inplace import _rebase, assign, check_followed
+from .inplace import _rebase, assign, check_distinct, check_followed
 from .operand import check_operands, no_operand
 from .transfer import transfer
 from .view import expand
@@ -136,6 +136,7 @@ def copy_(x: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
                 f"copy_: output with shape {list(x._array.shape)} doesn't match the broadcast "
                 f"shape of source {list(src._array.shape)}; each size must match or be 1."
             ) from None
+    check_distinct(x, "copy_")
     src = transfer(src, x._device)
     if meets(x, src):
         src = src.clone()

@@ -185,6 +185,8 @@ def interpolate(
         )
     out = input
     for k, (n, target) in enumerate(zip(shape[2:], sizes, strict=True)):
+        if n == target and "linear" in mode and not antialias:
+            continue  # whatever the scale, as in PyTorch
         given = factors and not recompute_scale_factor
         scale = 1 / factors[k] if given else n / target
         if antialias:
@@ -194,7 +196,7 @@ def interpolate(
             out = between(out, k + 2, target, scale, bool(align_corners))
         else:
             out = _nearest(out, k + 2, target, scale, mode == "nearest-exact")
-    return out
+    return out.clone() if out is input else out
 
 
 def _deprecated(name: str) -> None:

@@ -379,6 +379,7 @@ CASES = [
         "interpolate-linear",
         lambda d: [
             sample(d(1, 2, 3), size=5, mode="linear"),
+            sample(d(1, 2, 3), scale_factor=1.3, mode="linear"),  # as many again
             sample(d(1, 2, 3, 4), size=(5, 2), mode="bilinear"),
             sample(d(1, 2, 3, 4), size=(5, 7), mode="bilinear", align_corners=True),
             sample(d(1, 1, 2, 2, 2), scale_factor=2.0, mode="trilinear", align_corners=False),

@@ -449,6 +449,7 @@ REFUSED = {
     "unique": (lambda x: x.unique(), "numpy"),
     "python index": (lambda x: [1, 2, 3][x.sum().long()], "index|item|int"),
     "in": (lambda x: 2.0 in x, "in|contains|bool|item"),
+    "address": (lambda x: x if x.data_ptr() == x.clone().data_ptr() else -x, "data_ptr"),
     "math": (lambda x: math.sqrt(x.sum()), "float|item"),
     "constant read": (lambda x: (c := ng.tensor([1.0, 2.0, 3.0])).add_(x) * c[0].item(), "item"),
     "state read": (read_after_writing, "item"),

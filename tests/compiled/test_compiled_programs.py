@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import numbagrad as ng
-from numbagrad.errors import RecordingError
+from numbagrad.errors import GradError, RecordingError
 
 from . import random_programs
 from .interpret import differs
@@ -164,6 +164,8 @@ def test_arguments_that_become_part_of_a_graph_are_refused() -> None:
 
     with pytest.raises(RecordingError, match="history of one of its arguments"):
         function(ng.ones(3))
+    with pytest.raises(GradError, match="an argument that requires grad is a leaf"):
+        function(weight * 2.0)
 
 
 def test_gradients_are_as_before_when_arguments_overlap() -> None:

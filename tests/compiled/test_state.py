@@ -558,6 +558,22 @@ def test_two_functions_share_a_model():
     assert recorded == [1, 1, 1]
 
 
+def test_gradients_of_no_elements_have_their_shape():
+    weight, bias = nn.Parameter(ng.zeros(0, 3)), nn.Parameter(ng.ones(2))
+    optimizer = ng.optim.SGD([weight, bias], lr=0.5)
+
+    @ng.compile
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss = weight.square().sum() + bias.sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    assert [step().item() for _ in range(3)] == [2.0, 1.0, 0.0]
+    assert weight.grad.shape == (0, 3)
+
+
 def test_tensors_that_the_collector_was_told_to_forget_are_followed(whole_heap):
     weight = ng.ones(3)
     gc.freeze()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -268,6 +269,19 @@ def test_T3_deepcopy_of_a_leaf_and_of_a_result():
     assert twin.grad.tolist() == [1.0, 1.0] and twin.grad is not x.grad
     with pytest.raises(RuntimeError, match="deepcopy"):
         copy.deepcopy(x * 2.0)
+
+
+def test_T3_copies_share_memory_and_pickles_keep_shapes_and_attributes():
+    for x in (ng.tensor(2.5), ng.arange(6.0).reshape(2, 3).t(), ng.nn.Parameter(ng.ones(2))):
+        x.label = "x"
+        twin, kept = copy.copy(x), pickle.loads(pickle.dumps(x))
+        for other in (twin, kept):
+            assert type(other) is type(x) and other.label == "x"
+            assert other.shape == x.shape and other.requires_grad is x.requires_grad
+        twin.data.zero_()
+        assert not x.detach().any() and kept.detach().any()
+    with pytest.raises(RuntimeError, match="copy"):
+        copy.copy(leaf(1.0) * 2.0)
 
 
 # T4 -------------------------------------------------------------------------------------------

@@ -119,6 +119,8 @@ def test_as_pytorch(row: Row) -> None:
     assert ours.event_shape == tuple(theirs.event_shape)
     assert bool(ours.has_rsample) is bool(theirs.has_rsample)
     assert bool(ours.has_enumerate_support) is bool(theirs.has_enumerate_support)
+    if hasattr(theirs, "param_shape"):
+        assert ours.param_shape == tuple(theirs.param_shape)
     for name in NAMES:
         if (row.name, name) in IN_PYTORCH_WRONG:
             continue

@@ -229,6 +229,19 @@ def test_sequential():
         nn.Sequential(1)
 
 
+def test_sequential_is_added_to_and_repeated():
+    first, second = nn.Linear(2, 2), nn.ReLU()
+    model = alias = nn.Sequential(first)
+    model += nn.Sequential(second)
+    assert list(alias) == [first, second]
+    assert list(model * 2) == list(2 * model) == [first, second] * 2 and len(model) == 2
+    model *= 3
+    assert model is alias and list(alias) == [first, second] * 3
+    assert list(alias.state_dict()) == [f"{i}.{n}" for i in (0, 2, 4) for n in ("weight", "bias")]
+    with pytest.raises(ValueError, match="once or more, got 0"):
+        model * 0
+
+
 def test_module_list_and_dict():
     layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
     layers += [nn.ReLU()]

@@ -187,6 +187,31 @@ def backward_pre_hook_of_several(library):
     return [seen, x.grad.tolist(), y.grad.tolist()]
 
 
+def hooks_after_errors(library):
+    seen = []
+
+    class Failing(library.nn.Module):
+        def forward(self, x):
+            raise KeyError("forward")
+
+    module = Failing()
+    module.register_forward_hook(lambda *given: seen.append("never"))
+    module.register_forward_hook(
+        lambda m, args, kwargs, output: seen.append((len(args), output)),
+        with_kwargs=True,
+        always_call=True,
+    )
+    found = [told(lambda: module(library.ones(2)))]
+    module = library.nn.ReLU()
+    module.register_forward_hook(lambda m, args, out: seen.append("first"), always_call=True)
+    module.register_forward_hook(lambda m, args, out: out.no_such_name)
+    module.register_forward_hook(lambda m, args, out: seen.append(out.tolist()), always_call=True)
+    found.append(told(lambda: module(library.ones(1))))
+    module = library.nn.ReLU()
+    module.register_forward_hook(lambda m, args, out: out + 1, always_call=True)
+    return [*found, module(library.ones(1)).tolist(), seen]
+
+
 def buffers(library):
     module = library.nn.Module()
     Buffer, ones = library.nn.Buffer, library.ones
@@ -266,6 +291,12 @@ def emptied(library):
 
 
 STORIES = {
+    hooks_after_errors: [
+        "KeyError",
+        "AttributeError",
+        [2.0],
+        [(1, None), "first", [1.0]],
+    ],
     extra_state: [
         ["net.0.weight", "net.0._extra_state"],
         1,

@@ -47,3 +47,20 @@ def test_windows_that_need_a_gradient_are_not_written():
     base = ng.ones(5, requires_grad=True) * 1
     with pytest.raises(RuntimeError, match=r"mul_: .*more than one element .* clone\(\)"):
         base.unfold(0, 3, 1).mul_(2.0)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.copy_(ng.arange(3.0)),
+        lambda x: x.__setitem__(0, 1.0),
+        lambda x: x.__setitem__(slice(None), ng.arange(3.0)),
+        lambda x: x.add_(ng.arange(3.0)),
+    ],
+)
+def test_rows_of_one_number_are_not_written(write, compiled):
+    for rows in (ng.ones(3, 1).expand(3, 3), ng.ones(3, 1).expand(3, 3).detach()):
+        with pytest.raises(RuntimeError, match=r"more than one element .* clone\(\)"):
+            (ng.compile(write) if compiled else write)(rows)
+        assert (rows == 1).all()

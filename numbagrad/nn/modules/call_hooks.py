@@ -6,6 +6,7 @@ class. Start reading at ``CallHooks._called_with_hooks``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -26,13 +27,13 @@ everywhere: dict[str, dict[int, Any]] = {kind: {} for kind in KINDS}
 """Hooks of all modules."""
 
 
-class _WithKwargs:
-    """A hook that is told the keyword arguments too."""
+class _Special:
+    """A hook that is told the keyword arguments too, or that runs after errors."""
 
-    __slots__ = ("hook",)
+    __slots__ = ("always", "hook", "with_kwargs")
 
-    def __init__(self, hook: Callable):
-        self.hook = hook
+    def __init__(self, hook: Callable, with_kwargs: bool = True, always: bool = False):
+        self.hook, self.with_kwargs, self.always = hook, with_kwargs, always
 
     def before(self, module: Any, args: Any, kwargs: Any) -> tuple[tuple, dict]:
         """The arguments that a forward pre-hook leaves."""
@@ -46,6 +47,12 @@ class _WithKwargs:
             )
         return changed
 
+    def after(self, module: Any, args: Any, kwargs: Any, output: Any) -> Any:
+        """What a forward hook returns."""
+        if self.with_kwargs:
+            return self.hook(module, args, kwargs, output)
+        return self.hook(module, args, output)
+
 
 class CallHooks:
     """The part of ``Module`` that keeps hooks on calls."""
@@ -56,26 +63,44 @@ class CallHooks:
 
     def _called_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` between the hooks of all modules and those of this one."""
-        for hook in self._hooks_to_run("forward_pre"):
-            if type(hook) is _WithKwargs:
-                args, kwargs = hook.before(self, args, kwargs)
-                continue
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        module: Any = self
-        if self._hooks_to_run("backward") or self._hooks_to_run("backward_pre"):
-            output = call_with_backward_hooks(module, args, kwargs)
-        else:
-            output = module.forward(*args, **kwargs)
-        for hook in self._hooks_to_run("forward"):
-            if type(hook) is _WithKwargs:
-                changed = hook.hook(self, args, kwargs, output)
+        output, due = None, None
+        try:
+            for hook in self._hooks_to_run("forward_pre"):
+                if type(hook) is _Special:
+                    args, kwargs = hook.before(self, args, kwargs)
+                    continue
+                changed = hook(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            module: Any = self
+            if self._hooks_to_run("backward") or self._hooks_to_run("backward_pre"):
+                output = call_with_backward_hooks(module, args, kwargs)
             else:
-                changed = hook(self, args, output)
-            if changed is not None:
-                output = changed
-        return output
+                output = module.forward(*args, **kwargs)
+            due = self._hooks_to_run("forward")
+            while due:
+                hook = due.pop(0)
+                if type(hook) is _Special:
+                    changed = hook.after(self, args, kwargs, output)
+                else:
+                    changed = hook(self, args, output)
+                if changed is not None:
+                    output = changed
+            return output
+        except Exception:
+            self._after_error(due, args, kwargs, output)
+            raise
+
+    def _after_error(self, due: list[Any] | None, args: Any, kwargs: Any, output: Any) -> None:
+        """Run the hooks that always run and have not; their own errors become warnings."""
+        for hook in self._hooks_to_run("forward") if due is None else due:
+            if type(hook) is not _Special or not hook.always:
+                continue
+            try:
+                changed = hook.after(self, args, kwargs, output)
+                output = output if changed is None else changed
+            except Exception as error:
+                warnings.warn(f"forward hook with always_call raised: {error!r}", stacklevel=3)
 
     def _call_hooks(self, kind: str) -> dict[int, Any]:
         own = vars(self).get("_hooks")
@@ -98,16 +123,23 @@ class CallHooks:
 
         with_kwargs: ``hook(module, args, kwargs)``, which may return new ``(args, kwargs)``.
         """
-        return self._add_hook("forward_pre", _WithKwargs(hook) if with_kwargs else hook, prepend)
+        return self._add_hook("forward_pre", _Special(hook) if with_kwargs else hook, prepend)
 
     def register_forward_hook(
-        self, hook: Callable, *, prepend: bool = False, with_kwargs: bool = False
+        self,
+        hook: Callable,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
         """Call ``hook(module, args, output)`` after forward; it may return a new output.
 
-        with_kwargs: ``hook(module, args, kwargs, output)``.
+        with_kwargs: ``hook(module, args, kwargs, output)``. always_call: after an error too, with
+        None for what was not computed.
         """
-        return self._add_hook("forward", _WithKwargs(hook) if with_kwargs else hook, prepend)
+        kept = _Special(hook, with_kwargs, always_call) if with_kwargs or always_call else hook
+        return self._add_hook("forward", kept, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call ``hook(module, grad_input, grad_output)`` once the inputs' gradients are known.
@@ -126,7 +158,9 @@ class CallHooks:
         return self._add_hook("backward_pre", hook, prepend)
 
 
-def _add_everywhere(kind: str, hook: Any, with_kwargs: bool = False) -> RemovableHandle:
+def _add_everywhere(
+    kind: str, hook: Any, with_kwargs: bool = False, always: bool = False
+) -> RemovableHandle:
     if not callable(hook):
         raise TypeError(
             f"register_module_{kind}_hook: expected a function, got {type(hook).__name__}. Pass "
@@ -134,7 +168,7 @@ def _add_everywhere(kind: str, hook: Any, with_kwargs: bool = False) -> Removabl
         )
     if CallHooks._hooks is None:
         CallHooks._hooks = {each: {} for each in ("compiled", *KINDS)}  # none, but looked for
-    kept: Any = _WithKwargs(hook) if with_kwargs else hook
+    kept: Any = _Special(hook, with_kwargs, always) if with_kwargs or always else hook
     return RemovableHandle(everywhere[kind], kept)
 
 
@@ -143,10 +177,12 @@ def register_module_forward_pre_hook(hook: Callable) -> RemovableHandle:
     return _add_everywhere("forward_pre", hook)
 
 
-def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False) -> RemovableHandle:
+def register_module_forward_hook(
+    hook: Callable, *, with_kwargs: bool = False, always_call: bool = False
+) -> RemovableHandle:
     """Call ``hook(module, args, output)`` after forward of every module; it may return another.
 
-    with_kwargs: ``hook(module, args, kwargs, output)``.
+    with_kwargs, always_call: as in ``Module.register_forward_hook``.
 
     >>> import numbagrad as ng
     >>> called = []
@@ -156,7 +192,7 @@ def register_module_forward_hook(hook: Callable, *, with_kwargs: bool = False) -
     >>> called
     ['ReLU', 'Sequential']
     """
-    return _add_everywhere("forward", hook, with_kwargs)
+    return _add_everywhere("forward", hook, with_kwargs, always_call)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:

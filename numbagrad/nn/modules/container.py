@@ -127,6 +127,19 @@ class Sequential(_Sequence):
     def __add__(self, other: Sequential) -> Sequential:
         return Sequential(*self, *other)
 
+    def __iadd__(self, other: Sequential) -> Sequential:
+        return self.extend(other)
+
+    def __mul__(self, times: int) -> Sequential:
+        if times <= 0:
+            raise ValueError(f"Sequential: expected to be repeated once or more, got {times}.")
+        return Sequential(*list(self) * times)
+
+    __rmul__ = __mul__
+
+    def __imul__(self, times: int) -> Sequential:
+        return self.extend(list(self * times)[len(self) :])
+
 
 class ModuleList(_Sequence):
     """A list of modules whose parameters are found; it has no forward of its own."""

@@ -45,6 +45,21 @@ class LRScheduler:
     def _rates(self) -> list[float]:
         return [float(group["lr"]) for group in self.optimizer.param_groups]
 
+    def _keeps(self) -> bool:
+        """Whether the step is that of ``__init__``, which leaves the rates of a checkpoint."""
+        return self._step_count == 1
+
+    def _undo(self) -> None:
+        """Take back the step of ``__init__``."""
+        self.last_epoch -= 1
+        self._step_count -= 1
+
+    def _rewind(self) -> None:
+        """Let the next step be the first, from the rates of step 0."""
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = base
+        self.last_epoch = -1
+
     def step(self) -> None:
         """Move on by one epoch, or batch, if that is what you count; in a compiled step at its end.
 

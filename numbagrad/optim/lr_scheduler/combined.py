@@ -33,7 +33,7 @@ class SequentialLR(LRScheduler):
     """One scheduler after the other: the next one starts afresh at each of the milestones.
 
     milestones: increasing epochs, one fewer than schedulers. Each scheduler begins from the initial
-    rates.
+    rates, but ``MultiplicativeLR`` from those of the one before.
     """
 
     def __init__(
@@ -60,10 +60,20 @@ class SequentialLR(LRScheduler):
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for scheduler in self.schedulers:
-            scheduler.last_epoch -= 1
-            scheduler._step_count -= 1
-        self.schedulers[0].step()
-        self._last_lr = self.schedulers[0].get_last_lr()
+            scheduler._undo()
+        self._first().step()
+        self._last_lr = self._first().get_last_lr()
+
+    def _first(self) -> LRScheduler:
+        return self.schedulers[bisect_right(self.milestones, 0)]
+
+    def _undo(self) -> None:
+        self.last_epoch -= 1
+        self._first()._undo()
+
+    def _rewind(self) -> None:
+        self.last_epoch = -1
+        self._first()._rewind()
 
     def step(self) -> None:
         """Move on by one epoch."""
@@ -77,9 +87,7 @@ class SequentialLR(LRScheduler):
         number = bisect_right(self.milestones, self.last_epoch)
         scheduler = self.schedulers[number]
         if number and self.milestones[number - 1] == self.last_epoch:
-            for group, base in zip(self.optimizer.param_groups, scheduler.base_lrs, strict=True):
-                group["lr"] = base
-            scheduler.last_epoch = -1
+            scheduler._rewind()
         scheduler.step()
         self._last_lr = scheduler.get_last_lr()
 
@@ -107,6 +115,14 @@ class ChainedScheduler(LRScheduler):
         self.optimizer = optimizer
         self.schedulers = list(schedulers)
         self._last_lr = self._rates()
+
+    def _undo(self) -> None:
+        for scheduler in self.schedulers:
+            scheduler._undo()
+
+    def _rewind(self) -> None:
+        for scheduler in self.schedulers:
+            scheduler._rewind()
 
     def step(self) -> None:
         """Move on by one epoch."""

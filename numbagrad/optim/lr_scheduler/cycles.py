@@ -45,7 +45,7 @@ class CosineAnnealingLR(LRScheduler):
         """The rate of each group at ``last_epoch``."""
         rates, low = self._rates(), self.eta_min
         epoch, period = self.last_epoch, self.T_max
-        if epoch == 0:
+        if epoch == 0 or self._keeps():
             return rates
         if (epoch - 1 - period) % (2 * period) == 0:  # it stands at eta_min: a ratio would be 0 / 0
             rise = (1 - math.cos(math.pi / period)) / 2
@@ -119,8 +119,8 @@ class OneCycleLR(LRScheduler):
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
         cycle_momentum: bool = True,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
+        base_momentum: float | list[float] = 0.85,
+        max_momentum: float | list[float] = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
         three_phase: bool = False,
@@ -145,6 +145,8 @@ class OneCycleLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         groups = optimizer.param_groups
         highest = _each("max_lr", max_lr, groups)
+        least = _each("base_momentum", base_momentum, groups)
+        most = _each("max_momentum", max_momentum, groups)
         up = float(pct_start * total_steps) - 1
         end = total_steps - 1
         # Each phase: its last step, and the names of rate and momentum at its two ends.
@@ -160,7 +162,7 @@ class OneCycleLR(LRScheduler):
                 rise, (end, ("max_lr", "min_lr"), ("base_momentum", "max_momentum"))
             ]  # fmt: skip
         if last_epoch == -1:
-            for group, peak in zip(groups, highest, strict=True):
+            for group, peak, a, b in zip(groups, highest, least, most, strict=True):
                 group["initial_lr"] = peak / div_factor
                 group["max_lr"] = peak
                 group["min_lr"] = group["initial_lr"] / final_div_factor
@@ -170,7 +172,7 @@ class OneCycleLR(LRScheduler):
                             "optimizer must support momentum or beta1 with `cycle_momentum` option "
                             "enabled"
                         )
-                    group["max_momentum"], group["base_momentum"] = max_momentum, base_momentum
+                    group["base_momentum"], group["max_momentum"] = a, b
         super().__init__(optimizer, last_epoch)
 
     def _between(self, start: float, end: float, part: float) -> float:

@@ -47,10 +47,14 @@ class MultiplicativeLR(LambdaLR):
 
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
-        if self.last_epoch == 0:
+        if self._keeps():
             return self._rates()
         pairs = zip(self._rates(), self.lr_lambdas, strict=True)
         return [rate * f(self.last_epoch) for rate, f in pairs]  # type: ignore[operator]
+
+    def _rewind(self) -> None:
+        self.last_epoch = -1
+        self._step_count = 1  # the next one multiplies
 
 
 class StepLR(LRScheduler):
@@ -98,7 +102,8 @@ class ExponentialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
-        return [rate * self.gamma if self.last_epoch > 0 else rate for rate in self._rates()]
+        kept = self.last_epoch == 0 or self._keeps()
+        return [rate if kept else rate * self.gamma for rate in self._rates()]
 
 
 class ConstantLR(LRScheduler):
@@ -153,6 +158,8 @@ class LinearLR(LRScheduler):
         """The rate of each group at ``last_epoch``."""
         if self.last_epoch == 0:
             return [rate * self.start_factor for rate in self._rates()]
+        if self._keeps():
+            return self._rates()
         change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
         return [rate * change for rate in self._rates()]
 
@@ -174,7 +181,7 @@ class PolynomialLR(LRScheduler):
     def get_lr(self) -> list[float]:
         """The rate of each group at ``last_epoch``."""
         epoch, total = self.last_epoch, self.total_iters
-        if epoch == 0 or epoch > total:
+        if epoch == 0 or epoch > total or self._keeps():
             return self._rates()
         change = ((total - epoch) / (total - epoch + 1)) ** self.power
         return [rate * change for rate in self._rates()]
