@@ -542,6 +542,7 @@ def idle_files(started: set[str]) -> list[str]:
     without = {
         "__init__",
         "attention",
+        "banded",
         "bias",
         "depthwise",
         "flex_attention",

@@ -9,10 +9,20 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from .tile import FULL, PANEL, WIDE
-from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code, overlapping
+from .vectors import (
+    VECTOR_BYTES,
+    WORD,
+    Rows,
+    at,
+    counted,
+    in_machine_code,
+    overlapping,
+    parts_of,
+    shuffled,
+)
 
-__all__ = ["add_rectangle", "copy_lines", "copy_panels", "copy_rectangle", "copy_rows_at"]
-__all__ += ["transpose"]
+__all__ = ["add_rectangle", "copy_lines", "copy_listed", "copy_panels", "copy_rectangle"]
+__all__ += ["copy_rows_at", "copy_second", "transpose"]
 
 
 @in_machine_code
@@ -75,6 +85,28 @@ def copy_lines(builder, kind, out, x, x_row, rows, columns):
 
 
 @in_machine_code
+def copy_listed(builder, kind, out, places, shift, rows, columns):
+    """Write ``rows`` of so many numbers to out, in lines of ``WIDE`` vectors; all of the last.
+
+    places: the address of int64: row i is at ``shift + places[i]``.
+    """
+    vectors = parts_of(builder, columns, kind.count)
+    with counted(builder, rows) as i:
+        place = builder.load(at(builder, builder.add(places, builder.shl(i, WORD(3))), WORD))
+        row = builder.add(shift, place)
+        to = builder.add(out, builder.mul(i, WORD(WIDE * VECTOR_BYTES)))
+        all_ = builder.icmp_signed("==", vectors, WORD(WIDE))
+        with builder.if_else(all_) as (wide, narrow):
+            with wide:
+                whole = Rows(builder, kind, WIDE, None)
+                whole.store(whole.load(row), to)
+            with narrow, counted(builder, vectors) as part:
+                moved = builder.mul(part, WORD(VECTOR_BYTES))
+                one = Rows(builder, kind, 1, None)
+                one.store(one.load(builder.add(row, moved)), builder.add(to, moved))
+
+
+@in_machine_code
 def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
     """Write ``rows`` by ``columns`` numbers from the address x to out; ``*_row``: bytes.
 
@@ -96,6 +128,29 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
             from_ = builder.add(builder.add(x, shift), builder.mul(row.index, x_row))
             to = builder.add(builder.add(out, shift), builder.mul(row.index, out_row))
             line.store(line.load(from_), to)
+
+
+@in_machine_code
+def copy_second(builder, kind, out, out_row, x, x_row, rows, columns):
+    """``out[i, j] = x[i, 2 j]`` for addresses and so many rows and columns of out; ``*_row``:
+    bytes. LLVM's own loop moves number by number."""
+    lanes, size = kind.count, VECTOR_BYTES // kind.count
+    seconds = list(range(0, 2 * lanes, 2))
+    with counted(builder, parts_of(builder, columns, lanes)) as part:
+        done = builder.mul(part, WORD(lanes))
+        left = builder.sub(columns, done)
+        spread = builder.sub(builder.mul(left, WORD(2)), WORD(1))
+        line = Rows(builder, kind, 1, left)
+        lows, highs = (
+            Rows(builder, kind, 1, builder.sub(spread, WORD(first))) for first in (0, lanes)
+        )
+        from_ = builder.add(x, builder.mul(done, WORD(2 * size)))
+        to = builder.add(out, builder.mul(done, WORD(size)))
+        with counted(builder, rows) as i:
+            here = builder.add(from_, builder.mul(i, x_row))
+            (low,), (high,) = lows.load(here), highs.load(builder.add(here, WORD(VECTOR_BYTES)))
+            value = shuffled(builder, low, high, seconds)
+            line.store([value], builder.add(to, builder.mul(i, out_row)))
 
 
 @in_machine_code

@@ -18,8 +18,9 @@ from .half_vectors import PAIRS, SHORT, HalfVector, add_pairs, narrowed
 from .tile import FULL, HEIGHTS, WIDE, down_a_strip, multiply_add, prefetch_rows, sums_of_tile
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
 
-__all__ = ["LINE", "fetch_rows", "middle_halves", "narrow_halves", "pad_rows", "pair_rows"]
-__all__ += ["round_pairs", "round_rows", "wide_halves", "widen_rows"]
+__all__ = ["LINE", "fetch_rows", "middle_halves", "narrow_halves", "pad_rows", "pair_listed"]
+__all__ += ["pair_rows", "round_listed", "round_pairs", "round_rows", "wide_halves", "widen_listed"]
+__all__ += ["widen_rows"]
 
 LINE = 2 * VECTOR_BYTES
 """Bytes of which rows of packed words are a multiple."""
@@ -111,21 +112,44 @@ def fetch(builder: Any, address: Any) -> None:
     builder.call(function, [builder.inttoptr(address, byte), number(0), number(3), number(1)])
 
 
+def _both_ways(build: Any) -> tuple[Any, Any]:
+    """What ``build`` writes where rows of x lie ``x_row`` bytes from one another, and where x is
+    the address of a list of their places, in bytes beyond ``x_row``: ``LISTED`` of ``product.py``.
+    """
+
+    def regular(builder, kind, out, out_row, x, x_row, rows, columns):
+        build(builder, kind, False, out, out_row, x, x_row, rows, columns)
+
+    def listed(builder, kind, out, out_row, x, x_row, rows, columns):
+        build(builder, kind, True, out, out_row, x, x_row, rows, columns)
+
+    regular.__doc__ = listed.__doc__ = build.__doc__
+    name = build.__name__.removeprefix("_")
+    return in_machine_code(regular, name), in_machine_code(listed, f"{name}_listed")
+
+
+def _row(builder, listed, x, x_row, i):
+    """The address of row ``i``."""
+    if not listed:
+        return builder.add(x, builder.mul(i, x_row))
+    place = at(builder, builder.add(x, builder.shl(i, WORD(3))), WORD)
+    return builder.add(x_row, builder.load(place))
+
+
 @contextmanager
-def _two_rows(builder, out, out_row, x, x_row, rows):
+def _two_rows(builder, listed, out, out_row, x, x_row, rows):
     """A loop over pairs of rows of x: both addresses, whether there is the second, and where they
     go."""
     last = builder.sub(rows, WORD(1))
     with counted(builder, builder.lshr(builder.add(rows, WORD(1)), WORD(1))) as i:
         above = builder.shl(i, WORD(1))
         there = builder.icmp_signed("<", above, last)
-        first = builder.add(x, builder.mul(above, x_row))
-        second = builder.select(there, builder.add(first, x_row), first)
+        next_ = builder.select(there, builder.or_(above, WORD(1)), above)
+        first, second = (_row(builder, listed, x, x_row, j) for j in (above, next_))
         yield first, second, there, builder.add(out, builder.mul(i, out_row))
 
 
-@in_machine_code
-def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
+def _pair_rows(builder, kind, listed, out, out_row, x, x_row, rows, columns):
     """Write the halves of rows 2 i and 2 i + 1 of x side by side, as words, to row i of out.
 
     out, x: addresses; ``*_row``: bytes, out has whole ``LINE``s. Zeros stand for what is beyond
@@ -140,10 +164,10 @@ def pair_rows(builder, kind, out, out_row, x, x_row, rows, columns):
         for base in (0, lanes // 2)
     ]
     ahead = builder.mul(x_row, WORD(AHEAD))
-    with _two_rows(builder, out, out_row, x, x_row, rows) as (first, second, there, to):
+    with _two_rows(builder, listed, out, out_row, x, x_row, rows) as (first, second, there, to):
         for (line,), chunk in _chunks(builder, ir.VectorType(SHORT, lanes), columns):
             shift = builder.mul(chunk, WORD(VECTOR_BYTES))
-            for row in (first, second):
+            for row in () if listed else (first, second):
                 fetch(builder, builder.add(builder.add(row, shift), ahead))
             (one,), (other,) = (line.load(builder.add(row, shift)) for row in (first, second))
             other = builder.select(there, other, ir.Constant(other.type, None))
@@ -162,16 +186,15 @@ def pad_rows(builder, kind, out, out_row, x, x_row, rows, columns):
     """
     if PAIRS:
         bits = ir.VectorType(SHORT, 2 * kind.count)
-        _copy_rows(builder, bits, out, out_row, x, x_row, rows, columns)
+        _copy_rows(builder, bits, False, out, out_row, x, x_row, rows, columns)
 
 
-@in_machine_code
-def widen_rows(builder, kind, out, out_row, x, x_row, rows, columns):
+def _widen_rows(builder, kind, listed, out, out_row, x, x_row, rows, columns):
     """Write rows of halves from x as float32, with zeros behind them, up to whole vectors, to out.
 
     out, x: addresses; ``*_row``: bytes.
     """
-    _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns)
+    _copy_rows(builder, kind, listed, out, out_row, x, x_row, rows, columns)
 
 
 @in_machine_code
@@ -198,20 +221,20 @@ def round_rows(builder, kind, out, out_row, x, x_row, rows, columns):
                 builder.store(bits, at(builder, to_half, bits.type), align=2)
 
 
-@in_machine_code
-def round_pairs(builder, kind, out, out_row, x, x_row, rows, columns):
+def _round_pairs(builder, kind, listed, out, out_row, x, x_row, rows, columns):
     """``pair_rows`` of float32, rounded to bfloat16."""
     if not PAIRS:
         return
     words, ints = (ir.VectorType(each, kind.count) for each in (kind.element, ir.IntType(32)))
     ahead = builder.mul(x_row, WORD(AHEAD))
     sixteen = ir.Constant(ints, [16] * kind.count)
-    with _two_rows(builder, out, out_row, x, x_row, rows) as (first, second, there, to):
+    with _two_rows(builder, listed, out, out_row, x, x_row, rows) as (first, second, there, to):
         for (line,), chunk in _chunks(builder, words, columns):
             shift, bits = builder.mul(chunk, WORD(VECTOR_BYTES)), []
             for row in (first, second):
                 place = builder.add(row, shift)
-                fetch(builder, builder.add(place, ahead))
+                if not listed:
+                    fetch(builder, builder.add(place, ahead))
                 short = narrowed(builder, line.load(place)[0], kind.half)
                 bits.append(builder.zext(short, ints))
             other = builder.select(there, bits[1], ir.Constant(ints, None))
@@ -219,15 +242,16 @@ def round_pairs(builder, kind, out, out_row, x, x_row, rows, columns):
             builder.store(value, at(builder, builder.add(to, shift), ints), align=4)
 
 
-def _copy_rows(builder, kind, out, out_row, x, x_row, rows, columns):
+def _copy_rows(builder, kind, listed, out, out_row, x, x_row, rows, columns):
     ahead = builder.mul(x_row, WORD(AHEAD))
     with counted(builder, rows) as i:
-        first = builder.add(x, builder.mul(i, x_row))
+        first = _row(builder, listed, x, x_row, i)
         to = builder.add(out, builder.mul(i, out_row))
         for (line,), chunk in _chunks(builder, kind, columns):
             shift = builder.mul(chunk, WORD(kind.count * line.align))
             from_ = builder.add(first, shift)
-            fetch(builder, builder.add(from_, ahead))
+            if not listed:
+                fetch(builder, builder.add(from_, ahead))
             (value,) = line.load(from_)
             place = builder.add(to, builder.mul(chunk, WORD(VECTOR_BYTES)))
             builder.store(value, at(builder, place, value.type), align=2)
@@ -243,3 +267,8 @@ def _chunks(builder: Any, kind: Any, columns: Any, vectors: int = 1) -> Any:
     with builder.if_then(builder.icmp_signed("!=", rest, WORD(0))):
         firsts = [builder.sub(rest, WORD(j * kind.count)) for j in range(vectors)]
         yield [Rows(builder, kind, 1, left) for left in firsts], whole
+
+
+pair_rows, pair_listed = _both_ways(_pair_rows)
+round_pairs, round_listed = _both_ways(_round_pairs)
+widen_rows, widen_listed = _both_ways(_widen_rows)

@@ -30,6 +30,7 @@ from .vectors import VECTOR_BYTES
 
 __all__ = [
     "HALF_PRODUCTS",
+    "LISTED",
     "WIDE_IN",
     "WIDE_OUT",
     "GemmKernel",
@@ -150,7 +151,7 @@ def gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldo
     ld*: elements from row to row as stored. start: ``out`` itself to add to it; a row, with
     ``ldstart`` 0, to begin with it everywhere; 0 for none, and NaN in the old ``out`` does no harm.
     With ``PACK`` of ``amx.py`` for ``transx`` the second factor is packed at ``out``, which needs
-    ``packed_bytes``; with ``PACKED`` for ``transy``, ``y`` is such a place.
+    ``packed_bytes``; with ``PACKED`` for ``transy``, ``y`` is such a place. See ``LISTED`` too.
     Of halves, sums are float32 until they are rounded once, see ``WIDE_OUT``.
     """
     multiply, itemsize = (sgemm if like.dtype == np.float32 else dgemm), like.dtype.itemsize
@@ -203,6 +204,10 @@ HALF_PRODUCTS = VECTOR_BYTES > 0
 WIDE_OUT, WIDE_IN = 4, 8
 """What is added to ``transx`` of ``gemm`` of halves where ``start`` and ``out`` are float32; and to
 that of bfloat16, where pairs are multiplied, if the factors are float32 too, to be rounded."""
+
+LISTED = 3
+"""``transy`` of ``gemm`` where ``y`` is the address of a list, of where each of its rows is, in
+bytes beyond ``ldy``. Rows have whole vectors in memory: what is beyond their columns is read."""
 
 VECTORS = 1 << 19
 """Elements of a matrix from which a second thread pays to multiply it by a vector."""

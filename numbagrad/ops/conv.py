@@ -7,14 +7,16 @@ g, x and w: ``Convolution`` is what stands beside g, ``TransposedConvolution`` b
 
 from __future__ import annotations
 
+import math
 import operator
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.amx import AMX
+from ..kernels.cpu import banded, depthwise
 from ..kernels.cpu import conv as products
-from ..kernels.cpu import depthwise
 from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 from .autocasting import lowered
@@ -30,11 +32,24 @@ SEVERAL = 4
 """Most kernels of a channel of its own that slide over it: with more, a product has rows enough."""
 
 PRODUCTS = products.conv, products.conv_input_grad, products.conv_weight_grad
+BANDED = banded.banded, banded.banded_input_grad, banded.banded_weight_grad
 DEPTHWISE = (
     depthwise.depthwise,
     depthwise.depthwise_input_grad,
     depthwise.depthwise_weight_grad,
 )
+
+MANY, TALL, BROAD = 8, 24, 16
+"""Channels of the input from which bands pay; for the gradient of the weight their number times
+taps of a line too, and channels of the output. With fewer, as in a first layer, both ways take as
+long, and what unfolds compiles in half the time."""
+
+PLACES, PHASED = 64, 512
+"""Places of the output from which it pays to order the weight for the gradient of the input, and
+to part the taps of a stride; and of a single image for the gradient of the weight."""
+
+AROUND = 1.2
+"""Places of the input for each of the output up to which both may be summed over alike."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +77,34 @@ class Form:
             *(*(0,) * missing, *self.padding, *ones, *self.dilation),
         )
 
-    def kernels(self, x: Tensor) -> tuple[machine.Kernel, ...]:
-        """What makes the convolution, and its gradients of the input and of the weight."""
-        several = self.kernel[0] // max(1, self.groups)
-        alone = self.groups > 1 and self.kernel[1] == 1 and several <= SEVERAL
-        return DEPTHWISE if alone and VECTOR_BYTES and x._dtype.itemsize > 2 else PRODUCTS
+    def kernel_of(self, which: int, x: Tensor) -> machine.Kernel:
+        """What makes the convolution (0), or its gradient of the input (1) or of the weight (2).
+
+        Measured on a Zen 5, on one thread, as a table of what small networks have.
+        """
+        outputs, inputs, *taps = self.kernel
+        outputs //= max(1, self.groups)
+        if not VECTOR_BYTES:
+            return PRODUCTS[which]
+        if self.groups > 1 and inputs == 1 and outputs <= SEVERAL:
+            return DEPTHWISE[which]
+        by_unit = AMX and x._dtype.itemsize == 4
+        if math.prod(taps) > 2 and not by_unit:
+            if self.bands_pay(which, x._array.shape[0], outputs, inputs):
+                return BANDED[which]
+        return PRODUCTS[which]
+
+    def bands_pay(self, which: int, images: int, outputs: int, inputs: int) -> bool:
+        """Whether bands beat unfolded columns, for a group of so many channels."""
+        places, phases = math.prod(self.small), math.prod(self.stride)
+        if inputs < MANY or which == 0:
+            return inputs >= MANY
+        if which == 2:
+            tall = inputs * self.kernel[-1] >= TALL and outputs >= BROAD
+            return tall and (images > 1 or places >= PHASED)
+        alike = math.prod(self.large) <= AROUND * phases * places and max(self.stride) <= 2
+        enough = images * places >= (PLACES if phases == 1 else PHASED)
+        return alike and enough and 2 * inputs >= outputs
 
 
 def _cubic(x: Tensor) -> Any:
@@ -108,7 +146,7 @@ class Convolution(Op, plain_notes=True):
         ctx.save(x if needs[1] else None, weight if needs[0] else None)
         shape = (x._array.shape[0], form.kernel[0], *form.small)
         out = new_empty(shape, x._dtype, x._device)
-        return _launch(form.kernels(x)[0], out, x, weight, *_added(bias, weight), *form.numbers())
+        return _launch(form.kernel_of(0, x), out, x, weight, *_added(bias, weight), *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
@@ -129,7 +167,7 @@ class TransposedConvolution(Op, plain_notes=True):
         shape = (g._array.shape[0], form.kernel[1] * form.groups, *form.large)
         gx = new_empty(shape, g._dtype, g._device)
         arguments = g, weight, *_added(bias, weight), *form.numbers()
-        return _launch(form.kernels(g)[1], gx, *arguments)
+        return _launch(form.kernel_of(1, g), gx, *arguments)
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple:
@@ -148,7 +186,7 @@ class ConvolutionWeight(Op, plain_notes=True):
         ctx.form = form
         ctx.save(g if needs[1] else None, x if needs[0] else None)
         gweight = new_empty(form.kernel, x._dtype, x._device)
-        return _launch(form.kernels(x)[2], gweight, g, x, *form.numbers())
+        return _launch(form.kernel_of(2, x), gweight, g, x, *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import prange
 
 from ..blas import blas_alone, blas_restore
-from ..copies import add_rectangle, copy_rectangle
+from ..copies import add_rectangle, copy_rectangle, copy_second
 from ..half_type import bits_type, sum_type
 from ..inner import device, keep
 from ..intrinsics import address, load_at, pointer, store_at
@@ -120,6 +120,10 @@ def move(dtype, itemsize, adds, column, column_row, x, x_row, rows, columns, ste
                 add_rectangle(like, x, at_row, column, to_row, rows, columns)
             else:
                 copy_rectangle(like, column, to_row, x, at_row, rows, columns)
+            return
+        if step == 2 and not adds and not FULL:
+            to_row, at_row = column_row * itemsize, x_row * itemsize
+            copy_second(pointer(x, dtype), column, to_row, x, at_row, rows, columns)
             return
     for i in range(rows):
         to = pointer(column + i * column_row * itemsize, dtype)

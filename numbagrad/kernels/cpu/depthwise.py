@@ -14,7 +14,7 @@ from numba import prange
 from ..copies import copy_rectangle
 from ..half_type import bits_type
 from ..inner import device, keep
-from ..intrinsics import address, pointer
+from ..intrinsics import address, load_at, pointer
 from ..machine import kernel
 from ..slide import apart, between, slide, taps_grad
 from ..vectors import VECTOR_BYTES
@@ -174,9 +174,9 @@ def depthwise(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, 
 @device
 def any_infinite(weight):
     """Whether a number of a C array is infinite or NaN."""
-    x, found = pointer(address(weight), weight.dtype), False
+    found = False
     for i in range(weight.size):
-        found |= not abs(x[i]) < np.inf
+        found |= not abs(load_at(address(weight), i, weight)) < np.float32(np.inf)
     return found
 
 

@@ -13,6 +13,7 @@ from ..few_rows import rows_by_rows
 from ..inner import pasted
 from ..intrinsics import itemsize, pointer
 from ..machine import kernel
+from ..product import LISTED
 from ..tile import times_vector, vector_times
 from ..vectors import VECTOR_BYTES
 from .amx_product import by_amx, pack, unit_is_faster
@@ -43,7 +44,7 @@ def product_on_unit(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstar
         pack(like, transy, m, k, y, ldy, out)
         return
     parts = parts_multiplied(like)
-    if transy == PACKED or (parts and unit_is_faster(n, m, k)):
+    if transy == PACKED or (parts and transy != LISTED and unit_is_faster(n, m, k)):
         by_amx(
             like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts
         )  # fmt: skip
@@ -61,6 +62,8 @@ def by_vectors(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, ou
     """``product`` with a matrix of one row or column, or of few rows with a transposed one, by sums
     of vectors; whether it was one."""
     size = itemsize(like)
+    if transy == LISTED:
+        return False
     if m == 1 and k >= LONG and not transx and (transy or ldy == 1):
         times_vector(like, n, k, x, ldx * size, y, start, ldstart * size, out, ldout * size)
         return True
@@ -122,6 +125,8 @@ def own_is_faster(size, transx, transy, n, m, k, below):
 
     size: of a float; below: the library's ``tiles_below``.
     """
+    if transy == LISTED:
+        return True
     if m * size <= VECTOR_BYTES // 4 * 3:  # most of a vector would be empty
         return not transx and (not transy or k <= 32 or n >= 64)
     # Tiles do not pack x, which pays when little of it stays in caches.

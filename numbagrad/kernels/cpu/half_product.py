@@ -17,10 +17,13 @@ from ..half_tile import (
     middle_halves,
     narrow_halves,
     pad_rows,
+    pair_listed,
     pair_rows,
+    round_listed,
     round_pairs,
     round_rows,
     wide_halves,
+    widen_listed,
     widen_rows,
 )
 from ..half_type import half_type
@@ -29,7 +32,7 @@ from ..halves import BFLOAT16
 from ..inner import device, pasted
 from ..intrinsics import pointer
 from ..machine import kernel
-from ..product import WIDE_IN, WIDE_OUT, exact_gemm, gemm
+from ..product import LISTED, WIDE_IN, WIDE_OUT, exact_gemm, gemm
 from ..tile import FULL, WIDE, scratch
 from ..vectors import VECTOR_BYTES
 from .gemm import by_vectors
@@ -122,6 +125,8 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
     each = halves_per_word(like)
     size = 2 if rounds else 4
     x_row, y_row, out_row = ldx * reads, ldy * reads, ldout * size
+    if transy == LISTED:
+        y_row = ldy
     deepest = even_parts(k, each * DEPTH, 2)
     # What is waited for: sums of the first words, or a start, as float32.
     waits = rounds and (deepest < k or (start != 0 and ldstart != 0))
@@ -186,7 +191,9 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
                 columns = min(m - j, WIDE * LANES)
                 if columns < WIDE * LANES and (FULL or columns <= (WIDE - 1) * LANES):
                     columns = min(columns, 2 * LANES)  # two vectors, or the last one
-                if transy:
+                if transy == LISTED:
+                    pack_listed(like, reads, room, y + h * 8, y_row + j * reads, deep, columns)
+                elif transy:
                     turn_strip(like, reads, room, y + j * y_row + h * reads, y_row, columns, deep)
                 else:
                     right = y + h * y_row + j * reads
@@ -219,6 +226,17 @@ def pack_lines(like, reads, out, out_row, x, x_row, rows, columns):
         pair_rows(like, out, out_row, x, x_row, rows, columns)
     else:
         widen_rows(like, out, out_row, x, x_row, rows, columns)
+
+
+@pasted
+def pack_listed(like, reads, out, x, shift, rows, columns):
+    """``pack_lines`` of a strip of rows at places in a list."""
+    if reads == 4:
+        round_listed(like, out, ROOM_ROW, x, shift, rows, columns)
+    elif halves_per_word(like) == 2:
+        pair_listed(like, out, ROOM_ROW, x, shift, rows, columns)
+    else:
+        widen_listed(like, out, ROOM_ROW, x, shift, rows, columns)
 
 
 @device

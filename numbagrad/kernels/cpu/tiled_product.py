@@ -5,9 +5,10 @@ Start at ``by_tiles``. When it is taken is in ``gemm.py``.
 
 from __future__ import annotations
 
-from ..copies import copy_lines, copy_panels, transpose
+from ..copies import copy_lines, copy_listed, copy_panels, transpose
 from ..inner import device, pasted
 from ..intrinsics import itemsize, pointer
+from ..product import LISTED
 from ..tile import FULL, PANEL, WIDE, middle_strip, narrow_strip, scratch, wide_strip
 from ..vectors import VECTOR_BYTES
 
@@ -48,7 +49,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     size = itemsize(like)
     lanes = VECTOR_BYTES // size
     x_row, x_col = (size, ldx * size) if transx else (ldx * size, size)
-    y_row, out_row = ldy * size, ldout * size
+    y_row, out_row = ldy if transy == LISTED else ldy * size, ldout * size
     base, base_row = start, ldstart * size if start else 0
     shallow = k <= SHALLOW and not transy
     # Whether lines of y lie side by side, with room after the last number.
@@ -73,7 +74,10 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
                 if columns < WIDE * lanes and (columns <= (WIDE - 1) * lanes or not lined):
                     columns = min(columns, 2 * lanes)  # two vectors, or the last one
                 right, right_row = y + h * y_row + j * size, y_row
-                if transy:
+                if transy == LISTED:
+                    copy_listed(like, room, y + h * 8, y_row + j * size, depth, columns)
+                    right, right_row = room, ROOM_ROW
+                elif transy:
                     first = y + j * y_row + h * size
                     turned(like, columns, depth, first, y_row, room, ROOM_ROW)
                     right, right_row = room, ROOM_ROW

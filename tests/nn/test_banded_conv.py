@@ -1,0 +1,185 @@
+"""Convolutions over bands of the image, which take what they have from unfolded ones elsewhere."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import numbagrad as ng
+from numbagrad import nn
+from numbagrad.kernels import machine
+from numbagrad.kernels.cpu import banded, conv
+from numbagrad.kernels.vectors import VECTOR_BYTES
+from numbagrad.ops.conv import BANDED, DEPTHWISE, PRODUCTS, Form
+
+pytestmark = pytest.mark.skipif(not VECTOR_BYTES, reason="bands are for products of vectors")
+
+SHAPES = [
+    # Images, groups, channels of a group in and out, space, kernel, stride, padding, dilation.
+    (2, 1, 3, 5, (1, 1, 40), (1, 1, 3), (1, 1, 1), (0, 0, 1), (1, 1, 1)),
+    (3, 1, 4, 2, (1, 1, 150), (1, 1, 5), (1, 1, 2), (0, 0, 3), (1, 1, 2)),
+    (17, 2, 2, 9, (1, 1, 11), (1, 1, 4), (1, 1, 3), (0, 0, 2), (1, 1, 1)),
+    (1, 1, 6, 7, (1, 16, 17), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (9, 1, 20, 16, (1, 5, 4), (1, 3, 3), (1, 2, 2), (0, 1, 1), (1, 1, 1)),
+    (40, 3, 2, 3, (1, 4, 4), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (2, 1, 5, 3, (1, 9, 20), (1, 2, 5), (1, 3, 1), (0, 4, 0), (1, 1, 3)),
+    (2, 1, 2, 18, (1, 7, 8), (1, 1, 2), (1, 2, 3), (0, 1, 0), (1, 1, 1)),
+    (2, 1, 40, 9, (1, 70, 60), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (3, 1, 3, 4, (5, 6, 7), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+    (17, 1, 4, 5, (4, 3, 5), (2, 3, 2), (2, 2, 2), (1, 1, 1), (1, 2, 1)),
+    (1, 1, 12, 3, (20, 24, 25), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
+    (0, 1, 3, 4, (1, 6, 6), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+]
+TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 4e-2, "float16": 5e-3}
+
+
+def _arrays(shape, dtype):
+    """A convolution's arguments, its result's shape and its form, as kernels take it."""
+    n, groups, inputs, outputs, space, kernel, stride, padding, dilation = shape
+    random = np.random.default_rng(0)
+    small = [
+        (size + 2 * p - d * (k - 1) - 1) // s + 1
+        for size, k, s, p, d in zip(space, kernel, stride, padding, dilation, strict=True)
+    ]
+    sizes = [
+        (n, groups * inputs, *space),
+        (groups * outputs, inputs, *kernel),
+        (n, groups * outputs, *small),
+        (groups * outputs,),
+        (groups * inputs,),
+    ]
+    given = [random.normal(size=s) for s in sizes]
+    given[1] /= math.sqrt(inputs * math.prod(kernel))
+    tensors = [ng.tensor(a).to(getattr(ng, dtype)) for a in given]
+    return tensors, (groups, *stride, *padding, *dilation)
+
+
+def _launched(kernel, like, *arguments):
+    out = ng.full(like.shape, math.nan, dtype=like.dtype)
+    arrays = [a._array if isinstance(a, ng.Tensor) else a for a in arguments]
+    machine.launch(kernel, out._array, *arrays)
+    return out
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bands_give_what_columns_give(shape, dtype):
+    (x, weight, g, bias, back), form = _arrays(shape, dtype)
+    wide = [t.double() for t in (x, weight, g, bias, back)]
+    calls = [
+        (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 1, *form)),
+        (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 0, *form)),
+        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 1, *form)),
+        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 0, *form)),
+        (lambda k, x, w, g, b, c: _launched(k[2], w, g, x, *form)),
+    ]
+    for call in calls:
+        found = call(BANDED, x, weight, g, bias, back).double().numpy()
+        expected = call(PRODUCTS, *wide).numpy()
+        scale = np.abs(expected).max(initial=1)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[dtype] * scale)
+
+
+def test_infinite_weights_meet_no_zeros_outside():
+    """In the gradient of the input; a place that no tap reaches stays finite."""
+    for shape in (SHAPES[4], SHAPES[6], SHAPES[9]):
+        (x, weight, g, _, back), form = _arrays(shape, "float64")
+        weight.reshape(-1)[3] = math.inf
+        weight.reshape(-1)[-1] = math.nan
+        for biased in (0, 1):
+            arguments = x, g, weight, back, biased, *form
+            found = _launched(banded.banded_input_grad, *arguments).numpy()
+            expected = _launched(conv.conv_input_grad, *arguments).numpy()
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+            assert np.isfinite(found).any() and not np.isfinite(found).all()
+
+
+def _form(x, weight, **options):
+    """The Form of a convolution of tensors, and whether its kernels are those of bands."""
+    seen = []
+    known = Form.kernel_of
+
+    def noted(form, which, x):
+        seen.append((which, known(form, which, x)))
+        return seen[-1][1]
+
+    Form.kernel_of = noted
+    try:
+        out = getattr(nn.functional, f"conv{x.ndim - 2}d")(x, weight, **options)
+        out.sum().backward()
+    finally:
+        Form.kernel_of = known
+    return dict(seen)
+
+
+def test_which_convolutions_go_over_bands():
+    def of(n, inputs, outputs, space, kernel, groups=1, dtype=ng.float32, **options):
+        x = ng.zeros(n, inputs, *space, dtype=dtype).requires_grad_()
+        weight = ng.zeros(outputs, inputs // groups, *kernel, dtype=dtype).requires_grad_()
+        found = _form(x, weight, groups=groups, **options)
+        return [BANDED.index(found[i]) if found[i] in BANDED else None for i in range(3)]
+
+    assert of(4, 16, 17, (9, 8), (3, 3), padding=1) == [0, 1, 2]
+    assert of(4, 16, 17, (65,), (3,), padding=1, dtype=ng.bfloat16) == [0, 1, 2]
+    assert of(3, 1, 19, (11, 12), (5, 5)) == [None] * 3
+    assert of(3, 16, 19, (11, 12), (1, 1)) == [None] * 3
+    assert of(3, 16, 66, (7, 7), (3, 3), padding=1) == [0, None, 2]
+    assert of(1, 16, 21, (7, 9), (3, 3), padding=1) == [0, None, None]
+    x, weight = ng.zeros(2, 9, 5, 7).requires_grad_(), ng.zeros(9, 1, 3, 3).requires_grad_()
+    for dtype in (ng.float32, ng.bfloat16):
+        given = [t.detach().to(dtype).requires_grad_() for t in (x, weight)]
+        assert tuple(_form(*given, groups=9).values()) == DEPTHWISE
+
+
+def test_gradients_of_every_order():
+    random = np.random.default_rng(0)
+    for stride in (1, 2):
+        sizes = (3, 8, 6, 12 + stride), (16, 8, 3, 3), (16,)
+        given = [ng.tensor(random.normal(size=s)).requires_grad_() for s in sizes]
+
+        def function(x, weight, bias, stride=stride):
+            return nn.functional.conv2d(x, weight, bias, stride, padding=1)
+
+        assert ng.autograd.gradcheck(function, given, fast_mode=True)
+        assert ng.autograd.gradgradcheck(function, given, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_threads_and_steps_change_no_bit(dtype):
+    """Eagerly and in a compiled step, on one thread and on several."""
+    random = np.random.default_rng(0)
+    kind = getattr(ng, dtype)
+
+    def given():
+        sizes = (20, 16, 14, 13), (24, 16, 3, 3), (24,), (16, 24, 3, 3)
+        return [ng.tensor(random.normal(size=s)).to(kind).requires_grad_() for s in sizes]
+
+    tensors = given()
+
+    def step(x):
+        for t in tensors[1:]:
+            t.grad = None
+        y = nn.functional.conv2d(x, *tensors[1:3], padding=1)
+        y = nn.functional.conv2d(y, tensors[3], stride=2, padding=1)
+        (y.float() * y.float()).mean().backward()
+        return y
+
+    compiled = ng.compile(step)
+    before, found = numba.get_num_threads(), []
+    for threads, call in itertools.product((before, 1), (step, compiled)):
+        machine.set_threads(threads)
+        try:
+            out = call(tensors[0].detach())
+        finally:
+            machine.set_threads(before)
+        found.append([out.detach().float().numpy(), *[t.grad.float().numpy() for t in tensors[1:]]])
+    for other in found[1:]:
+        for x, y in zip(found[0], other, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-6 if dtype == "float32" else 1e-2)
+    for first, second in ((0, 2), (1, 3)):
+        for x, y in zip(found[first], found[second], strict=True):
+            np.testing.assert_array_equal(x, y)
