@@ -48,10 +48,10 @@ class OldObjects:
 
     def all_tensors(self):
         """As ``heap.all_tensors``, which brings back what is frozen."""
-        from numbagrad.compiled.heap import _tensors
+        from numbagrad.compiled.heap import tracked_tensors
 
         old = [t for t in (each() for each in self.tensors) if t is not None]
-        return [*{id(t): t for t in [*old, *_tensors(gc.get_objects())]}.values()]
+        return [*{id(t): t for t in [*old, *tracked_tensors()]}.values()]
 
     def bring_back(self):
         from numbagrad.compiled import heap, trace

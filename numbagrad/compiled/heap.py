@@ -7,29 +7,66 @@ loops here run in C, and what a recording has made is looked for among the young
 from __future__ import annotations
 
 import gc
-from itertools import compress
+from collections.abc import Callable
+from functools import partial
+from itertools import chain, compress, repeat, starmap
 from typing import Any
 
 from ..tensor import Tensor
 
-__all__ = ["Nursery", "all_tensors"]
+__all__ = ["Nursery", "all_tensors", "dicts_that_hold", "tracked_tensors"]
 
 
 def all_tensors() -> list[Tensor]:
     """Every tensor that exists now."""
     if gc.get_freeze_count():
         gc.unfreeze()  # objects that were frozen are not told of, and would not be followed
-    return _tensors(gc.get_objects())
+    return tracked_tensors()
 
 
-def _tensors(objects: list[Any]) -> list[Tensor]:
-    kinds, waiting = {Tensor}, [Tensor]
-    while waiting:
-        new = set(waiting.pop().__subclasses__()) - kinds
-        kinds |= new
-        waiting += new
-    found = list(compress(objects, map(kinds.__contains__, map(type, objects))))
+def tracked_tensors(generation: int | None = None) -> list[Tensor]:
+    """The tensors among the objects that the collector follows, all or of one generation."""
+    found = _of_kind(Tensor, gc.get_objects, generation)
     return [t for t in found if getattr(t, "_array", None) is not None]  # else: not yet made
+
+
+def dicts_that_hold(objects: list[Any]) -> list[dict[Any, Any]]:
+    """The dicts in which any of ``objects`` is a value or a key."""
+    return _of_kind(dict, gc.get_referrers, *objects)
+
+
+def _of_kind(kind: type, look: Callable[..., list[Any]], *given: Any) -> list[Any]:
+    """The instances of ``kind`` in the list that ``look(*given)`` makes.
+
+    That list lives within one call of C code, so that no other thread runs meanwhile: a tuple that
+    one is making cannot grow while the list refers to it, which raises SystemError there.
+    """
+    kinds = _family(kind)
+    twice = chain.from_iterable(map(repeat, starmap(look, (given,)), (2,)))
+    classes = map(partial(map, type), twice)
+    if all([metaclass.__hash__ is type.__hash__ for metaclass in _family(type).values()]):
+        among = frozenset(kinds.values()).__contains__
+    else:  # some classes, such as sympy's functions, are hashed by Python code, or not at all
+        classes, among = map(partial(map, id), classes), kinds.__contains__
+    found = map(compress, twice, map(partial(map, among), classes))
+    collects = gc.isenabled()
+    gc.disable()  # what is collected may run Python code
+    try:
+        return list(chain.from_iterable(found))
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _family(kind: type) -> dict[int, type]:
+    """``kind`` and its subclasses, theirs and so on, by id."""
+    kinds, waiting = {id(kind): kind}, [kind]
+    while waiting:
+        below: list[type] = type.__subclasses__(waiting.pop())  # so that metaclasses have them too
+        new = {id(k): k for k in below if id(k) not in kinds}
+        kinds |= new
+        waiting += new.values()
+    return kinds
 
 
 class Nursery:
@@ -54,4 +91,4 @@ class Nursery:
         """At least the tensors that were made in the block, so far, and live."""
         if self._count() != self._collections:  # somebody has asked for a collection
             return all_tensors()
-        return _tensors(gc.get_objects(generation=0))
+        return tracked_tensors(generation=0)

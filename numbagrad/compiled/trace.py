@@ -34,7 +34,7 @@ from .before import (
 )
 from .draws import DrawError, check_undrawn, generators_of
 from .graph import Graph
-from .heap import Nursery, all_tensors
+from .heap import Nursery, all_tensors, dicts_that_hold
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
 from .settle import COPY, Settler, shared, stays
@@ -470,11 +470,10 @@ def _holder(tensor: Tensor, places: list[Place]) -> str:
             values = container.values() if isinstance(container, dict) else container
             if any([value is tensor for value in values]):
                 return f", in {place.name!r}"
-    for holder in gc.get_referrers(tensor):
-        if isinstance(holder, dict):
-            for key, value in holder.items():
-                if value is tensor and isinstance(key, str):
-                    return f", as {key!r}"
+    for holder in dicts_that_hold([tensor]):
+        for key, value in holder.items():
+            if value is tensor and isinstance(key, str):
+                return f", as {key!r}"
     return ""
 
 
@@ -493,13 +492,12 @@ def name_tensors(tensors: list[Tensor]) -> dict[int, str]:
     unknown = {id(t): t for t in tensors if not known(t)}
     found: dict[int, str] = {}
     if unknown:
-        for holder in gc.get_referrers(*unknown.values()):
-            if isinstance(holder, dict):
-                for key, value in list(holder.items()):
-                    if id(value) in unknown and isinstance(key, str) and key.isidentifier():
-                        if not key.startswith("_"):
-                            other = found.get(id(value), "")
-                            found[id(value)] = min(key, other, key=lambda k: (-len(k), k))
+        for holder in dicts_that_hold(list(unknown.values())):
+            for key, value in list(holder.items()):
+                if id(value) in unknown and isinstance(key, str) and key.isidentifier():
+                    if not key.startswith("_"):
+                        other = found.get(id(value), "")
+                        found[id(value)] = min(key, other, key=lambda k: (-len(k), k))
         for i, t in unknown.items():
             _names[i] = (weakref.ref(t), found.get(i, ""))
     return {id(t): _names[id(t)][1] for t in tensors}

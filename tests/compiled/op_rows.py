@@ -300,7 +300,7 @@ def in_python(families: Sequence[str]) -> Iterator[str]:
 
     # A recording looks at all objects there are: that took two thirds of the time. What was there
     # before a row has no tensors of it.
-    trace.all_tensors = lambda: heap._tensors(gc.get_objects())
+    trace.all_tensors = heap.tracked_tensors
     count = 0
     for case in [c for f in families for c in FAMILIES[f] if recordable(c)]:
         gc.freeze()
