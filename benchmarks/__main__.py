@@ -31,6 +31,7 @@ from . import (
     mapped,
     memory,
     mixed,
+    models,
     op_cost,
     optimisers,
     overview,
@@ -87,6 +88,7 @@ PROCESSES = {
     "peak_memory": peak_memory,
     "gemm": gemm,
     "digits": digits,
+    "models": models,
     "unrolled": unrolled,
     "cold": cold,
 }

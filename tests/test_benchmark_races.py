@@ -19,6 +19,7 @@ from benchmarks import (
     libraries,
     limits,
     mapped,
+    models,
     optimisers,
     overview,
     picture,
@@ -83,9 +84,18 @@ def test_peers_map_as_numbagrad_does(work, peer):
     agree(work, peer)
 
 
+@pytest.mark.peer
+@pytest.mark.parametrize("kind", [models.Training, models.Inference])
+@pytest.mark.parametrize("model", models.MODELS, ids=lambda model: model.name)
+def test_models_of_torch_train_and_answer_alike(model, kind):
+    pytest.importorskip("torch")
+    agree(kind(model, 4), "torch")
+
+
 def test_compiled_and_eager_workloads_agree():
     agree(mapped.WORKLOADS[2], COMPILED)
     agree(FUNCTION, COMPILED)
+    agree(models.Training(models.MODELS[0], 4), COMPILED)
 
 
 @pytest.mark.parametrize("optimizer", ["momentum", "Adam", "AdamW"])
