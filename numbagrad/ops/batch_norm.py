@@ -29,6 +29,10 @@ NARROW = 16
 """Elements of a plane, one float32 vector of a cache line, from which a channel is read by itself.
 """
 
+FEW = 8
+"""Elements of a plane below which scaling and shifting it by itself takes longer than the formula
+that is broadcast; above, that takes up to four times as long."""
+
 
 def _planes(x: Tensor) -> Any:
     """The array of ``x`` as (n, c, p)."""
@@ -195,7 +199,14 @@ class ChannelAffine(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save(x, weight)
-        return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+        elsewhere = machine.recording and not machine.all_on_host((x, weight, bias))
+        if elsewhere or math.prod(x._array.shape[2:]) < FEW:
+            # A formula, which recordings join with others.
+            return addcmul(along_channels(bias, x), x, along_channels(weight, x))
+        out = new_empty(x._array.shape, x._dtype, x._device)
+        vectors = contiguous(weight)._array, contiguous(bias)._array
+        machine.launch(kernels.channel_affine, _planes(out), _planes(x), *vectors)
+        return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
@@ -286,11 +297,21 @@ def _batch_norm(
         raise ShapeError(
             f"{name}: Expected running_mean and running_var to be defined when training=False."
         )
-    scale = rsqrt(running_var + eps)
+    return ChannelAffine.apply(
+        input, *_scale_and_shift(running_mean, running_var, weight, bias, float(eps))
+    )
+
+
+@remembered
+def _scale_and_shift(
+    mean: Tensor, variance: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """By what each channel is multiplied, and what is added; remembered beside large inputs."""
+    scale = rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
-    shift = -running_mean * scale
-    return _affine(input, scale, shift if bias is None else shift + bias)
+    shift = -mean * scale
+    return scale, shift if bias is None else shift + bias
 
 
 _again = remembered(_batch_norm)

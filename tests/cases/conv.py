@@ -385,6 +385,7 @@ CASES = [
         lambda d: [
             sample(d(4, 3, 2), Fixed(d(3)), Fixed(d(3) ** 2 + 1), d(3), d(3)),
             sample(d(2, 3), Fixed(d(3)), Fixed(d(3) ** 2 + 1)),
+            sample(d(2, 3, 3, 3), Fixed(d(3)), Fixed(d(3) ** 2 + 1), d(3), d(3)),
         ],
         batch_norm,
     ),
@@ -402,6 +403,7 @@ CASES = [
         lambda d: [
             sample(d(2, 4, 3), 2, d(4), d(4)),
             sample(d(3, 6), 3, eps=0.1),
+            sample(d(2, 4, 9), 2, d(4), d(4)),
         ],
         group_norm,
         _refused(_x, 3, words="divisible by num_groups"),

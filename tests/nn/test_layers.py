@@ -538,6 +538,19 @@ def test_an_empty_batch_moves_no_statistics(shape):
     assert layer.weight.grad.tolist() == layer.bias.grad.tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("side", [2, 3, 40])
+def test_planes_are_scaled_alike_however_wide_they_are(side):
+    x = ng.randn(3, 5, side, side)
+    mean, weight, bias = (ng.randn(5) for _ in range(3))
+    variance = ng.rand(5) + 0.1
+    scale = (variance + 1e-5).rsqrt() * weight
+    scale, shift = (v[:, None, None] for v in (scale, -mean * scale + bias))
+    for given in (x, x.transpose(2, 3).contiguous().transpose(2, 3)):
+        for _ in range(20):  # as a function that remembers, too
+            y = nn.functional.batch_norm(given, mean, variance, weight, bias)
+        assert y.tolist() == ng.addcmul(shift, x, scale).tolist()
+
+
 def test_in_place_functions():
     x = ng.tensor([-1.0, 0.5, 4.0])
     assert nn.functional.threshold(x, 1.0, 9.0).tolist() == [9, 9, 4] and x[0] == -1

@@ -16,6 +16,7 @@ from ..machine import kernel
 from .norm import dot_from, squares_from, sum_of, summing
 
 __all__ = ["batch_norm", "batch_norm_grad", "batch_norm_rows", "batch_norm_rows_grad"]
+__all__ += ["channel_affine"]
 
 ROWS = 64
 """Rows that one task of ``..._rows`` takes; fixed, whatever the threads."""
@@ -84,6 +85,16 @@ def batch_norm(
             track_statistics(running_mean, running_var, c, center, variance, momentum, n * p)
         factor = scale * weight[c] if affine & 1 else scale
         apply_to_channel(out, x, c, center, factor, bias[c] if affine & 2 else x.dtype.type(0))
+
+
+@kernel(grain=32768)
+def channel_affine(out, x, weight, bias):
+    """``x * weight + bias``; out, x (n, c, p): C; weight, bias (c)."""
+    n, channels, p = x.shape
+    for row in prange(0, n * channels):
+        scale, shift = weight[row % channels], bias[row % channels]
+        for j in range(row * p, row * p + p):
+            store(out, j, load(x, j) * scale + shift)
 
 
 @device
