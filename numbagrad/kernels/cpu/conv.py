@@ -32,8 +32,15 @@ ROOM = 1 << 17
 FEW = 16
 """Columns below which a product is narrower than its best tiles."""
 
+LINE = 16
+"""Numbers of float32 in a line of the cache."""
+
 TASKS = 8
-"""Tasks among which the gradient of the weight is shared at least, if there are images enough."""
+"""Tasks among which the gradient of the weight is shared at least, if there are images enough for
+``TERMS`` products in each, or channels."""
+
+TERMS = 256
+"""Products of which a number is the sum before it pays to add it to those of other images."""
 
 
 @device
@@ -272,13 +279,13 @@ def turned(weight, groups):
 
 
 @device(allocates=True)
-def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form):
-    """Some channels of one group, summed over a chunk of the images, added at ``to``."""
+def weight_grad_block(task, chunks, together, parts, plain, to, g, x, weight, groups, form):
+    """``together`` channels of one group, summed over a chunk of the images, written at ``to``."""
     chunk, part = task // (groups * parts), task % (groups * parts)
     space = sizes(x, weight, g)
     plane, lines, ow = space[0] * space[1] * space[2], space[6] * space[7], space[8]
     taps, inputs, itemsize = space[3] * space[4] * space[5], weight.shape[1], g.itemsize
-    height, together = g.shape[1] // groups, channels_at_once(weight, g)
+    height = g.shape[1] // groups
     group, begin = part // parts, part % parts * together
     channels = min(inputs - begin, together)
     rows, step = channels * taps, lines_at_once(channels * taps, lines, ow)
@@ -288,7 +295,7 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
         size, wide = 4, WIDE_OUT
     to += (group * height * whole + begin * taps * (height if across else 1)) * size
     cols = np.empty(0 if plain else rows * step * ow, kind)
-    images = x.shape[0]
+    images, start = x.shape[0], 0
     for image in range(chunk * images // chunks, (chunk + 1) * images // chunks):
         left = address(g) + (image * g.shape[1] + group * height) * lines * ow * itemsize
         source = address(x) + (image * x.shape[1] + group * inputs + begin) * plane * itemsize
@@ -301,9 +308,10 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
                 right, ldright = address(cols), count * ow
             one, other = (left + first * ow * itemsize, lines * ow), (right, ldright)
             if across:
-                gemm(g, wide, 1, rows, height, count * ow, *other, *one, to, height, to, height)
+                gemm(g, wide, 1, rows, height, count * ow, *other, *one, start, height, to, height)
             else:
-                gemm(g, wide, 1, height, rows, count * ow, *one, *other, to, whole, to, whole)
+                gemm(g, wide, 1, height, rows, count * ow, *one, *other, start, whole, to, whole)
+            start = to
     keep(cols)
 
 
@@ -311,29 +319,34 @@ def weight_grad_block(task, chunks, parts, plain, to, g, x, weight, groups, form
 def conv_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``conv`` with respect to weight; shapes as there, all C."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
-    together = channels_at_once(gweight, g)
-    parts = (gweight.shape[1] + together - 1) // together
     plain = needs_no_columns(gweight, x, g, form)
-    chunks = max(1, min(x.shape[0], TASKS // (groups * parts)))
+    inputs, together = gweight.shape[1], channels_at_once(gweight, g)
+    parts = (inputs + together - 1) // together
+    terms = g.size // max(1, g.shape[1])
+    chunks = max(1, min(x.shape[0], TASKS // (groups * parts), terms // TERMS))
+    share = max(1, TASKS // (groups * chunks))
+    together = min(together, max(DEEP, (inputs + share - 1) // share))
+    parts = (inputs + together - 1) // together
     size, height = gweight.size, gweight.shape[0] // groups
     rows = size // max(1, gweight.shape[0])
     sums = np.empty(chunks * size, sum_type(gweight.dtype))
-    clear(pointer(address(sums), sum_type(gweight.dtype)), sums.size)
+    if g.size == 0:  # else each number is written
+        clear(pointer(address(sums), sum_type(gweight.dtype)), sums.size)
     previous = blas_alone(g.size * rows)
     for task in prange(0, chunks * groups * parts):
         to = address(sums) + task // (groups * parts) * size * sums.itemsize
-        weight_grad_block(task, chunks, parts, plain, to, g, x, gweight, groups, form)
-    across = turned(gweight, groups)
-    for channel in range(gweight.shape[0]):
-        group, i = channel // height, channel % height
-        first, step = group * height * rows + i * rows, 1
-        if across:
-            first, step = group * height * rows + i, height
-        for j in range(rows):
-            total = sums[first + j * step]
-            for chunk in range(1, chunks):
-                total += sums[chunk * size + first + j * step]
-            store_at(address(gweight), channel * rows + j, total, gweight)
+        cut = chunks, together, parts, plain
+        weight_grad_block(task, *cut, to, g, x, gweight, groups, form)
+    for begin in range(size, chunks * size, size):
+        for j in range(size):
+            sums[j] += sums[begin + j]
+    down, right = (1, height) if turned(gweight, groups) else (rows, 1)
+    for begin in range(0, rows, LINE):  # columns of a line of the cache, for they may lie apart
+        for channel in range(gweight.shape[0]):
+            group, i = channel // height, channel % height
+            first = group * height * rows + i * down
+            for j in range(begin, min(rows, begin + LINE)):
+                store_at(address(gweight), channel * rows + j, sums[first + j * right], gweight)
     keep(sums)
     blas_restore(previous)
 
