@@ -1,4 +1,4 @@
-"""The largest numbers of windows, several windows at a time, in vector instructions.
+"""The largest numbers and the sums of windows, several windows at a time, in vector instructions.
 
 The loops around it are in ``cpu/pool.py``.
 """
@@ -13,7 +13,7 @@ from numba.core import cgutils
 
 from .vectors import VECTOR_BYTES, WORD, at, counted, in_machine_code, overlapping, spread
 
-__all__ = ["largest"]
+__all__ = ["largest", "sums"]
 
 
 @in_machine_code
@@ -66,6 +66,28 @@ def largest(
         )
         to = builder.add(places, builder.mul(begin, WORD(8)))
         builder.store(found, at(builder, to, words), align=8)
+
+
+@in_machine_code
+def sums(builder, kind, out, x, count, apart, deep, deep_step, high, high_step, wide):
+    """Write the sums of ``count`` windows, in the order of their elements; arguments as there."""
+    itemsize = VECTOR_BYTES // kind.count
+    for width, begin in overlapping(builder, kind.count, count):
+        part, shift = ir.VectorType(kind.element, width), builder.mul(begin, WORD(itemsize))
+        total = cgutils.alloca_once(builder, part)
+        builder.store(ir.Constant(part, [0.0] * width), total)
+        start = builder.add(x, builder.mul(shift, apart))
+        with (
+            counted(builder, deep) as iz,
+            counted(builder, high) as iy,
+            counted(builder, wide) as ix,
+        ):
+            offset = builder.add(builder.mul(iz, deep_step), builder.mul(iy, high_step))
+            offset = builder.mul(builder.add(offset, ix), WORD(itemsize))
+            value = _one_of_each(builder, part, builder.add(start, offset), apart)
+            builder.store(builder.fadd(builder.load(total), value), total)
+        to = at(builder, builder.add(out, shift), part)
+        builder.store(builder.load(total), to, align=itemsize)
 
 
 def _one_of_each(builder: Any, part: Any, place: Any, apart: Any) -> Any:

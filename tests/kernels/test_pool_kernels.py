@@ -57,6 +57,49 @@ def test_max_pool_of_every_width(dtype, size, stride, padding, dilation):
                 np.testing.assert_array_equal(one[plane].numpy(), other, err_msg=f"{columns}")
 
 
+def slow_avg_pool(x, g, size, stride, padding, ceil):
+    """Means of a plane (h, w), padding counted, and their gradient."""
+    axes = []
+    for n, k, s, p in zip(x.shape, size, stride, padding, strict=True):
+        count = -(-(n + 2 * p - k) // s) + 1 if ceil else (n + 2 * p - k) // s + 1
+        count -= (count - 1) * s >= n + p
+        starts = [i * s - p for i in range(count)]
+        axes.append([(max(0, a), min(n, a + k), min(a + k, n + p) - a) for a in starts])
+    out, gx = np.empty([len(a) for a in axes], x.dtype), np.zeros_like(x)
+    for (i, (top, bottom, high)), (j, (left, right, wide)) in itertools.product(
+        *map(enumerate, axes)
+    ):
+        out[i, j] = x[top:bottom, left:right].sum() / x.dtype.type(high * wide)
+        gx[top:bottom, left:right] += g[i, j] / x.dtype.type(high * wide)
+    return out, gx
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("ceil", [False, True])
+@pytest.mark.parametrize(
+    "size,stride,padding",
+    [
+        ((2, 2), (2, 2), (0, 0)),
+        ((3, 3), (1, 1), (1, 1)),
+        ((3, 5), (2, 2), (1, 2)),
+        ((1, 4), (3, 5), (0, 2)),
+        ((7, 8), (7, 8), (0, 4)),
+    ],
+)
+def test_avg_pool_of_every_width(dtype, ceil, size, stride, padding):
+    rng = np.random.default_rng(0)
+    for columns in range(8, 75):
+        x = rng.integers(-9, 10, (2, 7, columns)).astype(dtype)
+        given = ng.tensor(x, requires_grad=True)
+        y = F.avg_pool2d(given, size, stride, padding, ceil)
+        g = rng.integers(-9, 10, y.shape).astype(dtype)
+        y.backward(ng.tensor(g))
+        for plane in range(2):
+            out, gx = slow_avg_pool(x[plane], g[plane], size, stride, padding, ceil)
+            np.testing.assert_array_equal(y.detach()[plane].numpy(), out, err_msg=f"{columns}")
+            np.testing.assert_array_equal(given.grad[plane].numpy(), gx, err_msg=f"{columns}")
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("sizes", [(5, 9), (13, 16), (4, 31), (6, 40)])
 def test_a_weights_gradient_that_is_summed_turned(groups, sizes):
@@ -74,6 +117,24 @@ def test_a_weights_gradient_that_is_summed_turned(groups, sizes):
         out = F.conv2d(x[:, 2 * group : 2 * group + 2].contiguous(), part, padding=1)
         out.backward(g[:, first : first + few].contiguous())
         assert ng.allclose(part.grad, weight.grad[first : first + few], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64, ng.bfloat16])
+@pytest.mark.parametrize("n, groups, channels, out", [(1, 1, 40, 20), (3, 2, 17, 4), (70, 1, 3, 5)])
+def test_a_weights_gradient_is_shared_by_images_or_channels(n, groups, channels, out, dtype):
+    ng.manual_seed(0)
+    x = ng.randint(-3, 4, (n, groups * channels, 5, 6)).to(dtype)
+    weight = ng.randint(-3, 4, (groups * out, channels, 2, 3)).to(dtype).requires_grad_()
+    y = F.conv2d(x, weight, groups=groups)
+    g = ng.randint(-1, 2, y.shape).to(dtype)
+    y.backward(g)
+    parts = g.double().chunk(groups, 1), x.double().chunk(groups, 1)
+    for tall, wide in itertools.product(range(2), range(3)):
+        each = [
+            ng.einsum("nohw,nchw->oc", one, other[:, :, tall : tall + 4, wide : wide + 4])
+            for one, other in zip(*parts, strict=True)
+        ]
+        assert weight.grad[:, :, tall, wide].tolist() == ng.cat(each).to(dtype).tolist()
 
 
 @pytest.mark.parametrize("kernel", [1, 2, 3])

@@ -7,13 +7,14 @@ third number.
 
 from __future__ import annotations
 
+import numpy as np
 from numba import prange
 
-from ..inner import device, pasted
+from ..inner import device, keep, pasted
 from ..intrinsics import address, itemsize, load, store
 from ..machine import kernel
 from ..vectors import VECTOR_BYTES
-from ..windows import largest
+from ..windows import largest, sums
 
 __all__ = ["avg_pool", "avg_pool_grad", "max_pool", "max_pool_grad"]
 
@@ -26,7 +27,7 @@ def size_of(windows, i):
 
 @pasted
 def regular(width):
-    """From which to before which column windows are whole and equally far apart; how far."""
+    """From which to before which column windows are whole, alike and equally far apart; how far."""
     count, longest, begin = width.shape[0], size_of(width, 0), 0
     for j in range(1, count):
         if size_of(width, j) > longest:
@@ -37,7 +38,7 @@ def regular(width):
     at = load(width, 3 * begin)
     while end < count and size_of(width, end) == longest:
         at += apart
-        if load(width, 3 * end) != at:
+        if load(width, 3 * end) != at or load(width, 3 * end + 2) != load(width, 3 * begin + 2):
             break
         end += 1
     return begin, end, apart
@@ -127,45 +128,95 @@ def max_pool_grad(gx, g, at, depth, height, width):
 
 
 @device
-def mean_plane(out, x, depth, height, width):
-    """``avg_pool`` of one plane."""
-    for z in range(out.shape[0]):
-        for y in range(out.shape[1]):
-            for j in range(out.shape[2]):
-                total = x.dtype.type(0)
-                for iz in range(depth[z, 0], depth[z, 1]):
-                    for iy in range(height[y, 0], height[y, 1]):
-                        for ix in range(width[j, 0], width[j, 1]):
-                            total += x[iz, iy, ix]
-                out[z, y, j] = total / x.dtype.type(depth[z, 2] * height[y, 2] * width[j, 2])
+def mean_windows(out, x, z, y, first, count, apart, depth, height, width):
+    """``avg_pool`` of ``count`` windows of a plane from column ``first`` on, all alike."""
+    size = x.dtype.type(depth[z, 2] * height[y, 2] * width[first, 2])
+    if VECTOR_BYTES:  # a constant: only one of both is compiled
+        columns = x.shape[2]
+        place = (depth[z, 0] * x.shape[1] + height[y, 0]) * columns + width[first, 0]
+        to = address(out) + ((z * out.shape[1] + y) * out.shape[2] + first) * x.itemsize
+        shape = (
+            *(size_of(depth, z), x.shape[1] * columns),
+            *(size_of(height, y), columns, size_of(width, first)),
+        )
+        sums(x, to, address(x) + place * x.itemsize, count, apart, *shape)
+    else:
+        for j in range(first, first + count):
+            total = x.dtype.type(0)
+            for iz in range(depth[z, 0], depth[z, 1]):
+                for iy in range(height[y, 0], height[y, 1]):
+                    for ix in range(width[j, 0], width[j, 1]):
+                        total += x[iz, iy, ix]
+            out[z, y, j] = total
+    for j in range(first, first + count):
+        out[z, y, j] /= size
 
 
 @kernel(grain=16384)
 def avg_pool(out, x, depth, height, width):
     """The sum of each window over the product of its third numbers; shapes as for ``max_pool``."""
+    _, od, oh, ow = out.shape
+    begin, end, apart = regular(width)
     for p in prange(x.shape[0]):
-        mean_plane(out[p], x[p], depth, height, width)
+        for z in range(od):
+            for y in range(oh):
+                first = 0
+                while first < ow:
+                    count = end - first if begin <= first < end else 1
+                    given = z, y, first, count, apart, depth, height, width
+                    mean_windows(out[p], x[p], *given)
+                    first += count
 
 
 @device
-def spread_plane(gx, g, depth, height, width):
-    """``avg_pool_grad`` of one plane."""
-    for z in range(gx.shape[0]):
-        for y in range(gx.shape[1]):
-            for j in range(gx.shape[2]):
-                gx[z, y, j] = 0
-    for z in range(g.shape[0]):
-        for y in range(g.shape[1]):
-            for j in range(g.shape[2]):
-                part = g[z, y, j] / g.dtype.type(depth[z, 2] * height[y, 2] * width[j, 2])
+def spread_plane(p, begin, end, apart, parts, gx, g, depth, height, width):
+    """``avg_pool_grad`` of plane ``p``, of many windows at a time; parts (planes, ow): room."""
+    _, deep, high, wide = gx.shape
+    _, od, oh, ow = g.shape
+    for i in range(p * deep * high * wide, (p + 1) * deep * high * wide):
+        store(gx, i, 0)
+    for z in range(od):
+        for y in range(oh):
+            line, rows = ((p * od + z) * oh + y) * ow, depth[z, 2] * height[y, 2]
+            for j in range(ow):
+                parts[p, j] = load(g, line + j) / g.dtype.type(rows * width[j, 2])
+            first = 0
+            while first < ow:
+                count = end - first if begin <= first < end else 1
+                start, stop, at = width[first, 0], width[first, 1], p * ow + first
                 for iz in range(depth[z, 0], depth[z, 1]):
                     for iy in range(height[y, 0], height[y, 1]):
-                        for ix in range(width[j, 0], width[j, 1]):
-                            gx[iz, iy, ix] += part
+                        to = ((p * deep + iz) * high + iy) * wide
+                        add_windows(gx, to + start, to + stop, apart, parts, at, count)
+                first += count
 
 
-@kernel(grain=16384)
+@device
+def add_windows(to, start, stop, apart, parts, first, count):
+    """Add ``parts[first]`` to elements ``start`` to ``stop`` of ``to``, and so on, so far apart.
+
+    Each is added up from window to window.
+    """
+    if count < stop - start:
+        for k in range(count):
+            part = load(parts, first + k)
+            for at in range(start + k * apart, stop + k * apart):
+                store(to, at, load(to, at) + part)
+        return
+    for at in range(stop - 1, start - 1, -1):
+        if apart == 1:
+            for j in range(count):
+                store(to, at + j, load(to, at + j) + load(parts, first + j))
+        else:
+            for j in range(count):
+                store(to, at + j * apart, load(to, at + j * apart) + load(parts, first + j))
+
+
+@kernel(grain=16384, allocates=True)
 def avg_pool_grad(gx, g, depth, height, width):
     """The gradient of ``avg_pool``. gx (planes, d, h, w), g (planes, od, oh, ow): C."""
-    for p in prange(gx.shape[0]):
-        spread_plane(gx[p], g[p], depth, height, width)
+    begin, end, apart = regular(width)
+    parts = np.empty((g.shape[0], g.shape[3]), g.dtype)
+    for p in prange(0, gx.shape[0]):
+        spread_plane(p, begin, end, apart, parts, gx, g, depth, height, width)
+    keep(parts)
