@@ -32,6 +32,9 @@ ROOM = 1 << 17
 FEW = 16
 """Columns below which a product is narrower than its best tiles."""
 
+DEEP = 16
+"""Channels in a part of the weight's gradient, at least."""
+
 LINE = 16
 """Numbers of float32 in a line of the cache."""
 
