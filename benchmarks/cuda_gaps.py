@@ -11,6 +11,7 @@ KERNELS = Path(ng.__file__).parent / "kernels"
 DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided_gemm_kernel"}
 
 KNOWN_GAPS = {
+    "batch_norm.channel_affine": "elsewhere it is a formula, which steps join with others",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
     "half_product.half_product": "what the CPU's products are made of; matmul.py has their twins",
