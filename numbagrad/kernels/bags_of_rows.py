@@ -36,7 +36,8 @@ class Table:
     """Bags of rows of a matrix x: pieces of an index, of which ``bags.py`` says where they begin.
 
     x, index, starts: addresses; starts: of ``count`` int64 or, with count 0, all bags have ``each``
-    of the ``n`` entries.
+    of the ``n`` entries; fewer than 2^31 where a place goes with a float32. ``bounds`` as in
+    ``cpu/bags.py``.
     """
 
     def __init__(self, builder: Any, kind: Any, x: Any, columns: Any, index: Any, *pieces: Any):

@@ -92,8 +92,10 @@ def _starts(offsets: Any, include_last: bool, index: Tensor) -> tuple[Tensor, in
         raise ShapeError(
             f"embedding_bag: offsets has to be a 1D Tensor, got {list(starts._array.shape)}."
         )
-    starts = contiguous(starts[:-1]) if include_last else starts
-    return starts, starts._array.shape[0]
+    count = starts._array.shape[0]
+    if include_last and not count:
+        raise ShapeError("embedding_bag: include_last_offset: 'offsets' should be at least 1-long.")
+    return starts, count - 1 if include_last else count
 
 
 def _launch(kernel: Any, out: Tensor, index: Tensor, starts: Tensor, v: int, *args: Any) -> None:

@@ -149,11 +149,20 @@ def test_bad_places(mode, compiled):
     def bags(index, starts):
         return F.embedding_bag(index, weight, starts, mode=mode)
 
-    run = ng.compile(bags) if compiled else bags
+    def with_end(index, starts):
+        return F.embedding_bag(index, weight, starts, mode=mode, include_last_offset=True)
+
+    run, run_last = (ng.compile(f) if compiled else f for f in (bags, with_end))
     assert run(index, ng.tensor([0, 2])).shape == (2, 2)
     for starts in ([1, 2], [0, 5], [0, -1], [-1, 2]):
         with pytest.raises(ng.errors.ShapeError, match="embedding_bag: offsets"):
             run(index, ng.tensor(starts))
+    for starts in ([0, 2, 9], [0, 2, -3], [0, 2, 1], [1]):
+        with pytest.raises(ng.errors.ShapeError, match="embedding_bag: offsets"):
+            run_last(index, ng.tensor(starts))
+    assert run_last(index, ng.tensor([0, 2, 4])).shape == (2, 2)
+    with pytest.raises(ng.errors.ShapeError, match="at least 1-long"):
+        run_last(index, ng.empty(0, dtype=ng.long))
     for wrong in (4, -1):
         with pytest.raises(IndexError, match=r"embedding_bag: .*index .* out of"):
             run(ng.tensor([0, wrong, 2, 3]), ng.tensor([0, 2]))

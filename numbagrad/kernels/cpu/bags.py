@@ -1,9 +1,10 @@
 """Bags of rows of a table: their sums, means and largest numbers, and the gradients.
 
 A bag is a piece of the flat ``index``: with ``starts`` it ends where the next one starts, the last
-with the index; without any all are of one size. Every kernel checks first: ``bad`` (1,) int64
-becomes -1, the position of the first index out of range, or those of the index and that of the
-first start that is before another, or behind the end; then nothing was read. Start at ``sum_bags``.
+with the index, which a start more may say; without any all are of one size. Every kernel checks
+first: ``bad`` (1,) int64 becomes -1, the position of the first index out of range, or those of the
+index and that of the first start that is before another, or behind the end; then nothing was read.
+Start at ``sum_bags``.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def wrong(index, rows, starts):
 
 
 @device
-def bounds(bag, each, index, starts):
+def bounds(bag, bags, each, index, starts):
     """Where in index a bag begins, and where it ends; each: what all hold without starts."""
     if starts.size == 0:
         return bag * each, (bag + 1) * each
-    return starts[bag], starts[bag + 1] if bag + 1 < starts.size else index.size
+    return starts[bag], starts[bag + 1] if bag + 1 < bags else index.size
 
 
 @kernel(grain=GRAIN, outputs=2)
@@ -64,17 +65,17 @@ def sum_bags(out, bad, x, index, starts, factors, skip, mean):
     if bad[0] >= 0:
         return
     weighted = factors.size > 0
-    by = address(factors) if weighted else 0
+    by, count = address(factors) if weighted else 0, bags if starts.size else 0
     for task in prange((bags + TOGETHER - 1) // TOGETHER):
         first, last = task * TOGETHER, min(bags, (task + 1) * TOGETHER)
         if VECTOR_BYTES:  # a constant
             sum_rows_at(
                 *(x, first, last, address(out), address(x), k, address(index), index.size),
-                *(address(starts), starts.size, each, by, skip, mean),
+                *(address(starts), count, each, by, skip, mean),
             )
             continue
         for bag in range(first, last):
-            begin, end = bounds(bag, each, index, starts)
+            begin, end = bounds(bag, bags, each, index, starts)
             found = 0
             for c in range(k):
                 out[bag, c] = 0
@@ -103,7 +104,7 @@ def add_bags(out, bad, g, index, starts, factors, skip, mean):
         first = block * WIDTH
         last = min(first + WIDTH, k)
         for bag in range(bags):
-            begin, end = bounds(bag, each, index, starts)
+            begin, end = bounds(bag, bags, each, index, starts)
             share = one
             if mean:
                 found = 0
@@ -128,7 +129,7 @@ def bag_dots(out, bad, g, x, index, starts, skip):
     if bad[0] >= 0:
         return
     for bag in prange(0, bags):
-        begin, end = bounds(bag, each, index, starts)
+        begin, end = bounds(bag, bags, each, index, starts)
         for i in range(begin, end):
             row, total = np.uintp(index[i]), g.dtype.type(0)
             if index[i] != skip:
@@ -146,12 +147,13 @@ def largest_of_bags(out, bad, rows, x, index, starts, skip):
     bad[0] = wrong(index, x.shape[0], starts)
     if bad[0] >= 0:
         return
+    count = bags if starts.size else 0
     for task in prange((bags + TOGETHER - 1) // TOGETHER):
         first, last = task * TOGETHER, min(bags, (task + 1) * TOGETHER)
         if VECTOR_BYTES:  # a constant
             largest_rows_at(
                 *(x, first, last, address(out), address(rows), address(x), k, address(index)),
-                *(index.size, address(starts), starts.size, each, skip),
+                *(index.size, address(starts), count, each, skip),
             )
         for bag in range(first, last):
             b = np.uintp(bag)
@@ -160,7 +162,7 @@ def largest_of_bags(out, bad, rows, x, index, starts, skip):
                     c = np.uintp(j)
                     rows[b, c] = index[rows[b, c]] if rows[b, c] >= 0 else -1
                 continue
-            begin, end = bounds(bag, each, index, starts)
+            begin, end = bounds(bag, bags, each, index, starts)
             fresh = True
             for c in range(k):
                 out[b, c], rows[b, c] = 0, -1

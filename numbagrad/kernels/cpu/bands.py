@@ -64,8 +64,8 @@ SHARES = 8
 @device
 def even(count, most):
     """How many are in each of the fewest equal parts of at most ``most``."""
-    parts = (count + most - 1) // most
-    return (count + parts - 1) // max(1, parts)
+    parts = max(1, (count + most - 1) // most)
+    return max(1, (count + parts - 1) // parts)
 
 
 @device(allocates=True)

@@ -49,6 +49,11 @@ def _check_all(bad: Any, index: Any, rows: int, starts: Any) -> None:
         start(_check_starts, 1, BLOCK, bad, starts, starts.size, index.size)
 
 
+def _count(starts: Any, bags: int) -> int:
+    """How many starts are those of bags: none, where all are of one size."""
+    return bags if starts.size else 0
+
+
 @inlined
 def _begin(bag, starts, count, each):
     """Where a bag begins."""
@@ -87,7 +92,7 @@ def sum_bags(out, bad, x, index, starts, factors, skip, mean):
     """
     _check_all(bad, index, x.shape[0], starts)
     if out.size:
-        sizes = starts.size, index.size // out.shape[0], index.size
+        sizes = _count(starts, out.shape[0]), index.size // out.shape[0], index.size
         start(
             *(_sum_bags, strided_grid(out.size), BLOCK, out, bad, x, index, starts, factors),
             *(out.size, out.shape[1], *sizes, 1 if factors.size else 0, skip, 1 if mean else 0),
@@ -146,7 +151,7 @@ def add_bags(out, bad, g, index, starts, factors, skip, mean):
     how = 1 if factors.size else 0, skip, 1 if mean else 0
     start(
         *(_bag_of_each, strided_grid(bags), BLOCK, bag_of, shares, bad, index, starts, factors),
-        *(bags, starts.size, n // bags, n, *how),
+        *(bags, _count(starts, bags), n // bags, n, *how),
     )
     keys, places = sorted_pairs(slice_keys, bad, index, v, n, v)
     size = n * k
@@ -177,7 +182,7 @@ def bag_dots(out, bad, g, x, index, starts, skip):
     bags, k = g.shape
     _check_all(bad, index, x.shape[0], starts)
     if bags:
-        sizes = bags, k, starts.size, index.size // bags, index.size, skip
+        sizes = bags, k, _count(starts, bags), index.size // bags, index.size, skip
         start(_bag_dots, strided_grid(bags), BLOCK, out, bad, g, x, index, starts, *sizes)
 
 
@@ -203,7 +208,8 @@ def largest_of_bags(out, bad, rows, x, index, starts, skip):
     first row of x that it is from. Of an empty bag 0, and -1."""
     _check_all(bad, index, x.shape[0], starts)
     if out.size:
-        sizes = out.size, out.shape[1], starts.size, index.size // out.shape[0], index.size, skip
+        bags, k = out.shape
+        sizes = out.size, k, _count(starts, bags), index.size // bags, index.size, skip
         start(
             *(_largest_of_bags, strided_grid(out.size), BLOCK),
             *(out, bad, rows, x, index, starts, *sizes),
