@@ -150,7 +150,7 @@ class Bags(Op, remembers=True):
         by_frequency: bool,
     ) -> Tensor:
         ctx.save(weight if ctx._needs[1] else None, factors, index, starts)
-        ctx.how = (bags, padding, mean, by_frequency)
+        ctx.how, ctx.by_frequency = (bags, padding, mean), by_frequency
         ctx.v = v = weight._array.shape[0]
         out = new_empty((bags, weight._array.shape[1]), weight._dtype, weight._device)
         given = contiguous(weight)._array, index._array, starts._array, _factors(factors, weight)
@@ -160,11 +160,10 @@ class Bags(Op, remembers=True):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
         weight, factors, index, starts = ctx.saved_tensors
-        by_frequency = ctx.how[3]
         gweight = gfactors = None
         if ctx._needs[0]:
             gweight = BagsGrad.apply(g, factors, index, starts, ctx.v, *ctx.how)
-            if by_frequency:
+            if ctx.by_frequency:
                 found = full((ctx.v,), 0, g._dtype, g._device)
                 once = full(index._array.shape, 1, g._dtype, g._device)
                 counts = index_add(found, 0, index, once)
@@ -188,10 +187,9 @@ class BagsGrad(Op, remembers=True):
         bags: int,
         padding: int,
         mean: bool,
-        by_frequency: bool,
     ) -> Tensor:
         ctx.save(g if ctx._needs[1] else None, factors, index, starts)
-        ctx.how = (bags, padding, mean, False)
+        ctx.how = (bags, padding, mean)
         out = full((v, g._array.shape[1]), 0, g._dtype, g._device)
         given = contiguous(g)._array, index._array, starts._array, _factors(factors, g)
         _launch(kernels.add_bags, out, index, starts, v, *given, padding, mean)
@@ -202,7 +200,7 @@ class BagsGrad(Op, remembers=True):
         g, factors, index, starts = ctx.saved_tensors
         gg = gfactors = None
         if ctx._needs[0]:
-            gg = Bags.apply(h, factors, index, starts, *ctx.how)
+            gg = Bags.apply(h, factors, index, starts, *ctx.how, False)
         if ctx._needs[1]:
             gfactors = BagDots.apply(g, h, index, starts, *ctx.how[:2])
         return gg, gfactors
@@ -216,7 +214,7 @@ class BagDots(Op, remembers=True):
         ctx: Any, g: Tensor, weight: Tensor, index: Tensor, starts: Tensor, bags: int, padding: int
     ) -> Tensor:
         ctx.save(g if ctx._needs[1] else None, weight if ctx._needs[0] else None, index, starts)
-        ctx.how = (bags, padding, False, False)
+        ctx.how = (bags, padding, False)
         ctx.v = v = weight._array.shape[0]
         out = full(index._array.shape, 0, g._dtype, g._device)  # there may be no bag
         given = contiguous(g)._array, contiguous(weight)._array, index._array, starts._array
@@ -228,7 +226,7 @@ class BagDots(Op, remembers=True):
         g, weight, index, starts = ctx.saved_tensors
         gg = gweight = None
         if ctx._needs[0]:
-            gg = Bags.apply(weight, h, index, starts, *ctx.how)
+            gg = Bags.apply(weight, h, index, starts, *ctx.how, False)
         if ctx._needs[1]:
             gweight = BagsGrad.apply(g, h, index, starts, ctx.v, *ctx.how)
         return gg, gweight

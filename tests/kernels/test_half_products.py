@@ -417,3 +417,14 @@ ng.set_float32_matmul_precision("highest")
 assert (first != x @ x).any()
 """
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16])
+@pytest.mark.parametrize("sizes", [(3, 200, 41), (16, 130, 9), (1, 700, 33)])
+def test_nothing_is_written_behind_few_rows(dtype, sizes):
+    n, k, m = sizes
+    x, weight = ng.randn(n, k).to(dtype), ng.randn(m, k).to(dtype)
+    room = ng.full((n + 4, m), 7.0, dtype=dtype)
+    ng.mm(x, weight.t(), out=room[:n])
+    assert (room[n:] == 7.0).all()
+    assert room[:n].float().allclose((x.float() @ weight.float().t()), 2e-2, 2e-1)

@@ -18,6 +18,7 @@ from ..inner import device
 from ..intrinsics import pointer
 from ..vectors import VECTOR_BYTES
 from .conv import clear, inside, move
+from .half_product import even_parts
 
 __all__ = ["APART", "BACKWARD", "COUNTS", "DEEP", "FIRST", "FORWARD", "GRID", "GROUPS", "LINES"]
 __all__ += ["ORDER", "PARTS", "PHASES", "PLACES", "PLANES", "ROWS", "STEPS", "SUMMED", "TALL"]
@@ -59,13 +60,6 @@ LINE = 64
 
 SHARES = 8
 """Tasks that images are shared among at least, where there are so many."""
-
-
-@device
-def even(count, most):
-    """How many are in each of the fewest equal parts of at most ``most``."""
-    parts = max(1, (count + most - 1) // most)
-    return max(1, (count + parts - 1) // parts)
 
 
 @device(allocates=True)
@@ -116,18 +110,20 @@ def part(plan, images, channels, kernel, alone):
     together = max(1, min(images // SHARES, WIDE // max(1, tall * across)))
     if alone and tall == 1 and across >= LINE:
         together = 1
-    together = even(max(1, images), together)
+    together = even_parts(max(1, images), together, 1)
     plan[TOGETHER], plan[ACROSS], plan[WIDTH] = together, kw, across
     if alone and tall * together == 1:
         plan[SHARED], plan[ACROSS] = 1, min(plan[STEPS + 2], span_x + 1)
         plan[WIDTH] += span_x // plan[STEPS + 2]
     plan[PARTS], more = min(plan[STEPS + 1], span_y + 1), span_y // plan[STEPS + 1]
     line = max(1, channels * plan[ACROSS] * plan[PARTS] * together * plan[WIDTH])
-    plan[LINES] = even(tall, max(1, min(tall, ROOM // (line * (span_z + 1)) - more)))
+    plan[LINES] = even_parts(
+        max(1, tall), max(1, min(tall, ROOM // (line * (span_z + 1)) - more)), 1
+    )
     plan[TALL], plan[DEEP] = plan[LINES] + more, 1
     if plan[LINES] == tall:
         planes = (ROOM // (line * plan[TALL]) - span_z - 1) // plan[STEPS] + 1
-        plan[DEEP] = even(deep, max(1, min(deep, planes)))
+        plan[DEEP] = even_parts(max(1, deep), max(1, min(deep, planes)), 1)
     plan[PLANES] = (plan[DEEP] - 1) * plan[STEPS] + span_z + 1
 
 
