@@ -349,7 +349,8 @@ class AccumulateGrad(Node):
             )
         if held is None:
             sole = not grad_mode.enabled and _is_sole(grads) and _is_sole_array(grads)
-            leaf._grad = grads[0] if sole else grads[0].clone()
+            flat = grads[0]._array.flags.c_contiguous or not leaf._flat
+            leaf._grad = grads[0] if sole and flat else _copy(grads[0], leaf)
         elif grad_mode.enabled:
             leaf._grad = held + grads[0]
         else:
@@ -365,6 +366,12 @@ class AccumulateGrad(Node):
     def register_accumulated_hook(self, hook: Callable) -> RemovableHandle:
         """Call ``hook(leaf)`` after a gradient was added to the leaf's."""
         return RemovableHandle(self._made_hooks().accumulated, hook)
+
+
+def _copy(grad: Any, leaf: Any) -> Any:
+    """A copy of a gradient, contiguous where the leaf is."""
+    apart = leaf._flat and not grad._array.flags.c_contiguous
+    return grad.contiguous() if apart else grad.clone()
 
 
 class _Memory:

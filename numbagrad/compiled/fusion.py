@@ -117,6 +117,9 @@ def _joined(a: Loop, b: Loop) -> Loop | None:
     """``merge`` before anything is left out of its lines."""
     spaces = common_space(a.space, b.space)
     if spaces is None:
+        a, b = as_it_lies(a), as_it_lies(b)
+        spaces = common_space(a.space, b.space)
+    if spaces is None:
         return None
     a, b = in_space(a, spaces), in_space(b, spaces)
     made = {o.value: (o, s) for o, s in zip(a.outs, a.stores, strict=True)}
@@ -278,6 +281,22 @@ def in_memory_order(loop: Loop) -> list[int]:
     if not guides:
         return dims
     return sorted(dims, key=lambda d: -abs(guides[0].view.strides[d]))
+
+
+def as_it_lies(loop: Loop) -> Loop:
+    """``loop`` over its dims in the order of ``in_memory_order``."""
+    order = in_memory_order(loop)
+    if order == sorted(order):
+        return loop
+
+    def turned(o: Operand) -> Operand:
+        of = o.view.strides
+        return Operand(o.value, View(space, tuple([of[d] for d in order]), o.view.offset))
+
+    space = tuple([loop.space[d] for d in order])
+    return replace(
+        loop, space=space, ins=tuple(map(turned, loop.ins)), outs=tuple(map(turned, loop.outs))
+    )
 
 
 def collapsed(loop: Loop, outer: int = 0) -> Loop:

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from operator import eq
 
+from .strides import common_order
+
 __all__ = ["WORTH", "by_value", "layout"]
 
 LONGEST = 8192
@@ -46,9 +48,11 @@ SLOT, SIZE, STEP, MODE, OFFSET, RECORD = range(6)
 
 def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list[int]]:
     """The loop nest over ``shape``: of each dimension its size and each array's step, innermost
-    last. Neighbours that every array walks as one are one."""
+    last: those along which the first array has its smallest steps. Neighbours that every array
+    walks as one are one."""
     dims: list[list[int]] = []
-    for d, size in enumerate(shape):
+    for d in common_order(tuple(shape), tuple(map(tuple, strides))) or range(len(shape)):
+        size = shape[d]
         if size == 1:
             continue
         steps = [s[d] for s in strides]

@@ -21,6 +21,7 @@ from ..kernels.expr import symbol
 from ..kernels.formula import Formula
 from ..kernels.halves import encoded
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.strides import Order, empty_in
 from ..kernels.widened import copy_kernel
 from ..tape import NUMBERS, ONE_OUTPUT, SavedOutput, grad_mode
 from ..tensor import Tensor, wrap
@@ -139,8 +140,14 @@ class Op:
 # -- allocation and launches -----------------------------------------------------------------------
 
 
-def new_empty(shape: Sequence[int], dtype: DType, device: Any = devices.cpu) -> Tensor:
-    """An uninitialised tensor."""
+def new_empty(
+    shape: Sequence[int], dtype: DType, device: Any = devices.cpu, order: Order | None = None
+) -> Tensor:
+    """An uninitialised tensor without gaps. order: of its dims in memory, where not row-major."""
+    if order is not None:
+        out = wrap(empty_in(order, tuple(shape), dtype.numpy, device), dtype)
+        out._flat = False
+        return out
     if machine.recording and (machine.closed or device is not devices.cpu):
         return wrap(machine.empty(tuple(shape), dtype.numpy, device), dtype)
     nbytes = dtype.itemsize

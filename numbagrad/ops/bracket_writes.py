@@ -29,7 +29,7 @@ from .brackets import (
     parts_of,
     with_tensors,
 )
-from .elementwise import cast, clone, masked_fill
+from .elementwise import cast, contiguous_copy, masked_fill
 from .from_data import as_tensor
 from .index import _write, launch_checked, put_slices, scalar_tensor
 from .inplace import assign, check_distinct
@@ -192,7 +192,7 @@ def _fitting(value: Any, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not isinstance(value, Tensor):
         return expand(scalar_tensor(value, x), shape)
     if value._array is x._array or meets(x, value):
-        value = clone(value)  # reading what was just written would smear it
+        value = contiguous_copy(value)  # reading what was just written would smear it
     value = cast(value, x._dtype)
     have = value._array.shape
     if have == shape:
@@ -224,7 +224,7 @@ def _set_groups(x: Tensor, view: Tensor, groups: list[Group], value: Any, record
     if turned._flat or (not machine.recording and _has_planes(turned, dim, span)):
         _write("index", kernels.put_at, turned, value, index, dim, span, True)
     else:
-        fresh = clone(turned)
+        fresh = contiguous_copy(turned)
         _write("index", kernels.put_at, fresh, value, index, dim, span, True)
         machine.launch(copy_kernel, turned._array, fresh._array)
     x._bump_version()

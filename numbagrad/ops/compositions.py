@@ -9,6 +9,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.strides import order_of
 from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .base import as_operand, full, normalize_dim
@@ -333,10 +334,11 @@ def fill_diagonal_(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
             f"fill_diagonal_: all dimensions of input must be of equal length, got {list(shape)}."
         )
     again = shape[0] if len(shape) == 2 and wrap else 1
+    order = order_of(shape, [x._array])
     for first in range(0, again, shape[1] + 1):
         length = min(shape[0] - first, *shape[1:])
-        place = first * strides[0] + x.storage_offset()
-        fill_(ViewRegion.apply(x, (length,), (sum(strides),), place), fill_value)
+        place = first * strides[0]
+        fill_(ViewRegion.apply(x, (length,), (sum(strides),), place, order), fill_value)
     return x
 
 

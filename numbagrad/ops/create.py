@@ -15,7 +15,8 @@ from ..dtypes import DType
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import create as kernels
-from ..tensor import Tensor
+from ..kernels.strides import order_of, ordered
+from ..tensor import Tensor, wrap
 from .argument_names import made_by_names, made_plainly
 from .base import as_operand, constant, fill_kernel, launch, new_empty
 from .base import full as filled
@@ -128,6 +129,21 @@ def _like(dtype: Any, x: Tensor) -> DType:
     return x._dtype if dtype is None else dtypes.to_dtype(dtype)
 
 
+def _lying(x: Tensor, make: Callable[..., Tensor], memory_format: Any, *values: Any) -> Tensor:
+    """``make(shape, *values)`` of the shape of ``x``, its dims in memory as those of
+    ``x`` unless ``memory_format`` says that they be contiguous."""
+    shape, order = x._array.shape, None
+    if not x._flat and memory_format is not memory_formats.contiguous_format:
+        order = order_of(shape, [x._array])
+    if order is None:
+        return make(shape, *values)
+    sizes, strides = ordered(shape, order)
+    made = make(sizes, *values)
+    out = wrap(machine.view(made._array, shape, strides, 0), made._dtype)
+    out._flat = False
+    return out
+
+
 def zeros_like(
     input: Tensor,
     *,
@@ -142,7 +158,8 @@ def zeros_like(
         return made_plainly(zeros_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("zeros_like", memory_format)
     dtype = _like(dtype, as_operand("zeros_like", input))
-    return _finish(_filled(input._array.shape, 0, dtype, place_of(device, input)), requires_grad)
+    made = _lying(input, _filled, memory_format, 0, dtype, place_of(device, input))
+    return _finish(made, requires_grad)
 
 
 def ones_like(
@@ -159,7 +176,8 @@ def ones_like(
         return made_plainly(ones_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("ones_like", memory_format)
     dtype = _like(dtype, as_operand("ones_like", input))
-    return _finish(_filled(input._array.shape, 1, dtype, place_of(device, input)), requires_grad)
+    made = _lying(input, _filled, memory_format, 1, dtype, place_of(device, input))
+    return _finish(made, requires_grad)
 
 
 def empty_like(
@@ -176,7 +194,8 @@ def empty_like(
         return made_plainly(empty_like, names, (input,), dtype, device, requires_grad)
     memory_formats.check("empty_like", memory_format)
     dtype = _like(dtype, as_operand("empty_like", input))
-    return _finish(new_empty(input._array.shape, dtype, place_of(device, input)), requires_grad)
+    made = _lying(input, new_empty, memory_format, dtype, place_of(device, input))
+    return _finish(made, requires_grad)
 
 
 def full_like(
@@ -195,9 +214,8 @@ def full_like(
     memory_formats.check("full_like", memory_format)
     dtype = _like(dtype, as_operand("full_like", input))
     value = _number("full_like", fill_value)
-    return _finish(
-        _filled(input._array.shape, value, dtype, place_of(device, input)), requires_grad
-    )
+    made = _lying(input, _filled, memory_format, value, dtype, place_of(device, input))
+    return _finish(made, requires_grad)
 
 
 def _new(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -51,6 +51,8 @@ def seen_before(op: PointwiseOp, args: tuple[Any, ...]) -> Tensor | None:
     out._array = array = machine.away.another(like)
     out._dtype, out._device = dtype, like.device
     out._counter = out._edge = None
+    if not array.c_contiguous:
+        out._flat = False
     walk(array, *[a._array if isinstance(a, Tensor) else a for a in args])
     if floating and grad_mode.enabled:
         edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
@@ -99,5 +101,6 @@ def remember(op: PointwiseOp, args: tuple[Any, ...], out: Tensor) -> None:
         op.walks.clear()
     operands = [a._array if isinstance(a, Tensor) else a for a in args]
     walk = on_device(op.kernel).walk((out._array, *operands))  # which ran just now
-    like = DeviceArray(None, 0, out._array.shape, dtype.numpy, out._array.device)
+    array = out._array
+    like = DeviceArray(None, 0, array.shape, dtype.numpy, array.device, array.strides)
     op.walks[key] = walk, like, dtype, dtype.is_floating_point

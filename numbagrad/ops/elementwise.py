@@ -12,6 +12,7 @@ from ..kernels import machine
 from ..kernels.expr import plus, symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.strides import order_of
 from ..tape import NUMBERS
 from ..tensor import Tensor
 from . import formulas as f
@@ -27,16 +28,25 @@ from .warned import warn_user
 
 
 class Clone(Op, plain_notes=True):
+    """A copy that lies as ``x`` does, without gaps, with its history."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        short = short_copy(x, x._dtype)
+        return copied(x, x._dtype) if short is None else short
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
+
+
+class Contiguous(Op, plain_notes=True):
     """A contiguous copy, with its history."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         short = short_copy(x, x._dtype)
-        if short is not None:
-            return short
-        out = new_empty(x._array.shape, x._dtype, x._device)
-        machine.launch(copy_kernel, out._array, x._array)
-        return out
+        return copied(x, x._dtype, row_major=True) if short is None else short
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
@@ -50,26 +60,38 @@ class Cast(Op, plain_notes=True):
     def forward(ctx: Any, x: Tensor, dtype: DType) -> Tensor:
         ctx.dtype = x._dtype
         short = short_copy(x, dtype)
-        if short is not None:
-            return short
-        out = new_empty(x._array.shape, dtype, x._device)
-        machine.launch(copy_kernel, out._array, x._array)
-        return out
+        return copied(x, dtype) if short is None else short
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return cast(g, ctx.dtype)
 
 
+def copied(x: Tensor, dtype: DType, row_major: bool = False) -> Tensor:
+    """The elements of ``x`` in ``dtype``, without a history, lying as ``x`` does."""
+    shape = x._array.shape
+    order = None if row_major or x._flat else order_of(shape, [x._array])
+    out = new_empty(shape, dtype, x._device, order)
+    machine.launch(copy_kernel, out._array, x._array)
+    return out
+
+
 @remembered
 def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
     """A copy with its own memory; the gradient passes through.
 
-    memory_format: accepted, and changes nothing.
+    memory_format: ``contiguous_format`` for a contiguous copy; others lie as ``x`` does.
     """
     if memory_format is not None:
         memory_formats.check("clone", memory_format)
+        if memory_format is memory_formats.contiguous_format:
+            return Contiguous.apply(as_operand("clone", x))
     return Clone.apply(as_operand("clone", x))
+
+
+def contiguous_copy(x: Tensor) -> Tensor:
+    """A contiguous copy of ``x``, with its history."""
+    return Contiguous.apply(x)
 
 
 def cast(x: Tensor, dtype: DType) -> Tensor:

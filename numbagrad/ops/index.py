@@ -21,7 +21,7 @@ from ..kernels.machine import address_of
 from ..tensor import Tensor, wrap
 from .base import Op, as_operand, contiguous, full, meets, new_empty, normalize_dim
 from .comparison import eq
-from .elementwise import cast, clone, mul
+from .elementwise import cast, contiguous_copy, mul
 from .remembered import remembered
 from .view import expand, reshape
 
@@ -44,16 +44,16 @@ def to_write(x: Tensor, *read: Tensor) -> Tensor:
     in-place form has asked for that."""
     target = overwriting.target
     if target is None or not x._flat:
-        return clone(x)
+        return contiguous_copy(x)
     array, whole = x._array, target._array
     if array is not whole:
         if machine.recording or array.size != whole.size:
-            return clone(x)
+            return contiguous_copy(x)
         if address_of(array) != address_of(whole):
-            return clone(x)
+            return contiguous_copy(x)
     for each in read:
         if each._array is array or meets(x, each):
-            return clone(x)
+            return contiguous_copy(x)
     overwriting.done = True
     return x
 

@@ -17,6 +17,7 @@ from ..autograd.function import check_in_place
 from ..autograd.modes import enable_grad
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
+from ..kernels.strides import Order, is_dense, order_of
 from ..tape import grad_mode, next_sequence, split_edge
 from ..tensor import Tensor
 from .base import Op, as_operand, base_of, copy_kernel, full, make_view, new_empty
@@ -29,11 +30,16 @@ from .short_in_place import SCALED, all_written, has_history, scaled, written
 
 
 class ViewRegion(Op):
-    """The elements of ``x`` at ``offset + index . strides``, as a view."""
+    """The elements of ``x`` at ``offset + index . strides``, as a view.
+
+    order: that of the dims of ``x`` in memory, which it fills without gaps; None for row-major.
+    """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, shape: tuple, strides: tuple, offset: int) -> Tensor:
-        ctx.region = (shape, strides, offset)
+    def forward(
+        ctx: Any, x: Tensor, shape: tuple, strides: tuple, offset: int, order: Order | None
+    ) -> Tensor:
+        ctx.region = (shape, strides, offset, order)
         ctx.base_shape = x._array.shape
         return make_view(x, shape, strides, offset)
 
@@ -44,23 +50,22 @@ class ViewRegion(Op):
 
 
 class PlaceRegion(Op, remembers=True):
-    """A copy of ``x`` with ``y`` written at a region."""
+    """A copy of ``x``, its dims in memory in ``order``, with ``y`` written at a region."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, shape: tuple, strides: tuple, offset: int
-    ) -> Tensor:
-        ctx.region = (shape, strides, offset)
-        out = new_empty(x._array.shape, x._dtype, x._device)
+        ctx: Any, x: Tensor, y: Tensor, shape: tuple, strides: tuple, offset: int,
+        order: Order | None,
+    ) -> Tensor:  # fmt: skip
+        ctx.region = (shape, strides, offset, order)
+        out = new_empty(x._array.shape, x._dtype, x._device, order)
         machine.launch(copy_kernel, out._array, x._array)
-        machine.launch(copy_kernel, machine.view(out._array, *ctx.region), y._array)
+        machine.launch(copy_kernel, machine.view(out._array, shape, strides, offset), y._array)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
-        from .view import contiguous
-
-        g = contiguous(g)
+        g = _lying(g, ctx.region[-1])
         gx = gy = None
         if ctx.needs_input_grad[1]:
             gy = ViewRegion.apply(g, *ctx.region)
@@ -68,6 +73,16 @@ class PlaceRegion(Op, remembers=True):
             hole = full(ctx.region[0], 0, g._dtype, g._device)
             gx = PlaceRegion.apply(g, hole, *ctx.region)
         return gx, gy
+
+
+def _lying(x: Tensor, order: Order | None) -> Tensor:
+    """``x`` without gaps, its dims in memory in ``order``."""
+    from .view import contiguous
+
+    if order is None:
+        return contiguous(x)
+    inverse = [order.index(d) for d in range(len(order))]
+    return contiguous(x.permute(order)).permute(inverse)
 
 
 def region_of(view: Tensor) -> tuple[tuple, tuple, int]:
@@ -112,19 +127,24 @@ def assign(x: Tensor, value: Tensor, name: str) -> Tensor:
 
 
 def check_followed(x: Tensor, name: str) -> None:
-    """Raise if the tape cannot follow a change of ``x``: views read their region of a base as rows
-    of memory without gaps, and of one dtype."""
+    """Raise if the tape cannot follow a change of ``x``: views read their region of a base as
+    memory without gaps, and of one dtype."""
     base = x._base
     if base is None:
-        if x._flat or all(view() is None for view in x._views or ()):
+        if _fills(x) or all(view() is None for view in x._views or ()):
             return
         base = x
-    elif base._flat and base._dtype is x._dtype:
+    elif _fills(base) and base._dtype is x._dtype:
         return
     raise GradError(
         f"{name}: in-place: the base of {'this view' if base is not x else 'living views'}, "
         f"{list(base.shape)} of {base._dtype}, cannot be followed by the tape. Clone it first."
     )
+
+
+def _fills(x: Tensor) -> bool:
+    """Whether the elements of ``x`` fill its memory without gaps, in whichever order."""
+    return x._flat or is_dense(x._array)
 
 
 def _rebase(x: Tensor, value: Tensor) -> None:
@@ -143,7 +163,8 @@ def _rebase(x: Tensor, value: Tensor) -> None:
     carrier = value.to(x._dtype) if value._dtype is not x._dtype else value
     if carrier._array.shape != x._array.shape:
         carrier = carrier.expand(x._array.shape)
-    _connect(PlaceRegion, base, (base._edge, carrier._edge), region)
+    order = order_of(base._array.shape, [base._array])
+    _connect(PlaceRegion, base, (base._edge, carrier._edge), (*region, order))
     _refresh_views(base)
     machine.moved()
 
@@ -185,6 +206,7 @@ def _save_original(x: Tensor, edge: Any, start: int) -> None:
 
 def _refresh_views(base: Tensor) -> None:
     """Give every living view of ``base`` a history that reads from ``base`` as it is now."""
+    order = None if base._flat else order_of(base._array.shape, [base._array])
     for reference in list(base._views or ()):
         view = reference()
         if view is None or view._base is not base:
@@ -196,7 +218,7 @@ def _refresh_views(base: Tensor) -> None:
         if _meet(*region[:2]):
             view._edge = as_strided(base, *region)._edge
             continue
-        _connect(ViewRegion, view, (base._edge,), region)
+        _connect(ViewRegion, view, (base._edge,), (*region, order))
         view._edge.base_shape = base._array.shape
 
 

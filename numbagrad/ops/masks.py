@@ -14,7 +14,7 @@ from ..kernels.cpu import index as kernels
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tensor import Tensor, wrap
 from .base import SHORT, Op, as_operand, broadcast_shape, contiguous, full, new_empty
-from .elementwise import clone, masked_fill, where
+from .elementwise import contiguous_copy, masked_fill, where
 from .gather import scatter_add
 from .index import Take
 from .part import narrow
@@ -99,7 +99,7 @@ class MaskedScatter(Op, plain_notes=True):
     def forward(ctx: Any, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
         ctx.save(mask)
         ctx.shape = source._array.shape
-        out = clone(x)
+        out = contiguous_copy(x)
         bad = machine.flag(out._array)
         machine.launch(
             kernels.masked_scatter,

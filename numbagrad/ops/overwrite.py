@@ -45,6 +45,8 @@ def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
     if not x._flat:
         fresh = new_empty(x._array.shape, x._dtype, x._device)
         write(fresh)
+        if grad_mode.enabled and x._base is None and x._edge is not None:
+            fresh._edge = Overwrite.apply(x, None)._edge
         return assign(x, fresh, name)
     base = x if x._base is None else x._base
     if grad_mode.enabled and base._edge is not None:

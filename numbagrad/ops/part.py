@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import DimError, GradError, ShapeError
 from ..kernels import machine
+from ..kernels.strides import is_dense, order_of
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, copy_kernel, full, new_empty, normalize_dim
@@ -262,10 +263,13 @@ def as_strided(
     """The memory of ``x`` with any shape, strides and offset, in elements; a view.
 
     storage_offset counts from the start of the memory; by default where ``x`` starts. Gradient:
-    added up where elements meet; ``x`` must be contiguous and hold all elements that are shown.
+    added up where elements meet; ``x`` must be without gaps and hold all elements that are shown.
     Raises ShapeError if the result would leave the memory.
     """
     size, stride = tuple(size), tuple(stride)
+    if not x._flat and x._edge is not None and is_dense(x._array):
+        order = order_of(x._array.shape, [x._array])
+        x = x if order is None else x.permute(order)  # the same memory, row-major
     root = x if x._base is None else x._base
     first = x.storage_offset()
     start = first if storage_offset is None else storage_offset

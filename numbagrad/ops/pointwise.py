@@ -22,6 +22,7 @@ from ..kernels.derive import derivative
 from ..kernels.expr import is_constant, symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
+from ..kernels.strides import empty_in, maker, order_of
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from . import device_way
@@ -45,6 +46,7 @@ class PointwiseOp:
     """An elementwise operation made from a scalar formula.
 
     result: "same" (the promoted dtype), "float" (ints become the default float) or "bool".
+    lead: the operand after whose strides the result lies; the others follow it.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class PointwiseOp:
             self.inputs = code.co_varnames[: code.co_argcount]
             self.defaults = function.__defaults__ or ()
         self.fast: dict[Any, Any] = {}
+        self.lead = 0
         self.plans: dict[Any, SavePlan] = {}
         self.nests: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self.walks: dict[tuple[Any, ...], tuple[Any, ...]] = {}  # the same on a GPU
@@ -117,6 +120,7 @@ class PointwiseOp:
                     f"{formula.name}: parameter {name} is none of {', '.join(names)}."
                 )
         op = PointwiseOp(formula.name, formula)
+        op.lead = 1  # not as ``g`` lies, which may be a view, but as what is saved
         apply = {1: op.unary, 2: op.binary}.get(len(sources), op)
         second = sources[1] if len(sources) == 2 and sources[0] == -1 else None
         return GradRule(apply, tuple(sources), second)
@@ -224,7 +228,11 @@ class PointwiseOp:
         shape = tensors[0]._array.shape
         if any([t._array.shape != shape for t in tensors]):
             shape = broadcast_shape(self.name, *[t._array.shape for t in tensors])
-        out = wrap(machine.empty(shape, out_dtype.numpy, device), out_dtype)
+        lead = self.lead if self.lead < len(tensors) else 0
+        order = order_of(shape, [t._array for t in (*tensors[lead:], *tensors[:lead])])
+        out = wrap(empty_in(order, shape, out_dtype.numpy, device), out_dtype)
+        if order is not None:
+            out._flat = False
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
         if batch is not None:
@@ -232,7 +240,7 @@ class PointwiseOp:
         if away and device.type != "cpu":
             device_way.remember(self, args, out)
         else:
-            self._remember(args, out, operands)
+            self._remember(args, out, operands, order)
         self._record_if_needed(args, out)
         return out
 
@@ -244,13 +252,14 @@ class PointwiseOp:
         found = self.nests.get(_layout(args))
         if found is None:
             return None
-        loop, plan, shape, dtype, numpy_dtype, *_ = found
-        out = wrap(machine.empty(shape, numpy_dtype), dtype)
+        loop, plan, shape, dtype, numpy_dtype, *_, make = found
+        out = wrap(make(shape, numpy_dtype), dtype)
+        out._flat = out._array.flags.c_contiguous
         loop(plan, (out._array, *[a._array if isinstance(a, Tensor) else a for a in args]))
         self._record_if_needed(args, out)
         return out
 
-    def _remember(self, args: tuple, out: Tensor, operands: list) -> None:
+    def _remember(self, args: tuple, out: Tensor, operands: list, order: Any) -> None:
         """Keep the loop nest of this call for ``_seen_before``."""
         if machine.closed or not 0 < out._array.size < self.kernel.grain:
             return
@@ -262,7 +271,9 @@ class PointwiseOp:
         loop, plan = self.kernel.nest((out._array, *operands))
         found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
         plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
-        make = empty if out._array.size < SMALL else machine.empty
+        make: Any = empty if out._array.size < SMALL else machine.empty
+        if order is not None:
+            make = maker(order, make)
         self.nests[_layout(args)] = (*found, what_differs(args, out), plans, make)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:

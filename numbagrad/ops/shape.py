@@ -27,6 +27,7 @@ from .base import (
     sum_to_shape,
 )
 from .create import arange
+from .elementwise import contiguous_copy
 from .join import stack, unbind
 from .part import narrow
 from .remembered import remembered
@@ -69,7 +70,7 @@ class Repeat(Op, remembers=True):
     def forward(ctx: Any, x: Tensor, times: tuple[int, ...]) -> Tensor:
         ctx.shape, ctx.times = x._array.shape, times
         apart, filled, joined = _repeated(x._array.shape, times)
-        copies = expand(reshape(x, apart), *filled).clone()
+        copies = contiguous_copy(expand(reshape(x, apart), *filled))
         return wrap(copies._array.reshape(joined), x._dtype)
 
     @staticmethod

@@ -51,6 +51,8 @@ def _nested(op: PointwiseOp, nest: tuple, args: tuple, edges: tuple, arrays: tup
     out._array = array = make(shape, numpy_dtype)
     out._dtype = out_dtype
     out._counter = out._edge = None
+    if not array.flags.c_contiguous:
+        out._flat = False
     loop(layout, (array, *arrays))
     which = (edges[0] is not None) + 2 * (edges[-1] is not None)
     if which and floating and grad_mode.enabled:

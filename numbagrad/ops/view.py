@@ -31,7 +31,7 @@ from .base import (
     normalize_dims,
     sum_to_shape,
 )
-from .elementwise import clone
+from .elementwise import contiguous_copy
 from .operand import no_operand
 
 _new, ref, ndarray = object.__new__, weakref.ref, np.ndarray
@@ -199,7 +199,7 @@ def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
         found = _same_memory(array, shape)
         if found is not None:
             return seen(Reshape, x, found, array.shape)
-        x = clone(x)
+        x = contiguous_copy(x)
         array = x._array
     try:
         found = array.reshape(shape)
@@ -464,7 +464,7 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """
     if memory_format is not None:
         memory_formats.check("contiguous", memory_format)
-    return x if x._flat or x._array.flags.c_contiguous else clone(x)
+    return x if x._flat or x._array.flags.c_contiguous else contiguous_copy(x)
 
 
 _PUBLIC = """

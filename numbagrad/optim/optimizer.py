@@ -475,7 +475,8 @@ def _taken_over(name: str, value: Any, param: Tensor, by_kernels: bool) -> Any:
         return deepcopy(value)
     value = value.detach()
     cast = value.is_floating_point() and name != "step"
-    return value.to(param._dtype if cast else value._dtype, param._device, copy=True)
+    value = value.to(param._dtype if cast else value._dtype, param._device, copy=True)
+    return value.contiguous()  # which the kernels write
 
 
 def positive(optimizer: str, group: dict[str, Any], *names: str) -> None:

@@ -375,7 +375,7 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, device: Any) -> DeviceArray:
 
 
 def another(like: DeviceArray) -> DeviceArray:
-    """Uninitialised memory for an array as ``like``, which is C-contiguous."""
+    """Uninitialised memory for an array as ``like``, which has no gaps."""
     taken = memory(like.size * like.dtype.itemsize)
     return like.elsewhere(taken, taken.address)
 

@@ -17,6 +17,7 @@ from ...expr import Expr, substitute, symbol
 from ...formula import Formula
 from ...halves import HALVES, arithmetic
 from ...loops import ElementwiseKernel, Writer, compute_type
+from ...strides import common_order
 from . import grids
 from .array import DeviceArray
 from .grids import tile_grid
@@ -278,6 +279,24 @@ def _element_strides(array: DeviceArray, shape: tuple[int, ...]) -> tuple[int, .
     return (0,) * (len(shape) - len(found)) + found
 
 
+def _in_order(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """``args`` with dimensions so turned that the first output has its smallest steps last."""
+    shape = args[0].shape
+    if args[0].c_contiguous:
+        return args
+    steps = {k: _element_strides(a, shape) for k, a in enumerate(args) if type(a) is DeviceArray}
+    order = common_order(shape, tuple(steps.values()))
+    if order is None:
+        return args
+    sizes = tuple([shape[d] for d in order])
+    return tuple(
+        [
+            a.element_view(sizes, tuple([steps[k][d] for d in order]), 0) if k in steps else a
+            for k, a in enumerate(args)
+        ]
+    )
+
+
 def _letters(
     sizes: list[int], steps: list[list[int]], dense: list[bool], lanes: int, outputs: int
 ) -> str | None:
@@ -322,6 +341,7 @@ class DeviceElementwise:
         """What a call with such arguments launches: (vector form, elements of a tile, form,
         numbers).
         """
+        args = _in_order(args)
         out = args[0]
         shape = out.shape
         if self.copies and out.c_contiguous and type(args[1]) is DeviceArray:
