@@ -1,8 +1,8 @@
 """Names of the layouts that PyTorch's programs ask for: ``memory_format=ng.channels_last``.
 
-They are hints. Elementwise results lie as their operands do, others as suits the operation, so that
-a name is checked, and changes nothing but what ``is_contiguous`` is asked for; ``contiguous_format``
-asks ``clone`` and the likes of ``zeros_like`` for a contiguous result.
+They are hints. Elementwise results lie as their operands do, others as suits the operation: a name
+is checked, and changes nothing but what ``is_contiguous`` is asked for. ``contiguous_format`` asks
+``clone`` and the likes of ``zeros_like`` for a contiguous result.
 """
 
 from __future__ import annotations

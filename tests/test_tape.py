@@ -5,6 +5,7 @@ Lifetimes and deep chains are in test_graph_life.py, the contract's lines in tes
 
 from __future__ import annotations
 
+import functools
 import inspect
 import threading
 
@@ -740,11 +741,12 @@ def test_a_view_in_place_is_refused_where_the_tape_could_not_follow():
     assert y.shape == (3, 2)
     gaps = ng.from_numpy(np.ones((3, 4))[:, ::2])
     row, w = gaps[0], ng.ones(3, 2, dtype=ng.float64, requires_grad=True)
-    for change in (lambda: gaps.mul_(w), lambda: gaps.copy_(w), lambda: row.add_(w[0])):
+    changes = [lambda: gaps.mul_(w), lambda: gaps.copy_(w), functools.partial(row.add_, w[0])]
+    for change in changes:
         with pytest.raises(GradError, match=r"cannot be followed by the tape\. Clone it first"):
             change()
         assert gaps.tolist() == [[1.0, 1.0]] * 3
-    del row, change
+    del row, change, changes
     gaps.mul_(w).sum().backward()  # without views there is nothing to follow
     assert w.grad.tolist() == [[1.0, 1.0]] * 3
 

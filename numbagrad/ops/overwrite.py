@@ -36,13 +36,18 @@ class Overwrite(Op, plain_notes=True):
         return zeros, g if ctx.needs_input_grad[1] else None
 
 
-def overwrite(x: Tensor, name: str, write: Callable[[Tensor], Any]) -> Tensor:
+def overwrite(
+    x: Tensor, name: str, write: Callable[[Tensor], Any], anywhere: bool = False
+) -> Tensor:
     """Let ``write`` fill the elements of ``x``, in place and by the tape's rules; returns x.
 
-    The new elements have no history: gradients that arrive at them go nowhere.
+    The new elements have no history: gradients that arrive at them go nowhere. anywhere: whether
+    ``write`` takes tensors of any strides.
     """
     check_in_place(x, name)
-    if not x._flat:
+    if anywhere:
+        check_distinct(x, name)
+    elif not x._flat:
         fresh = new_empty(x._array.shape, x._dtype, x._device)
         write(fresh)
         if grad_mode.enabled and x._base is None and x._edge is not None:
@@ -83,7 +88,7 @@ def fill_(x: Tensor, value: Any) -> Tensor:
         if not math.isfinite(value):
             raise DTypeError(f"fill_: value {value} cannot be converted to {dtype}.")
         value = int(value)
-    return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value))
+    return overwrite(x, "fill_", lambda out: machine.launch(fill_kernel, out._array, value), True)
 
 
 def zero_(x: Tensor) -> Tensor:
