@@ -173,7 +173,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "matrix by vector": lambda F, x, edge: x @ edge,
     "matmul": lambda F, x, y: x @ y,
     "baddbmm": lambda F, batch, slab: F.baddbmm(slab, batch, slab),
-    "cross": lambda F, signal: F.cross(signal[:, :3], signal[:, 3:6], 1),
+    "cross": lambda F, signal: F.cross(signal[:, :3], signal[:, 3:6], dim=1),
     "dot": lambda F, vector: F.dot(vector, vector),
     "det of small": lambda F, small: F.det(small),
     "slogdet": lambda F, symmetric: F.slogdet(symmetric)[1],

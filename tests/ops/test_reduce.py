@@ -294,3 +294,35 @@ def test_errors(name):
     with pytest.raises(error) as caught:
         call(tensor(sample(2, 3)))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64, ng.float16, ng.bfloat16, ng.int32])
+@pytest.mark.parametrize(
+    "shape, repeated",
+    [
+        ((1, 5, 7), (64, 5, 7)),
+        ((5, 1, 7), (5, 33, 7)),
+        ((5, 7, 1), (5, 7, 9)),
+        ((1, 5, 1), (3, 5, 9)),
+        ((), (4, 5)),
+    ],
+)
+def test_sums_and_means_of_what_repeats_itself(shape, repeated, dtype):
+    few = tensor(sample(*shape) * 4).to(dtype)
+    x = few.expand(repeated)
+    for count in range(len(repeated) + 1):
+        for dims in itertools.combinations(range(len(repeated)), count):
+            for f in (ng.sum, ng.mean) if dtype.is_floating_point else (ng.sum,):
+                out, expected = f(x, dims, True), f(x.clone(), dims, True)
+                assert out.dtype == expected.dtype and out.shape == expected.shape
+                tolerance = 0 if dtype is ng.int32 else 1e4 * ng.finfo(dtype).eps
+                out, expected = out.double().numpy(), expected.double().numpy()
+                np.testing.assert_allclose(out, expected, tolerance, tolerance)
+                assert f(x, dims).shape == f(x.clone(), dims).shape
+
+
+def test_sums_of_what_repeats_itself_have_gradients():
+    f = lambda x: (x.expand(6, 3, 4) ** 1).sum(0) * x.expand(6, 3, 4).mean((0, 2), keepdim=True)  # noqa: E731
+    assert gradcheck(f, double(sample(3, 1)))
+    assert gradgradcheck(f, double(sample(3, 1)))
+    assert ng.tensor([np.inf, np.nan]).expand(9, 2).sum(0).isfinite().sum() == 0
