@@ -201,7 +201,8 @@ def reductions(kind: Any) -> None:
         for tensor, dim in ((x, 0), (x, 1), (full(64, 2048, kind=kind), 1), (long, 0)):
             if name != "prod" or dim:
                 getattr(tensor, name)(dim=dim)
-    for power in (1, 3, float("inf"), -float("inf")):
+    _ = ng.nansum(x), ng.nansum(x, 0)
+    for power in (1, 3, 4, float("inf"), -float("inf")):
         x.norm(power, 1)
     _ = x.cumsum(0), x.cumsum(1), x.cumprod(1), x.cummax(1), x.cummin(0)
     _ = x.logcumsumexp(0), x.logcumsumexp(1)
