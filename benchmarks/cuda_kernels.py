@@ -280,7 +280,12 @@ def images(kind: Any) -> None:
         out.backward(x.detach())
     for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
         pooled.backward(pooled.detach())
-    for read in (F.unfold(x, 3), F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True))):
+    enlarged = F.interpolate(x, scale_factor=2, mode="bilinear")
+    for read in (
+        F.unfold(x, 3),
+        enlarged,
+        F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True)),
+    ):
         read.backward(read.detach())
     convolutions(kind)
 
@@ -454,6 +459,7 @@ def halves() -> None:
     F.cross_entropy(x, target).backward()
     F.embedding(target, x).sum().backward()
     F.max_pool2d(full(2, 8, 8, 8, kind=kind), 2)
+    F.interpolate(full(2, 8, 8, 8, kind=kind), scale_factor=2, mode="bilinear")
     convolutions(kind)
     y = full(64, 48, kind=kind)
     _ = y.sort(1), y.cumsum(1), y.argmax(1), F.dropout(y), ng.cat([y, y])
