@@ -14,6 +14,8 @@ KNOWN_GAPS = {
     "batch_norm.channel_affine": "elsewhere it is a formula, which steps join with others",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
+    "group_norm.group_norm": "elsewhere it is layer_norm and a formula, which steps join",
+    "group_norm.group_norm_grad": "elsewhere it is that of layer_norm and of a formula",
     "half_product.half_product": "what the CPU's products are made of; matmul.py has their twins",
     "half_product.rounded_product": "of medium precision on the CPU; on the GPU mm rounds",
     "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",
