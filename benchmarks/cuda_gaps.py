@@ -12,6 +12,10 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided
 
 KNOWN_GAPS = {
     "batch_norm.channel_affine": "elsewhere it is a formula, which steps join with others",
+    "distances.cdist": "elsewhere it is norms of differences, which steps join",
+    "distances.cdist_grad": "elsewhere it is that of norms of differences",
+    "distances.pdist": "elsewhere it is norms of differences, which steps join",
+    "distances.pdist_grad": "elsewhere it is that of norms of differences",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
     "group_norm.group_norm": "elsewhere it is layer_norm and a formula, which steps join",
