@@ -161,7 +161,7 @@ def once(x: Tensor, where: Axes) -> tuple[Tensor, Axes, int]:
     recorded, for what is compiled reads one number again at no cost.
     """
     array = x._array
-    if x._flat or type(array) is not np.ndarray or machine.closed or 0 in array.shape:
+    if x._flat or machine.is_recording() or 0 in array.shape or x._device.type != "cpu":
         return x, where, 1
     strides, shape = array.strides, array.shape
     repeated = [d for d in where.dims if strides[d] == 0 and shape[d] > 1]

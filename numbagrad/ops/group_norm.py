@@ -111,7 +111,7 @@ def group_norm(
         )
     check_channels(name, input, channels, weight=weight, bias=bias)
     size = math.prod(input._array.shape[2:])
-    elsewhere = machine.recording and not machine.on_host(input)
+    elsewhere = machine.is_recording() or input._device.type != "cpu"
     if size < FEW or input._array.size == 0 or elsewhere:  # a formula, which recordings join
         count = channels // num_groups * size
         rows = LayerNorm.apply(input, None, None, count, float(eps))

@@ -67,8 +67,8 @@ def cdist(
 def has_kernel(x: Tensor) -> bool:
     """Whether distances of rows of ``x`` are made without their differences: on the host, outside
     recordings, of float32 and float64."""
-    plain = not machine.recording or machine.on_host(x)
-    return plain and x._dtype in (dtypes.float32, dtypes.float64)
+    plain = x._dtype in (dtypes.float32, dtypes.float64)
+    return plain and x._device.type == "cpu" and not machine.is_recording()
 
 
 def _stacks(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
