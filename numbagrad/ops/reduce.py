@@ -222,7 +222,11 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
     1.0
     """
     if as_operand("nansum", x)._dtype.is_floating_point:
-        if x._edge is None and dtype is None and not (machine.is_recording() or machine.autocasting):
+        if (
+            x._edge is None
+            and dtype is None
+            and not (machine.is_recording() or machine.autocasting)
+        ):
             return fold(x, axes("nansum", x, dim, keepdim), x._dtype, (kernels.nansum,), ADD)
         x = masked_fill(x, isnan(x), 0.0)
     return sum(x, dim, keepdim, dtype=dtype)
