@@ -1,4 +1,4 @@
-"""searchsorted for every number of edges, with ties, NaN and rows; isin by looking up."""
+"""searchsorted, isin by looking up, runs of equal numbers, outer products."""
 
 from __future__ import annotations
 
@@ -49,3 +49,32 @@ def test_isin_compares_ints_with_floats_and_compiles():
     x, among = ng.arange(20), ng.arange(0, 10, 0.5)
     assert ng.isin(x, among).tolist() == [i < 10 for i in range(20)]
     assert ng.compile(ng.isin)(x, among).tolist() == [i < 10 for i in range(20)]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.bool_])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (50,), (6, 4), (30, 1), (3, 2, 2)])
+def test_unique_consecutive_is_torchs(shape, dtype):
+    torch = pytest.importorskip("torch")
+    array = np.random.default_rng(0).integers(0, 2, shape)
+    array = np.asarray(array).astype(dtype)
+    for dim in (None, *range(len(shape) if array.size else 0)):
+        how = {"return_inverse": True, "return_counts": True, "dim": dim}
+        expected = torch.unique_consecutive(torch.tensor(array), **how)
+        for out, each in zip(ng.unique_consecutive(ng.tensor(array), **how), expected, strict=True):
+            assert out.tolist() == each.tolist() and str(out.dtype)[3:] == str(each.dtype)[6:]
+    assert ng.unique_consecutive(ng.tensor([1.0, 1.0], dtype=ng.bfloat16)).dtype is ng.bfloat16
+
+
+def test_gradients_of_outer_products():
+    x, y = (ng.tensor(np.arange(1.0, n), requires_grad=True) for n in (4, 6))
+    assert ng.autograd.gradcheck(ng.outer, (x, y))
+    assert ng.autograd.gradgradcheck(lambda x, y: ng.outer(x, y) ** 2, (x, y))
+    assert ng.autograd.gradgradcheck(lambda x: ng.outer(x, x), x)
+    for dtypes in ((ng.float32, ng.float32), (ng.float32, ng.float64), (ng.float16, ng.float16)):
+        leaves = [v.detach().to(d).requires_grad_() for v, d in zip((x, y), dtypes, strict=True)]
+        ng.outer(*leaves).sum().backward()
+        assert [v.grad.tolist() for v in leaves] == [[15.0] * 3, [6.0] * 5]
+        assert [v.grad.dtype for v in leaves] == list(dtypes)
+    empty = ng.ones(0, requires_grad=True)
+    ng.outer(empty, y.detach().float()).sum().backward()
+    assert empty.grad.shape == (0,)
