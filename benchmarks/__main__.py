@@ -20,6 +20,7 @@ from . import (
     elementwise,
     first_step,
     formula,
+    functions,
     gemm,
     imports,
     in_place,
@@ -89,6 +90,7 @@ PROCESSES = {
     "gemm": gemm,
     "digits": digits,
     "models": models,
+    "functions": functions,
     "unrolled": unrolled,
     "cold": cold,
 }

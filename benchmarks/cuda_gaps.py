@@ -12,8 +12,14 @@ DECORATORS = {"kernel", "list_kernel", "product_kernel", "gemm_kernel", "strided
 
 KNOWN_GAPS = {
     "batch_norm.channel_affine": "elsewhere it is a formula, which steps join with others",
+    "distances.cdist": "elsewhere it is norms of differences, which steps join",
+    "distances.cdist_grad": "elsewhere it is that of norms of differences",
+    "distances.pdist": "elsewhere it is norms of differences, which steps join",
+    "distances.pdist_grad": "elsewhere it is that of norms of differences",
     "gemm.product": "what the CPU's products are made of; matmul.py has their twins",
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
+    "group_norm.group_norm": "elsewhere it is layer_norm and a formula, which steps join",
+    "group_norm.group_norm_grad": "elsewhere it is that of layer_norm and of a formula",
     "half_product.half_product": "what the CPU's products are made of; matmul.py has their twins",
     "half_product.rounded_product": "of medium precision on the CPU; on the GPU mm rounds",
     "loss.cross_entropy_with_grad": "of compiled steps on the CPU; on the GPU the two stay apart",

@@ -201,7 +201,8 @@ def reductions(kind: Any) -> None:
         for tensor, dim in ((x, 0), (x, 1), (full(64, 2048, kind=kind), 1), (long, 0)):
             if name != "prod" or dim:
                 getattr(tensor, name)(dim=dim)
-    for power in (1, 3, float("inf"), -float("inf")):
+    _ = ng.nansum(x), ng.nansum(x, 0)
+    for power in (1, 3, 4, float("inf"), -float("inf")):
         x.norm(power, 1)
     _ = x.cumsum(0), x.cumsum(1), x.cumprod(1), x.cummax(1), x.cummin(0)
     _ = x.logcumsumexp(0), x.logcumsumexp(1)
@@ -279,7 +280,12 @@ def images(kind: Any) -> None:
         out.backward(x.detach())
     for pooled in (F.max_pool2d(x, 2), F.avg_pool2d(x, 2)):
         pooled.backward(pooled.detach())
-    for read in (F.unfold(x, 3), F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True))):
+    enlarged = F.interpolate(x, scale_factor=2, mode="bilinear")
+    for read in (
+        F.unfold(x, 3),
+        enlarged,
+        F.grid_sample(x, full(4, 9, 9, 2, kind=kind, grad=True)),
+    ):
         read.backward(read.detach())
     convolutions(kind)
 
@@ -453,6 +459,7 @@ def halves() -> None:
     F.cross_entropy(x, target).backward()
     F.embedding(target, x).sum().backward()
     F.max_pool2d(full(2, 8, 8, 8, kind=kind), 2)
+    F.interpolate(full(2, 8, 8, 8, kind=kind), scale_factor=2, mode="bilinear")
     convolutions(kind)
     y = full(64, 48, kind=kind)
     _ = y.sort(1), y.cumsum(1), y.argmax(1), F.dropout(y), ng.cat([y, y])

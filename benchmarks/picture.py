@@ -16,8 +16,8 @@ from .overview import Line, kept, lines, means, verdicts
 from .report import RESULTS
 
 KINDS = {"compiled": ("tab:blue", "the fastest peer"), "eager": ("tab:orange", "torch eager")}
-SURVEY = "models"
-"""A suite of too many workloads for a picture."""
+SURVEYS = ("models", "functions")
+"""Suites of too many workloads for a picture."""
 SHADES = ((1, -0.2, 1.0), (2, 0.2, 0.55))
 """Number of threads, place of the bar in its line, opacity."""
 
@@ -78,7 +78,7 @@ def _panel(axes: Any, kind: str, its_bars: list[Bar], mean: float | None) -> Non
 
 def main() -> None:
     """Draw the picture and print the means; without matplotlib only the latter."""
-    found = lines({suite: rows for suite, rows in kept().items() if suite != SURVEY})
+    found = lines({suite: rows for suite, rows in kept().items() if suite not in SURVEYS})
     try:
         draw(found, RESULTS / "ratios.png")
     except ImportError as error:

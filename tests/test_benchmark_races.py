@@ -14,6 +14,7 @@ from benchmarks import (
     copying,
     elementwise,
     formula,
+    functions,
     gradients,
     indexing,
     libraries,
@@ -90,6 +91,27 @@ def test_peers_map_as_numbagrad_does(work, peer):
 def test_models_of_torch_train_and_answer_alike(model, kind):
     pytest.importorskip("torch")
     agree(kind(model, 4), "torch")
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("work", functions.WORKLOADS, ids=lambda work: work.name)
+def test_functions_of_torch_give_what_numbagrad_does(work):
+    pytest.importorskip("torch")
+    agree(work, "torch")
+
+
+def test_functions_have_gradients_and_draws_have_shapes():
+    x = functions.INPUTS["x"]().astype(np.float64)
+    square = functions.Function("square", lambda F, x: x * x, backward=True)
+    run, results = square.build(EAGER, 1)
+    run()
+    value, gx = results()
+    race.check_close("square", [value], [x * x], 1e-6)
+    incoming = uniform(*x.shape, 1)[..., 0]
+    race.check_close("square", [gx], [2 * x * incoming], 1e-6)
+    run, results = functions.WORKLOADS[-1].build(EAGER, 1)
+    run()
+    assert results()[0].tolist() == list(x.shape)
 
 
 def test_compiled_and_eager_workloads_agree():

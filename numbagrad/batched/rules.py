@@ -13,7 +13,20 @@ from typing import Any
 import numpy as np
 
 from ..kernels import machine
-from ..kernels.cpu import along, bias, conv, cross, matmul, norm, pool, reduce, scan, sort, triangle
+from ..kernels.cpu import (
+    along,
+    bias,
+    conv,
+    cross,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    resample,
+    scan,
+    sort,
+    triangle,
+)
 from ..kernels.cpu import whole_numbers as whole
 from ..ops.base import copy_kernel
 from ..ops.formulas import Add, Mul
@@ -140,19 +153,19 @@ def _column_sum(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
 
 
 _ALL = """
-    sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm squares argmax
-    argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad logsumexp_rows
-    softmax_axis softmax_axis_grad log_softmax_axis log_softmax_axis_grad cumsum cumprod
-    logcumsumexp cummax cummin sort topk kth triangle gcd pick place cross
+    sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm3 norm nansum
+    squares argmax argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad
+    logsumexp_rows softmax_axis softmax_axis_grad log_softmax_axis log_softmax_axis_grad cumsum
+    cumprod logcumsumexp cummax cummin sort topk kth triangle gcd pick place cross
 """.split()
 _FIRST = {
     "layer_norm": 4, "conv": 2, "conv_input_grad": 2, "max_pool": 3, "max_pool_grad": 3,
-    "avg_pool": 2, "avg_pool_grad": 2,
+    "avg_pool": 2, "avg_pool_grad": 2, "resample": 2,
 }  # fmt: skip
 
 
 def _by_name(name: str) -> Any:
-    for module in (reduce, norm, scan, sort, triangle, whole, along, pool, conv, cross):
+    for module in (reduce, norm, scan, sort, triangle, whole, along, pool, conv, cross, resample):
         if name in vars(module):
             return vars(module)[name]
     raise KeyError(name)

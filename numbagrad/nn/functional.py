@@ -24,7 +24,7 @@ from ..ops.argument_names import rename
 from ..ops.attention import scaled_dot_product_attention
 from ..ops.bags import embedding_bag
 from ..ops.base import as_operand, new_empty
-from ..ops.batch_norm import batch_norm, group_norm, instance_norm
+from ..ops.batch_norm import batch_norm, instance_norm
 from ..ops.conv import (
     conv1d,
     conv2d,
@@ -46,6 +46,7 @@ from ..ops.fractional_pool import (
 )
 from ..ops.gated import glu
 from ..ops.grid import affine_grid, grid_sample
+from ..ops.group_norm import group_norm
 from ..ops.inplace import in_place
 from ..ops.linalg import linear, matmul
 from ..ops.loss import cross_entropy, nll_loss

@@ -154,6 +154,26 @@ def in_memory_order(x: Tensor, where: Axes) -> tuple[Tensor, Axes]:
     return contiguous(x), where
 
 
+def once(x: Tensor, where: Axes) -> tuple[Tensor, Axes, int]:
+    """``x`` without the dims in ``where`` along which it repeats itself, their Axes, and how often.
+
+    Nothing is taken away where all is in memory, where nothing repeats, or while a step is
+    recorded, for what is compiled reads one number again at no cost.
+    """
+    array = x._array
+    if x._flat or machine.is_recording() or 0 in array.shape or x._device.type != "cpu":
+        return x, where, 1
+    strides, shape = array.strides, array.shape
+    repeated = [d for d in where.dims if strides[d] == 0 and shape[d] > 1]
+    if not repeated:
+        return x, where, 1
+    sizes = tuple([1 if d in repeated else size for d, size in enumerate(shape)])
+    steps = tuple([stride // array.itemsize for stride in strides])
+    single = reshaped_as(x, machine.view(array, sizes, steps, 0))
+    fewer = replace(_axes("", sizes, where.dims, False), out=where.out)
+    return single, fewer, where.n // fewer.n
+
+
 def reshaped_as(x: Tensor, array: Any) -> Tensor:
     """Another Tensor on ``array``, which is memory of ``x``; no history."""
     out = x.data

@@ -34,7 +34,7 @@ FEW = 8
 that is broadcast; above, that takes up to four times as long."""
 
 
-def _planes(x: Tensor) -> Any:
+def in_planes(x: Tensor) -> Any:
     """The array of ``x`` as (n, c, p)."""
     array = contiguous(x)._array
     n, channels = array.shape[:2]
@@ -79,7 +79,7 @@ class BatchNorm(Op, plain_notes=True):
         momentum: float,
         eps: float,
     ) -> Tensor:
-        planes = _planes(x)
+        planes = in_planes(x)
         numpy, channels = arithmetic(x._dtype.numpy), planes.shape[1]
         out = new_empty(x._array.shape, x._dtype, x._device)
         mean = machine.empty((channels,), numpy, x._device)
@@ -94,7 +94,7 @@ class BatchNorm(Op, plain_notes=True):
             kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
         if x._array.size:  # nothing moves the statistics by nothing
             machine.launch(
-                *(kernel, _planes(out), mean, rstd, *moved, *room, planes, w, b),
+                *(kernel, in_planes(out), mean, rstd, *moved, *room, planes, w, b),
                 *(momentum, eps, affine, int(running is not None)),
             )
             for statistic in running or ():
@@ -116,12 +116,12 @@ class BatchNorm(Op, plain_notes=True):
         gweight = new_empty(channels, x._dtype, x._device)
         gbias = new_empty(channels, x._dtype, x._device)
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array
-        planes = _planes(x)
+        planes = in_planes(x)
         kernel, room = kernels.batch_norm_grad, list[Any]()
         if _narrow(planes):
             kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
         machine.launch(
-            *(kernel, _planes(gx), gweight._array, gbias._array, *room, _planes(g), planes),
+            *(kernel, in_planes(gx), gweight._array, gbias._array, *room, in_planes(g), planes),
             *(*ctx.statistics, w, int(weight is not None)),
         )
         return gx, gweight, gbias
@@ -142,7 +142,7 @@ def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) ->
 # -- what the arguments must be --------------------------------------------------------------------
 
 
-def _check(name: str, x: Any, channels: int, **given: Tensor | None) -> None:
+def check_channels(name: str, x: Any, channels: int, **given: Tensor | None) -> None:
     """Refuse what is not (n, c, ...) floating with one number for each channel in ``given``."""
     as_operand(name, x)
     for role, tensor in given.items():
@@ -166,7 +166,7 @@ def _check(name: str, x: Any, channels: int, **given: Tensor | None) -> None:
         )
 
 
-def _channels(name: str, x: Any, least: int = 2) -> int:
+def channels_of(name: str, x: Any, least: int = 2) -> int:
     shape = as_operand(name, x)._array.shape
     if len(shape) < least:
         raise ShapeError(
@@ -185,7 +185,7 @@ def _several(name: str, x: Tensor, count: int) -> None:
         )
 
 
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def affine_by_channels(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     if weight is None or bias is None:
         if weight is not None:
             x = x * along_channels(weight, x)
@@ -205,7 +205,7 @@ class ChannelAffine(Op, remembers=True):
             return addcmul(along_channels(bias, x), x, along_channels(weight, x))
         out = new_empty(x._array.shape, x._dtype, x._device)
         vectors = contiguous(weight)._array, contiguous(bias)._array
-        machine.launch(kernels.channel_affine, _planes(out), _planes(x), *vectors)
+        machine.launch(kernels.channel_affine, in_planes(out), in_planes(x), *vectors)
         return out
 
     @staticmethod
@@ -282,9 +282,9 @@ def _batch_norm(
     if halves_here(as_operand(name, input)):
         affine = {"weight": weight, "bias": bias, "training": training}
         return _moving(batch_norm, input, running_mean, running_var, momentum, eps, affine)
-    channels = _channels(name, input)
+    channels = channels_of(name, input)
     vectors = {"running_mean": running_mean, "running_var": running_var}
-    _check(name, input, channels, **vectors, weight=weight, bias=bias)
+    check_channels(name, input, channels, **vectors, weight=weight, bias=bias)
     if training:
         _several(name, input, input._array.size // max(channels, 1))
         if eps < 0:
@@ -341,11 +341,11 @@ def instance_norm(
     if halves_here(as_operand(name, input)):
         affine = {"weight": weight, "bias": bias, "use_input_stats": use_input_stats}
         return _moving(instance_norm, input, running_mean, running_var, momentum, eps, affine)
-    channels = _channels(name, input, 3)
+    channels = channels_of(name, input, 3)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     vectors = {"running_mean": running_mean, "running_var": running_var}
-    _check(name, input, channels, **vectors, weight=weight, bias=bias)
+    check_channels(name, input, channels, **vectors, weight=weight, bias=bias)
     count = math.prod(input._array.shape[2:])
     _several(name, input, count)
     if running_mean is not None and running_var is not None:
@@ -354,36 +354,4 @@ def instance_norm(
         means, variances = plain.mean(dims).mean(0), plain.var(dims).mean(0)
         running_mean.mul_(1 - momentum).add_(means * momentum)
         running_var.mul_(1 - momentum).add_(variances * momentum)
-    return _affine(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)
-
-
-@remembered
-def group_norm(
-    input: Tensor,
-    num_groups: int,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    """``input`` (n, c, ...) normalised over each of num_groups groups of channels of each sample.
-
-    weight, bias (c) are applied afterwards (Wu and He, 2018). Raises ShapeError unless the groups
-    divide the channels.
-
-    >>> group_norm(tensor([[1.0, 3.0]]), 1, eps=0.0).tolist()
-    [[-1.0, 1.0]]
-    """
-    if machine.autocasting:
-        input, weight, bias = raised(input, weight, bias)
-    name = "group_norm"
-    if halves_here(as_operand(name, input)):
-        return in_float32(group_norm, input, num_groups, weight=weight, bias=bias, eps=eps)
-    channels = _channels(name, input)
-    if num_groups < 1 or channels % num_groups:
-        raise ShapeError(
-            f"{name}: Expected number of channels in input to be divisible by num_groups, but got "
-            f"input of shape {list(input._array.shape)} and num_groups={num_groups}."
-        )
-    _check(name, input, channels, weight=weight, bias=bias)
-    count = channels // num_groups * math.prod(input._array.shape[2:])
-    return _affine(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)
+    return affine_by_channels(LayerNorm.apply(input, None, None, count, float(eps)), weight, bias)

@@ -17,11 +17,13 @@ from .comparison import eq, isnan
 from .elementwise import cast, clamp, lerp, pow, sub, trunc, where
 from .formulas import Logit
 from .gather import gather
+from .index import index_select
 from .inplace import ViewRegion
 from .moments import norm
 from .overwrite import fill_
 from .reduce import any as any_
 from .remembered import remembered
+from .search import searchsorted
 from .sort import sort
 from .special import logaddexp
 
@@ -47,6 +49,9 @@ __all__ = [
     "result_type",
     "rsub",
 ]
+
+MANY = 8
+"""So many elements and more are sorted, and the others looked up among them."""
 
 
 def clamp_min(x: Tensor, min: Any) -> Tensor:
@@ -206,7 +211,7 @@ def isin(
 ) -> Tensor:
     """Whether each of ``elements`` is among ``test_elements``; with invert, whether it is not.
 
-    Compares each with each. assume_unique: accepted, and changes nothing.
+    assume_unique: accepted, and changes nothing.
 
     >>> isin(tensor([1, 2, 3]), tensor([3, 1])).tolist()
     [True, False, True]
@@ -215,7 +220,14 @@ def isin(
         elements = full((), elements, dtypes.of_number(elements), test_elements._device)
     if not isinstance(test_elements, Tensor):
         test_elements = full((), test_elements, dtypes.of_number(test_elements), elements._device)
-    found = any_(elements.unsqueeze(-1) == test_elements.reshape((-1,)), -1)
+    among = test_elements.detach().reshape((-1,))
+    if among._array.size >= MANY:
+        common = dtypes.promote_types(elements._dtype, among._dtype)
+        edges, values = sort(among.to(common), 0)[0], elements.detach().to(common)
+        place = clamp(searchsorted(edges, values), None, among._array.size - 1)
+        found = index_select(edges, 0, place.reshape((-1,))).reshape(place.shape) == values
+    else:
+        found = any_(elements.unsqueeze(-1) == among, -1)
     return ~found if invert else found
 
 

@@ -9,15 +9,20 @@ import numpy as np
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.cpu import distances as kernels
+from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import BOTH, GPU, raised
 from .axes import DTYPE_WORDS
-from .base import as_operand, broadcast_shape, constant
+from .base import Op, as_operand, broadcast_shape, constant, contiguous, new_empty, zeros_like
 from .elementwise import clamp, minimum, sqrt, where
-from .index import index_select
+from .index import index_add, index_select
 from .moments import norm
 from .reduction import reduced, reduction_of
 from .remembered import remembered
+from .row_distances import has_kernel, slopes
+from .transpose import transpose
+from .view import unsqueeze
 
 __all__ = ["cosine_embedding_loss", "pairwise_distance", "pdist", "triplet_margin_loss"]
 
@@ -68,10 +73,45 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
         raise ValueError(f"pdist: pdist only supports non-negative p values, got {p}.")
     if machine.autocasting:
         (input,) = raised(input)
-    pairs = np.triu_indices(shape[0], 1)
-    first, second = [constant(i, dtypes.int64, input) for i in pairs]
+    if p in (1.0, 2.0) and has_kernel(input):
+        return PairDistances.apply(input, int(p))
+    first, second = _pairs(input)
     differences = index_select(input, 0, first) - index_select(input, 0, second)
     return norm(differences, p if shape[1] else 2.0, -1)  # of nothing all norms are 0
+
+
+def _pairs(x: Tensor) -> list[Tensor]:
+    """The first and the second row of each pair of ``pdist``."""
+    return [constant(i, dtypes.int64, x) for i in np.triu_indices(x._array.shape[0], 1)]
+
+
+class PairDistances(Op, remembers=True):
+    """The distances of order ``p``, 1 or 2, of each two rows."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: int) -> Tensor:
+        n = x._array.shape[0]
+        out = new_empty((n * (n - 1) // 2,), x._dtype, x._device)
+        if out._array.size:
+            arrays = [contiguous(v)._array for v in (x, transpose(x.detach(), 0, 1))]
+            machine.launch(kernels.pdist, out._array, *arrays, p)
+        ctx.p = p
+        ctx.save(x, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        x, out = ctx.saved_tensors
+        if grad_mode.enabled:
+            first, second = _pairs(x)
+            ends = index_select(x, 0, first), index_select(x, 0, second)
+            each = slopes(unsqueeze(g, -1), *ends, out, ctx.p)
+            return index_add(index_add(zeros_like(x), 0, first, each), 0, second, -each)
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        if gx._array.size:
+            arrays = [contiguous(v)._array for v in (g, out, x)]
+            machine.launch(kernels.pdist_grad, gx._array, *arrays, ctx.p)
+        return gx
 
 
 @remembered

@@ -201,6 +201,7 @@ class Norm(Op, remembers=True):
         special = {
             1.0: kernels.norm1,
             2.0: kernels.norm2,
+            3.0: kernels.norm3,
             math.inf: kernels.abs_amax,
             -math.inf: kernels.abs_amin,
         }
@@ -231,8 +232,10 @@ def _norm_grad(g: Tensor, x: Tensor, out: Tensor, where: Axes, p: float) -> Tens
     safe = masked_fill(out, zero, 1.0)
     if p == 2:
         return x * spread(masked_fill(g / safe, zero, 0.0), where)
-    size = masked_fill(abs(x), eq(x, 0.0), 1.0)
     scale = masked_fill(g * safe ** (1.0 - p), zero, 0.0)
+    if p == 3:
+        return x * abs(x) * spread(scale, where)
+    size = masked_fill(abs(x), eq(x, 0.0), 1.0)
     return sign(x) * size ** (p - 1.0) * spread(scale, where)
 
 

@@ -12,7 +12,7 @@ from ..kernels.cpu import reduce as kernels
 from ..tensor import Tensor
 from .argument_names import by_other_names
 from .autocasting import BOTH, raised
-from .axes import DTYPE_WORDS, Axes, axes, fold, spread
+from .axes import DTYPE_WORDS, Axes, axes, fold, once, spread
 from .base import SHORT, Op, as_operand, contiguous
 from .comparison import isnan, logical_not
 from .elementwise import cast, masked_fill
@@ -37,13 +37,17 @@ def _few_in_order(x: Tensor) -> Tensor:
 
 def total(x: Tensor, where: Axes) -> Tensor:
     """The sum without history; int64 of ints and bools."""
-    x = _few_in_order(x)
-    return fold(x, where, x._dtype if x._dtype.is_floating_point else dtypes.int64, ADD)
+    x, where, times = once(_few_in_order(x), where)
+    if not x._dtype.is_floating_point:
+        out = fold(x, where, dtypes.int64, ADD)
+        return out if times == 1 else out * times
+    last = None if times == 1 else (kernels.mean, 1 / times)
+    return fold(x, where, x._dtype, ADD, ADD, last)
 
 
 def average(x: Tensor, where: Axes) -> Tensor:
     """The mean without history."""
-    x = _few_in_order(x)
+    x, where, _ = once(_few_in_order(x), where)
     return fold(x, where, x._dtype, ADD, ADD, (kernels.mean, where.n))
 
 
@@ -218,6 +222,12 @@ def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = No
     1.0
     """
     if as_operand("nansum", x)._dtype.is_floating_point:
+        if (
+            x._edge is None
+            and dtype is None
+            and not (machine.is_recording() or machine.autocasting)
+        ):
+            return fold(x, axes("nansum", x, dim, keepdim), x._dtype, (kernels.nansum,), ADD)
         x = masked_fill(x, isnan(x), 0.0)
     return sum(x, dim, keepdim, dtype=dtype)
 

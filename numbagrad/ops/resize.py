@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +14,9 @@ from ..errors import ShapeError
 from ..tensor import Tensor
 from .adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .base import as_operand, constant
-from .elementwise import lerp
 from .index import index_select
-from .linalg import matmul
 from .remembered import remembered
+from .resample import Taps, resampled, taps
 from .warned import warn_user
 
 __all__ = [
@@ -43,12 +43,11 @@ def _per_dimension(name: str, value: Any, count: int) -> list[Any]:
     return list(value)
 
 
-def _nearest(x: Tensor, dim: int, size: int, scale: float, exact: bool) -> Tensor:
+def _nearest(n: int, size: int, scale: float, exact: bool) -> np.ndarray:
     """Each place takes the element below it, as PyTorch computes it in float32."""
-    n = x._array.shape[dim]
     places = np.arange(size, dtype=np.float32) + np.float32(0.5 if exact else 0)
     at = np.minimum(np.floor(places * np.float32(scale)), n - 1)
-    return index_select(x, dim, constant(at, dtypes.int64, x))
+    return at.astype(np.int64)
 
 
 def _centres(n: int, size: int, scale: float, corners: bool) -> np.ndarray:
@@ -58,44 +57,32 @@ def _centres(n: int, size: int, scale: float, corners: bool) -> np.ndarray:
     return (np.arange(size) + 0.5) * scale - 0.5
 
 
-def _cubic(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
+def _cubic(n: int, size: int, scale: float, corners: bool) -> Taps:
     """Each place takes from the four elements around it (Keys, 1981, with a = -3/4)."""
-    n = x._array.shape[dim]
     places = _centres(n, size, scale, corners)
     below = np.floor(places)
-    sizes = [1] * x._array.ndim
-    sizes[dim] = size
-    out: Any = None
-    for k in range(-1, 3):
-        away = np.abs(places - below - k)
-        near = (1.25 * away - 2.25) * away * away + 1
-        far = ((-0.75 * away + 3.75) * away - 6) * away + 3
-        weight = np.where(away <= 1, near, far).reshape(sizes)
-        at = np.clip(below + k, 0, n - 1)
-        part = index_select(x, dim, constant(at, dtypes.int64, x))
-        part = part * constant(weight, x._dtype, x)
-        out = part if out is None else out + part
-    return out
+    around = np.arange(-1, 3)[:, None]
+    away = np.abs(places - below - around)
+    near = (1.25 * away - 2.25) * away * away + 1
+    far = ((-0.75 * away + 3.75) * away - 6) * away + 3
+    at = np.clip(below + around, 0, n - 1).astype(np.int64)
+    return taps(n, at, np.where(away <= 1, near, far))
 
 
-def _linear(x: Tensor, dim: int, size: int, scale: float, corners: bool) -> Tensor:
+def _linear(n: int, size: int, scale: float, corners: bool) -> Taps:
     """Each place lies between two elements and takes from both."""
-    n = x._array.shape[dim]
     places = np.maximum(_centres(n, size, scale, corners), 0)
     below = np.minimum(places.astype(np.int64), n - 1)
-    sizes = [1] * x._array.ndim
-    sizes[dim] = size
-    low = index_select(x, dim, constant(below, dtypes.int64, x))
-    high = index_select(x, dim, constant(np.minimum(below + 1, n - 1), dtypes.int64, x))
-    return lerp(low, high, constant((places - below).reshape(sizes), x._dtype, x))
+    part = places - below
+    both = np.stack([below, np.minimum(below + 1, n - 1)])
+    return taps(n, both, np.stack([1 - part, part]))
 
 
-def _weighed(x: Tensor, dim: int, size: int, scale: float, corners: bool, cubic: bool) -> Tensor:
+def _weighed(n: int, size: int, scale: float, corners: bool, cubic: bool) -> Taps:
     """Each place takes from all elements around it, over a width that grows with the scale.
 
     A triangle or a cubic (Keys, 1981, with a = -1/2), cut at the borders and scaled to sum to 1.
     """
-    n = x._array.shape[dim]
     if corners:
         scale = (n - 1) / (size - 1) if size > 1 else 0.0
     width = max(scale, 1.0)
@@ -112,8 +99,29 @@ def _weighed(x: Tensor, dim: int, size: int, scale: float, corners: bool, cubic:
     else:
         weight = np.maximum(1 - away, 0.0)
     weight = np.where((places >= first) & (places < last), weight, 0.0)
-    weights = constant(weight / weight.sum(1, keepdims=True), x._dtype, x)
-    return matmul(x.transpose(dim, -1), weights.t()).transpose(dim, -1)
+    at = np.broadcast_to(places[:, None], (n, size))
+    return taps(n, at, (weight / weight.sum(1, keepdims=True)).T)
+
+
+@functools.lru_cache(maxsize=256)
+def _taps_of(mode: str, n: int, size: int, scale: float, corners: bool, antialias: bool) -> Taps:
+    """What each of ``size`` places takes from which of ``n``."""
+    if antialias:
+        return _weighed(n, size, scale, corners, mode == "bicubic")
+    if mode in SMOOTH:
+        return (_cubic if mode == "bicubic" else _linear)(n, size, scale, corners)
+    return taps(n, _nearest(n, size, scale, mode == "nearest-exact")[None], np.ones((1, size)))
+
+
+def _resized(x: Tensor, dim: int, how: tuple[str, int, int, float, bool, bool]) -> Tensor:
+    """``x`` with dimension ``dim`` as ``_taps_of(*how)`` has it."""
+    if x._dtype.is_floating_point:
+        return resampled(x, dim, _taps_of(*how))
+    mode, n, size, scale, *_ = how
+    if mode in SMOOTH:
+        return _resized(x.float(), dim, how)
+    at = _nearest(n, size, scale, mode == "nearest-exact")
+    return index_select(x, dim, constant(at, dtypes.int64, x))
 
 
 @remembered
@@ -183,19 +191,18 @@ def interpolate(
         return (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[count - 1](
             input, sizes
         )
-    out = input
+    steps = []
     for k, (n, target) in enumerate(zip(shape[2:], sizes, strict=True)):
         if n == target and "linear" in mode and not antialias:
             continue  # whatever the scale, as in PyTorch
         given = factors and not recompute_scale_factor
         scale = 1 / factors[k] if given else n / target
-        if antialias:
-            out = _weighed(out, k + 2, target, scale, bool(align_corners), mode == "bicubic")
-        elif mode in SMOOTH:
-            between = _cubic if mode == "bicubic" else _linear
-            out = between(out, k + 2, target, scale, bool(align_corners))
-        else:
-            out = _nearest(out, k + 2, target, scale, mode == "nearest-exact")
+        steps.append((k + 2, (mode, n, target, scale, bool(align_corners), antialias)))
+    # Rows are vectors, columns are not: the last dimension goes where there are fewest numbers.
+    smaller = math.prod(sizes) < math.prod(shape[2:])
+    out = input
+    for dim, how in steps if smaller else reversed(steps):
+        out = _resized(out, dim, how)
     return out.clone() if out is input else out
 
 

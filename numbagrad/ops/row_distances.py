@@ -6,18 +6,22 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .. import dtypes
 from ..errors import ShapeError
 from ..kernels import machine
+from ..kernels.cpu import distances as kernels
+from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import CPU, raised
-from .base import Op, sum_to_shape
+from .base import Op, broadcast_shape, contiguous, new_empty, sum_to_shape
+from .elementwise import sign
 from .linalg import _operands, matmul
 from .moments import norm
 from .pointwise import Elementwise
 from .reduce import sum
 from .remembered import remembered
 from .transpose import transpose
-from .view import unsqueeze
+from .view import expand, unsqueeze
 
 __all__ = ["cdist"]
 
@@ -55,7 +59,79 @@ def cdist(
         return ByProduct.apply(x1, x2)
     if p == 2.0 and x1._dtype.is_floating_point and not machine.autocasting:
         return ByDifference.apply(x1, x2)
+    if p == 1.0 and has_kernel(x1) and has_kernel(x2) and x1._dtype is x2._dtype:
+        return ByKernel.apply(*_stacks(x1, x2), 1)
     return norm(_differences(x1, x2), p, -1)
+
+
+def has_kernel(x: Tensor) -> bool:
+    """Whether distances of rows of ``x`` are made without their differences: on the host, outside
+    recordings, of float32 and float64."""
+    plain = x._dtype in (dtypes.float32, dtypes.float64)
+    return plain and x._device.type == "cpu" and not machine.is_recording()
+
+
+def _stacks(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the same dimensions in front."""
+    shapes = x._array.shape, y._array.shape
+    lead = broadcast_shape("cdist", shapes[0][:-2], shapes[1][:-2])
+    x, y = [expand(v, *lead, *size[-2:]) for v, size in zip((x, y), shapes, strict=True)]
+    return x, y
+
+
+class ByKernel(Op, remembers=True):
+    """Distances of rows of order ``p``, 1 or 2, of stacks with the same dimensions in front."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, p: int) -> Tensor:
+        (*lead, n, _), m = x._array.shape, y._array.shape[-2]
+        out = new_empty((*lead, n, m), x._dtype, x._device)
+        if out._array.size:
+            arrays = out._array.reshape((-1, n, m)), *_in_stacks(x, transpose(y.detach(), -2, -1))
+            machine.launch(kernels.cdist, *arrays, p)
+        ctx.p = p
+        ctx.save(x, y, out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, y, out = ctx.saved_tensors
+        first, second = ctx.needs_input_grad[:2]
+        if grad_mode.enabled:
+            each = slopes(unsqueeze(g, -1), unsqueeze(x, -2), unsqueeze(y, -3), out, ctx.p)
+            return sum(each, -2) if first else None, -sum(each, -3) if second else None
+        gx = _kernel_slope(g, out, x, y, ctx.p) if first else None
+        if not second:
+            return gx, None
+        turned = transpose(g, -2, -1), transpose(out.detach(), -2, -1)
+        return gx, _kernel_slope(*turned, y, x, ctx.p)
+
+
+def _in_stacks(*tensors: Tensor) -> list[Any]:
+    """Their arrays with one dimension in front of the last two."""
+    found = []
+    for x in tensors:
+        n, k = x._array.shape[-2:]
+        lead = math.prod(x._array.shape[:-2])
+        found.append(contiguous(x)._array.reshape((lead, n, k)))
+    return found
+
+
+def _kernel_slope(g: Tensor, out: Tensor, x: Tensor, y: Tensor, p: int) -> Tensor:
+    """The gradient of ``ByKernel`` by x; no history."""
+    gx = new_empty(x._array.shape, x._dtype, x._device)
+    if gx._array.size:
+        machine.launch(kernels.cdist_grad, *_in_stacks(gx, g, out, x, y), p)
+    return gx
+
+
+def slopes(g: Tensor, x: Tensor, y: Tensor, out: Tensor, p: int) -> Tensor:
+    """What ``g`` (..., 1) gives to the differences of ``x`` and ``y``, whose p-norms along the last
+    dimension are ``out``, as a differentiable function; p: 1 or 2."""
+    if p == 1:
+        return sign(x - y) * g
+    each: Tensor = ApartSlope.op(g, x, y, unsqueeze(out, -1))
+    return each
 
 
 class Apart(Elementwise):

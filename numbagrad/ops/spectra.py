@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..kernels import machine
+from ..kernels.cpu import lapack as kernels
 from ..tape import grad_mode
 from ..tensor import Tensor
-from .base import Op
+from .base import Op, new_empty
 from .factorise import EighOp, Svd, eigh
 from .lapack_arguments import matrix
 from .linalg import matmul
@@ -39,6 +41,19 @@ class ValuesAlone(Op):
         return _between(left, g, right)
 
 
+def _values(x: Tensor, op: type[Op], option: bool) -> Tensor:
+    """``ValuesAlone``; where nobody will ask for a gradient, no vectors are made."""
+    if x._edge is not None and grad_mode.enabled:
+        return ValuesAlone.apply(x, op, option)
+    *lead, m, n = x._array.shape
+    out = new_empty((*lead, min(m, n)), x._dtype, x._device)
+    if op is Svd:
+        machine.launch(kernels.svdvals, out._array, x._array)
+    else:
+        machine.launch(kernels.eigvalsh, out._array, x._array, option)
+    return out
+
+
 def _parts(op: type[Op], x: Tensor, option: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Left vectors, values and right vectors, whose product is ``x``."""
     if op is Svd:
@@ -56,9 +71,9 @@ def eigvalsh(x: Tensor, UPLO: str = "L") -> Tensor:
     """The eigenvalues of symmetric matrices, ascending; as ``eigh``."""
     if UPLO not in ("L", "U"):
         return eigh(x, UPLO).eigenvalues  # which refuses it
-    return ValuesAlone.apply(matrix("eigh", x, square=True), EighOp, UPLO == "U")
+    return _values(matrix("eigh", x, square=True), EighOp, UPLO == "U")
 
 
 def svdvals(x: Tensor) -> Tensor:
     """The singular values of matrices, descending."""
-    return ValuesAlone.apply(matrix("svdvals", x), Svd, False)
+    return _values(matrix("svdvals", x), Svd, False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..dtypes import float32, float64
 from ..errors import ShapeError
 from ..kernels import machine
 from ..kernels.cpu import matmul as kernels
@@ -71,12 +72,31 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
 
 
+class Outer(Op, remembers=True):
+    """The products of the elements of two vectors of one floating dtype; gradient: two products of
+    a matrix and a vector, where that of a broadcast would make two matrices and sum them."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
+        ctx.save(x, y)
+        return x.unsqueeze(1) * y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, y = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        return mv(g, y) if needs[0] else None, mv(g.t(), x) if needs[1] else None
+
+
 @remembered
 def outer(x: Tensor, y: Tensor) -> Tensor:
     """The matrix of the products of the elements of two vectors."""
     as_operand("outer", x)
     as_operand("outer", y, 1)
     _ranked("outer", 1, "must be a 1-D vector", x, y)
+    wide = x._dtype is y._dtype and x._dtype in (float32, float64)
+    if wide and (x._edge is not None or y._edge is not None) and not machine.is_recording():
+        return Outer.apply(x, y)
     return x.unsqueeze(1) * y
 
 

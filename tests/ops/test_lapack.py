@@ -74,3 +74,59 @@ def test_condition_numbers_of_singular_matrices_in_a_stack(p):
     assert found[1].item() == math.inf
     assert math.isclose(found[0].item(), np.linalg.cond(np.array(good), p))
     assert ng.linalg.cond(ng.tensor(SINGULAR), p).item() == math.inf
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (40, 40), (3, 30, 30), (3, 4, 4), (0, 3, 3), (2, 0, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_matrix_a_stack_and_large_ones_agree(shape, dtype):
+    draw = np.random.default_rng(0)
+    array = (draw.standard_normal(shape) + 4 * np.eye(shape[-1])).astype(dtype)
+    sides = draw.standard_normal((*shape[:-1], 3)).astype(dtype)
+    x, y, tolerance = ng.tensor(array), ng.tensor(sides), 2e3 * np.finfo(dtype).eps
+    turned = ng.tensor(array.swapaxes(-1, -2).copy()).mT
+
+    def agree(out, expected):
+        assert out.dtype == x.dtype
+        np.testing.assert_allclose(out.numpy(), expected, tolerance, tolerance)
+
+    for each in (x, turned):
+        agree(ng.linalg.inv(each), np.linalg.inv(array))
+        agree(ng.linalg.solve(each, y), np.linalg.solve(array, sides))
+        for upper in (True, False):
+            triangle = np.triu(array) if upper else np.tril(array)
+            expected = np.linalg.solve(triangle, sides)
+            agree(ng.linalg.solve_triangular(each, y, upper=upper), expected)
+        q, r = ng.linalg.qr(each)
+        agree(q @ r, array)
+        agree(q.mT @ q, np.broadcast_to(np.eye(shape[-1]), shape))
+        assert r.tril(-1).abs().sum() == 0
+
+
+@pytest.mark.parametrize("n", [3, 30])
+def test_a_large_matrix_that_is_singular_is_named_too(n):
+    x = ng.eye(n)
+    x[1, 1] = 0
+    for stack in (x, ng.stack([ng.eye(n), x])):
+        assert ng.linalg.inv_ex(stack).info.flatten().tolist()[-1] == 2
+        result, info = ng.linalg.solve_ex(stack, ng.ones(n, 2).expand(*stack.shape[:-1], 2))
+        assert info.flatten().tolist()[-1] == 2 and result.reshape((-1, n, 2))[-1].isnan().all()
+        with pytest.raises(ng.linalg.LinAlgError, match="diagonal element 2"):
+            ng.linalg.inv(stack)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 5, 5), (0, 2, 2)])
+def test_values_without_a_gradient_are_those_with_one(shape):
+    array = np.random.default_rng(1).standard_normal(shape)
+    array = array + array.swapaxes(-1, -2)
+    x, leaf = ng.tensor(array), ng.tensor(array, requires_grad=True)
+    for f in (ng.linalg.svdvals, ng.linalg.eigvalsh, lambda x: ng.linalg.eigvalsh(x, "U")):
+        np.testing.assert_allclose(f(x).numpy(), f(leaf).detach().numpy(), 1e-12, 1e-12)
+    assert ng.linalg.svdvals(x[..., :3]).shape == (*shape[:-2], min(3, shape[-1]))
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+def test_gradients_of_determinants_of_a_stack_with_singular_matrices(zeros):
+    array = np.random.default_rng(2).standard_normal((3, 3, 3))
+    array[:zeros, 0] = array[:zeros, 1]
+    x = ng.tensor(array, requires_grad=True)
+    assert ng.autograd.gradcheck(ng.linalg.det, x)

@@ -294,3 +294,72 @@ def test_errors(name):
     with pytest.raises(error) as caught:
         call(tensor(sample(2, 3)))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64, ng.float16, ng.bfloat16, ng.int32])
+@pytest.mark.parametrize(
+    "shape, repeated",
+    [
+        ((1, 5, 7), (64, 5, 7)),
+        ((5, 1, 7), (5, 33, 7)),
+        ((5, 7, 1), (5, 7, 9)),
+        ((1, 5, 1), (3, 5, 9)),
+        ((), (4, 5)),
+    ],
+)
+def test_sums_and_means_of_what_repeats_itself(shape, repeated, dtype):
+    few = tensor(sample(*shape) * 4).to(dtype)
+    x = few.expand(repeated)
+    for count in range(len(repeated) + 1):
+        for dims in itertools.combinations(range(len(repeated)), count):
+            for f in (ng.sum, ng.mean) if dtype.is_floating_point else (ng.sum,):
+                out, expected = f(x, dims, True), f(x.clone(), dims, True)
+                assert out.dtype == expected.dtype and out.shape == expected.shape
+                tolerance = 0 if dtype is ng.int32 else 1e4 * ng.finfo(dtype).eps
+                out, expected = out.double().numpy(), expected.double().numpy()
+                np.testing.assert_allclose(out, expected, tolerance, tolerance)
+                assert f(x, dims).shape == f(x.clone(), dims).shape
+
+
+def test_sums_of_what_repeats_itself_have_gradients():
+    f = lambda x: (x.expand(6, 3, 4) ** 1).sum(0) * x.expand(6, 3, 4).mean((0, 2), keepdim=True)  # noqa: E731
+    assert gradcheck(f, double(sample(3, 1)))
+    assert gradgradcheck(f, double(sample(3, 1)))
+    assert ng.tensor([np.inf, np.nan]).expand(9, 2).sum(0).isfinite().sum() == 0
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.float64, ng.float16, ng.bfloat16])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 0), (7, 300), (300, 7), (2, 600, 500)])
+def test_sums_without_nan_are_those_of_numpy(shape, dtype):
+    array = sample(*shape)
+    array = np.where(array > 0.3, np.nan, np.clip(array, -0.01, 1))
+    x = tensor(array).to(dtype)
+    tolerance = 1e3 * ng.finfo(dtype).eps
+    for dim in (None, *range(x.ndim)):
+        out, expected = ng.nansum(x, dim), np.nansum(x.double().numpy(), dim)
+        assert out.dtype == dtype
+        np.testing.assert_allclose(out.double().numpy(), expected, tolerance, tolerance)
+    assert (
+        ng.nansum(x.double().mT if x.ndim > 1 else x.double(), 0 if x.ndim else None)
+        .isfinite()
+        .all()
+    )
+
+
+@pytest.mark.parametrize("shape", [(5,), (7, 300), (300, 7)])
+def test_norms_of_order_three(shape):
+    array = sample(*shape)
+    array[0] = 0
+    for dim in (None, *range(len(shape))):
+        f = lambda x, dim=dim: x.norm(3.0, dim)  # noqa: E731
+        expected = (np.abs(array) ** 3).sum(dim) ** (1 / 3)
+        np.testing.assert_allclose(f(tensor(array)).numpy(), expected, 1e-12)
+    small = double(array[:3, :4] if len(shape) > 1 else array)
+    assert gradcheck(lambda x: x.norm(3.0, 0), small)
+    assert gradgradcheck(lambda x: x.norm(3.0), small)
+    x = ng.zeros(3, requires_grad=True)
+    x.norm(3).backward()
+    assert x.grad.tolist() == [0, 0, 0]
+    assert np.isnan(tensor([np.nan, 1.0]).norm(3).item())
+    assert tensor([np.inf, 1.0]).norm(3).item() == np.inf
+    assert 0 < ng.tensor([1e20, 1e20]).norm(3).item() < np.inf

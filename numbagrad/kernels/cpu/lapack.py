@@ -1,6 +1,7 @@
-"""Matrix factorisations: NumPy's LAPACK behind the manners of a kernel, outputs first.
+"""Matrix factorisations: LAPACK behind the manners of a kernel, outputs first.
 
-The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``.
+The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. NumPy
+takes a stack of small matrices in one call; SciPy's LAPACK takes half the time for each.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ import numpy as np
 from ...errors import ShapeError
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
-__all__ += ["lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd"]
+__all__ += ["eigvalsh", "lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd", "svdvals"]
 
 Array = np.ndarray[Any, Any]
+
+ALONE = 24
+"""Rows from which matrices of a stack are taken one by one."""
+
+
+def _one_by_one(x: Array) -> bool:
+    """Whether SciPy's functions of one matrix are faster than NumPy's of a stack."""
+    return x.size > 0 and (min(x.shape[-2:]) >= ALONE or x.size == x.shape[-2] * x.shape[-1])
 
 
 def det(out: Array, x: Array) -> None:
@@ -28,6 +37,11 @@ def cofactors(out: Array, x: Array) -> None:
 
     For singular x from ``x = u diag(s) vh``: all but one of s multiplied. out, x (..., n, n).
     """
+    try:
+        out[...] = np.linalg.det(x)[..., None, None] * np.linalg.inv(x).swapaxes(-1, -2)
+        return
+    except np.linalg.LinAlgError:
+        pass
     for place in np.ndindex(x.shape[:-2]):
         m = x[place]
         try:
@@ -53,14 +67,26 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
 
     solve = blas.strsm if x.dtype == np.float32 else blas.dtrsm
     for place in np.ndindex(x.shape[:-2]):
-        if y[place].size:  # BLAS's columns are our rows: x.T is a triangle of the other kind
-            out[place] = solve(1.0, x[place].T, y[place], lower=upper, trans_a=1, diag=unit)
+        if y[place].size:  # BLAS's columns are our rows: out.T times x.T, of the other kind, is y.T
+            out[place] = solve(1.0, x[place].T, y[place].T, side=1, lower=upper, diag=unit).T
 
 
 def qr(q: Array, r: Array, x: Array) -> None:
     """``q r = x``. x (..., m, n); q (..., m, k), r (..., k, n): k is m, or the smaller of m, n."""
-    mode: Any = "complete" if q.shape[-1] > min(x.shape[-2:]) else "reduced"
-    q[...], r[...] = np.linalg.qr(x, mode)
+    k = min(x.shape[-2:])
+    if q.shape[-1] > k or not _one_by_one(x):
+        mode: Any = "complete" if q.shape[-1] > k else "reduced"
+        q[...], r[...] = np.linalg.qr(x, mode)
+        return
+    from scipy.linalg import lapack
+
+    narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
+    factor = lapack.sgeqrf if narrow else lapack.dgeqrf
+    orthogonal = lapack.sorgqr if narrow else lapack.dorgqr
+    for place in np.ndindex(x.shape[:-2]):
+        packed, scales, _, _ = factor(x[place], lwork=room)
+        r[place] = np.triu(packed[:k])
+        q[place] = orthogonal(packed[:, :k], scales, lwork=room)[0]
 
 
 def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
@@ -69,6 +95,16 @@ def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
     values (..., n), ascending; vectors, x (..., n, n).
     """
     values[...], vectors[...] = np.linalg.eigh(x, "U" if upper else "L")
+
+
+def eigvalsh(values: Array, x: Array, upper: bool) -> None:
+    """The values of ``eigh`` alone."""
+    values[...] = np.linalg.eigvalsh(x, "U" if upper else "L")
+
+
+def svdvals(s: Array, x: Array) -> None:
+    """The values of ``svd`` alone."""
+    s[...] = np.linalg.svd(x, compute_uv=False)
 
 
 def svd(u: Array, s: Array, vh: Array, x: Array) -> None:
@@ -151,7 +187,18 @@ def _first_zero(x: Array) -> int:
 
 def inv(out: Array, info: Array, x: Array) -> None:
     """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
-    _each_if_any_fails(np.linalg.inv, out, info, x)
+    if not _one_by_one(x):
+        _each_if_any_fails(np.linalg.inv, out, info, x)
+        return
+    from scipy.linalg import lapack
+
+    narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
+    factor = lapack.sgetrf if narrow else lapack.dgetrf
+    invert = lapack.sgetri if narrow else lapack.dgetri
+    for place in np.ndindex(info.shape):
+        packed, pivots, wrong = factor(x[place].T)  # which is stored as LAPACK has it
+        info[place] = _first_zero(x[place]) if wrong else 0
+        out[place] = np.nan if wrong else invert(packed, pivots, lwork=room, overwrite_lu=1)[0].T
 
 
 def solve(out: Array, info: Array, x: Array, y: Array) -> None:
@@ -159,7 +206,15 @@ def solve(out: Array, info: Array, x: Array, y: Array) -> None:
 
     x (..., n, n); out, y (..., n, m); info (...) int32 as ``lu_factor``.
     """
-    _each_if_any_fails(np.linalg.solve, out, info, x, y)
+    if not (_one_by_one(x) and y.size and x.shape[:-2] == y.shape[:-2]):
+        _each_if_any_fails(np.linalg.solve, out, info, x, y)
+        return
+    from scipy.linalg import lapack
+
+    solved = lapack.sgesv if x.dtype == np.float32 else lapack.dgesv
+    for place in np.ndindex(info.shape):
+        _, _, found, info[place] = solved(x[place], y[place])
+        out[place] = np.nan if info[place] else found
 
 
 def _each_if_any_fails(made: Callable[..., Array], out: Array, info: Array, *arrays: Array) -> None:

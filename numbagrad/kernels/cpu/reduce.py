@@ -44,9 +44,11 @@ __all__ = [
     "argmin",
     "count_nonzero",
     "mean",
+    "nansum",
     "norm",
     "norm1",
     "norm2",
+    "norm3",
     "prod",
     "squares",
     "sum",
@@ -171,6 +173,19 @@ def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add, _added, _plus, _over, count, sum_row)
+
+
+@inlined
+def _add_number(acc, value, p):
+    wide = widened(value)
+    return acc + (wide if wide == wide else widened(0.0))
+
+
+@kernel(grain=GRAIN)
+def nansum(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: the sum of what is not NaN."""
+    for part in prange(0, parts_of(out, x)):
+        _fold(out, x, part, _zero, _add_number, _each, _plus, _same, 0, by_lanes)
 
 
 @inlined
@@ -360,6 +375,12 @@ def _add_square(acc, value, p):
 
 
 @inlined
+def _add_cube(acc, value, p):
+    size = abs(widened(value))
+    return acc + size * size * size
+
+
+@inlined
 def _add_power(acc, value, p):
     return acc + abs(widened(value)) ** p
 
@@ -367,6 +388,11 @@ def _add_power(acc, value, p):
 @inlined
 def _square_root(acc, x, p):
     return math.sqrt(acc)
+
+
+@inlined
+def _cube_root(acc, x, p):
+    return acc ** (1.0 / 3.0)
 
 
 @inlined
@@ -386,6 +412,13 @@ def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0, by_lanes)
+
+
+@kernel(grain=GRAIN)
+def norm3(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of cubes."""
+    for part in prange(0, parts_of(out, x)):
+        _fold(out, x, part, _zero, _add_cube, _each, _plus, _cube_root, 0, by_lanes)
 
 
 @kernel(grain=GRAIN)

@@ -31,9 +31,11 @@ __all__ = [
     "argmin",
     "count_nonzero",
     "mean",
+    "nansum",
     "norm",
     "norm1",
     "norm2",
+    "norm3",
     "prod",
     "squares",
     "sum",
@@ -126,6 +128,22 @@ def _add_square(acc, value, p):
 
 
 @inlined
+def _add_cube(acc, value, p):
+    size = abs(float64(value))
+    return acc + size * size * size
+
+
+@inlined
+def _add_number(acc, value, p):
+    return acc + (value if value == value else 0.0)
+
+
+@inlined
+def _cube_root(acc, p):
+    return math.pow(acc, 1.0 / 3.0)
+
+
+@inlined
 def _add_power(acc, value, p):
     return acc + math.pow(abs(float64(value)), p)
 
@@ -153,6 +171,8 @@ ABS_AMAX = Reduction(_keep_far, _higher, same, _LOW)
 ABS_AMIN = Reduction(_keep_near, _lower, same, _HIGH)
 NORM1 = Reduction(_add_size, _plus, same)
 NORM2 = Reduction(_add_square, _plus, _square_root)
+NORM3 = Reduction(_add_cube, _plus, _cube_root)
+NANSUM = Reduction(_add_number, _plus, same)
 NORM = Reduction(_add_power, _plus, _root)
 
 
@@ -164,6 +184,11 @@ def sum(out, x):
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     fold(MEAN, out, x, float(count))
+
+
+def nansum(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: the sum of what is not NaN."""
+    fold(NANSUM, out, x)
 
 
 def prod(out, x):
@@ -214,6 +239,11 @@ def norm1(out, x):
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
     fold(NORM2, out, x)
+
+
+def norm3(out, x):
+    """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of cubes."""
+    fold(NORM3, out, x)
 
 
 def norm(out, x, p):
