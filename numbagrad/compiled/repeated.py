@@ -63,8 +63,7 @@ def distinct_guards(
 
 
 def _changes_arguments(recording: Recording) -> bool:
-    """Whether arguments get something that is no memory: what they share of that native code sees.
-    """
+    """Whether arguments get something beside their memory, of which native code looks itself."""
     effects = recording.effects
     return bool(recording.input_grads or recording.input_clears or effects.argument_needs)
 
