@@ -139,6 +139,13 @@ class _Call:
                     todo.append(edge.node if type(edge) is Edge else edge)
         return False
 
+    def depends(self, out: Tensor) -> bool:
+        """Whether an output depends on any of the inputs."""
+        if not out.requires_grad:
+            return False
+        found = _grad([out], self.inputs, [zeros_like(out)], retain_graph=True, allow_unused=True)
+        return any([g is not None for g in found])
+
     def gradients(self, outs: Any, incoming: Any) -> list[Tensor]:
         """Gradients of ``outs``, one for each input; zeros where they do not depend on one."""
         pairs = [(o, g) for o, g in zip(outs, incoming, strict=True) if o.requires_grad]
@@ -256,11 +263,20 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> tuple:
     return (call.value(), back, call.shown()) if has_aux else (call.value(), back)
 
 
-def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = False) -> tuple:
+def jvp(
+    func: Callable,
+    primals: tuple,
+    tangents: tuple,
+    *,
+    strict: bool = False,
+    has_aux: bool = False,
+) -> tuple:
     """``func(*primals)`` and its derivative along ``tangents``, tuples of tensors.
 
     By two backward passes: the gradient of a vector product by the vector. The tuples may hold
     lists, tuples and dicts of tensors; with has_aux what else ``func`` returned comes third.
+    strict: raise GradError where an output does not depend on the primals; its derivative is zeros
+    else.
 
     >>> from numbagrad import tensor
     >>> jvp(lambda x: x**2, (tensor([3.0]),), (tensor([1.0]),))[1].tolist()
@@ -270,6 +286,11 @@ def jvp(func: Callable, primals: tuple, tangents: tuple, *, has_aux: bool = Fals
         if not isinstance(given, tuple):
             raise TypeError(f"jvp: {name} must be a tuple of tensors, not {type(given).__name__}.")
     call = _Call("jvp", func, primals, {}, tuple(range(len(primals))), has_aux)
+    if strict and not all(map(call.depends, call.outputs)):
+        raise GradError(
+            "jvp: an output of the function is independent of the inputs, which is not allowed "
+            "with strict=True."
+        )
     found = call.value(), _along(call)(*tangents)
     return (*found, call.shown()) if has_aux else found
 
@@ -340,16 +361,21 @@ def replace_all_batch_norm_modules_(root: Module) -> Module:
     return root
 
 
-def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
+def jacrev(
+    func: Callable, argnums: Any = 0, has_aux: bool = False, *, chunk_size: int | None = None
+) -> Callable:
     """A function that gives the Jacobian of ``func``: (*shape of the output, *shape of the input).
 
     For each output, in the form of the output, in the form of the chosen arguments. One backward
-    for all elements of the output, by ``vmap``. Arguments as for ``grad_and_value``.
+    for all elements of the output, by ``vmap``, or for chunk_size of them at once. Other arguments
+    as for ``grad_and_value``.
 
     >>> from numbagrad import tensor
     >>> jacrev(lambda x: x**2)(tensor([1.0, 2.0])).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
     """
+    if chunk_size is not None and chunk_size <= 0:
+        raise ValueError(f"jacrev: chunk_size is None or greater than 0, got {chunk_size}.")
 
     @functools.wraps(func)
     def derived(*args: Any, **kwargs: Any) -> Any:
@@ -357,7 +383,7 @@ def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         found = []
         for out in call.outputs:
             units = eye(out.numel(), dtype=out.dtype, device=out.device)
-            each = vmap(lambda unit, out=out: call.gradients([out], [unit]))
+            each = vmap(lambda unit, out=out: call.gradients([out], [unit]), chunk_size=chunk_size)
             rows = each(units.reshape(out.numel(), *out.shape))
             shaped = zip(rows, call.inputs, strict=True)
             found.append(call.as_arguments([r.reshape(*out.shape, *x.shape) for r, x in shaped]))
@@ -366,8 +392,18 @@ def jacrev(func: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
     return derived
 
 
-jacfwd = jacrev
-"""The Jacobian as ``jacrev`` gives it: there is no forward mode on the tape."""
+def jacfwd(
+    func: Callable, argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable:
+    """The Jacobian as ``jacrev`` gives it: there is no forward mode on the tape.
+
+    randomness: accepted; ``func`` runs once, so that random numbers are the same in all columns.
+
+    >>> from numbagrad import tensor
+    >>> jacfwd(lambda x: x**2)(tensor([1.0, 2.0])).tolist()
+    [[2.0, 0.0], [0.0, 4.0]]
+    """
+    return jacrev(func, argnums, has_aux)
 
 
 def hessian(func: Callable, argnums: Any = 0) -> Callable:

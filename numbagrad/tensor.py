@@ -18,6 +18,7 @@ from .dtypes import DType
 from .errors import DTypeError, GradError, NotScalarError, ShapeError
 from .graph_walk import run_backward
 from .kernels import machine
+from .kernels.copied import copied
 from .kernels.cuda.runtime.array import DeviceArray
 from .kernels.machine import reading
 from .readable import Readable
@@ -370,13 +371,18 @@ class Tensor(Shaped, Readable):
         copy = type(self).__new__(type(self))
         memo[id(self)] = copy
         copy.__dict__.update(_set_by_users(self))
-        copy._array = self._array.copy()
-        copy._dtype, copy._device, copy._flat = self._dtype, self._device, True
+        copy._array = self._deep_copied(memo)
+        copy._dtype, copy._device = self._dtype, self._device
+        copy._flat = copy._array.flags.c_contiguous
         if self._edge is not None:
             copy.requires_grad_()
         if self._grad is not None:
             copy._grad = self._grad.__deepcopy__(memo)
         return copy
+
+    def _deep_copied(self, memo: dict) -> Any:
+        """The array of a deep copy: tensors on one memory lie on one memory again."""
+        return copied(self._array, memo)
 
     def __copy__(self) -> Tensor:
         if not self.is_leaf:
@@ -387,11 +393,9 @@ class Tensor(Shaped, Readable):
         return alias.requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        if not self.is_leaf:
-            raise GradError("pickle: only leaf tensors can be pickled; use .detach().")
         reading("pickle", self._array)
         array = self._array if self._device is devices.cpu else self._array.get()
-        array = np.asarray(array, order="C")  # ascontiguousarray would make one dim of none
+        array = np.asarray(array, order="A")  # ascontiguousarray would make one dim of none
         return _rebuild, (type(self), array, self.requires_grad), _set_by_users(self)
 
 
@@ -407,6 +411,7 @@ def _set_by_users(tensor: Tensor) -> dict[str, Any]:
 def _rebuild(cls: type, array: np.ndarray, requires_grad: bool) -> Tensor:
     tensor: Any = _new(cls)
     tensor._array, tensor._dtype = array, dtypes.from_numpy(array.dtype)
+    tensor._flat = array.flags.c_contiguous
     return tensor.requires_grad_(requires_grad)
 
 

@@ -188,3 +188,26 @@ def test_mistakes_are_named(row):
     with pytest.raises(error, match=words):
         call(x)
     assert x.tolist() == X.tolist() and not x.requires_grad and func._level.depth == 0
+
+
+@pytest.mark.parametrize("size", [None, 1, 2, 3, 100])
+def test_jacobians_in_chunks(size):
+    x = ng.arange(6.0).view(3, 2)
+    whole = func.jacrev(lambda x: (x**2).sum(0))(x)
+    assert ng.equal(func.jacrev(lambda x: (x**2).sum(0), chunk_size=size)(x), whole)
+    one, two = func.jacrev(lambda a, b: (a * b, b), (0, 1), chunk_size=size)(x[0], x[1])
+    assert [each.tolist() for each in one] == [[[2.0, 0.0], [0.0, 3.0]], [[0.0, 0.0], [0.0, 1.0]]]
+    assert [each.tolist() for each in two] == [[[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]]
+    with pytest.raises(ValueError, match="chunk_size"):
+        func.jacrev(lambda x: x, chunk_size=0)
+    assert ng.equal(func.jacfwd(lambda x: (x**2).sum(0), randomness="same")(x), whole)
+
+
+def test_a_strict_jvp_refuses_what_does_not_depend():
+    x = ng.ones(2)
+    _, tangent = func.jvp(lambda x: (x * 2, ng.ones(2)), (x,), (x,), strict=False)
+    assert tangent[0].tolist() == [2.0, 2.0] and tangent[1].tolist() == [0.0, 0.0]
+    assert func.jvp(lambda x: x * 2, (x,), (x,), strict=True)[1].tolist() == [2.0, 2.0]
+    for function in (lambda x: ng.ones(2), lambda x: (x * 2, ng.ones(2)), lambda x: x.detach()):
+        with pytest.raises(GradError, match="independent"):
+            func.jvp(function, (x,), (x,), strict=True)

@@ -26,6 +26,7 @@ from .finder import namespaces
 from .guards import Writer
 from .places import ABSENT, Place, containers
 from .reasons import changed_guard
+from .repeated import first_places
 from .slots import Slot, as_now, may_change, remember, same_form
 from .trace import Found, Recording, record
 
@@ -89,6 +90,7 @@ def recorded(
         # then the argument, not a stand-in for it.
         state = {k for k in recording.looked_at if every[k]._grad is not None}
         state |= {k for k in needing(every) if id(every[k]) in recording.closed_over}
+        state |= {k for k, j in first_places(every).items() if j in state}
         if state <= bound:
             carried.settle(recording)
             return found

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -92,11 +93,17 @@ class Shared:
         return self.codes.setdefault(template.shape, Code(self.fastmath))
 
 
-def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "") -> Entry:
+def make_entry(
+    name: str,
+    found: Recorded,
+    shared: Shared,
+    looked_for: str = "",
+    functions: Iterable[FunctionType] = (),
+) -> Entry:
     """Compile a recording.
 
     looked_for: "nan" or "inf" to stop at the first bad value, "time" to tell the profiler what took
-    how long.
+    how long. functions: of the user, that may run.
     """
     recording, leaves, bound = found.recording, found.leaves, found.bound
     gpu = gpu_of(recording)
@@ -121,7 +128,7 @@ def make_entry(name: str, found: Recorded, shared: Shared, looked_for: str = "")
     program = optimise(lowered, passes)
     buffers = {b.memory: b for b in program.buffers if b.memory is not None}
     w = Writer()
-    arguments = argument_guards(w, recording, leaves, bound, buffers)
+    arguments = argument_guards(w, recording, leaves, bound, buffers, functions)
     for memory, (t, grad) in given.items():
         if memory in buffers:
             arguments.append(Argument(buffers[memory], grad._array.shape))

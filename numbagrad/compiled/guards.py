@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -28,6 +28,7 @@ from ..tensor import Tensor
 from .before import Before
 from .gradients import Gradients
 from .places import ABSENT, Content, Place, alike, content_of, same
+from .repeated import distinct_guards, first_places
 from .template import Argument
 from .trace import Recording
 from .traced import Memory
@@ -130,13 +131,17 @@ def argument_guards(
     leaves: list[Any],
     bound: frozenset[int],
     buffers: dict[Any, Any],
+    functions: Iterable[FunctionType] = (),
 ) -> list[Argument]:
-    """Guards for each argument, and the arrays to pass."""
+    """Guards for each argument, and the arrays to pass. functions: that may run."""
     arguments = []
     refs = {i.leaf: i.ref for i in recording.inputs}
+    again = first_places(leaves)
     for k, leaf in enumerate(leaves):
         if k in bound:
             w.guards.append(f"a{k} is not {w.name('tensor', leaf)}")
+        elif k in again:
+            w.guards.append(f"a{k} is not a{again[k]}")
         elif isinstance(leaf, Tensor):
             kind = "Tensor" if type(leaf) is Tensor else w.name("type", type(leaf))
             edge = "is not" if leaf._edge is None else "is"
@@ -167,6 +172,7 @@ def argument_guards(
             if content is not leaf:
                 w.names["content_of"] = content_of
                 w.guards[-1] = f"content_of(a{k}) != {w.name('content', content)}"
+    distinct_guards(w, recording, leaves, bound, functions)
     for (k, name), (value, content) in recording.recorder.asked.of_arguments.items():
         now, called = f"getattr(a{k}, {name!r}, ABSENT)", f"{name!r} of argument {k}"
         shown = content[0][1] if content else value

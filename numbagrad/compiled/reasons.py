@@ -32,7 +32,15 @@ KEY = (
 )
 """What the first parts of a signature are; the others are the arguments."""
 
-_TENSOR = ("the class, dtype or device", "the shape", "the strides", "whether it requires grad")
+_SAME = "which argument before is the same object"
+
+_TENSOR = (
+    "the class, dtype or device",
+    "the shape",
+    "the strides",
+    "whether it requires grad",
+    _SAME,
+)
 """What the parts of a tensor's signature are."""
 
 _RULES = (
@@ -40,6 +48,8 @@ _RULES = (
     (r"a(\d+)\._edge", "argument {0} requires grad, or does not any more"),
     (r"a(\d+)\._array\.strides", "argument {0} has other strides"),
     (r"a(\d+) != ", "argument {0} decided something by its value, which is another"),
+    (r"a(\d+) is a(\d+)", "arguments {0} and {1} are one tensor"),
+    (r"a(\d+) is not a(\d+)", "arguments {0} and {1} are one tensor no more"),
     (r"a(\d+)\b", "argument {0} is another"),
     (r"(t\w+)\._grad", "the gradient of {0} is there, or is not any more, or is another tensor"),
     (r"(t\w+)\._array", "the memory of {0} is another: .data was set, or it was moved"),
@@ -86,11 +96,11 @@ def _in_words(w: Writer, text: str, names: dict[str, Any]) -> str:
     for pattern, words in _RULES:
         found = re.search(pattern, text)
         if found:
-            (name,) = found.groups() or ("",)
+            name, *others = found.groups() or ("",)
             held: Any = names.get(name)
             if hasattr(held, "shape"):
                 name = f"a captured tensor of shape {list(held.shape)}"
-            return words.format(name)
+            return words.format(name, *others)
     return f"a guard: {text}"
 
 
@@ -113,12 +123,18 @@ def changed_key(new: tuple, old: tuple) -> str:
     for k, (now, then) in enumerate(zip(new[len(KEY) :], old[len(KEY) :], strict=False)):
         if now == then:
             continue
-        if not (isinstance(now, tuple) and isinstance(then, tuple) and len(now) == len(then) == 4):
+        if not (isinstance(now, tuple) and isinstance(then, tuple) and len(now) == len(then) == 5):
             return f"argument {k}{OTHER_VALUE}{_argument(now)}, was {_argument(then)}"
         for what, n, t in zip(_TENSOR, now, then, strict=True):
             if n != t:
+                if what is _SAME:
+                    return f"argument {k} is {_same_as(n)}, was {_same_as(t)}"
                 return f"{what} of argument {k}: {_part(n)}, was {_part(t)}"
     return SHARED
+
+
+def _same_as(place: int | None) -> str:
+    return "a tensor of its own" if place is None else f"the same object as argument {place}"
 
 
 def _argument(part: Any) -> str:

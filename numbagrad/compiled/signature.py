@@ -15,6 +15,7 @@ from ..kernels.traced_float import Count
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .places import content_of
+from .repeated import first_places
 
 __all__ = ["signature"]
 
@@ -30,13 +31,14 @@ def signature(spec: Any, leaves: list[Any], looked_for: str) -> tuple[Any, ...]:
     parts += dtypes.get_default_dtype(), devices.get_default_device()
     cast = grad_mode.autocast
     parts.append(cast if cast is None else cast.key)
-    for leaf in leaves:
+    again = first_places(leaves)
+    for k, leaf in enumerate(leaves):
         if isinstance(leaf, Tensor):
             array = leaf._array
             layout = array.strides if not array.flags.c_contiguous else None
             away = leaf._device.type != "cpu"
             kind = type(leaf), leaf._dtype, away
-            parts.append((kind, array.shape, layout, leaf._edge is not None))
+            parts.append((kind, array.shape, layout, leaf._edge is not None, again.get(k)))
         elif type(leaf) in (float, Count):
             parts.append(type(leaf))
         else:

@@ -211,7 +211,7 @@ class CompiledFunction:
         name = getattr(self._function, "__name__", type(self._function).__name__)
         name = re.sub(r"\W", "_", name.replace("<lambda>", "function"))
         looked_for = self._options.looked_for
-        entry = make_entry(name, found, self._shared, looked_for)
+        entry = make_entry(name, found, self._shared, looked_for, search.reach.functions)
         entry.gathered = gathered(found, search.reach, key, leaves)
         if len(entries) >= ENTRIES:
             entries.pop()

@@ -37,6 +37,7 @@ from .graph import Graph
 from .heap import Nursery, all_tensors, dicts_that_hold
 from .places import Locations, Place, check_unchanged, put_back
 from .record import Recorder, recording_alone, recording_with
+from .repeated import first_places
 from .settle import COPY, Settler, shared, stays
 from .slots import Slot, known_slots, slot_of
 from .traced import Launch, Memory, Ref, refs_of, root_of, traced
@@ -224,8 +225,11 @@ def _run(
     inputs: list[Input] = []
     given: list[Any] = []
     stand_in: dict[int, Tensor] = {}
+    again = first_places(leaves)
     for k, leaf in enumerate(leaves):
-        if isinstance(leaf, Tensor) and k not in bound:
+        if k in again and k not in bound:
+            given.append(given[again[k]])
+        elif isinstance(leaf, Tensor) and k not in bound:
             tensor = _stand_in(leaf, k, recorder)
             inputs.append(Input(k, recorder.ref(tensor._array), leaf._array.flags.c_contiguous))
             stand_in[k] = tensor

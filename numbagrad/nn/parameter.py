@@ -9,6 +9,7 @@ from ..devices import place_of
 from ..dtypes import get_default_dtype, to_dtype
 from ..errors import UninitializedError
 from ..kernels import machine
+from ..kernels.cuda.runtime.array import DeviceArray
 from ..ops.base import new_empty
 from ..ops.plans import TENSORS
 from ..tensor import Tensor
@@ -52,6 +53,10 @@ class Parameter(Tensor):
         copied = super().__deepcopy__(memo)
         copied._grad = None  # a copy of a model starts anew, as PyTorch's does
         return copied
+
+    def _deep_copied(self, memo: dict[int, Any]) -> Any:
+        array = self._array  # memory of its own, as PyTorch's
+        return array.copy() if isinstance(array, DeviceArray) else array.copy(order="K")
 
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()

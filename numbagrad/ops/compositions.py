@@ -18,7 +18,6 @@ from .elementwise import cast, clamp, lerp, pow, sub, trunc, where
 from .formulas import Logit
 from .gather import gather
 from .index import index_select
-from .inplace import ViewRegion
 from .moments import norm
 from .overwrite import fill_
 from .reduce import any as any_
@@ -336,7 +335,7 @@ def fill_diagonal_(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     >>> tensor([[1.0, 2.0], [3.0, 4.0]]).fill_diagonal_(0.0).tolist()
     [[0.0, 2.0], [3.0, 0.0]]
     """
-    shape, strides = x._array.shape, x.stride()
+    shape = x._array.shape
     if len(shape) < 2:
         raise ShapeError(
             f"fill_diagonal_: dimensions must larger than 1, but got shape {list(shape)}."
@@ -346,11 +345,11 @@ def fill_diagonal_(x: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
             f"fill_diagonal_: all dimensions of input must be of equal length, got {list(shape)}."
         )
     again = shape[0] if len(shape) == 2 and wrap else 1
-    order = order_of(shape, [x._array])
     for first in range(0, again, shape[1] + 1):
-        length = min(shape[0] - first, *shape[1:])
-        place = first * strides[0]
-        fill_(ViewRegion.apply(x, (length,), (sum(strides),), place, order), fill_value)
+        part = (x.narrow(0, first, shape[0] - first) if first else x).diagonal()
+        while part._array.ndim > 1:  # the diagonals so far, and one more dimension
+            part = part.diagonal(0, 0, part._array.ndim - 1)
+        fill_(part, fill_value)
     return x
 
 

@@ -27,7 +27,7 @@ from .base import (
     sum_to_shape,
 )
 from .create import arange
-from .elementwise import contiguous_copy
+from .elementwise import clone, contiguous_copy
 from .join import stack, unbind
 from .part import narrow
 from .remembered import remembered
@@ -214,7 +214,8 @@ def flip(x: Tensor, *dims: Any, **names: Any) -> Tensor:
     """A copy of ``x`` with ``dims`` in reverse order."""
     if names:
         dims = sizes_by_name("flip", names, "dims", dims)
-    return Flip.apply(x, normalize_dims("flip", sizes_of("flip", dims), x._array.ndim))
+    dims = normalize_dims("flip", sizes_of("flip", dims), x._array.ndim)
+    return Flip.apply(x, dims) if x._array.ndim else clone(x)
 
 
 @remembered

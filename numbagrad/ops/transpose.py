@@ -119,7 +119,7 @@ def movedim(x: Tensor, source: Any, destination: Any) -> Tensor:
     """Dimensions ``source`` moved to ``destination``; the others keep their order."""
     rank = as_operand("movedim", x)._array.ndim
     if type(source) is int and type(destination) is int:
-        order = _moved_one(rank, source, destination)
+        order = _moved_one(rank, source, destination) if rank else _moved_none(source, destination)
         return seen(Permute, x, x._array.transpose(order), order)
     return permute(x, _moved(rank, source, destination))
 
@@ -139,6 +139,13 @@ def _moved(rank: int, source: Any, destination: Any) -> tuple[int, ...]:
     for target, d in sorted(zip(targets, sources, strict=True)):
         order.insert(target, d)
     return tuple(order)
+
+
+def _moved_none(source: int, destination: int) -> tuple[int, ...]:
+    """The order after ``movedim`` of no dimensions, which counts as one."""
+    for dim in (source, destination):
+        normalize_dim("movedim", dim, 0)
+    return ()
 
 
 _moved_one = functools.lru_cache(maxsize=1024)(_moved)

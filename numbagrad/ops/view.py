@@ -258,9 +258,9 @@ def reshape_as(x: Tensor, other: Tensor) -> Tensor:
 
 
 def ravel(x: Tensor) -> Tensor:
-    """All elements in one dimension."""
+    """All elements in one dimension without gaps; a copy where there are some."""
     as_operand("ravel", x)
-    return reshape(x, (-1,)) if x._array.size else reshape(x, (0,))
+    return reshape(contiguous(x), (x._array.size,))
 
 
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -428,9 +428,11 @@ def expand_as(x: Tensor, other: Tensor) -> Tensor:
     return expand(x, other._array.shape)
 
 
-def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """``x`` broadcast to ``shape``; a view."""
-    return expand(x, tuple(shape))
+def broadcast_to(x: Tensor, *size: Any, **names: Any) -> Tensor:
+    """``x`` broadcast to ``size``, ints or one sequence of them; a view."""
+    if names:
+        size = sizes_by_name("broadcast_to", names, "size", size)
+    return expand(x, *size)
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:

@@ -82,6 +82,10 @@ def test_the_mode_of_gradients_and_shared_memory():
     x = ng.ones(3)
     step(x, x)
     assert step.recordings[1] == "whether gradients are recorded: True, was False"
+    assert step.recordings[-1] == (
+        "argument 1 is the same object as argument 0, was a tensor of its own"
+    )
+    step(x, x.view(3))
     assert "share memory" in step.recordings[-1]
 
 

@@ -519,3 +519,18 @@ def test_errors_say_what_came():
         with pytest.raises(kind, match=words):
             call()
     assert module.weight.dtype is ng.float32 and module.weight.requires_grad
+
+
+def test_backward_hooks_see_the_output_that_forward_hooks_leave():
+    seen = []
+    module = nn.Linear(2, 1, bias=False)
+    module.register_forward_hook(lambda m, args, out: out * 2)
+    module.register_full_backward_hook(
+        lambda m, gi, go: seen.append((gi[0].tolist(), go[0].tolist()))
+    )
+    module.register_full_backward_pre_hook(lambda m, go: (go[0] * 5,))
+    module.weight.data.copy_(ng.tensor([[1.0, 3.0]]))
+    x = ng.ones(1, 2, requires_grad=True)
+    (module(x) * 3).sum().backward()
+    assert seen == [([[30.0, 90.0]], [[15.0]])]
+    assert x.grad.tolist() == [[30.0, 90.0]]

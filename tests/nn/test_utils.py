@@ -153,6 +153,40 @@ def test_functional_call():
     assert failing.weight is held
 
 
+def test_functional_call_of_tied_weights():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+            self.b.weight = self.a.weight
+            self.register_parameter("shift", None)
+
+        def forward(self, x):
+            out = self.b(self.a(x))
+            return out if self.shift is None else out + self.shift
+
+    module, x, call = Tied(), ng.tensor([[1.0, 3.0]]), ng.func.functional_call
+    module.a.weight.data.copy_(ng.tensor([[0.0, 1.0], [1.0, 0.0]]))
+    one, two = ng.eye(2), ng.eye(2) * 2
+    for name in ("a.weight", "b.weight"):
+        assert call(module, {name: two}, x).tolist() == [[4.0, 12.0]]
+        assert call(module, {name: two}, x, tie_weights=False).tolist() == [[6.0, 2.0]]
+        call(module, {name: two}, x, strict=True)
+        with pytest.raises(RuntimeError, match=r"Missing key"):
+            call(module, {name: two}, x, tie_weights=False, strict=True)
+    both = {"a.weight": one, "b.weight": two}
+    assert call(module, both, x, tie_weights=False).tolist() == [[2.0, 6.0]]
+    with pytest.raises(ValueError, match="tied"):
+        call(module, both, x)
+    assert call(module, {"a.weight": one, "shift": one[0]}, x).tolist() == [[2.0, 3.0]]
+    assert module.shift is None
+    for wrong in (5, ({"a.weight": one}, 3)):
+        with pytest.raises(ValueError, match="dict"):
+            call(module, wrong, x)
+    with pytest.raises(TypeError, match="must be a tensor"):
+        call(module, {"a.weight": 5.0}, x)
+
+
 # -- init --------------------------------------------------------------------------------------
 
 # name: (arguments, expected mean, expected standard deviation) for a weight (300, 200)

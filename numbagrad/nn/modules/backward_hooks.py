@@ -54,17 +54,19 @@ def replaced(module: Any, kind: str, given: list, returned: Any) -> list:
     return new
 
 
-def call_with_backward_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """``module.forward(*args, **kwargs)`` whose backward calls the backward hooks.
+def with_backward_hooks(module: Any, args: tuple) -> tuple[tuple, Callable[[Any], Any]]:
+    """The arguments for a call of ``module`` whose backward calls the backward hooks, and what
+    makes of its output, as the forward hooks leave it, the one to return.
 
     ``hook(module, g_out)`` of kind "backward_pre", ``hook(module, g_in, g_out)`` of "backward".
     """
     inputs = tracked(args)
+    count = len(args)
     grad_output: tuple = ()
 
     def leaving(grads: list) -> list:
         """The gradients of the inputs are known: the end of the module's backward."""
-        grad_input: list = [None] * len(args)
+        grad_input: list = [None] * count
         for i, grad in zip(inputs, grads, strict=True):
             grad_input[i] = grad
         for hook in module._hooks_to_run("backward"):
@@ -72,25 +74,26 @@ def call_with_backward_hooks(module: Any, args: tuple, kwargs: dict[str, Any]) -
             grad_input = replaced(module, "grad_input", grad_input, returned)
         return [grad_input[i] for i in inputs]
 
-    def entering(grads: list) -> list:
-        """The gradients of the outputs are known: the start of the module's backward."""
-        nonlocal grad_output
-        full: list = [None] * len(outputs)
-        for i, grad in zip(positions, grads, strict=True):
-            full[i] = grad
-        for hook in module._hooks_to_run("backward_pre"):
-            full = replaced(module, "grad_output", full, hook(module, tuple(full)))
-        grad_output = tuple(full)
-        if not inputs:
-            leaving([])
-        return [full[i] for i in positions]
+    def finished(result: Any) -> Any:
+        outputs = result if isinstance(result, tuple) else (result,)
+        positions = tracked(outputs)
+        if not positions:
+            return result
 
-    if inputs:
-        args = through_gate(args, inputs, leaving)
-    result = module.forward(*args, **kwargs)
-    outputs = result if isinstance(result, tuple) else (result,)
-    positions = tracked(outputs)
-    if not positions:
-        return result
-    gated = through_gate(outputs, positions, entering)
-    return gated if isinstance(result, tuple) else gated[0]
+        def entering(grads: list) -> list:
+            """The gradients of the outputs are known: the start of the module's backward."""
+            nonlocal grad_output
+            full: list = [None] * len(outputs)
+            for i, grad in zip(positions, grads, strict=True):
+                full[i] = grad
+            for hook in module._hooks_to_run("backward_pre"):
+                full = replaced(module, "grad_output", full, hook(module, tuple(full)))
+            grad_output = tuple(full)
+            if not inputs:
+                leaving([])
+            return [full[i] for i in positions]
+
+        gated = through_gate(outputs, positions, entering)
+        return gated if isinstance(result, tuple) else gated[0]
+
+    return through_gate(args, inputs, leaving) if inputs else args, finished

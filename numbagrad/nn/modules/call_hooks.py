@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...tape import RemovableHandle
-from .backward_hooks import call_with_backward_hooks
+from .backward_hooks import with_backward_hooks
 
 __all__ = [
     "CallHooks",
@@ -73,10 +73,10 @@ class CallHooks:
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
             module: Any = self
+            finished = None
             if self._hooks_to_run("backward") or self._hooks_to_run("backward_pre"):
-                output = call_with_backward_hooks(module, args, kwargs)
-            else:
-                output = module.forward(*args, **kwargs)
+                args, finished = with_backward_hooks(module, args)
+            output = module.forward(*args, **kwargs)
             due = self._hooks_to_run("forward")
             while due:
                 hook = due.pop(0)
@@ -86,7 +86,7 @@ class CallHooks:
                     changed = hook(self, args, output)
                 if changed is not None:
                     output = changed
-            return output
+            return output if finished is None else finished(output)
         except Exception:
             self._after_error(due, args, kwargs, output)
             raise

@@ -17,14 +17,16 @@ def functional_call(
     args: Any = None,
     kwargs: dict[str, Any] | None = None,
     *,
+    tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
     """``module(*args, **kwargs)`` with the named tensors in place of its parameters and buffers.
 
     parameters_and_buffers: by dotted name, in one dict or several; the gradient flows to these
-    tensors. A parameter that the module holds under several names is replaced under all of them.
-    args: a tuple, or the one argument. strict: all names must be given. The module is as before
-    afterwards. Raises ValueError for a name in two dicts.
+    tensors. tie_weights: what the module holds under several names is replaced under all of them;
+    else under those that are given. args: a tuple, or the one argument. strict: all names must be
+    given. The module is as before afterwards. Raises ValueError for a name in two dicts, and for
+    two tensors in the place of one.
 
     >>> import numbagrad as ng
     >>> layer = ng.nn.Linear(1, 1, bias=False)
@@ -32,25 +34,27 @@ def functional_call(
     [[1.0]]
     """
     if not isinstance(parameters_and_buffers, Mapping):
+        if not isinstance(parameters_and_buffers, Sequence):
+            raise ValueError(
+                f"functional_call: expected parameters and buffers as a dict, or several, got "
+                f"{type(parameters_and_buffers).__name__}."
+            )
         parameters_and_buffers = _joined(parameters_and_buffers)
     slots = _slots(module)
-    unknown = [name for name in parameters_and_buffers if name not in slots]
-    missing = [name for name in slots if name not in parameters_and_buffers]
+    given = _given(parameters_and_buffers, slots, tie_weights)
+    none = [name for name, (_, _, _, held) in slots.items() if held is None]
+    unknown = [name for name in given if name not in slots or (strict and name in none)]
+    missing = [name for name in slots if name not in given and name not in none]
     if unknown or (strict and missing):
         raise RuntimeError(
             f"functional_call: the names do not match those of {type(module).__name__}. Unexpected "
             f"key(s): {', '.join(unknown) or 'none'}. Missing key(s): {', '.join(missing)}."
         )
-    given: dict[int, Tensor] = {}
-    for name, tensor in parameters_and_buffers.items():
-        owner, table, key = slots[name]
-        given[id(owner.__dict__[table][key])] = tensor
-    replaced = []
-    for owner, table, key in slots.values():
-        held = owner.__dict__[table][key]
-        new = given.get(id(held), held)
-        if new is not held:
-            replaced.append((owner, table, key, held, new))
+    replaced = [
+        (owner, table, key, held, given[name])
+        for name, (owner, table, key, held) in slots.items()
+        if given.get(name, held) is not held
+    ]
     # What compiled steps compare is moved and moved back: those of before are right again after.
     amount = hash(tuple((id(owner), key, id(new)) for owner, _, key, _, new in replaced))
     if args is None:
@@ -70,6 +74,8 @@ def _joined(dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """One dict of several, such as of parameters and of buffers."""
     found: dict[str, Tensor] = {}
     for each in dicts:
+        if not isinstance(each, Mapping):
+            raise ValueError(f"functional_call: expected dicts, got {type(each).__name__}.")
         for name, tensor in each.items():
             if name in found:
                 raise ValueError(
@@ -79,12 +85,37 @@ def _joined(dicts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return found
 
 
-def _slots(module: Any) -> dict[str, tuple[Any, str, str]]:
-    """Where each named parameter and buffer stands: its module, table and key."""
+def _given(
+    tensors: Mapping[str, Tensor], slots: dict[str, tuple[Any, str, str, Any]], tie_weights: bool
+) -> dict[str, Tensor]:
+    """The tensors by all the names that they are for."""
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"functional_call: {name!r} must be a tensor, got {tensor!r}.")
+    found = dict(tensors)
+    if not tie_weights:
+        return found
+    names: dict[int, list[str]] = {}
+    for name, (_, _, _, held) in slots.items():
+        if held is not None:
+            names.setdefault(id(held), []).append(name)
+    for tied in names.values():
+        told = [name for name in tied if name in tensors]
+        if len({id(tensors[name]) for name in told}) > 1:
+            raise ValueError(
+                f"functional_call: got multiple values for {told}, which are tied. Give one "
+                f"tensor, or pass tie_weights=False."
+            )
+        if told:
+            found.update(dict.fromkeys(tied, tensors[told[0]]))
+    return found
+
+
+def _slots(module: Any) -> dict[str, tuple[Any, str, str, Any]]:
+    """Where each named parameter and buffer stands: its module, table and key; and what it is."""
     found = {}
     for path, owner in module.named_modules(remove_duplicate=False):
         for table in ("_parameters", "_buffers"):
             for key, held in owner.__dict__[table].items():
-                if held is not None:
-                    found[f"{path}.{key}" if path else key] = (owner, table, key)
+                found[f"{path}.{key}" if path else key] = (owner, table, key, held)
     return found

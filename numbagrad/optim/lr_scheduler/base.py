@@ -60,15 +60,19 @@ class LRScheduler:
             group["lr"] = base
         self.last_epoch = -1
 
-    def step(self) -> None:
+    def step(self, epoch: int | None = None) -> None:
         """Move on by one epoch, or batch, if that is what you count; in a compiled step at its end.
 
+        epoch: move there instead, deprecated as in PyTorch; to the rates of the scheduler's formula
+        for that epoch, ``_get_closed_form_lr()``, where it has one.
         Warns where the optimizer has not taken a step before: its first would miss the first rate.
         An optimizer with a ``step`` of its own is not watched.
         """
         optimizer = self.optimizer
         again = functools.partial(LRScheduler.step, self)  # of a subclass, this part of its step
-        if machine.afterwards("lr_scheduler.step", again, (*optimizer._groups_of_a_step(), self)):
+        changed = (*optimizer._groups_of_a_step(), self)
+        given = () if epoch is None else (epoch,)
+        if machine.afterwards("lr_scheduler.step", again, changed, *given):
             return
         unstepped = type(optimizer).step is Optimizer.step and not optimizer._stepped
         if self._step_count == 1 and unstepped:
@@ -79,8 +83,18 @@ class LRScheduler:
                 stacklevel=2,
             )
         self._step_count += 1
-        self.last_epoch += 1
-        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+        rates = self.get_lr
+        if epoch is None:
+            self.last_epoch += 1
+        else:
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` is deprecated. Use `scheduler.step()`.",
+                UserWarning,
+                stacklevel=2,
+            )
+            self.last_epoch = epoch
+            rates = getattr(self, "_get_closed_form_lr", rates)
+        for group, rate in zip(self.optimizer.param_groups, rates(), strict=True):
             group["lr"] = rate
         self._last_lr = self._rates()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
@@ -187,14 +188,24 @@ class ReduceLROnPlateau:
             return sign * value > sign * self.best * (1 + sign * self.threshold)
         return sign * value > sign * (self.best + sign * self.threshold)
 
-    def step(self, metrics: Any) -> None:
-        """Take note of the metric of one more epoch; in a compiled step when a call ends."""
+    def step(self, metrics: Any, epoch: int | None = None) -> None:
+        """Take note of the metric of one more epoch; in a compiled step when a call ends.
+
+        epoch: which one it is, deprecated as in PyTorch.
+        """
         again = functools.partial(ReduceLROnPlateau.step, self)
         changed = (*self.optimizer._groups_of_a_step(), self)
-        if machine.afterwards("lr_scheduler.step", again, changed, metrics):
+        given = (metrics,) if epoch is None else (metrics, epoch)
+        if machine.afterwards("lr_scheduler.step", again, changed, *given):
             return
         value = float(metrics)
-        self.last_epoch += 1
+        if epoch is not None:
+            warnings.warn(
+                "The epoch parameter in `scheduler.step()` is deprecated. Use `scheduler.step()`.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self._better(value):
             self.best, self.num_bad_epochs = value, 0
         else:

@@ -55,6 +55,10 @@ class CosineAnnealingLR(LRScheduler):
         now, before = (1 + math.cos(math.pi * e / period) for e in (epoch, epoch - 1))
         return [now / before * (rate - low) + low for rate in rates]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        height = (1 + math.cos(math.pi * self.last_epoch / self.T_max)) / 2
+        return [self.eta_min + (base - self.eta_min) * height for base in self.base_lrs]
+
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """From the initial rate to eta_min along half a cosine, again and again from the start.

@@ -72,6 +72,10 @@ class StepLR(LRScheduler):
         due = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
         return [rate * self.gamma if due else rate for rate in self._rates()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        factor = self.gamma ** (self.last_epoch // self.step_size)
+        return [base * factor for base in self.base_lrs]
+
 
 class MultiStepLR(LRScheduler):
     """Times gamma at each of the epochs in milestones."""
@@ -92,6 +96,10 @@ class MultiStepLR(LRScheduler):
         factor = self.gamma ** self.milestones[self.last_epoch]
         return [rate * factor for rate in self._rates()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        passed = sum([count for at, count in self.milestones.items() if at <= self.last_epoch])
+        return [base * self.gamma**passed for base in self.base_lrs]
+
 
 class ExponentialLR(LRScheduler):
     """Times gamma every epoch."""
@@ -104,6 +112,9 @@ class ExponentialLR(LRScheduler):
         """The rate of each group at ``last_epoch``."""
         kept = self.last_epoch == 0 or self._keeps()
         return [rate if kept else rate * self.gamma for rate in self._rates()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self.gamma**self.last_epoch for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -128,6 +139,10 @@ class ConstantLR(LRScheduler):
             return [rate * self.factor for rate in self._rates()]
         ends = self.last_epoch == self.total_iters
         return [rate / self.factor if ends else rate for rate in self._rates()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        factor = 1.0 if self.last_epoch >= self.total_iters else self.factor
+        return [base * factor for base in self.base_lrs]
 
 
 class LinearLR(LRScheduler):
@@ -163,6 +178,9 @@ class LinearLR(LRScheduler):
         change = self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
         return [rate * change for rate in self._rates()]
 
+    def _get_closed_form_lr(self) -> list[float]:
+        return [base * self._factor(self.last_epoch) for base in self.base_lrs]
+
 
 class PolynomialLR(LRScheduler):
     """The initial rate times ``(1 - epoch / total_iters) ** power``, and 0 from total_iters on."""
@@ -185,3 +203,7 @@ class PolynomialLR(LRScheduler):
             return self._rates()
         change = ((total - epoch) / (total - epoch + 1)) ** self.power
         return [rate * change for rate in self._rates()]
+
+    def _get_closed_form_lr(self) -> list[float]:
+        left = 1.0 - min(self.total_iters, self.last_epoch) / self.total_iters
+        return [base * left**self.power for base in self.base_lrs]
