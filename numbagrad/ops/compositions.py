@@ -9,7 +9,6 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
-from ..kernels.strides import order_of
 from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .base import as_operand, full, normalize_dim
