@@ -169,7 +169,7 @@ FUNCTIONS = {
 }  # fmt: skip
 STILL_PLACED = frozenset(
     "powers with_argument twice changed_after nested accumulated whole_changed side_by_side "
-    "returned_too sliced in_columns in_columns_of_three_dims in_columns_with_gaps "
+    "returned_too sliced in_columns in_columns_of_three_dims "
     "in_columns_of_kernels columns_of_what_was_stacked".split()
 )
 """Functions of which some part is read, changed or returned elsewhere, is no whole, or has rows."""
