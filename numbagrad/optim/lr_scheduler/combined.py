@@ -76,7 +76,7 @@ class SequentialLR(LRScheduler):
         self.last_epoch = -1
         self._first()._rewind()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # no epoch, as in PyTorch
         """Move on by one epoch."""
         again, groups = (
             functools.partial(SequentialLR.step, self),
@@ -125,7 +125,7 @@ class ChainedScheduler(LRScheduler):
         for scheduler in self.schedulers:
             scheduler._rewind()
 
-    def step(self) -> None:
+    def step(self) -> None:  # type: ignore[override]  # no epoch, as in PyTorch
         """Move on by one epoch."""
         again, groups = (
             functools.partial(ChainedScheduler.step, self),
