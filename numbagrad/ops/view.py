@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices, memory_formats
+from ..dtypes import DType
 from ..errors import ShapeError
 from ..kernels import machine
 from ..shaped import Size
@@ -212,7 +213,7 @@ def reshape(x: Tensor, *shape: Any, **names: Any) -> Tensor:
 
 
 def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
-    """``x`` with another shape on the same memory; never a copy.
+    """``x`` with another shape on the same memory, never a copy; of a dtype, its bits seen so.
 
     Raises ShapeError if the strides of ``x`` do not allow it: use ``reshape``.
 
@@ -220,7 +221,10 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
     [[1, 2], [3, 4]]
     """
     if names:
-        shape = sizes_by_name("view", names, "size", shape)
+        if [*names] == ["dtype"]:
+            shape = (names["dtype"],)
+        else:
+            shape = sizes_by_name("view", names, "size", shape)
     if len(shape) == 1 and isinstance(shape[0], tuple):
         shape = shape[0]
     try:
@@ -231,11 +235,15 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
         try:
             found = array.reshape(shape)
         except (ValueError, TypeError):
+            if isinstance(shape[0], DType):
+                return _bits(x, *shape)
             shape = inferred("view", sizes_of("view", shape), array.size)
             found = array.reshape(shape)
         if found.shape != shape and -1 not in shape:  # as in ``reshape``
             inferred("view", shape, array.size)
         return seen(ViewAs, x, found, array.shape)
+    if shape and isinstance(shape[0], DType):
+        return _bits(x, *shape)
     shape = inferred("view", sizes_of("view", shape), array.size)
     found = _same_memory(array, shape)
     if found is None:
@@ -245,6 +253,12 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
             f"{list(x.stride())} as {list(shape)}. Use .reshape(...) instead."
         )
     return seen(ViewAs, x, found, array.shape)
+
+
+def _bits(x: Tensor, dtype: DType) -> Tensor:
+    from .bits import viewed_as  # a rare wish
+
+    return viewed_as(x, dtype)
 
 
 def view_as(x: Tensor, other: Tensor) -> Tensor:
