@@ -32,6 +32,7 @@ from .base import (
     normalize_dims,
     sum_to_shape,
 )
+from .bits import viewed_as
 from .elementwise import contiguous_copy
 from .operand import no_operand
 
@@ -236,14 +237,14 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
             found = array.reshape(shape)
         except (ValueError, TypeError):
             if isinstance(shape[0], DType):
-                return _bits(x, *shape)
+                return viewed_as(x, *shape)
             shape = inferred("view", sizes_of("view", shape), array.size)
             found = array.reshape(shape)
         if found.shape != shape and -1 not in shape:  # as in ``reshape``
             inferred("view", shape, array.size)
         return seen(ViewAs, x, found, array.shape)
     if shape and isinstance(shape[0], DType):
-        return _bits(x, *shape)
+        return viewed_as(x, *shape)
     shape = inferred("view", sizes_of("view", shape), array.size)
     found = _same_memory(array, shape)
     if found is None:
@@ -253,12 +254,6 @@ def view(x: Tensor, *shape: Any, **names: Any) -> Tensor:
             f"{list(x.stride())} as {list(shape)}. Use .reshape(...) instead."
         )
     return seen(ViewAs, x, found, array.shape)
-
-
-def _bits(x: Tensor, dtype: DType) -> Tensor:
-    from .bits import viewed_as  # a rare wish
-
-    return viewed_as(x, dtype)
 
 
 def view_as(x: Tensor, other: Tensor) -> Tensor:
