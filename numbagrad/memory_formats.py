@@ -2,7 +2,7 @@
 
 They are hints. Elementwise results lie as their operands do, others as suits the operation: a name
 is checked, and changes nothing but what ``is_contiguous`` is asked for. ``contiguous_format`` asks
-``clone`` and the likes of ``zeros_like`` for a contiguous result.
+``clone``, ``to`` and the likes of ``zeros_like`` for a contiguous result.
 """
 
 from __future__ import annotations

@@ -83,3 +83,20 @@ def test_pickles_keep_columns_and_take_results():
     result = ng.ones(2, requires_grad=True) * 2
     twin = pickle.loads(pickle.dumps(result))
     assert twin.is_leaf and twin.requires_grad and twin.tolist() == [2.0, 2.0]
+
+
+def test_memory_in_any_order_is_copied_as_it_lies():
+    root = np.sqrt(np.arange(24.0).reshape(2, 3, 4).transpose(1, 2, 0))
+    t = ng.from_numpy(root)
+    assert copy.deepcopy(t[1]).tolist() == t[1].tolist()
+    whole, part, array = copy.deepcopy([t, t[1], root])
+    part.zero_()
+    assert whole.stride() == t.stride() and whole[1].sum().item() == 0.0 and t[1].sum().item() > 0
+    assert isinstance(array, np.ndarray) and array.shape == root.shape
+
+
+def test_repeated_entries_have_memory_of_their_own():
+    x = ng.arange(3.0)
+    for y in (x.repeat_interleave(1), x.expand(2, 3).repeat_interleave(2, 0)):
+        y.zero_()
+        assert x.tolist() == [0.0, 1.0, 2.0]

@@ -111,6 +111,8 @@ def remember(batch: Any, op: Any, args: tuple[Any, ...], out: Tensor) -> None:
         return
     if not all([isinstance(a, Tensor) or type(a) in NUMBERS for a in args]):
         return
+    if not out._array.flags.c_contiguous:
+        return  # the result is made again row-major
     if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):
         return  # the default dtype decided, which may change
     parts = tuple([_part(batch, k, a, out._array.ndim) for k, a in enumerate(args)])

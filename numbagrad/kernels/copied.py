@@ -28,12 +28,14 @@ def copied(array: Any, memo: dict[int, Any]) -> Any:
     whole = memo.get(id(root))
     if whole is None:
         whole = root.copy(order="K")
-    if whole.strides != root.strides:  # with gaps, which only other libraries' arrays have
-        return array.copy(order="K")
+    order = sorted(range(root.ndim), key=lambda d: -root.strides[d])
+    rows = whole.transpose(order)  # one after another, unless there are gaps
+    if whole.strides != root.strides or not rows.flags.c_contiguous:
+        return array.copy(order="K")  # of another library's array
     memo[id(root)] = whole
     if array is root:
         return whole
     # Bytes, because NumPy hands out no buffer of every dtype.
-    words = whole.reshape(-1, order="A").view(np.uint8)
+    words = rows.reshape(-1).view(np.uint8)
     start = address_of(array) - address_of(root) if array.size else 0
     return np.ndarray(array.shape, array.dtype, words, start, array.strides)

@@ -111,7 +111,7 @@ def to(
     """``x.to(dtype)``, ``x.to(device)``, ``x.to(other)``: converted; ``x`` if nothing changes.
 
     non_blocking: accepted; a copy to the GPU is asynchronous where ``x`` is pinned. memory_format:
-    accepted, and changes nothing.
+    ``contiguous_format`` for a contiguous copy, if there is one; others change nothing.
     """
     if memory_format is not None:
         memory_formats.check("to", memory_format)
@@ -127,6 +127,8 @@ def to(
     out = x if dtype is None else cast(x, dtypes.to_dtype(dtype))
     if device is not None:
         out = transfer(out, devices.to_device(device))
+    if memory_format is memory_formats.contiguous_format and (copy or out is not x):
+        return Contiguous.apply(out) if out is x or not out._flat else out
     return clone(out) if copy and out is x else out
 
 

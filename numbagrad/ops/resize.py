@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .adaptive_pool import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 from .base import as_operand, constant
@@ -118,8 +118,10 @@ def _resized(x: Tensor, dim: int, how: tuple[str, int, int, float, bool, bool]) 
     if x._dtype.is_floating_point:
         return resampled(x, dim, _taps_of(*how))
     mode, n, size, scale, *_ = how
-    if mode in SMOOTH:
-        return _resized(x.float(), dim, how)
+    if mode in SMOOTH:  # rounded, and cut off where a cubic goes beyond
+        limits = dtypes.iinfo(x._dtype)
+        between = _resized(x.float(), dim, how) + 0.5
+        return between.floor().clamp(limits.min, limits.max).to(x._dtype)
     at = _nearest(n, size, scale, mode == "nearest-exact")
     return index_select(x, dim, constant(at, dtypes.int64, x))
 
@@ -142,7 +144,8 @@ def interpolate(
     align_corners: whether the corner elements of input and result lie on one another, or their
     outer edges. recompute_scale_factor: use the ratio of the sizes, not scale_factor, to find
     places. antialias: where an image becomes smaller, each place takes from all the elements that
-    it stands for, for "bilinear" and "bicubic". Differentiable to any order. Raises ShapeError, or
+    it stands for, for "bilinear" and "bicubic". What lies between whole numbers is rounded.
+    Differentiable to any order. Raises ShapeError, or
     ValueError for another mode.
 
     >>> interpolate(tensor([[[1.0, 2.0]]]), scale_factor=2).tolist()
@@ -164,6 +167,8 @@ def interpolate(
         raise ShapeError(
             f"interpolate: Got {len(shape)}D input, but {mode} mode needs {SMOOTH[mode] + 2}D input"
         )
+    if mode in SMOOTH and input._dtype is dtypes.bool_:
+        raise DTypeError(f"interpolate: {mode} is not for bools. Convert them with .float().")
     if align_corners is not None and mode not in SMOOTH:
         raise ValueError(
             "interpolate: align_corners option can only be set with the interpolating modes: "
@@ -199,7 +204,8 @@ def interpolate(
         scale = 1 / factors[k] if given else n / target
         steps.append((k + 2, (mode, n, target, scale, bool(align_corners), antialias)))
     # Rows are vectors, columns are not: the last dimension goes where there are fewest numbers.
-    smaller = math.prod(sizes) < math.prod(shape[2:])
+    # Whole numbers are rounded in between, for which PyTorch begins with the last.
+    smaller = math.prod(sizes) < math.prod(shape[2:]) and input._dtype.is_floating_point
     out = input
     for dim, how in steps if smaller else reversed(steps):
         out = _resized(out, dim, how)

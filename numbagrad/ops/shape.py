@@ -137,7 +137,7 @@ def repeat_interleave(
     _check_repeated(output_size, shape[dim] * repeats)
     wide = (*shape[: dim + 1], repeats, *shape[dim + 1 :])
     joined = (*shape[:dim], shape[dim] * repeats, *shape[dim + 1 :])
-    return reshape(expand(unsqueeze(x, dim + 1), wide), joined)
+    return reshape(contiguous_copy(expand(unsqueeze(x, dim + 1), wide)), joined)
 
 
 def _repeat_counts(x: Tensor, repeats: Tensor, dim: int, output_size: int | None) -> Tensor:
@@ -150,7 +150,7 @@ def _repeat_counts(x: Tensor, repeats: Tensor, dim: int, output_size: int | None
         )
     _check_repeated(output_size, sum(counts))
     if not sum(counts):
-        return narrow(x, dim, 0, 0)
+        return clone(narrow(x, dim, 0, 0))
     if not machine.is_recording():
         places = np.repeat(np.arange(len(counts)), counts)
         return x.index_select(dim, wrap(places, dtypes.int64).to(x._device))

@@ -30,9 +30,10 @@ def test_strides():
         assert y.view(ng.float32).stride() == y.stride()
         assert y.view(ng.float32).view(ng.int32).tolist() == y.tolist()
     assert x[:, 2:4].view(ng.int64).stride() == (3, 1)
-    assert x[:, 2:4].view(ng.int64).tolist() == np.ascontiguousarray(x.numpy()[:, 2:4]).view(
-        np.int64
-    ).tolist()
+    assert (
+        x[:, 2:4].view(ng.int64).tolist()
+        == np.ascontiguousarray(x.numpy()[:, 2:4]).view(np.int64).tolist()
+    )
     assert ng.tensor(1.0).view(ng.int32).item() == 0x3F800000
     assert ng.zeros(0, 4).view(ng.int16).shape == (0, 8)
 

@@ -206,6 +206,39 @@ def test_compiled_gradients():
     np.testing.assert_allclose(x.grad.numpy(), expected.numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", OPS)
+def test_mapped(name):
+    x = image(10, (3, 2, 4, 3))
+
+    def f(x):
+        return OPS[name](x.permute(2, 0, 1)) * 2 + 1
+
+    expected = ng.stack([f(each) for each in x])
+    for _ in range(3):  # the second is by a plan that is remembered
+        assert ng.vmap(f)(x).tolist() == expected.tolist()
+
+
+def test_derivatives_of_turned_chains():
+    x = image(11, (3, 4))
+
+    def f(x):
+        y = x.t() * 2
+        return (y * y.sin()).sum(0)
+
+    for _ in range(2):
+        first, second = ng.func.jacrev(f)(x), ng.func.jacfwd(f)(x)
+        np.testing.assert_allclose(first.numpy(), second.numpy(), rtol=1e-12, atol=1e-12)
+        assert ng.autograd.gradcheck(f, (x.clone().requires_grad_(),))
+
+
+def test_conversions_that_are_asked_to_be_contiguous():
+    x = ng.arange(6.0).reshape(2, 3).t()
+    assert x.to(ng.float64).stride() == (1, 3)
+    assert x.to(ng.float64, memory_format=ng.contiguous_format).stride() == (2, 1)
+    assert x.to(memory_format=ng.contiguous_format, copy=True).stride() == (2, 1)
+    assert x.to(memory_format=ng.contiguous_format) is x
+
+
 def test_orders():
     assert order_of((2, 3), [np.zeros((2, 3))]) is None
     assert order_of((2, 3), [np.zeros((3, 2)).T]) == (1, 0)

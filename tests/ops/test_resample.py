@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.errors import DTypeError
+from numbagrad.nn import functional as F
 
 MODES = {
     1: ("nearest", "nearest-exact", "linear"),
@@ -97,3 +99,25 @@ def test_nan_and_infinities_reach_who_takes_of_them():
     x = ng.tensor([[[np.nan, 0.0, 0.0, 0.0, np.inf, 0.0]]])
     out = ng.nn.functional.interpolate(x, size=3, mode="linear")
     assert np.isnan(out[0, 0, 0].item()) and out[0, 0, 1:].tolist() == [0, np.inf]
+
+
+def test_infinite_gradients_go_where_they_belong():
+    for shape, size in (((1, 1, 4), 2), ((1, 1, 4, 4), 2), ((1, 1, 4, 6), (2, 2))):
+        x = ng.ones(*shape, requires_grad=True)
+        y = F.interpolate(x, size=size)
+        g = ng.zeros_like(y)
+        g.view(-1)[0] = float("inf")
+        y.backward(g)
+        assert x.grad.isinf().sum().item() == 1 and not x.grad.isnan().any()
+
+
+def test_whole_numbers_are_rounded():
+    x = ng.arange(4).to(ng.uint8).reshape(1, 1, 2, 2)
+    for f in (F.interpolate, ng.compile(lambda x, **how: F.interpolate(x, **how))):
+        y = f(x, size=(3, 3), mode="bilinear")
+        assert y.dtype is ng.uint8 and y.tolist() == [[[[0, 1, 1], [1, 2, 2], [2, 3, 3]]]]
+    edge = ng.tensor([[[[0, 255], [255, 0]]]]).to(ng.uint8)
+    y = F.interpolate(edge, size=(8, 8), mode="bicubic")
+    assert y.min().item() == 0 and y.max().item() == 255
+    with pytest.raises(DTypeError, match=r"bilinear is not for bools"):
+        F.interpolate(x.bool(), size=(3, 3), mode="bilinear")

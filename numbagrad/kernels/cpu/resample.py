@@ -15,6 +15,13 @@ LANES = 1024
 
 
 @inlined
+def _first(x, places, weights, base, j):
+    """What the first tap gives to place j; 0 where there is none, whatever x is."""
+    weight = load(weights, j)
+    return weight * load(x, base + load(places, j)) if weight != 0 else weight * 0
+
+
+@inlined
 def _along_row(out, x, places, weights, o):
     """Line ``o`` of the outer axis where inner is 1.
 
@@ -25,17 +32,17 @@ def _along_row(out, x, places, weights, o):
     base, to = o * n, o * k
     if taps == 1:
         for j in range(k):
-            store(out, to + j, load(weights, j) * load(x, base + load(places, j)))
+            store(out, to + j, _first(x, places, weights, base, j))
     elif taps == 2:
         for j in range(k):
-            total = load(weights, j) * load(x, base + load(places, j))
+            total = _first(x, places, weights, base, j)
             weight = load(weights, k + j)
             if weight != 0:
                 total += weight * load(x, base + load(places, k + j))
             store(out, to + j, total)
     else:
         for j in range(k):
-            total = load(weights, j) * load(x, base + load(places, j))
+            total = _first(x, places, weights, base, j)
             for at in range(k + j, taps * k, k):
                 weight = load(weights, at)
                 if weight == 0:
@@ -55,7 +62,7 @@ def _across_rows(out, x, places, weights, task):
         count = lesser(LANES, inner - first)
         source, weight = (o * n + load(places, j)) * inner + first, load(weights, j)
         for lane in range(count):
-            lanes[lane] = weight * load(x, source + lane)
+            lanes[lane] = weight * load(x, source + lane) if weight != 0 else weight * 0
         for tap in range(1, taps):
             weight = load(weights, tap * k + j)
             if weight != 0:

@@ -18,7 +18,9 @@ def _resample(out, x, places, weights, size, n, k, inner, taps):
     while at < size:
         rest, i = split(at, inner)
         o, j = split(rest, k)
-        total = weights[j] * x[(o * n + places[j]) * inner + i]
+        total = weights[j] * 0
+        if weights[j] != 0:
+            total = weights[j] * x[(o * n + places[j]) * inner + i]
         for tap in range(1, taps):
             weight = weights[tap * k + j]
             if weight != 0:

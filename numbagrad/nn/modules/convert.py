@@ -54,7 +54,7 @@ class Convertible:
         """Move to a device, a floating dtype, or both; or to those of a tensor. In place.
 
         Integer tensors keep their dtype. ``to("cpu")``, ``to(ng.float64)``, ``to(x)``.
-        memory_format: accepted, and changes nothing. non_blocking: as in ``Tensor.to``.
+        memory_format: a hint, which changes nothing. non_blocking: as in ``Tensor.to``.
         """
         memory_formats.check("to", memory_format)
         for value in args:
