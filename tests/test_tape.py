@@ -879,3 +879,22 @@ def test_a_leaf_whose_gradient_was_off_for_a_while_is_the_same_leaf():
     assert after.grad_fn.next_functions[0][0] is node
     after.sum().backward()
     assert w.grad.tolist() == [20.0, 20.0]
+
+
+@pytest.mark.parametrize("changed", ["whole", "part"])
+def test_a_gradient_that_is_kept_is_that_of_the_value_after_a_change(changed):
+    x = ng.arange(1.0, 5.0).requires_grad_()
+    whole = x * 2
+    part = whole[1:3]
+    whole.retain_grad()
+    part.retain_grad()
+    {"whole": whole, "part": part}[changed].mul_(3)
+    assert whole.retains_grad and part.retains_grad
+    ((whole * whole).sum() + (part * part * part).sum()).backward()
+    through = 3 * part.detach() ** 2
+    assert part.grad.tolist() == through.tolist()
+    expected = 2 * whole.detach()
+    expected[1:3] += through
+    assert whole.grad.tolist() == expected.tolist()
+    with ng.no_grad():
+        assert x.grad.tolist() == (expected * whole / x).tolist()

@@ -150,13 +150,13 @@ def _fills(x: Tensor) -> bool:
 def _rebase(x: Tensor, value: Tensor) -> None:
     edge = value._edge
     base = x._base
+    retaining = _retaining(x)
     if edge is not None and value._dtype is not x._dtype:
         edge = value.to(x._dtype)._edge
     if base is None:
         x._edge = edge
-        if x._retain:
-            del x._retain
         _refresh_views(x)
+        _retain_again(retaining)
         machine.moved()
         return
     region = region_of(x)
@@ -166,7 +166,27 @@ def _rebase(x: Tensor, value: Tensor) -> None:
     order = order_of(base._array.shape, [base._array])
     _connect(PlaceRegion, base, (base._edge, carrier._edge), (*region, order))
     _refresh_views(base)
+    _retain_again(retaining)
     machine.moved()
+
+
+def _retaining(x: Tensor) -> list[tuple[Tensor, Any]]:
+    """The tensors on the memory of ``x`` that keep their gradients, with their edges."""
+    base = base_of(x)
+    found = [base, *[view for reference in base._views or () if (view := reference()) is not None]]
+    return [(t, t._edge) for t in found if t._retain]
+
+
+def _retain_again(tensors: list[tuple[Tensor, Any]]) -> None:
+    """Let tensors that kept the gradients at these edges keep those of what they are now."""
+    for tensor, edge in tensors:
+        if tensor._edge is edge:
+            continue
+        node, index = split_edge(edge)
+        node._hooks.retained.pop(index, None)
+        del tensor._retain
+        if tensor._edge is not None:
+            tensor.retain_grad()
 
 
 def _connect(op: type[Op], output: Tensor, edges: tuple, region: tuple) -> None:
