@@ -183,7 +183,7 @@ def _retain_again(tensors: list[tuple[Tensor, Any]]) -> None:
         if tensor._edge is edge:
             continue
         node, index = split_edge(edge)
-        node._hooks.retained.pop(index, None)
+        node._made_hooks().retained.pop(index, None)
         del tensor._retain
         if tensor._edge is not None:
             tensor.retain_grad()
