@@ -22,13 +22,13 @@ from ..kernels.derive import derivative
 from ..kernels.expr import is_constant, symbol
 from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
-from ..kernels.strides import empty_in, maker, order_of
+from ..kernels.strides import maker, order_of
 from ..tape import NUMBERS, Rare, SavedOutput, grad_mode, next_sequence
 from ..tensor import Tensor, wrap
 from . import device_way
 from .argument_names import UNUSUAL, USUAL, signature_of
 from .autocasting import raised_args
-from .base import beside_others, broadcast_shape, zeros_like
+from .base import beside_others, broadcast_shape, new_empty, zeros_like
 from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .remembered import remembered
 from .selected import Selected
@@ -230,9 +230,7 @@ class PointwiseOp:
             shape = broadcast_shape(self.name, *[t._array.shape for t in tensors])
         lead = self.lead if self.lead < len(tensors) else 0
         order = order_of(shape, [t._array for t in (*tensors[lead:], *tensors[:lead])])
-        out = wrap(empty_in(order, shape, out_dtype.numpy, device), out_dtype)
-        if order is not None:
-            out._flat = False
+        out = new_empty(shape, out_dtype, device, order)
         operands = [a._array if isinstance(a, Tensor) else a for a in args]
         machine.launch(self.kernel, out._array, *operands)
         if batch is not None:
