@@ -158,7 +158,7 @@ def operations() -> Iterator[tuple[str, Callable[[], Any]]]:
 def elementwise_operations() -> Iterator[tuple[str, Callable[[], Any]]]:
     """Every formula and its gradients, and the forms of loops on a few."""
     from numbagrad.ops import activation, comparison, formulas
-    from numbagrad.ops.pointwise import Elementwise
+    from numbagrad.ops.from_formula import Elementwise
 
     found_in = vars(activation) | vars(comparison) | vars(formulas)
     for name, found in sorted(found_in.items()):

@@ -11,7 +11,7 @@ from ..kernels import machine
 from ..tensor import Tensor
 from .autocasting import lowered
 from .base import as_operand, same_device
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .remembered import remembered
 
 __all__ = [

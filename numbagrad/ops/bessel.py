@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .polynomial import polynomial
 
 __all__ = ["i0", "i0e", "i1", "i1e"]

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..tensor import Tensor
 from .base import as_operand
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .polynomial import polynomial
 
 __all__ = ["bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"]

@@ -10,7 +10,7 @@ from ..errors import DTypeError
 from ..tensor import Tensor
 from .base import as_operand
 from .formulas import Neg, Sub
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .short_way import make_binary
 
 # -- formulas --------------------------------------------------------------------------------------

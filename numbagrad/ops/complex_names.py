@@ -12,7 +12,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..tensor import Tensor
 from .base import as_operand, full
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .transpose import t, transpose
 
 __all__ = ["angle", "conj", "conj_physical", "is_conj", "is_neg", "isreal", "real"]

@@ -15,8 +15,8 @@ from .argument_names import into
 from .autocasting import raised
 from .base import Op, as_operand, normalize_dim, sum_to_shape
 from .elementwise import clamp
+from .from_formula import Elementwise
 from .moments import norm
-from .pointwise import Elementwise
 from .reduce import sum
 from .remembered import remembered
 from .view import broadcast_tensors, unsqueeze

@@ -18,7 +18,7 @@ from ..tensor import Tensor
 from . import formulas as f
 from .autocasting import raised
 from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
-from .pointwise import elementwise
+from .from_formula import elementwise
 from .remembered import remembered
 from .short_way import make_binary
 from .transfer import transfer

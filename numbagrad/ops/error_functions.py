@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from ..kernels import formula as scalar
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .polynomial import polynomial
 
 __all__ = ["erfcx", "log_ndtr", "ndtr"]

@@ -20,7 +20,7 @@ from .argument_names import by_other_names
 from .axes import Axes, Place, axes, fold, in_memory_order, spread
 from .base import Op, as_operand, contiguous, new_empty
 from .elementwise import maximum, minimum
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .reduce import Sum
 from .remembered import remembered
 

@@ -10,7 +10,7 @@ from ..errors import DTypeError, GradError
 from ..tensor import Tensor
 from .base import Op, as_operand
 from .elementwise import cast, neg
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .remembered import remembered
 
 __all__ = ["frexp", "ldexp", "nextafter"]

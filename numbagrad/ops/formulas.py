@@ -11,7 +11,7 @@ import math
 
 from ..kernels import formula as scalar
 from .factor_last import FactorLast
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 
 # -- arithmetic ------------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ from ..kernels.expr import (
 from ..kernels.formula import Formula
 from ..tensor import Tensor
 from .base import as_operand
-from .pointwise import Elementwise, PointwiseOp
+from .from_formula import Elementwise
+from .pointwise import PointwiseOp
 from .polynomial import horner
 
 __all__ = ["digamma", "lgamma", "mvlgamma", "polygamma"]

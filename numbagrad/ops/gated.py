@@ -13,8 +13,8 @@ from ..kernels.loops import ElementwiseKernel
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, as_operand, new_empty
+from .from_formula import Elementwise
 from .join import cat, chunk
-from .pointwise import Elementwise
 from .remembered import remembered
 
 __all__ = ["glu"]

@@ -21,9 +21,9 @@ from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, constant, contiguous, new_empty, same_device
+from .from_formula import Elementwise
 from .linalg import matmul
 from .part import narrow
-from .pointwise import Elementwise
 from .remembered import remembered
 from .view import reshape
 

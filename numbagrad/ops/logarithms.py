@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 
 __all__ = ["entr", "xlog1py"]
 

@@ -18,7 +18,7 @@ from ..tensor import Tensor
 from .autocasting import BOTH, CPU, raised
 from .base import as_operand, broadcast_shape, contiguous
 from .elementwise import cast
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .reduction import reduced, reduction_of
 from .remembered import remembered
 from .warned import warn_user

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 
 __all__ = ["erfinv", "ndtri"]
 

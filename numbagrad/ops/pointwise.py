@@ -1,9 +1,7 @@
 """From a scalar formula to a differentiable op: dispatch, recording, gradients.
 
-``class Tanh(Elementwise)`` with a ``formula`` is all an op needs; ``@ng.elementwise`` does the
-same for a user's function. The gradient with respect to input ``x`` is ``grad_x(g, ...)`` beside
-the formula, or derived; the parameter names it uses decide what is saved. A gradient formula is an
-elementwise op itself, so every order exists. Start reading at ``PointwiseOp``.
+Formulas come from from_formula.py. The parameter names that a gradient's formula uses decide what
+is saved; it is an elementwise op itself, so every order exists. Start reading at ``PointwiseOp``.
 """
 
 from __future__ import annotations
@@ -33,8 +31,6 @@ from .pointwise_node import GradRule, PointwiseNode, SavePlan
 from .remembered import remembered
 from .selected import Selected
 from .short_way import SMALL, empty, make_binary, make_mixed, make_unary, never
-
-__all__ = ["elementwise"]
 
 _new = object.__new__
 
@@ -441,71 +437,3 @@ def _camel(name: str) -> str:
     return "".join(
         part[:1].upper() + part[1:] for part in name.replace("<lambda>", "fn").split("_")
     )
-
-
-class Elementwise:
-    """Base of elementwise ops: a class with a ``formula`` and, if wished, ``grad_<input>``.
-
-    Subclassing makes the op; ``cls.op`` is it and ``cls.function`` the function users call.
-    result: see ``PointwiseOp``. kind: the class of the op.
-    """
-
-    op: PointwiseOp
-    kind: type[PointwiseOp] = PointwiseOp
-    function: Callable
-    result = "same"
-    name: str | None = None
-
-    def __init_subclass__(cls) -> None:
-        name = cls.__dict__.get("name") or _snake(cls.__name__)
-        grads = {k[5:]: v for k, v in cls.__dict__.items() if k.startswith("grad_")}
-        formula = cls.__dict__["formula"]
-        cls.op = cls.kind(name, formula, grads, cls.result, cls.__doc__)
-        cls.function = staticmethod(cls.op.to_function())
-
-
-def _snake(name: str) -> str:
-    return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(name))
-
-
-def elementwise(function: Callable | None = None, **grads: Callable) -> Any:
-    """Make a plain scalar function a differentiable op on tensors, compiled by Numba.
-
-    function: arithmetic, comparisons, ``math`` functions, ``if``, assignments, ``return``, and
-    calls of other such functions, on one or several numbers. The op broadcasts its arguments,
-    takes float32 and float64 tensors (integers become the default float) and Python numbers, and
-    has gradients of every order, derived from the formula; ``grad_x=f`` gives one by hand, as a
-    formula of the incoming gradient ``g``, any of the inputs, and ``out``.
-
-    Raises FormulaError, naming the line, for Python that is not a formula.
-
-    >>> @elementwise
-    ... def softsquare(x, y):
-    ...     return x * x / (1 + abs(y))
-    """
-    if function is None:
-        return functools.partial(elementwise, **grads)
-    for name in grads:
-        if not name.startswith("grad_"):
-            raise TypeError(f"elementwise: unknown keyword {name}; gradients are grad_<input>.")
-    formula = Formula.from_function(function)
-    op = PointwiseOp(
-        function.__name__,
-        function,
-        {k[5:]: v for k, v in grads.items()},
-        "bool" if formula.body.is_bool else "float",
-        function.__doc__,
-    )
-    for name in op._grads:
-        if name not in op.inputs:
-            raise FormulaError(
-                f"elementwise {op.name}: grad_{name} names no input; they are "
-                f"{', '.join(op.inputs)}."
-            )
-    op.__dict__["formula"] = (
-        formula if formula.name.isidentifier() else Formula("formula", formula.inputs, formula.body)
-    )
-    result = op.to_function()
-    result.__module__ = function.__module__
-    result.__wrapped__ = function  # type: ignore[attr-defined]
-    return result

@@ -15,9 +15,9 @@ from ..tensor import Tensor
 from .autocasting import CPU, raised
 from .base import Op, broadcast_shape, contiguous, new_empty, sum_to_shape
 from .elementwise import sign
+from .from_formula import Elementwise
 from .linalg import _operands, matmul
 from .moments import norm
-from .pointwise import Elementwise
 from .reduce import sum
 from .remembered import remembered
 from .transpose import transpose

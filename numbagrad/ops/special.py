@@ -14,8 +14,8 @@ from ..kernels import formula as scalar
 from ..tensor import Tensor
 from . import formulas as f
 from .base import as_operand
+from .from_formula import Elementwise
 from .normal_quantile import erfinv
-from .pointwise import Elementwise
 
 __all__ = [
     "acosh",

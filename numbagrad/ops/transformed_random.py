@@ -10,8 +10,8 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from .base import copy_kernel, new_empty
+from .from_formula import Elementwise
 from .overwrite import overwrite
-from .pointwise import Elementwise
 from .random import _NORMAL, _UNIFORM, _check_floating, _draw
 
 __all__: list[str] = []

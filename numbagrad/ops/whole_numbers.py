@@ -12,7 +12,7 @@ from ..tensor import Tensor
 from .base import as_operand, broadcast_shape, contiguous, new_empty, same_device
 from .elementwise import abs as abs_
 from .elementwise import cast, clamp, mul
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 from .remembered import remembered
 from .view import expand
 

@@ -15,7 +15,7 @@ from ..tape import NUMBERS
 from ..tensor import Tensor
 from .base import Op, as_operand, full, sum_to_shape
 from .elementwise import cast
-from .pointwise import Elementwise
+from .from_formula import Elementwise
 
 __all__ = ["zeta"]
 
