@@ -44,7 +44,14 @@ def shapes_of_one(x, y, w):
     return ng.cat([x, y]), ng.stack([x, y]).sum(0), x[None] + y[:, None], x.cumsum(0), x.sort()[0]
 
 
-FUNCTIONS = [shared_memory, in_place, layouts, numbers, what_all_share, shapes_of_one]
+def turned(x, y, w):
+    """Results that lie as their operands, which are not row-major."""
+    z = w.t() * x
+    z = (z + w.t()).tanh()
+    return z, z.stride(0) * x, (z * y).sum(0), z + 1.0, w.exp().t() * y, (w.t() * 2).clone()
+
+
+FUNCTIONS = [turned, shared_memory, in_place, layouts, numbers, what_all_share, shapes_of_one]
 
 
 def arguments(seed, size, dtype=ng.float32):
@@ -97,6 +104,23 @@ def test_derivatives(name):
         for got, expected in zip(*both, strict=True):
             got, expected = got.detach().numpy(), expected.detach().numpy()
             np.testing.assert_allclose(got, expected, 1e-9, 1e-12)
+
+
+def test_turned_results_are_remembered(monkeypatch):
+    monkeypatch.setattr(pointwise, "known", {})
+
+    def f(w):
+        return (w.t() * 2).tanh() + w.t()
+
+    w = ng.randn(3, 4, 5)
+    first = vmap(f)(w)
+    assert len(pointwise.known) == 3
+    second = vmap(f)(w + 1)
+    assert len(pointwise.known) == 3
+    assert first.stride() == second.stride() == (20, 1, 5)
+    assert ng.equal(second, (2 * (w + 1)).tanh().mT + (w + 1).mT)
+    both = vmap(vmap(f))(ng.randn(2, 3, 4, 5))
+    assert both.shape == (2, 3, 5, 4)
 
 
 def test_what_is_known_does_not_grow():

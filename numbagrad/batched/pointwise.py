@@ -17,6 +17,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..kernels import machine
+from ..kernels.strides import is_dense, order_of, ordered
 from ..ops.pointwise import PointwiseOp, what_differs
 from ..tape import NUMBERS, Rare, grad_mode
 from ..tensor import Tensor, wrap
@@ -35,7 +36,9 @@ class Formula:
 
     way: what runs on the arrays of all elements, of the result and of operands: ``parts``, or None
     where the operand itself is handed on. plan: what it is told of them; of an array it looks at
-    the address alone then. step: bytes from one element of the result to the next.
+    the address alone then. shape, strides: of an element's result, in bytes, None if row-major.
+    whole: sizes of the memory of all, outermost first; turned: how the array of all lies in it, as
+    ``machine.view`` takes it, None if row-major. step: bytes from one element to the next.
     numbers, differs: what ``PointwiseOp.tape`` is told.
     """
 
@@ -44,7 +47,9 @@ class Formula:
     plan: np.ndarray | None
     parts: tuple[Part | None, ...]
     shape: tuple[int, ...]
+    strides: tuple[int, ...] | None
     whole: tuple[int, ...]
+    turned: tuple[tuple[int, ...], tuple[int, ...]] | None
     step: int
     dtype: DType
     numbers: tuple[bool, ...]
@@ -56,7 +61,9 @@ class Formula:
         machine.recorder.current = batch.outer
         try:
             whole = machine.empty(self.whole, dtype.numpy)
-            given: list[Any] = [whole]
+            given: list[Any] = [
+                whole if self.turned is None else machine.view(whole, *self.turned, 0)
+            ]
             array: Any
             for part, a in zip(self.parts, args, strict=True):
                 if part is not None:
@@ -73,10 +80,12 @@ class Formula:
                 self.way(plan, tuple(given))
         finally:
             machine.recorder.current = batch
-        array = _new(Hidden, self.shape, dtype.numpy, whole)
+        array = _new(Hidden, self.shape, dtype.numpy, whole, 0, self.strides)
         array.memory = memory = Memory(batch, whole, self.step, True)
         array.at, memory.written = 0, True
         out = wrap(array, dtype)
+        if self.strides is not None:
+            out._flat = False
         if dtype.is_floating_point and grad_mode.enabled:
             edges = tuple([a._edge if isinstance(a, Tensor) else None for a in args])
             if edges.count(None) < len(edges):
@@ -111,13 +120,21 @@ def remember(batch: Any, op: Any, args: tuple[Any, ...], out: Tensor) -> None:
         return
     if not all([isinstance(a, Tensor) or type(a) in NUMBERS for a in args]):
         return
-    if not out._array.flags.c_contiguous:
-        return  # the result is made again row-major
     if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):
         return  # the default dtype decided, which may change
     parts = tuple([_part(batch, k, a, out._array.ndim) for k, a in enumerate(args)])
-    step, whole = out._array.memory.step, out._array.shape
-    given = [batch.given(out._array)]
+    step, own = out._array.memory.step, out._array
+    given, strides, turned = [batch.given(own)], None, None
+    whole = given[0].shape
+    if not own.flags.c_contiguous:
+        order = order_of(own.shape, [own])
+        if order is None or not is_dense(own):
+            return
+        strides = own.strides
+        if step:
+            order = (0, *[d + 1 for d in order])
+        whole, steps = ordered(given[0].shape, order)
+        turned = given[0].shape, steps
     for part, a in zip(parts, args, strict=True):
         array = a._array if isinstance(a, Tensor) else a
         given.append(array if part is None else part.of(batch, array))
@@ -128,9 +145,8 @@ def remember(batch: Any, op: Any, args: tuple[Any, ...], out: Tensor) -> None:
         way, plan = op.kernel.nest(given)
     if len(known) >= MOST:
         known.clear()
-    whole = (batch.size, *whole) if step else whole
     numbers = tuple([type(a) in NUMBERS for a in args])
-    form = way, plan, parts, out._array.shape, whole, step, dtype
+    form = way, plan, parts, own.shape, strides, whole, turned, step, dtype
     known[key] = Formula(op, *form, numbers, what_differs(args, out))
 
 
