@@ -265,8 +265,10 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
 @contextmanager
 def _compiling() -> Iterator[None]:
     """What is spared Numba while it compiles: passes of the collector, and an import."""
+    from .quick_numba import quick
+
     _believe_in_blas()
-    with seldom():
+    with seldom(), quick():
         yield
 
 
