@@ -29,6 +29,8 @@ def is_code(value: Any) -> bool:
         return value.__code__.co_filename not in OUR_FILES and not installed(value)
     if isinstance(value, type):
         return is_open(value) and not installed(value)
+    if type(value).__module__ == "builtins":
+        return False
     kernel = inspect.getattr_static(value, "py_func", None)  # others may raise whatever they like
     return isinstance(kernel, types.FunctionType) and not installed(kernel)
 
