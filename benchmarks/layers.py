@@ -123,6 +123,32 @@ def _recurrent(kind: str, steps: int, n: int, size: int, compiled: bool = False)
     return build
 
 
+def _products_alone(steps: int, n: int, size: int) -> Any:
+    """What no LSTM can do without, beside torch's whole step: five products, of all steps at once.
+
+    Two lead to the gates, two to the gradients of the weights, one back to the states; in a layer
+    the states' wait for the step before. The ratio is the least that a step may hope for.
+    """
+
+    def build(lib: Any) -> Run:
+        if lib.__name__ != "numbagrad":
+            step = _recurrent("LSTM", steps, n, size)(lib)
+            return lambda: step()[:0]
+        x, g = lib.tensor(uniform(steps * n, size)), lib.tensor(uniform(steps * n, 4 * size))
+        weight = lib.tensor(uniform(4 * size, size))
+
+        def run() -> tuple[Any, ...]:
+            for _ in range(2):
+                x @ weight.t()
+                g.t() @ x
+            g @ weight
+            return ()
+
+        return run
+
+    return build
+
+
 BOTH = (1, 2)
 SEQUENCE = (64, 16, 128)
 CASES = [
@@ -149,5 +175,6 @@ CASES = [
         BOTH,
         1e-3,
     ),
+    Case("products alone / LSTM step, T 64, n 16, 128", _products_alone(*SEQUENCE), threads=BOTH),
     Case("GRU step, T 64, n 16, 128", _recurrent("GRU", *SEQUENCE), threads=BOTH, rtol=1e-3),
 ]
