@@ -239,9 +239,10 @@ class PointwiseOp:
         return out
 
     def _seen_before(self, args: tuple) -> Tensor | None:
-        """The result for small operands whose shapes, strides and dtypes have come before.
+        """The result for operands whose shapes, strides and dtypes have come before.
 
-        Planning a loop nest costs 10 us; a model meets the same few again and again.
+        Planning a loop nest costs 10 us, to find the result's dtype, shape and order as many; a
+        model meets the same few again and again.
         """
         found = self.nests.get(_layout(args))
         if found is None:
@@ -255,20 +256,27 @@ class PointwiseOp:
 
     def _remember(self, args: tuple, out: Tensor, operands: list, order: Any) -> None:
         """Keep the loop nest of this call for ``_seen_before``."""
-        if machine.closed or not 0 < out._array.size < self.kernel.grain:
+        if machine.closed or not out._array.size:
             return
         dtype = out._dtype
         if dtype.is_floating_point and not any([getattr(a, "_dtype", 0) is dtype for a in args]):
             return  # the default dtype decided, which may change
         if len(self.nests) >= 512:
             self.nests.clear()
-        loop, plan = self.kernel.nest((out._array, *operands))
+        loop: Any = self._by_threads
+        plan: Any = None
+        if out._array.size < self.kernel.grain:
+            loop, plan = self.kernel.nest((out._array, *operands))
         found = loop, plan, out._array.shape, dtype, dtype.numpy, dtype.is_floating_point
         plans: list[SavePlan | None] = [None] * 4  # by which inputs need gradients
         make: Any = empty if out._array.size < SMALL else machine.empty
         if order is not None:
             make = maker(order, make)
         self.nests[_layout(args)] = (*found, what_differs(args, out), plans, make)
+
+    def _by_threads(self, plan: None, operands: tuple) -> None:
+        """A loop nest that asks at each call how many threads there are."""
+        self.kernel(*operands)
 
     def _record_if_needed(self, args: tuple, out: Tensor) -> None:
         if grad_mode.enabled and out._dtype.is_floating_point:

@@ -166,12 +166,13 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
             array = x._array
             dtype = x._dtype
             if isinstance(y, Tensor):
-                if y._dtype is dtype:
+                small = array.size < SMALL  # large memory is not asked for in vain
+                if y._dtype is dtype and (small or array.shape == y._array.shape):
                     found = fast.get(dtype)
                     if found is None:
                         found = op.prepare(dtype, (dtype, dtype), (array.dtype, array.dtype))
                     entry, out_dtype, numpy_dtype, floating = found
-                    make = empty if array.size < SMALL else machine.empty
+                    make = empty if small else machine.empty
                     out_array = make(array.shape, numpy_dtype)
                     if entry(out_array, array, y._array):
                         out = _new(Tensor)
