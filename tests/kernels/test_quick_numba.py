@@ -17,7 +17,6 @@ from numba.core.targetconfig import TargetConfig
 from numbagrad.kernels import quick_numba, simd_math
 from numbagrad.kernels.quick_numba import quick
 
-
 known = pytest.mark.skipif(
     not numba.__version__.startswith(quick_numba.KNOWN),
     reason=f"Numba {numba.__version__}: hold its functions against quick_numba, then add it there",
