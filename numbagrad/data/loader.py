@@ -11,7 +11,7 @@ from types import GenericAlias
 from typing import Any
 
 from ..ops.from_data import tensor
-from ..ops.random import randint
+from ..ops.random import randint, state_for
 from .collate import default_collate
 from .dataset import IterableDataset
 from .fetch import Fetcher
@@ -122,11 +122,12 @@ class DataLoader:
         self._batches: Any = None  # the iterator of persistent workers
 
     def __iter__(self) -> Iterator[Any]:
-        # Drawn without workers too, so that what follows does not depend on their number.
-        base_seed = int(randint(0, 2**63 - 1, (1,), generator=self.generator).item())
         fetcher = self._fetcher()
         if self.num_workers:
+            base_seed = int(randint(0, 2**63 - 1, (1,), generator=self.generator).item())
             return self._by_workers(fetcher, base_seed)
+        # Without workers nobody asks for a seed, but what follows must not depend on their number.
+        state_for(self.generator, 1, 2)
         if fetcher.is_stream:
             return fetcher.stream()
         return map(fetcher.batch, self.index_source())

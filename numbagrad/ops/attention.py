@@ -27,7 +27,7 @@ from .base import (
 from .create import ones
 from .elementwise import exp, log, where
 from .linalg import matmul
-from .random import Dropout, _state
+from .random import Dropout, state_for
 from .remembered import remembered
 from .shape import tril
 
@@ -342,7 +342,7 @@ def scaled_dot_product_attention(
     p, state = float(dropout_p), None
     size = math.prod((*lead, rows)) * ((columns + 3) // 4 * 4)
     if p and size:
-        state = _state(None, size, 1)
+        state = state_for(None, size, 1)
     if features and width:
         out = Attention.apply(q, k, v, mask, state, float(scale), p, int(is_causal))
     else:  # no product to run

@@ -27,7 +27,7 @@ _UNIFORM = {dtypes.float32: (kernels.uniform, 1), dtypes.float64: (kernels.unifo
 _NORMAL = {dtypes.float32: (kernels.normal, 1), dtypes.float64: (kernels.normal_double, 2)}
 
 
-def _state(generator: Generator | None, size: int, words: int) -> Any:
+def state_for(generator: Generator | None, size: int, words: int) -> Any:
     """The state for ``size`` elements of ``words`` words each."""
     if generator is None:
         generator = default_generator
@@ -53,7 +53,7 @@ def _draw(table: dict, out: Tensor, generator: Any, *arguments: float) -> Tensor
     kernel, words = table[out._dtype]
     size = out._array.size
     if size:
-        state = _state(generator, size, words)
+        state = state_for(generator, size, words)
         machine.launch(kernel, out._array.reshape(-1), state, *arguments)
     return out
 
@@ -66,7 +66,7 @@ def _draw_integers(out: Tensor, generator: Any, low: int, high: int) -> Tensor:
             span -= 2**64
         if not -(2**63) <= low < 2**63:
             raise ShapeError(f"randint: low {low} is out of range for int64.")
-        state = _state(generator, out._array.size, 2)
+        state = state_for(generator, out._array.size, 2)
         machine.launch(kernels.integers, out._array.reshape(-1), state, low, span)
     return out
 
@@ -161,7 +161,7 @@ def randperm(
     (n,) = shape_of("randperm", (n,))
     out = new_empty((n,), dtypes.int64)
     if n:
-        launch(kernels.permutation, out, _state(generator, n, 2))
+        launch(kernels.permutation, out, state_for(generator, n, 2))
     return _finish(transfer(cast(out, dtypes.to_dtype(dtype)), place), requires_grad)
 
 
@@ -245,13 +245,13 @@ def _bernoulli(out: Tensor, p: Any, generator: Any) -> Tensor:
         if not 0 <= p <= 1:
             raise ShapeError(f"bernoulli: expects p to be in [0, 1], but got p={p}.")
         if size:
-            state = _state(generator, size, 1)
+            state = state_for(generator, size, 1)
             machine.launch(kernels.bernoulli, out._array.reshape(-1), state, float(p))
         return out
     if size:
         p = contiguous(expand(p.detach(), out._array.shape))
         bad = new_empty((1,), dtypes.int64, out._device)
-        state = _state(generator, size, 2)
+        state = state_for(generator, size, 2)
         flat = out._array.reshape(-1)
         machine.launch(kernels.bernoulli_each, flat, bad._array, p._array.reshape(-1), state)
         machine.check(bad._array, _refuse_probability)
@@ -303,7 +303,7 @@ def multinomial(
     out = new_empty((n, num_samples), dtypes.int64, x._device)
     bad = new_empty((1,), dtypes.int64, x._device)
     kernel = kernels.multinomial_again if replacement else kernels.multinomial_once
-    state = _state(generator, n * (num_samples if replacement else m), 2)
+    state = state_for(generator, n * (num_samples if replacement else m), 2)
     launch(kernel, out, bad, contiguous(x)._array.reshape(n, m), state)
     machine.check(bad._array, _refuse_weights)
     return out if rank == 2 else out.reshape(num_samples)
@@ -351,7 +351,7 @@ def dropout(
         raise DTypeError(f"dropout: result type float can't be cast to {input._dtype}.")
     if not training or p == 0 or not input._array.size:
         return input
-    out = Dropout.apply(input, _state(generator, input._array.size, 1), float(p))
+    out = Dropout.apply(input, state_for(generator, input._array.size, 1), float(p))
     return assign(input, out, "dropout_") if inplace else out
 
 

@@ -18,7 +18,7 @@ from ..random import Generator
 from ..tensor import Tensor
 from .base import Op, contiguous, launch, new_empty, reshaped
 from .elementwise import cast
-from .random import _state
+from .random import state_for
 
 __all__ = ["draw_binomial", "draw_poisson", "standard_gamma"]
 
@@ -84,7 +84,7 @@ def standard_gamma(
     >>> standard_gamma(ng.full((2, 3), 4.0)).shape
     ng.Size([2, 3])
     """
-    return StandardGamma.apply(shape, _state(generator, shape._array.size, 4), logarithm)
+    return StandardGamma.apply(shape, state_for(generator, shape._array.size, 4), logarithm)
 
 
 def draw_poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -95,7 +95,7 @@ def draw_poisson(rate: Tensor, *, generator: Generator | None = None) -> Tensor:
     [0.0, 0.0]
     """
     rate = rate.detach()
-    return filled(kernels.poisson, (rate,), _state(generator, rate._array.size, 4))
+    return filled(kernels.poisson, (rate,), state_for(generator, rate._array.size, 4))
 
 
 def draw_binomial(count: Tensor, p: Tensor, *, generator: Generator | None = None) -> Tensor:
@@ -106,4 +106,4 @@ def draw_binomial(count: Tensor, p: Tensor, *, generator: Generator | None = Non
     [0.0, 3.0]
     """
     count, p = count.detach(), p.detach()
-    return filled(kernels.binomial, (count, p), _state(generator, count._array.size, 4))
+    return filled(kernels.binomial, (count, p), state_for(generator, count._array.size, 4))
