@@ -131,9 +131,10 @@ def _products_alone(steps: int, n: int, size: int) -> Any:
     """
 
     def build(lib: Any) -> Run:
+        nothing = (lib.zeros(1),)  # there are no results to compare
         if lib.__name__ != "numbagrad":
             step = _recurrent("LSTM", steps, n, size)(lib)
-            return lambda: step()[:0]
+            return lambda: (step(), nothing)[1]
         x, g = lib.tensor(uniform(steps * n, size)), lib.tensor(uniform(steps * n, 4 * size))
         weight = lib.tensor(uniform(4 * size, size))
 
@@ -142,7 +143,7 @@ def _products_alone(steps: int, n: int, size: int) -> Any:
                 x @ weight.t()
                 g.t() @ x
             g @ weight
-            return ()
+            return nothing
 
         return run
 
