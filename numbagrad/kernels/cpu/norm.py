@@ -347,6 +347,10 @@ def layer_norm(out, mean, rstd, x, weight, bias, eps, affine):
                 out[i, j] += bias[j]
 
 
+LINE = 1024
+"""Most columns of a layer norm's gradient at a time. Short pieces of rows, 256 columns each, come
+from memory slower: 2048 rows of 768 take 3.4 ms instead of 3.9, 512 of 1024 a fifth less."""
+
 ROWS = 64
 """Rows whose gradients of weight and bias one task sums; fixed, whatever the threads."""
 
@@ -386,13 +390,13 @@ def layer_norm_grad_rows(gx, sums, g, x, mean, rstd, weight, affine, part):
         total, along = sums_along(g, x, weight, i * m, mean[i], affine)
         totals[i - first], alongs[i - first] = total / count, along * rstd[i] / count
     # LLVM knows that these are none of the arrays, which it need not compare then.
-    line0, line1 = stack(WIDTH, zero), stack(WIDTH, zero)
-    line2, line3 = stack(WIDTH, zero), stack(WIDTH, zero)
-    factor = stack(WIDTH, one)
-    by_weight, by_bias = stack(WIDTH, 0.0), stack(WIDTH, 0.0)
-    four_by_weight, four_by_bias = stack(WIDTH, zero), stack(WIDTH, zero)
-    for begin in range(0, m, WIDTH):
-        width = min(WIDTH, m - begin)
+    line0, line1 = stack(LINE, zero), stack(LINE, zero)
+    line2, line3 = stack(LINE, zero), stack(LINE, zero)
+    factor = stack(LINE, one)
+    by_weight, by_bias = stack(LINE, 0.0), stack(LINE, 0.0)
+    four_by_weight, four_by_bias = stack(LINE, zero), stack(LINE, zero)
+    for begin in range(0, m, LINE):
+        width = min(LINE, m - begin)
         for j in range(width):
             factor[j] = load(weight, begin + j) if affine & 1 else one
             by_weight[j], by_bias[j] = 0.0, 0.0
