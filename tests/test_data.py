@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from numbagrad.data import (
     default_collate,
     random_split,
 )
+from numbagrad.errors import RecordingError
 
 
 class Squares(Dataset):
@@ -244,3 +246,28 @@ def test_the_loader_is_found_where_pytorch_has_it():
     from numbagrad.utils.data import DataLoader, random_split
 
     assert DataLoader is ng.data.DataLoader and random_split is ng.utils.data.random_split
+
+
+class Counted(IterableDataset):
+    """Gives another tensor each time."""
+
+    def __init__(self):
+        self.numbers = itertools.count(1)
+
+    def __iter__(self):
+        return iter([np.full(2, next(self.numbers), np.float32)])
+
+
+def test_iterating_is_refused_where_it_would_be_recorded():
+    loader = DataLoader(Counted(), batch_size=None)
+
+    def step(t):
+        for batch in loader:
+            t = t + ng.as_tensor(batch)
+        return t.sum()
+
+    with pytest.raises(RecordingError, match=r"DataLoader.*each batch"):
+        ng.compile(step)(ng.zeros(2))
+    assert step(ng.zeros(2)).item() == 2.0  # nothing was taken from it
+    each = ng.func.vmap(step, randomness="different")(ng.zeros(2, 2))
+    assert each.tolist() == [4.0, 6.0]  # one element after the other

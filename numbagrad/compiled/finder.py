@@ -340,7 +340,7 @@ class _Finder:
             kind = each if isinstance(each, type) else type(each)
             if isinstance(each, types.ModuleType) or kind in seen or installed(kind):
                 continue
-            if kind.__module__ == "builtins" and not kind.__flags__ & _BY_CLASS_STATEMENT:
+            if kind.__module__ == "builtins" and not kind.__flags__ & _HEAP_TYPE:
                 continue  # its attributes cannot be replaced
             seen.add(kind)
             for name in sorted({*self.names, *IMPLICIT}):
@@ -349,8 +349,9 @@ class _Finder:
                     yield Place(f"{{}}.{name}", kind, name, found)
 
 
-_BY_CLASS_STATEMENT = 1 << 9
-"""The flag of classes that are not written in C (``Py_TPFLAGS_HEAPTYPE``)."""
+_HEAP_TYPE = 1 << 9
+"""The flag of classes that are made while Python runs (``Py_TPFLAGS_HEAPTYPE``); nobody sets
+attributes of the others."""
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:

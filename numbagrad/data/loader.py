@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import GenericAlias
 from typing import Any
 
+from ..kernels import machine
 from ..ops.from_data import tensor
 from ..ops.random import randint, state_for
 from .collate import default_collate
@@ -122,6 +123,7 @@ class DataLoader:
         self._batches: Any = None  # the iterator of persistent workers
 
     def __iter__(self) -> Iterator[Any]:
+        machine.outside("iterating a DataLoader", "Pass each batch to the compiled step.")
         fetcher = self._fetcher()
         if self.num_workers:
             base_seed = int(randint(0, 2**63 - 1, (1,), generator=self.generator).item())

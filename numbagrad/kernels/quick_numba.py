@@ -9,6 +9,7 @@ here stand in for Numba's; otherwise Numba is as it was. They are written for th
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,17 @@ KNOWN = ("0.68.",)
 """Begins of the versions of Numba whose functions these replace."""
 
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork: another thread of the parent may have held it."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
 _depth = 0
 _before: list[tuple[Any, str, Any]] = []
 
@@ -37,8 +49,8 @@ def quick() -> Iterator[None]:
     global _depth
     with _lock:
         if _depth == 0 and numba.__version__.startswith(KNOWN):
+            _before[:] = [(owner, name, vars(owner)[name]) for owner, name, _ in _EXCHANGED]
             for owner, name, function in _EXCHANGED:
-                _before.append((owner, name, vars(owner)[name]))
                 setattr(owner, name, function)
         _depth += 1
     try:
@@ -100,11 +112,12 @@ def _collect(values: Any, found: list[ir.Var]) -> None:
             _collect(value.values(), found)
         elif isinstance(value, ir.Inst):
             found += value.list_vars()
-        elif isinstance(value, (ir.Var, list, tuple, dict)):
-            found += _variables_of_any(None, value)
-
-
-_variables_of_any = ir.Inst._rec_list_vars
+        elif isinstance(value, ir.Var):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, found)
+        elif isinstance(value, dict):
+            _collect(value.values(), found)
 
 
 def _variables(self: Any, value: Any) -> list[ir.Var]:

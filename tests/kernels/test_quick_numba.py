@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import re
 import threading
@@ -63,7 +64,13 @@ def test_several_threads():
     assert now() == before and all(met)
 
 
+Pair = collections.namedtuple("Pair", "first second")
+PAIR, TABLE = Pair(1, 2), collections.OrderedDict(a=3)
+
+
 def example(x, n, mode, out):
+    if n < 0:
+        raise ValueError("negative", PAIR, TABLE)
     total, places = 0.0, (n, 2, x.shape[0])
     for i in range(places[0]):
         if (mode and x[i] > total) or i in (1, 2):
@@ -79,6 +86,8 @@ def test_variables_of_instructions():
     statements = [s for block in blocks for s in block.body]
     values = [s.value for s in statements if isinstance(getattr(s, "value", None), ir.Inst)]
     assert len(statements) > 50
+    table = collections.OrderedDict(a=values[1], b=[values[2], statements[0].target])
+    values.append(ir.Expr("none", ir.unknown_loc, pair=Pair(values[0], table), other=TABLE))
 
     def names():
         return [[v.name for v in s.list_vars()] for s in statements + values]
@@ -86,6 +95,18 @@ def test_variables_of_instructions():
     expected = names()
     with quick():
         assert names() == expected
+
+
+def refused(x):
+    if x < 0:
+        raise ValueError("negative", PAIR)
+    return x
+
+
+@known
+def test_a_named_tuple_among_the_arguments_of_an_error():
+    with quick():
+        assert numba.njit(refused)(1) == 1
 
 
 def test_implementations_with_a_place():

@@ -377,7 +377,7 @@ def sums_along(g, x, weight, row, center, affine):
 def layer_norm_grad_rows(gx, sums, g, x, mean, rstd, weight, affine, part):
     """Gradients of the ``ROWS`` rows of a part, and what they add to those of weight and bias.
 
-    By columns, so that these stay in the first cache, and four rows at once. These are added in
+    By columns, so that these stay in a near cache, and four rows at once. These are added in
     the dtype of x first: to widen each to float64 takes as long as all the rest, and beside float64
     LLVM takes half as many lanes for float32.
     """
