@@ -340,18 +340,11 @@ class _Finder:
             kind = each if isinstance(each, type) else type(each)
             if isinstance(each, types.ModuleType) or kind in seen or installed(kind):
                 continue
-            if kind.__module__ == "builtins" and not kind.__flags__ & _HEAP_TYPE:
-                continue  # its attributes cannot be replaced
             seen.add(kind)
             for name in sorted({*self.names, *IMPLICIT}):
                 found = getattr(kind, name, None)
                 if isinstance(found, property) or is_code(found):
                     yield Place(f"{{}}.{name}", kind, name, found)
-
-
-_HEAP_TYPE = 1 << 9
-"""The flag of classes that are made while Python runs (``Py_TPFLAGS_HEAPTYPE``); nobody sets
-attributes of the others."""
 
 
 def _place(text: str, holder: Any, name: str, value: Any, told: bool = False) -> Place:

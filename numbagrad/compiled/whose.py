@@ -23,14 +23,19 @@ _CLOSED = FOREIGN - {_PACKAGE, "types", "argparse", "collections", "_thread"}
 """Whose objects hold nothing of the user: namespaces, ``UserDict`` and ``local`` do."""
 
 
+_HEAP_TYPE = 1 << 9
+"""The flag of classes that are made while Python runs (``Py_TPFLAGS_HEAPTYPE``); nobody sets
+attributes of the others."""
+
+
 def is_code(value: Any) -> bool:
     """Whether ``value`` is a function, a class or a kernel of the user, which may be replaced."""
     if isinstance(value, types.FunctionType):
         return value.__code__.co_filename not in OUR_FILES and not installed(value)
     if isinstance(value, type):
         return is_open(value) and not installed(value)
-    if type(value).__module__ == "builtins":
-        return False
+    if not type(value).__flags__ & _HEAP_TYPE:
+        return False  # of Python's own, which have no such attribute
     kernel = inspect.getattr_static(value, "py_func", None)  # others may raise whatever they like
     return isinstance(kernel, types.FunctionType) and not installed(kernel)
 
@@ -43,8 +48,10 @@ def folders() -> tuple[str, ...]:
 
 
 def installed(value: types.FunctionType | type) -> bool:
-    """Whether a function or class is of an installed package, which nobody edits."""
+    """Whether a function or class is of Python or an installed package, which nobody edits."""
     if isinstance(value, type):
+        if not value.__flags__ & _HEAP_TYPE:
+            return True
         module = sys.modules.get(value.__module__)
         return is_ours(value) or (getattr(module, "__file__", None) or "").startswith(folders())
     return installed_file(value.__code__.co_filename)

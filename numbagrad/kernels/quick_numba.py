@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any
 
@@ -96,28 +97,23 @@ def _values(self: TargetConfig) -> dict[str, Any]:
 
 # -- variables of an instruction -------------------------------------------------------------------
 
-_NONE = frozenset([str, int, float, bool, type(None), ir.Loc])
+_LEAVES = frozenset([str, int, float, bool, type(None), ir.Loc])
 
 
 def _collect(values: Any, found: list[ir.Var]) -> None:
     for value in values:
-        kind = type(value)
-        if kind is ir.Var:
-            found.append(value)
-        elif kind in _NONE:
+        if type(value) in _LEAVES:
             continue
-        elif kind is list or kind is tuple:
-            _collect(value, found)
-        elif kind is dict:
-            _collect(value.values(), found)
-        elif isinstance(value, ir.Inst):
-            found += value.list_vars()
-        elif isinstance(value, ir.Var):
+        if type(value) is ir.Var:
             found.append(value)
         elif isinstance(value, (list, tuple)):
             _collect(value, found)
         elif isinstance(value, dict):
             _collect(value.values(), found)
+        elif isinstance(value, ir.Inst):
+            found += value.list_vars()
+        elif isinstance(value, ir.Var):
+            found.append(value)
 
 
 def _variables(self: Any, value: Any) -> list[ir.Var]:
@@ -139,7 +135,8 @@ def _takes_loc(function: Any) -> bool:
     if type(function) is not FunctionType or function.__dict__:  # it may be wrapped
         return bool(_any_takes_loc(function))
     code = function.__code__
-    return "loc" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    stars = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+    return "loc" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
 
 
 def _size(self: Any, kind: Any) -> int:

@@ -39,6 +39,7 @@ from numba.core.runtime import rtsys
 
 from ..collector import seldom
 from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
+from .quick_numba import quick
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
@@ -264,9 +265,7 @@ def jit(function: types.FunctionType, source: str | None = None, **options: Any)
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """What is spared Numba while it compiles: passes of the collector, and an import."""
-    from .quick_numba import quick
-
+    """What is spared Numba while it compiles: passes of the collector, an import, detours."""
     _believe_in_blas()
     with seldom(), quick():
         yield

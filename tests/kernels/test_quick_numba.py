@@ -113,6 +113,8 @@ def test_implementations_with_a_place():
     def plain(context, builder, sig, args): ...
     def placed(context, builder, sig, args, loc=None): ...
     def worded(*args, loc): ...
+    def starred(*loc): ...
+    def doubly(args, **loc): ...
     def local(args):
         loc = args
         return loc
@@ -120,7 +122,17 @@ def test_implementations_with_a_place():
     @functools.wraps(placed)
     def wrapped(*args, **kwargs): ...
 
-    for f in (plain, placed, worded, local, wrapped, functools.partial(placed, 1), len.__call__):
+    for f in (
+        plain,
+        placed,
+        worded,
+        starred,
+        doubly,
+        local,
+        wrapped,
+        functools.partial(placed, 1),
+        len.__call__,
+    ):
         assert quick_numba._takes_loc(f) == quick_numba._any_takes_loc(f)
 
 
