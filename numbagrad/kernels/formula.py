@@ -350,7 +350,10 @@ class Reader:
             return env[name]
         if name in self.names:
             return self.literal(node, self.names[name])
-        self.fail(node, f"reads {name}, which has no value on every path")
+        names = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name)]
+        if any([n.id == name and isinstance(n.ctx, ast.Store) for n in names]):
+            self.fail(node, f"reads {name}, which has no value on every path")
+        self.fail(node, f"reads {name}, which is not defined where the formula is")
 
     def literal(self, node: ast.AST, value: Any) -> Expr:
         if isinstance(value, (np.floating, np.integer, np.bool_)):
