@@ -31,6 +31,7 @@ from numbagrad.kernels import machine
 from numbagrad.kernels.cpu import finite
 from numbagrad.kernels.cuda import conv
 from numbagrad.kernels.cuda.runtime import device
+from numbagrad.kernels.cuda.runtime.quick_cuda import quick
 from numbagrad.ops import sampling
 
 from .cuda_gaps import KNOWN_GAPS, pairs
@@ -86,15 +87,16 @@ def compile_for(
     for arch in archs:
         try:
             if codes is None:
-                codes, _ = cuda.compile_all(
-                    kernel,
-                    types.void(*argument_types),
-                    device=False,
-                    abi="numba",
-                    cc=capability,
-                    output="ltoir",
-                    launch_bounds=getattr(kernel, "launch_bounds", None),
-                )
+                with quick():
+                    codes, _ = cuda.compile_all(
+                        kernel,
+                        types.void(*argument_types),
+                        device=False,
+                        abi="numba",
+                        cc=capability,
+                        output="ltoir",
+                        launch_bounds=getattr(kernel, "launch_bounds", None),
+                    )
             text = _linked(codes, f"{arch}{''.join(capability[2:])}")
         except Exception as error:  # whatever the compiler finds is the report
             lines = " / ".join(line for line in str(error).splitlines() if line.strip())

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import collections
 import functools
+import operator
 import re
 import threading
+import types as python_types
 
 import numba
 import numpy as np
 import pytest
 from llvmlite import ir as llvm
-from numba.core import base, compiler, ir
+from numba import types
+from numba.core import base, compiler, errors, inline_closurecall, ir, postproc
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
+from numba.core.types.functions import BaseFunction
 
-from numbagrad.kernels import quick_numba, simd_math
+from numbagrad.kernels import quick_inlining, quick_numba, quick_parts, simd_math
+from numbagrad.kernels.inner import pasted
 from numbagrad.kernels.quick_numba import quick
 
 known = pytest.mark.skipif(
@@ -25,13 +30,13 @@ known = pytest.mark.skipif(
 
 
 def now():
-    return [vars(owner)[name] for owner, name, _ in quick_numba._EXCHANGED]
+    return [vars(owner)[name] for owner, name, _ in quick.parts]
 
 
 @known
 def test_numba_is_as_it_was_afterwards():
     before = now()
-    ours = [function for *_, function in quick_numba._EXCHANGED]
+    ours = [function for *_, function in quick.parts]
     with quick():
         assert now() == ours
         with pytest.raises(KeyError), quick():
@@ -122,6 +127,7 @@ def test_implementations_with_a_place():
     @functools.wraps(placed)
     def wrapped(*args, **kwargs): ...
 
+    _, _, takes_loc = quick_parts.places(base)
     for f in (
         plain,
         placed,
@@ -133,7 +139,7 @@ def test_implementations_with_a_place():
         functools.partial(placed, 1),
         len.__call__,
     ):
-        assert quick_numba._takes_loc(f) == quick_numba._any_takes_loc(f)
+        assert takes_loc(f) == base._has_loc(f)
 
 
 def test_sizes_and_options():
@@ -144,12 +150,63 @@ def test_sizes_and_options():
         named.set_body(byte, word)
     kinds = [byte, word, real, llvm.DoubleType(), word.as_pointer(), llvm.ArrayType(real, 3), named]
     kinds += [llvm.LiteralStructType(kinds), llvm.LiteralStructType([byte, word], packed=True)]
+    _, _, size = quick_parts.sizes(base)
     for kind in kinds + kinds:
-        assert quick_numba._size(context, kind) == base.BaseContext.get_abi_sizeof(context, kind)
+        assert size(context, kind) == base.BaseContext.get_abi_sizeof(context, kind)
     flags = compiler.Flags()
     flags.nrt, flags.error_model = True, "numpy"
-    assert list(quick_numba._values(flags).items()) == list(TargetConfig.values(flags).items())
-    assert quick_numba._values(compiler.Flags()) == compiler.Flags().values()
+    _, _, values = quick_parts.options(TargetConfig)
+    assert list(values(flags).items()) == list(TargetConfig.values(flags).items())
+    assert values(compiler.Flags()) == compiler.Flags().values()
+
+
+def test_signatures_of_operators():
+    context = cpu_target.typing_context
+    context.refresh()
+    numbers = [types.int64, types.uint8, types.float32, types.boolean, types.literal(3)]
+    numbers += [types.complex64, types.float64[::1], types.unicode_type]
+    _, _, quicker = quick_parts.calls(BaseFunction)
+    for key in (operator.add, operator.floordiv, operator.lt, operator.neg, bool, abs):
+        function = context.resolve_value_type(key)
+        for _ in range(2):
+            for a in numbers:
+                for args in ((a,), *[(a, b) for b in numbers]):
+                    found = []
+                    for way in (BaseFunction.get_call_type, quicker):
+                        try:
+                            found.append(way(function, context, args, {}))
+                        except (errors.TypingError, ValueError):
+                            found.append(None)
+                    assert found[0] == found[1], (key, args)
+
+
+def statements(func_ir):
+    return [(offset, *map(str, block.body)) for offset, block in func_ir.blocks.items()]
+
+
+def test_lifetimes_of_variables():
+    def forms():
+        made = []
+        for function in (example, row, refused, counted):
+            func_ir = compiler.run_frontend(function)
+            postproc.PostProcessor(func_ir).run(emit_dels=True)
+            copied = func_ir.copy()
+            entries = [sorted(copied.get_block_entry_vars(b)) for b in copied.blocks.values()]
+            lives = func_ir.variable_lifetime
+            made += entries, statements(func_ir)
+            made += lives.livemap, lives.usedefs, lives.deadmaps, func_ir.generator_info is None
+            with pytest.raises(KeyError):
+                func_ir.get_block_entry_vars("none")
+        return made
+
+    expected = forms()
+    with quick():
+        assert forms() == expected
+
+
+def counted(n):
+    for i in range(n):
+        yield i * n
 
 
 def row(out, x, y, p):
@@ -158,7 +215,32 @@ def row(out, x, y, p):
         out[i] = value**2 if not value == 0 else out[i] // 2
 
 
-def test_the_same_machine_code():
+FLOOR = 1.0
+
+
+@pasted
+def halved(x, depth=2):
+    """With a loop, a branch, two ways out and a default; called more than once."""
+    for k in range(depth):
+        if x < FLOOR:
+            return x
+        x = x * 0.5 + k
+    return x
+
+
+@pasted
+def twice(x):
+    return halved(x, 3) + halved(x + 1)
+
+
+def inlines(out, x, y, p):
+    for i in range(x.shape[0]):
+        out[i] = twice(x[i]) if p else halved(y[i % 3])
+        out[i] -= twice(halved(out[i], p))
+
+
+@pytest.mark.parametrize("function", [row, inlines])
+def test_the_same_machine_code(function):
     def code(function):
         dispatcher = numba.njit(error_model="numpy")(function)
         dispatcher.compile("void(f4[::1], f4[::1], f4[:], i8)")
@@ -168,6 +250,52 @@ def test_the_same_machine_code():
             text = text.replace(name, f"name{list(names).index(name)}")
         return [line for line in text.splitlines() if not line.lstrip().startswith(".size")]
 
-    expected = code(row)
+    expected = code(function)
     with quick():
-        assert code(row) == expected
+        assert code(function) == expected
+        assert code(function) == expected
+
+
+@known
+def test_a_function_is_read_again_where_a_name_stands_for_something_else(monkeypatch):
+    cell, module = 2.0, python_types.ModuleType("numbagrad_test_names")
+    module.SCALE = 3.0
+
+    @pasted
+    def scaled(x):
+        return x * FLOOR * cell * module.SCALE
+
+    def call(x):
+        return scaled(x) + scaled(x)
+
+    def value():
+        return numba.njit(call)(1.0)
+
+    with quick():
+        assert value() == value() == 12.0
+        monkeypatch.setitem(globals(), "FLOOR", 10.0)
+        assert value() == 120.0
+        module.SCALE = 1.0
+        assert value() == 40.0
+        cell = 5.0
+        assert value() == 100.0
+        monkeypatch.undo()
+        assert value() == 10.0
+
+
+def test_copies_of_blocks():
+    inlining = quick_inlining.Inlining(ir, inline_closurecall.InlineWorker)
+    for function in (example, row, refused, counted):
+        func_ir = compiler.run_frontend(function)
+        before = statements(func_ir)
+        made = inlining.copied(func_ir)
+        assert statements(made) == before
+        assert made.func_id.unique_name != func_ir.func_id.unique_name
+        for block, other in zip(made.blocks.values(), func_ir.blocks.values(), strict=True):
+            assert block.scope is not other.scope
+            for statement, old in zip(block.body, other.body, strict=True):
+                assert statement is not old
+                for var in statement.list_vars():
+                    assert var.scope is block.scope
+            del block.body[:-1]
+        assert statements(func_ir) == before

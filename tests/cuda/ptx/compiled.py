@@ -39,10 +39,12 @@ def compile_text(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str
     import numba.cuda.dispatcher as dispatcher
     from numba import cuda, types
 
+    from numbagrad.kernels.cuda.runtime.quick_cuda import quick
+
     there = python_types.SimpleNamespace(compute_capability=CAPABILITY)
     held, dispatcher.get_current_device = dispatcher.get_current_device, lambda: there
     try:
-        with seldom():  # device functions ask for the device
+        with seldom(), quick():  # device functions ask for the device
             codes, _ = cuda.compile_all(
                 kernel, types.void(*signature), device=False, abi="numba", cc=CAPABILITY,
                 output="ptx", launch_bounds=getattr(kernel, "launch_bounds", None),

@@ -54,7 +54,10 @@ def specialised(
     files, key = store.OneFilePerSignature(kernel.__name__, stamp), (str(signature), capability)
     found = _rebuilt(files.load(key), kernel, signature)
     if found is None:
-        found = cuda.jit(types.void(*signature), launch_bounds=bounds)(kernel)
+        from .quick_cuda import quick
+
+        with quick():
+            found = cuda.jit(types.void(*signature), launch_bounds=bounds)(kernel)
         saved = _saved(found.overloads[signature])
         if saved is not None:
             files.save(key, saved)

@@ -1,0 +1,197 @@
+"""Functions in the place of Numba's, for Numba itself and for numba-cuda, which has its own copies.
+
+Each function here takes what Numba defines and returns what stands there meanwhile: an object, the
+name of an attribute, and its other value. See ``quick_numba.py``.
+"""
+
+from __future__ import annotations
+
+from inspect import CO_VARARGS, CO_VARKEYWORDS
+from types import FunctionType
+from typing import Any
+
+from numba.core import types
+
+from .exchange import Part
+
+__all__ = [
+    "calls",
+    "intrinsics",
+    "lifetimes",
+    "operators",
+    "options",
+    "places",
+    "sizes",
+    "variables",
+]
+
+
+# -- types -----------------------------------------------------------------------------------------
+
+
+def operators(template: Any) -> Part:
+    """The signature of an operator as a ufunc, which is one only where there is an array."""
+    numbas = template.generic
+
+    def generic(self: Any, args: Any, kws: Any) -> Any:
+        if not any([isinstance(a, types.ArrayCompatible) for a in args]):
+            return None
+        return numbas(self, args, kws)
+
+    return template, "generic", generic
+
+
+def calls(function: Any) -> Part:
+    """The signature of an operator of numbers, which Numba seeks among dozens each time."""
+    numbas = function.get_call_type
+
+    def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
+        key = getattr(self, "typing_key", None)
+        if kws or not (key is bool or getattr(key, "__module__", "") == "_operator"):
+            return numbas(self, context, args, kws)
+        if not all([isinstance(a, _NUMBERS) for a in args]):
+            return numbas(self, context, args, kws)
+        known = vars(self).setdefault("_numbagrad_calls", {})
+        found = known.get((context, args))
+        if found is None:
+            found = known[context, args] = numbas(self, context, args, kws)
+        return found
+
+    return function, "get_call_type", get_call_type
+
+
+_NUMBERS = types.Number, types.Boolean
+
+
+def intrinsics(template: Any) -> Part:
+    """The signature of an intrinsic. Where it is known, Numba too looks into nothing else but asks
+    all registries first whether there is news."""
+    numbas = template.generic
+
+    def generic(self: Any, args: Any, kws: Any) -> Any:
+        known = self._impl_cache.get((self.context, args, tuple(kws.items())))
+        return numbas(self, args, kws) if known is None else known
+
+    return template, "generic", generic
+
+
+def options(config: Any) -> Part:
+    """All options of a target, by which each call of an overloaded function is looked up."""
+    defaults: dict[type, dict[str, Any]] = {}
+
+    def values(self: Any) -> dict[str, Any]:
+        kind = type(self)
+        if kind not in defaults:
+            defaults[kind] = {name: option.default for name, option in kind.options.items()}
+        return {**defaults[kind], **self._values}
+
+    return config, "values", values
+
+
+# -- variables of an instruction -------------------------------------------------------------------
+
+
+def variables(ir: Any) -> Part:
+    """The variables in what an instruction holds, in order."""
+    leaves = frozenset([str, int, float, bool, type(None), ir.Loc])
+    own = ir.Var
+    vars_, instructions = getattr(ir, "var_types", own), getattr(ir, "inst_types", ir.Inst)
+
+    def collect(values: Any, found: list[Any]) -> None:
+        for value in values:
+            if type(value) in leaves:
+                continue
+            if type(value) is own:
+                found.append(value)
+            elif isinstance(value, (list, tuple)):
+                collect(value, found)
+            elif isinstance(value, dict):
+                collect(value.values(), found)
+            elif isinstance(value, instructions):
+                found += value.list_vars()
+            elif isinstance(value, vars_):
+                found.append(value)
+
+    def list_variables(self: Any, value: Any) -> list[Any]:
+        found: list[Any] = []
+        collect((value,), found)
+        return found
+
+    return ir.Inst, "_rec_list_vars", list_variables
+
+
+class _EntryVariables(dict[Any, Any]):
+    """The variables that are there where each block of a function begins, once one is asked for."""
+
+    def __init__(self, analysis: Any, blocks: dict[int, Any], lifetime: Any):
+        self._given: Any = analysis, blocks, lifetime
+
+    def _find(self) -> None:
+        if self._given is not None:
+            (analysis, blocks, lifetime), self._given = self._given, None
+            defined, dead = lifetime.usedefs.defmap, lifetime.deadmaps.combined
+            found = analysis.compute_live_variables(lifetime.cfg, blocks, defined, dead)
+            self.update({block: found[offset] for offset, block in blocks.items()})
+
+    def __contains__(self, block: Any) -> bool:
+        self._find()
+        return super().__contains__(block)
+
+    def __missing__(self, block: Any) -> Any:
+        if self._given is None:
+            raise KeyError(block)
+        self._find()
+        return self[block]
+
+
+def lifetimes(postproc: Any) -> Part:
+    """Where variables live, which Numba finds after every pass for nobody but object mode."""
+    numbas = postproc.PostProcessor.run
+
+    def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
+        func_ir = self.func_ir
+        if func_ir.is_generator:
+            numbas(self, emit_dels, extend_lifetimes)
+            return
+        blocks = func_ir.blocks = postproc.transforms.canonicalize_cfg(func_ir.blocks)
+        lifetime = func_ir.variable_lifetime = postproc.VariableLifetime(blocks)
+        func_ir.block_entry_vars = _EntryVariables(postproc.analysis, blocks, lifetime)
+        func_ir.generator_info = None
+        if emit_dels:
+            self._insert_var_dels(extend_lifetimes=extend_lifetimes)
+
+    return postproc.PostProcessor, "run", run
+
+
+# -- lowering --------------------------------------------------------------------------------------
+
+
+def places(base: Any) -> Part:
+    """Whether an implementation has a parameter ``loc``."""
+    numbas = base._has_loc
+
+    def takes_loc(function: Any) -> bool:
+        if type(function) is not FunctionType or function.__dict__:  # it may be wrapped
+            return bool(numbas(function))
+        code = function.__code__
+        stars = bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)
+        return "loc" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + stars]
+
+    return base, "_has_loc", takes_loc
+
+
+def sizes(base: Any) -> Part:
+    """Bytes of a value, for which llvmlite writes a module and reads it again."""
+    numbas = base.BaseContext.get_abi_sizeof
+    known: dict[tuple[str, str], int] = {}
+
+    def size(self: Any, kind: Any) -> int:
+        text = str(kind)
+        if "%" in text:  # a structure that goes by a name, which says nothing of its size
+            return int(numbas(self, kind))
+        key = str(self.target_data), text
+        if key not in known:
+            known[key] = numbas(self, kind)
+        return known[key]
+
+    return base.BaseContext, "get_abi_sizeof", size
