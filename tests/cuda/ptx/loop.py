@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import os
 import re
 import sys
 from pathlib import Path
@@ -53,7 +54,7 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                 if does[lane] == WAITING and at_of[lane] == at:
                     does[lane] = RUNNING
             last_chance = True
-        count = 0
+        count = s(0)
         for lane in range(32):
             if does[lane] == RUNNING and at_of[lane] == at:
                 lanes[count] = lane
@@ -86,7 +87,7 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                         lane = lanes[j]
                         jumps = int64(registers[row[2], lane]) == row[3]
                         at_of[lane] = row[1] if jumps else at + 1
-                    count = 0
+                    count = s(0)
                     break
                 if at >= others:
                     break
@@ -97,13 +98,13 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
             elif op == EXIT:
                 for j in range(count):
                     does[lanes[j]] = ENDED
-                count = 0
+                count = s(0)
                 break
             elif op == BARRIER or op == REDUCE:
                 for j in range(count):
                     does[lanes[j]] = AT_BARRIER
                     at_of[lanes[j]] = at
-                count = 0
+                count = s(0)
                 break
             elif op == SHUFFLE or op == VOTE or op == MMA or op == SQUARES or op == PRODUCT:
                 needed = live
@@ -120,7 +121,7 @@ def run_warp(words, registers, at_of, does, first, live, views, box, where):
                     for j in range(count):
                         does[lanes[j]] = WAITING
                         at_of[lanes[j]] = at
-                    count = 0
+                    count = s(0)
                     break
                 last_chance = False
                 problem = 0
@@ -325,9 +326,7 @@ def _stamp() -> str:
 
 def _kept(function: Any) -> Any:
     """Numba's dispatcher, with code on disk for the next process."""
-    dispatcher = arithmetic.inner(function)
-    dispatcher._cache = store.KernelCache(function, _stamp())
-    return dispatcher
+    return store.jit(function, source=_stamp(), nogil=False)
 
 
 @functools.cache
@@ -351,9 +350,19 @@ def run_blocks() -> Any:
     own.update(
         {k: v for k, v in names.items() if k not in ("__name__", "__file__", "__builtins__")}
     )
-    for name in [n for n in own if n.startswith(("group", "run_warp"))]:
-        own[name] = arithmetic.inner(own[name])
+    own["run_warp"] = arithmetic.inner(own["run_warp"])
+    groups_of_rows = [name for name in own if name.startswith("group") and name[5:].isdigit()]
+    for name in groups_of_rows:
+        own[name] = _kept(own[name])
+    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
+        groups_of_rows.reverse()  # so that each finds on disk what another has compiled
+    for name in groups_of_rows:
+        own[name].compile(_GROUPS_TYPES)
     return _kept(own["run_blocks"])
+
+
+_WORDS, _ROW_OF_WORDS = numba.int64[::1], numba.uint64[:, ::1]
+_GROUPS_TYPES = numba.int64, _ROW_OF_WORDS, _WORDS, _WORDS, numba.int64
 
 
 _OF_WARPS = ("here", "shuffle", "vote", "multiply", "multiply_doubles", "squares", "atomic")
