@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 from llvmlite import ir as llvm
-from numba import types
+from numba import literal_unroll, types
 from numba.core import base, compiler, errors, inline_closurecall, ir, postproc
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
@@ -299,3 +299,84 @@ def test_copies_of_blocks():
                     assert var.scope is block.scope
             del block.body[:-1]
         assert statements(func_ir) == before
+
+
+def in_object_mode(x):
+    total = x.sum()
+    for k in range(3):
+        scale = total + k
+        with numba.objmode(y="float64"):
+            y = float(str(scale * 2))
+        total += y
+    return total
+
+
+MIXED = 1, 2.5, 3
+
+
+def unrolled(x):
+    total = 0.0
+    for each in literal_unroll(MIXED):
+        total += each * x[0]
+    return total
+
+
+def generated(x):
+    total = 0.0
+    for value in counted(4):
+        total += value
+    return total + x[0]
+
+
+def fall(n):
+    return 1.0 if n < 1 else n * fall(n - 1)
+
+
+def recursive(x):
+    return fall(5) + x[1]
+
+
+def optional(x):
+    found = None
+    for value in x:
+        if value > 1:
+            found = value
+    if found is None:
+        return -1.0
+    return found + 1
+
+
+def caught(x):
+    try:
+        if x[0] < 1:
+            raise ValueError("small")
+        return 1.0
+    except Exception:
+        return 2.0
+
+
+def in_parallel(x):
+    total = 0.0
+    for i in numba.prange(x.shape[0]):
+        total += np.sqrt(x[i]) + (x * 2)[i]
+    return total
+
+
+@pytest.mark.parametrize(
+    "function", [in_object_mode, unrolled, generated, recursive, optional, caught, in_parallel]
+)
+def test_what_users_write(function, monkeypatch):
+    x = np.array([0.5, 1.5, 2.5])
+    options = {"parallel": True} if function is in_parallel else {}
+
+    def value():
+        for inner in (fall, counted):
+            monkeypatch.setitem(globals(), inner.__name__, numba.njit(inner))
+        try:
+            return numba.njit(**options)(function)(x)
+        finally:
+            monkeypatch.undo()
+
+    expected = value()
+    with quick():
+        assert value() == expected
