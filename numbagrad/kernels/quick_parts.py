@@ -6,6 +6,7 @@ name of an attribute, and its other value. See ``quick_numba.py``.
 
 from __future__ import annotations
 
+import weakref
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any
@@ -44,6 +45,7 @@ def operators(template: Any) -> Part:
 def calls(function: Any) -> Part:
     """The signature of an operator of numbers, which Numba seeks among dozens each time."""
     numbas = function.get_call_type
+    signatures: Any = weakref.WeakKeyDictionary()  # not in a type's own dict, which Numba pickles
 
     def get_call_type(self: Any, context: Any, args: Any, kws: Any) -> Any:
         key = getattr(self, "typing_key", None)
@@ -51,7 +53,7 @@ def calls(function: Any) -> Part:
             return numbas(self, context, args, kws)
         if not all([isinstance(a, _NUMBERS) for a in args]):
             return numbas(self, context, args, kws)
-        known = vars(self).setdefault("_numbagrad_calls", {})
+        known = signatures.setdefault(self, {})
         found = known.get((context, args))
         if found is None:
             found = known[context, args] = numbas(self, context, args, kws)

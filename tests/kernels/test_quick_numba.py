@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from llvmlite import ir as llvm
 from numba import literal_unroll, types
-from numba.core import base, compiler, errors, inline_closurecall, ir, postproc
+from numba.core import base, compiler, errors, inline_closurecall, ir, postproc, serialize
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 from numba.core.types.functions import BaseFunction
@@ -178,6 +178,14 @@ def test_signatures_of_operators():
                         except (errors.TypingError, ValueError):
                             found.append(None)
                     assert found[0] == found[1], (key, args)
+
+
+def test_types_of_operators_can_be_kept_on_disk():
+    cpu_target.typing_context.refresh()
+    with quick():
+        assert numba.njit(lambda a, b: a + b)(1, 2.0) == 3.0
+    function = cpu_target.typing_context.resolve_value_type(operator.add)
+    assert serialize.dumps(function)
 
 
 def statements(func_ir):
