@@ -9,7 +9,7 @@ import gc
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -449,16 +449,16 @@ def _result(
 def _look_for_leaks(made: Nursery, allowed: set[int], places: list[Place]) -> None:
     """Raise if a tensor without values has been kept in some object outside."""
 
-    def leaked(tensors: Iterable[Tensor]) -> list[Tensor]:
+    def leaked(tensors: list[Tensor]) -> list[Tensor]:
         return [t for t in tensors if traced(t._array) and id(t) not in allowed]
 
-    left = [weakref.ref(t) for t in leaked(made.tensors())]
-    for oldest in (0, 2):  # what only cycles hold: those of the tape are young
-        if not left:
-            return
-        gc.collect(oldest)
-        left = [each for each in left if each() is not None]
-    kept = leaked(t for t in (each() for each in left) if t is not None)
+    if not leaked(made.tensors()):
+        return
+    gc.collect(0)  # what only cycles of the tape hold
+    if not leaked(all_tensors()):
+        return
+    gc.collect()
+    kept = leaked(all_tensors())
     if kept:
         raise RecordingError(
             f"compile: {len(kept)} tensor(s) made inside the compiled function, the first of "

@@ -5,14 +5,18 @@ An ``Exchange`` is a list of attributes and what stands there meanwhile: see ``q
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "Part", "ours"]
+
+_KERNELS = str(Path(__file__).parent) + os.sep
 
 Part = tuple[Any, str, Any]
 """An object, one of its attributes, and what it is meanwhile."""
@@ -20,20 +24,31 @@ Part = tuple[Any, str, Any]
 _exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()
 
 
+def ours(function: Any) -> bool:
+    """Whether a function is of the kernels that come with numbagrad, or of a text it has made."""
+    return str(function.__code__.co_filename).startswith((_KERNELS, "<numbagrad_"))
+
+
 class Exchange:
     """Attributes with other values; blocks may be inside one another, and in threads.
 
-    known: whether the version that ``parts`` are written for is here. Otherwise nothing is
-    exchanged.
+    known: whether the version that the parts are written for is here. Otherwise nothing is
+    exchanged, and ``make``, which imports what it takes them from, is not called. No two exchanges
+    may have a part in common.
     """
 
-    def __init__(self, known: Callable[[], bool], parts: tuple[Part, ...]):
-        self.parts = parts
+    def __init__(self, known: Callable[[], bool], make: Callable[[], tuple[Part, ...]]):
+        self._make = make
         self._known = known
         self._lock = threading.Lock()
         self._depth = 0
         self._before: list[Part] = []
         _exchanges.add(self)
+
+    @functools.cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What is exchanged."""
+        return self._make()
 
     @contextmanager
     def __call__(self) -> Iterator[None]:

@@ -2,7 +2,8 @@
 
 For ``inline="always"`` Numba reads the bytecode of the function at each call, and copies what it
 made of it twice: there it spends a third of the compilation of a GPU kernel, a twelfth of one for
-the CPU. Here a function is read once, and copied once, by a function that knows what is in it.
+the CPU. Here a function of ours is read once, and each is copied once, by a function that knows
+what is in it. What users write is read anew: what it refers to may have changed in many ways.
 Start reading at ``Inlining``.
 """
 
@@ -12,6 +13,8 @@ import copy
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from .exchange import ours
 
 __all__ = ["Inlining"]
 
@@ -72,7 +75,8 @@ class Inlining:
         return inline_ir
 
     def _untyped(self, worker: Any, func: Any, enable_ssa: bool) -> Any:
-        if type(func) is not FunctionType or enable_ssa or worker.flags.auto_parallel.enabled:
+        plain = type(func) is FunctionType and not enable_ssa
+        if not (plain and ours(func)) or worker.flags.auto_parallel.enabled:
             return self._numbas_untyped(worker, func, enable_ssa)
         worker.flags.enable_ssa = enable_ssa  # as Numba leaves it
         key = func, func.__code__, str(worker.flags)
@@ -93,7 +97,8 @@ class Inlining:
     def copied(self, func_ir: Any) -> Any:
         """``func_ir`` with blocks of its own, and another name for its variables."""
         made = copy.copy(func_ir)
-        identity = made.func_id = copy.copy(func_ir.func_id)
+        identity = made.func_id = object.__new__(type(func_ir.func_id))
+        vars(identity).update(vars(func_ir.func_id))
         identity.unique_id = next(type(identity)._unique_ids)
         identity.unique_name = f"{identity.func_qualname}${identity.unique_id}"
         copier = _Copier(self._ir)

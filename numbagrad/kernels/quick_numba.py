@@ -10,15 +10,9 @@ They are written for the version that ``KNOWN`` names: with another, nothing is 
 from __future__ import annotations
 
 import numba
-from numba.core import base, ir, postproc
-from numba.core.inline_closurecall import InlineWorker
-from numba.core.targetconfig import TargetConfig
-from numba.core.types.functions import BaseFunction
-from numba.core.typing.npydecl import NumpyRulesArrayOperator
-from numba.core.typing.templates import _IntrinsicTemplate
 
 from . import quick_parts
-from .exchange import Exchange
+from .exchange import Exchange, Part
 from .quick_inlining import Inlining
 
 __all__ = ["KNOWN", "quick"]
@@ -26,9 +20,16 @@ __all__ = ["KNOWN", "quick"]
 KNOWN = ("0.68.",)
 """Begins of the versions of Numba whose functions these replace."""
 
-quick = Exchange(
-    lambda: numba.__version__.startswith(KNOWN),
-    (
+
+def _parts() -> tuple[Part, ...]:
+    from numba.core import base, ir, postproc
+    from numba.core.inline_closurecall import InlineWorker
+    from numba.core.targetconfig import TargetConfig
+    from numba.core.types.functions import BaseFunction
+    from numba.core.typing.npydecl import NumpyRulesArrayOperator
+    from numba.core.typing.templates import _IntrinsicTemplate
+
+    return (
         quick_parts.operators(NumpyRulesArrayOperator),
         quick_parts.calls(BaseFunction),
         quick_parts.intrinsics(_IntrinsicTemplate),
@@ -38,6 +39,8 @@ quick = Exchange(
         quick_parts.places(base),
         quick_parts.sizes(base),
         *Inlining(ir, InlineWorker).parts,
-    ),
-)
+    )
+
+
+quick = Exchange(lambda: numba.__version__.startswith(KNOWN), _parts)
 """The context manager in which Numba compiles our kernels."""

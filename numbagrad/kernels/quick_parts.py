@@ -13,7 +13,7 @@ from typing import Any
 
 from numba.core import types
 
-from .exchange import Part
+from .exchange import Part, ours
 
 __all__ = [
     "calls",
@@ -56,7 +56,11 @@ def calls(function: Any) -> Part:
         known = signatures.setdefault(self, {})
         found = known.get((context, args))
         if found is None:
-            found = known[context, args] = numbas(self, context, args, kws)
+            found = numbas(self, context, args, kws)
+            if (
+                self._impl_keys[found.args] is key
+            ):  # not one that is compiled, for the caller's flags
+                known[context, args] = found
         return found
 
     return function, "get_call_type", get_call_type
@@ -147,12 +151,16 @@ class _EntryVariables(dict[Any, Any]):
 
 
 def lifetimes(postproc: Any) -> Part:
-    """Where variables live, which Numba finds after every pass for nobody but object mode."""
+    """Where variables live in functions of ours, which Numba finds after every pass.
+
+    Object mode, ``with`` blocks and ``literal_unroll`` read it, and some as it was a few passes
+    earlier: ours have none of them, and for others it is found as Numba finds it.
+    """
     numbas = postproc.PostProcessor.run
 
     def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
         func_ir = self.func_ir
-        if func_ir.is_generator:
+        if func_ir.is_generator or not ours(func_ir.func_id.func):
             numbas(self, emit_dels, extend_lifetimes)
             return
         blocks = func_ir.blocks = postproc.transforms.canonicalize_cfg(func_ir.blocks)

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 from llvmlite import ir as llvm
-from numba import literal_unroll, types
+from numba import extending, literal_unroll, types
 from numba.core import base, compiler, errors, inline_closurecall, ir, postproc
 from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
@@ -27,6 +27,13 @@ known = pytest.mark.skipif(
     not numba.__version__.startswith(quick_numba.KNOWN),
     reason=f"Numba {numba.__version__}: hold its functions against quick_numba, then add it there",
 )
+
+
+@pytest.fixture
+def as_ours(monkeypatch):
+    """The functions of this file are taken for numbagrad's."""
+    for module in (quick_parts, quick_inlining):
+        monkeypatch.setattr(module, "ours", lambda function: True)
 
 
 def now():
@@ -195,6 +202,7 @@ def statements(func_ir):
     return [(offset, *map(str, block.body)) for offset, block in func_ir.blocks.items()]
 
 
+@pytest.mark.usefixtures("as_ours")
 def test_lifetimes_of_variables():
     def forms():
         made = []
@@ -250,6 +258,7 @@ def inlines(out, x, y, p):
         out[i] -= twice(halved(out[i], p))
 
 
+@pytest.mark.usefixtures("as_ours")
 @pytest.mark.parametrize("function", [row, inlines])
 def test_the_same_machine_code(function):
     def code(function):
@@ -268,6 +277,7 @@ def test_the_same_machine_code(function):
 
 
 @known
+@pytest.mark.usefixtures("as_ours")
 def test_a_function_is_read_again_where_a_name_stands_for_something_else(monkeypatch):
     cell, module = 2.0, python_types.ModuleType("numbagrad_test_names")
     module.SCALE = 3.0
@@ -290,8 +300,40 @@ def test_a_function_is_read_again_where_a_name_stands_for_something_else(monkeyp
         assert value() == 40.0
         cell = 5.0
         assert value() == 100.0
-        monkeypatch.undo()
+        monkeypatch.setitem(globals(), "FLOOR", 1.0)
         assert value() == 10.0
+
+
+def test_what_users_write_is_read_anew(monkeypatch):
+    @pasted
+    def scaled(x):
+        def inner(y):
+            return y * FLOOR
+
+        return inner(x)
+
+    def value():
+        return numba.njit(lambda x: scaled(x))(2.0)
+
+    with quick():
+        assert value() == 2.0
+        monkeypatch.setitem(globals(), "FLOOR", 10.0)
+        assert value() == 20.0
+
+
+@known
+def test_an_overloaded_operator_is_compiled_for_the_flags_of_its_caller():
+    @extending.overload(operator.matmul)
+    def divided(a, b):
+        if isinstance(a, types.Float) and isinstance(b, types.Float):
+            return lambda a, b: a / b
+        return None
+
+    with quick():
+        assert numba.njit(error_model="numpy")(lambda a, b: a @ b)(1.0, 0.0) == np.inf
+        with pytest.raises(ZeroDivisionError):
+            numba.njit(error_model="python")(lambda a, b: a @ b)(1.0, 0.0)
+        assert numba.njit(error_model="numpy")(lambda a, b: b @ a)(0.0, 1.0) == np.inf
 
 
 def test_copies_of_blocks():
@@ -373,8 +415,38 @@ def in_parallel(x):
     return total
 
 
+def escaping(x):
+    last = 0.0
+    for last in literal_unroll(MIXED):  # noqa: B007
+        if x[0] > 2:
+            continue
+        x[0] += 1
+    return x[0] + last
+
+
+def used_afterwards(x):
+    last, value = 0.0, x[0] + 1
+    for each in literal_unroll(MIXED):
+        last = each * value
+        if last > 2:
+            continue
+        value += 1
+    return value + last
+
+
 @pytest.mark.parametrize(
-    "function", [in_object_mode, unrolled, generated, recursive, optional, caught, in_parallel]
+    "function",
+    [
+        escaping,
+        used_afterwards,
+        in_object_mode,
+        unrolled,
+        generated,
+        recursive,
+        optional,
+        caught,
+        in_parallel,
+    ],
 )
 def test_what_users_write(function, monkeypatch):
     x = np.array([0.5, 1.5, 2.5])
@@ -388,6 +460,6 @@ def test_what_users_write(function, monkeypatch):
         finally:
             monkeypatch.undo()
 
-    expected = value()
+    expected, x = value(), np.array([0.5, 1.5, 2.5])
     with quick():
         assert value() == expected

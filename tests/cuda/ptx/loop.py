@@ -326,7 +326,9 @@ def _stamp() -> str:
 
 def _kept(function: Any) -> Any:
     """Numba's dispatcher, with code on disk for the next process."""
-    return store.jit(function, source=_stamp(), nogil=False)
+    dispatcher = arithmetic.inner(function)
+    dispatcher._cache = store.KernelCache(function, _stamp())
+    return dispatcher
 
 
 @functools.cache

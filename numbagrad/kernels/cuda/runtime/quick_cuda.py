@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 
-from numba.cuda.core import base, inline_closurecall, ir, postproc, targetconfig
-from numba.cuda.typing import npydecl, templates
-
 from ... import quick_parts
-from ...exchange import Exchange
+from ...exchange import Exchange, Part
 from ...quick_inlining import Inlining
 from ...quick_numba import quick as quick_numba
 
@@ -22,9 +19,19 @@ __all__ = ["KNOWN", "own", "quick"]
 KNOWN = ("0.30.",)
 """Begins of the versions of numba-cuda whose functions these replace."""
 
-own = Exchange(
-    lambda: metadata.version("numba-cuda").startswith(KNOWN),
-    (
+
+def _known() -> bool:
+    try:
+        return metadata.version("numba-cuda").startswith(KNOWN)
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def _parts() -> tuple[Part, ...]:
+    from numba.cuda.core import base, inline_closurecall, ir, postproc, targetconfig
+    from numba.cuda.typing import npydecl, templates
+
+    return (
         quick_parts.operators(npydecl.NumpyRulesArrayOperator),
         quick_parts.intrinsics(templates._IntrinsicTemplate),
         quick_parts.options(targetconfig.TargetConfig),
@@ -33,8 +40,10 @@ own = Exchange(
         quick_parts.places(base),
         quick_parts.sizes(base),
         *Inlining(ir, inline_closurecall.InlineWorker).parts,
-    ),
-)
+    )
+
+
+own = Exchange(_known, _parts)
 """What is numba-cuda's own; the rest it shares with Numba."""
 
 
