@@ -10,6 +10,7 @@ from typing import Any
 
 from ..kernels import store
 from ..kernels.machine import Kernel
+from ..kernels.origin import ours
 
 
 @functools.cache
@@ -22,7 +23,7 @@ def for_each(kernel: Kernel, mine: tuple[bool, ...]) -> Kernel:
     passed = [f"{name}[i]" if own else name for name, own in zip(names, mine, strict=True)]
     function = kernel.function
     name, of = f"each_{kernel.__name__}", f"{function.__module__}.{function.__qualname__}"
-    if not store.ours(function):  # whose text may change
+    if not ours(function):  # whose text may change
         of = store.content_name(of, store.source_with_globals(function))
     text = (
         f'"""``{of}`` for each element."""\n'

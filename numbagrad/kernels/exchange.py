@@ -8,25 +8,14 @@ from __future__ import annotations
 import functools
 import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-__all__ = ["Exchange", "Part", "ours"]
-
-_KERNELS = str(Path(__file__).parent) + os.sep
+__all__ = ["Exchange", "Part"]
 
 Part = tuple[Any, str, Any]
 """An object, one of its attributes, and what it is meanwhile."""
-
-_exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()
-
-
-def ours(function: Any) -> bool:
-    """Whether a function is of the kernels that come with numbagrad, or of a text it has made."""
-    return str(function.__code__.co_filename).startswith((_KERNELS, "<numbagrad_"))
 
 
 class Exchange:
@@ -43,7 +32,8 @@ class Exchange:
         self._lock = threading.Lock()
         self._depth = 0
         self._before: list[Part] = []
-        _exchanges.add(self)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew_lock)
 
     @functools.cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -69,15 +59,6 @@ class Exchange:
                     while self._before:
                         setattr(*self._before.pop())
 
-    def renew_lock(self) -> None:
+    def _renew_lock(self) -> None:
         """In the child of a fork: another thread of the parent may have held it."""
         self._lock = threading.Lock()
-
-
-def _renew_locks() -> None:
-    for each in list(_exchanges):
-        each.renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)

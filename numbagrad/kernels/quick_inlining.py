@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
-from .exchange import ours
+from .origin import lasts
 
 __all__ = ["Inlining"]
 
@@ -38,7 +38,7 @@ class Inlining:
             (worker, "inline_ir", self._inline_method()),
         )
         self._ir = ir
-        self._known: dict[tuple[FunctionType, CodeType, str], tuple[Any, list[Read]]] = {}
+        self._known: dict[tuple[FunctionType, str], tuple[Any, list[Read]]] = {}
         self._open: list[list[Read]] = []  # of the functions that are being read now
 
         class Once(ir.Block):
@@ -76,10 +76,10 @@ class Inlining:
 
     def _untyped(self, worker: Any, func: Any, enable_ssa: bool) -> Any:
         plain = type(func) is FunctionType and not enable_ssa
-        if not (plain and ours(func)) or worker.flags.auto_parallel.enabled:
+        if not (plain and lasts(func)) or worker.flags.auto_parallel.enabled:
             return self._numbas_untyped(worker, func, enable_ssa)
         worker.flags.enable_ssa = enable_ssa  # as Numba leaves it
-        key = func, func.__code__, str(worker.flags)
+        key = func, str(worker.flags)
         found = self._known.get(key)
         if found is None or not all([space.get(n, _MISSING) is v for space, n, v in found[1]]):
             self._open.append(reads_of(func))

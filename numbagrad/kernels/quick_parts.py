@@ -13,7 +13,8 @@ from typing import Any
 
 from numba.core import types
 
-from .exchange import Part, ours
+from .exchange import Part
+from .origin import lasts
 
 __all__ = [
     "calls",
@@ -57,9 +58,7 @@ def calls(function: Any) -> Part:
         found = known.get((context, args))
         if found is None:
             found = numbas(self, context, args, kws)
-            if (
-                self._impl_keys[found.args] is key
-            ):  # not one that is compiled, for the caller's flags
+            if self._impl_keys[found.args] is key:  # else: compiled, for the flags of a caller
                 known[context, args] = found
         return found
 
@@ -126,46 +125,22 @@ def variables(ir: Any) -> Part:
     return ir.Inst, "_rec_list_vars", list_variables
 
 
-class _EntryVariables(dict[Any, Any]):
-    """The variables that are there where each block of a function begins, once one is asked for."""
-
-    def __init__(self, analysis: Any, blocks: dict[int, Any], lifetime: Any):
-        self._given: Any = analysis, blocks, lifetime
-
-    def _find(self) -> None:
-        if self._given is not None:
-            (analysis, blocks, lifetime), self._given = self._given, None
-            defined, dead = lifetime.usedefs.defmap, lifetime.deadmaps.combined
-            found = analysis.compute_live_variables(lifetime.cfg, blocks, defined, dead)
-            self.update({block: found[offset] for offset, block in blocks.items()})
-
-    def __contains__(self, block: Any) -> bool:
-        self._find()
-        return super().__contains__(block)
-
-    def __missing__(self, block: Any) -> Any:
-        if self._given is None:
-            raise KeyError(block)
-        self._find()
-        return self[block]
-
-
 def lifetimes(postproc: Any) -> Part:
-    """Where variables live in functions of ours, which Numba finds after every pass.
+    """Where variables live, which Numba finds after every pass: in functions of ours once it is
+    asked for.
 
-    Object mode, ``with`` blocks and ``literal_unroll`` read it, and some as it was a few passes
-    earlier: ours have none of them, and for others it is found as Numba finds it.
+    Object mode, ``with`` blocks and ``literal_unroll``, which ours do without, read it as it was a
+    few passes earlier.
     """
     numbas = postproc.PostProcessor.run
 
     def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
         func_ir = self.func_ir
-        if func_ir.is_generator or not ours(func_ir.func_id.func):
+        if func_ir.is_generator or not lasts(func_ir.func_id.func):
             numbas(self, emit_dels, extend_lifetimes)
             return
         blocks = func_ir.blocks = postproc.transforms.canonicalize_cfg(func_ir.blocks)
-        lifetime = func_ir.variable_lifetime = postproc.VariableLifetime(blocks)
-        func_ir.block_entry_vars = _EntryVariables(postproc.analysis, blocks, lifetime)
+        func_ir.variable_lifetime = postproc.VariableLifetime(blocks)
         func_ir.generator_info = None
         if emit_dels:
             self._insert_var_dels(extend_lifetimes=extend_lifetimes)

@@ -22,6 +22,7 @@ from . import store
 from .fold import Fold, literal
 from .lists import ListKernel
 from .machine import Kernel
+from .origin import ours
 
 __all__ = ["specialise"]
 
@@ -67,7 +68,7 @@ def _specialised(kernel: Any, constants: Mapping[str, Any]) -> Any:
     if is_kernel:
         outputs = sum(name in parameters for name in before[: kernel.outputs])
         result = type(kernel)(made, outputs, kernel.grain)
-        allocates = kernel._options.get("allocates", not store.ours(function))
+        allocates = kernel._options.get("allocates", not ours(function))
         result._options = {**kernel._options, "source": text, "allocates": allocates}
     if isinstance(kernel, ListKernel):
         result.by_element = kernel.by_element

@@ -39,6 +39,7 @@ from numba.core.runtime import rtsys
 
 from ..collector import seldom
 from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
+from .origin import ours
 from .quick_numba import quick
 
 _KERNELS = Path(__file__).parent
@@ -197,11 +198,6 @@ class KernelCache(FunctionCache):
     def _save_overload(self, sig: Any, data: Any) -> None:
         if self._enabled and not data.lifted and not data.library.has_dynamic_globals:
             self._cache_file.save(self._index_key(sig, data.codegen), self._impl.reduce(data))
-
-
-def ours(function: types.FunctionType) -> bool:
-    """Whether a function is of the kernels that come with numbagrad."""
-    return Path(function.__code__.co_filename).is_relative_to(_KERNELS)
 
 
 def _outlines(function: types.FunctionType) -> bool:

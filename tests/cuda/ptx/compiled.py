@@ -14,6 +14,7 @@ from typing import Any
 from numbagrad.collector import seldom
 from numbagrad.kernels import store
 from numbagrad.kernels.cuda.runtime import kept
+from numbagrad.kernels.cuda.runtime.quick_cuda import quick
 
 from .assemble import Code, assemble, global_arrays
 from .parse import parse
@@ -38,8 +39,6 @@ def compile_text(kernel: Callable[..., None], signature: tuple[Any, ...]) -> str
     """The PTX of ``kernel`` for Numba types."""
     import numba.cuda.dispatcher as dispatcher
     from numba import cuda, types
-
-    from numbagrad.kernels.cuda.runtime.quick_cuda import quick
 
     there = python_types.SimpleNamespace(compute_capability=CAPABILITY)
     held, dispatcher.get_current_device = dispatcher.get_current_device, lambda: there

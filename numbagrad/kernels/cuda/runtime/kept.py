@@ -18,6 +18,7 @@ from typing import Any
 from numba import cuda, types
 
 from ... import store
+from .quick_cuda import quick
 
 __all__ = ["specialised"]
 
@@ -54,8 +55,6 @@ def specialised(
     files, key = store.OneFilePerSignature(kernel.__name__, stamp), (str(signature), capability)
     found = _rebuilt(files.load(key), kernel, signature)
     if found is None:
-        from .quick_cuda import quick
-
         with quick():
             found = cuda.jit(types.void(*signature), launch_bounds=bounds)(kernel)
         saved = _saved(found.overloads[signature])

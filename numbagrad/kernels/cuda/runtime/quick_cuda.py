@@ -5,6 +5,7 @@ numba-cuda has copies of its own of what it took over from Numba.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -20,6 +21,7 @@ KNOWN = ("0.30.",)
 """Begins of the versions of numba-cuda whose functions these replace."""
 
 
+@functools.cache
 def _known() -> bool:
     try:
         return metadata.version("numba-cuda").startswith(KNOWN)

@@ -20,7 +20,7 @@ from ....devices import mixed
 from ....errors import NoTwinError
 from ...lists import ListKernel
 from ...loops import ElementwiseKernel
-from ...store import ours
+from ...origin import ours
 from . import again, device, elementwise
 
 __all__ = ["is_cuda", "needed_twin", "of_a_user", "run_twin", "twin_of"]
