@@ -45,6 +45,8 @@ class _FlatModel(models.StructModel):
 _HEADER = object.__basicsize__
 DATA, _RANK, SIZES, _FLAGS = _HEADER, _HEADER + 8, _HEADER + 16, _HEADER + 48
 C_CONTIGUOUS = 1
+TRUSTED = -1
+"""The rank of what has one size and needs no look at its shape."""
 
 
 @unbox(FlatType)
@@ -113,12 +115,29 @@ def _count(typing, array):
         if not isinstance(signature.args[0], FlatType):
             return struct.nitems
         total = cgutils.alloca_once_value(builder, _word(1))
-        with counted(builder, builder.sext(struct.rank, WORD)) as d:
-            size = builder.load(builder.gep(struct.sizes, [d]))
-            builder.store(builder.mul(builder.load(total), size), total)
+        with builder.if_else(builder.icmp_signed("==", struct.rank, struct.rank.type(TRUSTED))) as (
+            trusted,
+            looked_at,
+        ):
+            with trusted:
+                builder.store(builder.load(struct.sizes), total)
+            with looked_at, counted(builder, builder.sext(struct.rank, WORD)) as d:
+                size = builder.load(builder.gep(struct.sizes, [d]))
+                builder.store(builder.mul(builder.load(total), size), total)
         return builder.load(total)
 
     return types.intp(array), generate
+
+
+@intrinsic
+def _trusted(typing, array):
+    """Whether a flat array is so many elements at an address, and so are all that come with it."""
+
+    def generate(context, builder, signature, args):
+        rank = _struct(context, builder, signature.args[0], args[0]).rank
+        return builder.icmp_signed("==", rank, rank.type(TRUSTED))
+
+    return types.boolean(array), generate
 
 
 @intrinsic
@@ -563,6 +582,7 @@ if config.DISABLE_JIT:
         store_apart,
         store_at,
         strided,
+        trusted,
         unknown,
         wide,
         widened,
@@ -572,7 +592,7 @@ else:
     load_at, store_at, agree = _load_at, _store_at, _agree
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, fits, dense, strided = _pointer, _start, _fits, _dense, _strided
-    itemsize = _itemsize
+    itemsize, trusted = _itemsize, _trusted
     call, call_for, call_python = _call, _call_for, _call_python
     stack, widened, lesser, added = _stack, _widened, _lesser, _added
     parted, plus, unknown, wide = _parted, _plus, _unknown, _wide

@@ -23,7 +23,7 @@ AFTER = 8
 """Words after each array that is gathered, which may be written."""
 TILE = 1024
 """Elements gathered at a time."""
-SHORT = 64
+SHORT = 31
 """Inner dimensions below this are gathered several together: a call costs 8 ns."""
 MIDDLE = 256
 """The same where what is gathered once serves for all, as a bias does."""
@@ -42,7 +42,7 @@ gather a block of as many rows as the next dimension has."""
 # Places in a plan: a head, the sizes of the outer dimensions, and of each array a record, with its
 # steps along those dimensions at the end.
 ADDRESS, OPERANDS, INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE = range(8)
-TOTAL, PERIOD, UNITS, HEAD = range(8, 12)
+TOTAL, PERIOD, UNITS, PLAIN, COPIES, HEAD = range(8, 14)
 SLOT, SIZE, STEP, MODE, OFFSET, RECORD = range(6)
 
 
@@ -51,7 +51,7 @@ def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list
     last: those along which the first array has its smallest steps. Neighbours that every array
     walks as one are one."""
     dims: list[list[int]] = []
-    for d in common_order(tuple(shape), tuple(map(tuple, strides))) or range(len(shape)):
+    for d in common_order(tuple(shape), tuple([tuple(map(abs, s)) for s in strides])) or range(len(shape)):
         size = shape[d]
         if size == 1:
             continue
@@ -72,11 +72,13 @@ def layout(
     outputs: int,
     operands: int,
     floats: frozenset[int] = frozenset(),
+    copying: bool = False,
 ) -> tuple[int, ...]:
     """The words of a plan by which ``nest.py`` goes over arrays, the first of which are outputs.
 
     strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
-    place of each array among so many operands; floats: slots of floats that may enter as numbers.
+    place of each array among so many operands; floats: slots of floats that may enter as numbers;
+    copying: whether the formula is to copy the second array, of the first one's dtype.
     """
     dims = _merged(shape, strides)
     numbers = [slot in floats for slot in slots]
@@ -95,7 +97,10 @@ def layout(
     total = math.prod([d[0] for d in dims])
     piece = tile if EACH in modes or ONCE in modes else LONGEST
     words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period, unit]
-    words += [d[0] for d in outer]
+    plain = bool(outer) and n <= piece and not {*modes} - {DIRECT, NUMBER}
+    # One number for a whole row would be written by vectors, also behind the row.
+    copies = copying and modes[1] == EACH and steps[1] != 0
+    words += [plain, copies, *[d[0] for d in outer]]
     room = 0
     for k, size in enumerate(sizes):
         words += [slots[k], size, steps[k], modes[k], room, *[d[1 + k] for d in outer]]

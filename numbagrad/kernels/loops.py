@@ -272,7 +272,7 @@ def emit(
         f"from numba import {_imports(compute, outs)}",
     ]
     costly = is_costly(bodies)
-    used = "agree, count, load_apart, store_apart" + (", wide" if costly else "")
+    used = "agree, count, load_apart, store_apart, trusted" + (", wide" if costly else "")
     lines += ["", f"from numbagrad.kernels.intrinsics import {used}"]
     threaded = "" if limit is None else "by_threads, "
     lines += [f"from numbagrad.kernels.pieces import {threaded}second_way_in", ""]
@@ -292,7 +292,7 @@ def emit(
     if limit is not None:
         long = COSTLY_LONG if costly else LONG
         guard = " and ".join([f"n < {long}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
-        lines += [f"    if not ({guard}):", "        return False"]
+        lines += [f"    if not (trusted({out_names[0]}) or ({guard})):", "        return False"]
         lines += [f"    if n >= {limit}:", f"        way = by_threads(n, {limit // 2})"]
         lines += [f"        if way != {ONE}:", f"            return way == {DONE}"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
@@ -315,7 +315,7 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in wide "
+    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in trusted wide "
     "abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
     "uint8".split()
 ).union(_SIMD)
@@ -359,6 +359,7 @@ class ElementwiseKernel:
     def __init__(self, *formulas: Formula):
         self.formulas = formulas
         self.outputs = len(formulas)
+        self.copies = [f.body.op for f in formulas] == ["input"]
         self.__name__ = formulas[0].name
         self.__doc__ = "; ".join(map(str, formulas))
         costly = is_costly([f.body for f in formulas])
@@ -424,7 +425,7 @@ class ElementwiseKernel:
         strides = tuple([_broadcast_strides(a, shape) for a in arrays])
         sizes = tuple([a.itemsize for a in arrays])
         given = shape, strides, sizes, slots, self.outputs, len(args)
-        words = layout(*given)
+        words = layout(*given, copying=self.copies and dtypes[0] == dtypes[-1])
         if args[0].size >= WORTH:
             numbers = by_value(layout(*given, self._floats(dtypes)))
             passed = tuple([float if k in numbers else d for k, d in enumerate(dtypes)])

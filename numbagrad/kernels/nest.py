@@ -29,6 +29,7 @@ from .intrinsics import lesser, start
 from .layout import (
     ADDRESS,
     ARRAYS,
+    COPIES,
     DIMS,
     DIRECT,
     EACH,
@@ -42,6 +43,7 @@ from .layout import (
     OUTPUTS,
     PERIOD,
     PIECE,
+    PLAIN,
     RECORD,
     ROOM,
     ROWS,
@@ -79,11 +81,14 @@ def _walk(typing, plan, places, first, last):
         function.attributes.add("optsize")
         walk = _Walk(ir.IRBuilder(function.append_basic_block("entry")), *function.args)
         walk.begin()
-        with walk.until_done():
-            walk.gather()
-            walk.run()
-            with walk.b.if_then(walk.apart):
-                walk.scatter()
+        with walk.until_done(), walk.b.if_else(walk.whole_rows()) as (whole, parts):
+            with whole:
+                walk.run_rows()
+            with parts:
+                walk.gather()
+                walk.run()
+                with walk.b.if_then(walk.apart):
+                    walk.scatter()
         walk.b.ret_void()
         builder.call(function, args)
         return context.get_dummy_value()
@@ -119,6 +124,7 @@ class _Walk:
             self.word(WORD(k)) for k in (INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE, PERIOD)
         )
         self.steady = builder.icmp_signed("!=", self.period, WORD(0))
+        self.copies = builder.icmp_signed("!=", self.word(WORD(COPIES)), WORD(0))
         self.operands = self.word(WORD(OPERANDS))
         several = builder.add(self.dims, WORD(1))  # the first is read where there are none
         self.mine, self.at, self.back, self.index, self.before = (
@@ -191,9 +197,37 @@ class _Walk:
         self.part = b.select(self.tiled, self.n, part)
         yield
         b.store(WORD(0), self.filling)
-        b.store(b.add(first, b.mul(self.turns, self.part)), self.first)
+        b.store(b.add(b.load(self.first), b.mul(self.turns, self.part)), self.first)
         b.branch(test)
         b.position_at_end(after)
+
+    def whole_rows(self) -> Any:
+        """Whether nothing is gathered and the next piece is a row, so that rows can follow."""
+        b = self.b
+        plain = b.icmp_signed("!=", self.word(WORD(PLAIN)), WORD(0))
+        return b.and_(plain, b.icmp_signed("==", self.part, self.n))
+
+    def run_rows(self) -> None:
+        """Call the formula for row after row along the innermost of the outer dimensions."""
+        b = self.b
+        left = b.udiv(b.sub(self.last, b.load(self.first)), self.n)
+        rows = b.sub(self.word(WORD(HEAD)), b.load(self.index))
+        rows = self.lesser(left, rows)
+        call = b.inttoptr(self.word(WORD(ADDRESS)), CALLED.as_pointer())
+        with counted(b, rows) as row:
+            with counted(b, self.arrays) as k:
+                record = self.record(k)
+                step, operand = self.word(record, WORD(RECORD)), self.word(record, WORD(SLOT))
+                here = b.add(b.load(self.slot(self.at, k)), b.mul(row, step))
+                place = self.slot(self.mine, operand)
+                b.store(here, place)
+                mode = self.word(record, WORD(MODE))
+                with b.if_then(b.icmp_signed("==", mode, WORD(NUMBER))):
+                    b.store(self.widened(here, self.word(record, WORD(SIZE))), place)
+            b.call(call, [self.mine, self.n])
+        self.next_row(rows, self.index, self.at, self.arrays)
+        more = b.mul(b.sub(rows, WORD(1)), self.n)  # than ``until_done`` counts
+        b.store(b.add(b.load(self.first), more), self.first)
 
     def lesser(self, x: Any, y: Any) -> Any:
         """The lesser of two numbers."""
@@ -215,7 +249,8 @@ class _Walk:
                     self.word(record, WORD(f)) for f in (SLOT, SIZE, STEP, MODE, OFFSET)
                 )
                 here = b.add(b.load(self.slot(self.at, k)), b.mul(column, step))
-                room = b.add(self.room, offset)
+                into = b.and_(self.copies, b.icmp_signed("==", k, WORD(1)))
+                room = b.select(into, b.load(self.mine), b.add(self.room, offset))
                 direct = b.icmp_signed("==", mode, WORD(DIRECT))
                 number = b.icmp_signed("==", mode, WORD(NUMBER))
                 with b.if_then(number):
@@ -365,6 +400,11 @@ class _Walk:
         self.b.call(copying(self.b.module), given)
 
     def run(self) -> None:
+        """Call the formula, unless what was gathered is the result."""
+        with self.b.if_then(self.b.not_(self.copies)):
+            self.call()
+
+    def call(self) -> None:
         """Call the formula."""
         address = self.b.inttoptr(self.word(WORD(ADDRESS)), CALLED.as_pointer())
         self.b.call(address, [self.mine, self.b.mul(self.turns, self.part)])

@@ -16,7 +16,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from .intrinsics import C_CONTIGUOUS, DATA
+from .intrinsics import C_CONTIGUOUS, DATA, TRUSTED
 from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
 __all__ = ["CALLED", "DONE", "NOT_YET", "ONE", "OperandsType", "by_threads", "copying"]
@@ -43,13 +43,13 @@ def _second_way_in(typing):
         values = [inside.alloca(kinds[0].pointee), inside.alloca(kinds[1].pointee)]
         sizes = inside.alloca(WORD)
         inside.store(n, sizes)
-        place, one, flat = 0, ir.IntType(32)(1), ir.IntType(32)(C_CONTIGUOUS)
+        place, rank, flat = 0, ir.IntType(32)(TRUSTED), ir.IntType(32)(C_CONTIGUOUS)
         while len(values) < len(kinds):
             kind = kinds[len(values)]
             slot = inside.gep(places, [WORD(place)])
             place += 1
             if isinstance(kind, ir.PointerType):  # a FlatType: data, rank, flags, sizes
-                values += [inside.inttoptr(inside.load(slot), kind), one, flat, sizes]
+                values += [inside.inttoptr(inside.load(slot), kind), rank, flat, sizes]
             elif isinstance(kind, ir.IntType) and kind.width < 64:
                 values.append(inside.trunc(inside.load(slot), kind))
             else:

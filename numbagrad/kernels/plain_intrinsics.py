@@ -86,6 +86,11 @@ def count(array):
     return array.size
 
 
+def trusted(array):
+    """False: these are arrays."""
+    return False
+
+
 def agree(x, y):
     """Whether two arrays have the same shape and the second is C-contiguous."""
     return x.shape == y.shape and y.flags.c_contiguous

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..dtypes import float32, float64
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
 from . import lapack
 from .autocasting import lowered
-from .base import as_operand
+from .base import Op, as_operand, broadcast_shape, sum_to_shape
 from .chains import matrix_power, multi_dot
-from .elementwise import where
+from .elementwise import addcmul, where
 from .linalg import _scaled_sum, bmm
 from .reduce import sum as sum_
 from .remembered import remembered
@@ -123,6 +124,25 @@ def addmv(x: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1)
     return _scaled_sum("addmv", as_operand("addmv", x), mv(mat, vec), beta, alpha)
 
 
+class Addr(Op, remembers=True):
+    """A matrix, and the products of the elements of two vectors, all of one floating dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, vec1: Tensor, vec2: Tensor, alpha: Any) -> Tensor:
+        ctx.save(vec1, vec2)
+        ctx.shape, ctx.alpha = x._array.shape, alpha
+        return addcmul(x, vec1.unsqueeze(1), vec2, value=alpha)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        vec1, vec2 = ctx.saved_tensors
+        alpha, needs = ctx.alpha, ctx.needs_input_grad
+        gx = sum_to_shape(g, ctx.shape) if needs[0] else None
+        if alpha != 1:
+            g = g * alpha
+        return gx, mv(g, vec2) if needs[1] else None, mv(g.t(), vec1) if needs[2] else None, None
+
+
 @remembered
 def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta x + alpha outer(vec1, vec2)``; x broadcasts to the product.
@@ -130,7 +150,18 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
     >>> addr(tensor([[1.0]]), tensor([2.0]), tensor([3.0])).tolist()
     [[7.0]]
     """
-    return _scaled_sum("addr", as_operand("addr", x), outer(vec1, vec2), beta, alpha)
+    as_operand("addr", x)
+    if beta == 1 and not machine.is_recording() and _are_floats(x, vec1, vec2):
+        shape = vec1._array.shape + vec2._array.shape
+        if len(shape) == 2 and broadcast_shape("addr", x._array.shape, shape) == shape:
+            return Addr.apply(x, vec1, vec2, alpha)
+    return _scaled_sum("addr", x, outer(vec1, vec2), beta, alpha)
+
+
+def _are_floats(x: Tensor, *others: Any) -> bool:
+    """Whether all are tensors of one dtype, float32 or float64."""
+    dtype = x._dtype if x._dtype in (float32, float64) else None
+    return all([isinstance(y, Tensor) and y._dtype is dtype for y in others])
 
 
 @remembered

@@ -13,6 +13,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu.triangle import triangle
+from ..kernels.strides import order_of
 from ..tensor import Tensor, wrap
 from .argument_names import sizes_by_name
 from .base import (
@@ -198,7 +199,9 @@ class Flip(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, dims: tuple[int, ...]) -> Tensor:
         ctx.dims = dims
-        out = new_empty(x._array.shape, x._dtype, x._device)
+        shape = x._array.shape
+        order = None if x._flat else order_of(shape, [x._array])
+        out = new_empty(shape, x._dtype, x._device, order)
         backwards = builtins.slice(None, None, -1)
         key = tuple([backwards if d in dims else _ALL for d in range(x._array.ndim)])
         machine.launch(copy_kernel, out._array, x._array[key])
