@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from . import machine
 from .crew import load_crew
 from .half_type import memory_type
 from .layout import TOTAL
 from .loops import ElementwiseKernel
 from .machine import Kernel
-from .nest import walk_address
+from .nest import parts_address, walk_address, words_for_parts
 from .numba_compiler import way_by_words
 from .product import GemmKernel, ProductKernel, StridedGemmKernel
 from .replay import (
@@ -30,6 +31,7 @@ from .replay import (
     OUTS,
     PLACE_COUNT,
     PLACES,
+    SHARED,
     STEP_COUNT,
     STEPS,
 )
@@ -176,9 +178,6 @@ class Launches:
         if found is None:
             return
         if args[0].size >= kernel.grain:
-            if found[1] is not None:
-                self.possible = False  # by how many threads is for each call to say
-                return
             load_crew()  # lest a flat form find none, and do nothing
         place = len(self._image)
         for k, a in enumerate(args):
@@ -190,8 +189,15 @@ class Launches:
         self._kept.append(kernel)
         if plan is None:
             self._steps.append((FLAT, address, place, args[0].size, 0))
+            return
+        self._kept.append(plan)
+        # When the number of threads changes all is forgotten.
+        threads = machine.threads() if args[0].size >= kernel.grain else 1
+        if threads > 1:
+            words = len(self._image)
+            self._image += words_for_parts(plan, threads)
+            self._steps.append((SHARED, parts_address(), words, place, 0))
         else:
-            self._kept.append(plan)
             where = plan.__array_interface__["data"][0]
             self._steps.append((NESTED, walk_address(), place, where, int(plan[TOTAL])))
 

@@ -55,11 +55,13 @@ from .layout import (
     UNITS,
     WIDTH,
 )
+from .numba_compiler import way_by_words
 from .pieces import CALLED, OperandsType, copying
 from .table import TableType
 from .vectors import VECTOR_BYTES, WORD, at, counted
 
-__all__ = ["interpreted", "nest", "walk_address", "walk_at"]
+__all__ = ["OPERANDS_WORD", "interpreted", "nest", "parts_address", "walk_address", "walk_at"]
+__all__ += ["words_for_parts"]
 
 _WORDS = WORD.as_pointer()
 _WALK = ir.FunctionType(ir.VoidType(), [WORD] * 4)
@@ -451,16 +453,39 @@ def _compiled() -> Any:
 
 
 @functools.cache
-def nest(parallel: bool) -> Callable[..., None]:
-    """``nest(plan, operands)``, with ``parts`` the form for threads, compiled."""
-    result = _compiled()
-    if not parallel:
-        return result.entry_point
+def _compiled_in_parts() -> Any:
     machine.threads()
     body: Any = _nest_in_parts
-    signature = types.int64, types.Array(types.int64, 1, "C"), OperandsType(), types.int64
-    entry = store.entry_of_compiled(store.jit(body, parallel=True), signature)
-    return functools.partial(entry, walk_address())
+    dispatcher = store.jit(body, parallel=True)
+    dispatcher.compile((types.int64, types.Array(types.int64, 1, "C"), OperandsType(), types.int64))
+    (result,) = dispatcher.overloads.values()
+    return result
+
+
+@functools.cache
+def nest(parallel: bool) -> Callable[..., None]:
+    """``nest(plan, operands)``, with ``parts`` the form for threads, compiled."""
+    if not parallel:
+        return _compiled().entry_point
+    return functools.partial(_compiled_in_parts().entry_point, walk_address())
+
+
+@functools.cache
+def parts_address() -> int:
+    """The address of the form for threads, as a replay enters it: see ``words_for_parts``."""
+    result = _compiled_in_parts()
+    name = way_by_words(result.fndesc.llvm_func_name)
+    return int(result.library.get_pointer_to_function(name))
+
+
+OPERANDS_WORD = 8
+"""Which of ``words_for_parts`` is the address of the operands."""
+
+
+def words_for_parts(plan: np.ndarray, parts: int) -> list[int]:
+    """What ``parts_address`` is given, but the operands."""
+    where = plan.__array_interface__["data"][0]
+    return [walk_address(), 0, 0, plan.size, 8, where, plan.size, 8, 0, parts]
 
 
 @functools.cache

@@ -24,7 +24,7 @@ from numba.extending import NativeValue, intrinsic, models, register_model, unbo
 from . import store
 from .intrinsics import load, pointer, stack, start
 from .intrinsics import store as put
-from .nest import walk_at
+from .nest import OPERANDS_WORD, walk_at
 from .pieces import CALLED
 from .table import TableType
 from .vectors import WORD
@@ -42,7 +42,7 @@ first element, which array before it shares its memory (-1: none) and how far fr
 its sizes and strides; of an object that came before its place among the arguments; of others the
 value's address, its type's, its bits, or how many members it has and at which word they begin."""
 
-FLAT, NESTED, KERNEL, CHECK = range(4)
+FLAT, NESTED, SHARED, KERNEL, CHECK = range(5)
 """Kinds of launches: a formula on numbers in a row, on a nest, a kernel by words; a look at a flag.
 """
 
@@ -248,6 +248,10 @@ def _replay(plan, args, outs, taped):
             _call_pieces(address, words, more)
         elif kind == NESTED:
             walk_at(address, more, start(words), 0, load(p, at + 4))
+        elif kind == SHARED:
+            put(words, OPERANDS_WORD, start(_moved(image, more)))
+            if _call_words(address, words) != 0:
+                return REFUSED
         elif kind == KERNEL:
             if _call_words(address, words) != 0:
                 return REFUSED

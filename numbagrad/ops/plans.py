@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import DType
+from ..kernels import blocks
 from ..kernels.machine import Kernel
 from ..later import OUR_FILES
 from ..shaped import Size
@@ -21,8 +22,7 @@ from ..tensor import Tensor
 __all__: list[str] = []  # nothing that users call
 
 LARGE = 1 << 18
-"""Bytes of a result that is not remembered, for its memory comes from blocks; of arguments from
-which on it depends on the time that a call takes."""
+"""Bytes of arguments and results from which on it depends on the time that a call takes."""
 
 TENSORS: list[type] = [Tensor]
 """The classes of tensors whose functions are those of ``Tensor``, at most two."""
@@ -121,7 +121,7 @@ def plan_of(
     if not all([type(r) is Tensor and r._edge is None for r in results]):
         return None
     arrays = [r._array for r in results]
-    if any([type(a) is not np.ndarray or a.nbytes > LARGE or not a.size for a in arrays]):
+    if any([type(a) is not np.ndarray or not a.size for a in arrays]):
         return None
     head = [len(flat), *map(id, (TENSORS[0], TENSORS[-1], np.ndarray, *_NAMES, None))]
     found = launches.finish(head, _records(flat), arrays)
@@ -129,6 +129,7 @@ def plan_of(
         return None
     words, kept, room = found
     known = {"run": replay.replay(), "words": words, "empty": np.empty, "ndarray": np.ndarray}
+    known["block"] = blocks.empty
     known |= {"new": _new, "Tensor": Tensor, "make": functools.partial(tuple.__new__, kind)}
     # What ``words`` have the addresses of must live as long as they do.
     dtypes = [a._array.dtype for a in flat if type(a) in TENSORS]
@@ -136,11 +137,15 @@ def plan_of(
     lines, names = [], ""
     for k, r in enumerate(results):
         known |= {f"s{k}": r._array.shape, f"n{k}": r._array.dtype, f"d{k}": r._dtype}
-        made = f"a{k} = empty(s{k}, n{k})"
+        made = f"empty(s{k}, n{k})"
+        if r._array.nbytes >= blocks.LARGE:
+            known[f"b{k}"] = r._array.nbytes
+            made = f"block(s{k}, n{k}, b{k})"
         if not r._array.flags.c_contiguous:
             known[f"z{k}"] = r._array.strides
-            made = f"a{k} = ndarray(s{k}, n{k}, None, 0, z{k})"
-        lines.append(made)
+            memory = made if f"b{k}" in known else "None"
+            made = f"ndarray(s{k}, n{k}, {memory}, 0, z{k})"
+        lines.append(f"a{k} = {made}")
         names += f"a{k}, "
     if room:
         known |= {"room": room, "byte": np.dtype(np.int8)}

@@ -199,6 +199,7 @@ class Memory:
             raise
         # Of what is written a few elements are.
         sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
+        sizes += [r._array.nbytes for r in _several(result) if isinstance(r, Tensor)]
         if watcher.took > LONG and sum(sizes) > LARGE:
             wait = self.waits.get(key, AGAIN)
             self.plans[key], self.waits[key] = AFTER - wait, min(2 * wait, LATER)
