@@ -22,7 +22,7 @@ from .vectors import (
 )
 
 __all__ = ["add_rectangle", "copy_lines", "copy_listed", "copy_panels", "copy_rectangle"]
-__all__ += ["copy_rows_at", "copy_second", "transpose"]
+__all__ += ["copy_lines_at", "copy_rows_at", "copy_second", "transpose"]
 
 
 @in_machine_code
@@ -128,6 +128,19 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
             from_ = builder.add(builder.add(x, shift), builder.mul(row.index, x_row))
             to = builder.add(builder.add(out, shift), builder.mul(row.index, out_row))
             line.store(line.load(from_), to)
+
+
+@in_machine_code
+def copy_lines_at(builder, kind, out, out_row, x, x_row, rows, columns):
+    """``copy_rectangle`` of bytes, which may begin anywhere."""
+    for width, begin in overlapping(builder, kind.count, columns):
+        part = ir.VectorType(kind.element, width)
+        with counted(builder, rows) as row:
+            from_ = builder.add(builder.add(x, begin), builder.mul(row, x_row))
+            to = builder.add(builder.add(out, begin), builder.mul(row, out_row))
+            builder.store(
+                builder.load(at(builder, from_, part), align=1), at(builder, to, part), align=1
+            )
 
 
 @in_machine_code

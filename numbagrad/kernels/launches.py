@@ -24,6 +24,7 @@ from .replay import (
     IMAGE,
     IMAGE_WORDS,
     KERNEL,
+    LONG,
     MOST_ROOTS,
     MOST_TEMPS,
     MOST_WORDS,
@@ -43,6 +44,9 @@ _FIXED = -2
 LARGE = 1 << 20
 """Most bytes of memory between launches, so many as a second cache has: it is made anew by each
 call."""
+
+LONG_BYTES = 1 << 18
+"""Bytes of arrays from which on a replay lets go of Python's lock meanwhile: 0.1 us."""
 
 
 class _Memory:
@@ -248,6 +252,7 @@ class Launches:
         for record in records:
             words += record
         words[OUTS] = len(results) + bool(more)
+        words[LONG] = sum([m.array.nbytes for m in self._known]) > LONG_BYTES
         for name, count, rows in (
             (IMAGE, IMAGE_WORDS, [self._image]),
             (PLACES, PLACE_COUNT, places),

@@ -51,7 +51,8 @@ def _merged(shape: Sequence[int], strides: Sequence[Sequence[int]]) -> list[list
     last: those along which the first array has its smallest steps. Neighbours that every array
     walks as one are one."""
     dims: list[list[int]] = []
-    for d in common_order(tuple(shape), tuple([tuple(map(abs, s)) for s in strides])) or range(len(shape)):
+    lengths = tuple([tuple(map(abs, steps)) for steps in strides])
+    for d in common_order(tuple(shape), lengths) or range(len(shape)):
         size = shape[d]
         if size == 1:
             continue

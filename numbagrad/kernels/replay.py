@@ -22,6 +22,7 @@ from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 from . import store
+from .inner import inner
 from .intrinsics import load, pointer, stack, start
 from .intrinsics import store as put
 from .nest import OPERANDS_WORD, walk_at
@@ -33,8 +34,8 @@ __all__ = ["replay"]
 
 # The head, then the records of the arguments.
 COUNT, TENSOR, ALSO, NDARRAY, ARRAY_NAME, EDGE_NAME, BASE_NAME, NONE, WRITTEN = range(9)
-IMAGE, IMAGE_WORDS, PLACES, PLACE_COUNT, STEPS, STEP_COUNT, OUTS = range(9, 16)
-HEAD = 16
+IMAGE, IMAGE_WORDS, PLACES, PLACE_COUNT, STEPS, STEP_COUNT, OUTS, LONG = range(9, 17)
+HEAD = 17
 
 ARRAY, SAME, EQUAL, REAL, AGAIN, MEMBERS = range(6)
 """Kinds of records. Of an array: its dtype's address, its rank, the bytes before and after its
@@ -128,6 +129,29 @@ def _call_pieces(typing, address, places, n):
 
 
 @intrinsic
+def _let_go(typing):
+    """Let other threads have Python's lock; what ``_take`` is given for it."""
+    let_go = _of_python("PyEval_SaveThread", WORD, 0)
+
+    def generate(context, builder, signature, args):
+        return builder.call(let_go(builder), [])
+
+    return types.int64(), generate
+
+
+@intrinsic
+def _take(typing, thread):
+    """Have Python's lock again."""
+    take = _of_python("PyEval_RestoreThread", ir.VoidType(), 1)
+
+    def generate(context, builder, signature, args):
+        builder.call(take(builder), args)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+@intrinsic
 def _call_words(typing, address, words):
     """Call a kernel by words; its status."""
     kind = ir.FunctionType(_INT32, [WORD.as_pointer()]).as_pointer()
@@ -147,6 +171,30 @@ def _moved(typing, words, k):
         return builder.gep(args[0], [args[1]])
 
     return words(words, types.int64), generate
+
+
+@inner
+def _run(p, image):
+    """Run the launches, whose addresses are in ``image``."""
+    at = load(p, STEPS)
+    for _ in range(load(p, STEP_COUNT)):
+        kind, address = load(p, at), load(p, at + 1)
+        words, more = _moved(image, load(p, at + 2)), load(p, at + 3)
+        if kind == FLAT:
+            _call_pieces(address, words, more)
+        elif kind == NESTED:
+            walk_at(address, more, start(words), 0, load(p, at + 4))
+        elif kind == SHARED:
+            put(words, OPERANDS_WORD, start(_moved(image, more)))
+            if _call_words(address, words) != 0:
+                return REFUSED
+        elif kind == KERNEL:
+            if _call_words(address, words) != 0:
+                return REFUSED
+        elif load(pointer(load(words, 0), np.int64), 0) >= 0:
+            return REFUSED
+        at += 5
+    return DONE
 
 
 def _replay(plan, args, outs, taped):
@@ -240,25 +288,12 @@ def _replay(plan, args, outs, taped):
         where = load(roots, load(p, at + 1)) + load(p, at + 2)
         put(image, load(p, at), where)
         at += 3
-    at = load(p, STEPS)
-    for _ in range(load(p, STEP_COUNT)):
-        kind, address = load(p, at), load(p, at + 1)
-        words, more = _moved(image, load(p, at + 2)), load(p, at + 3)
-        if kind == FLAT:
-            _call_pieces(address, words, more)
-        elif kind == NESTED:
-            walk_at(address, more, start(words), 0, load(p, at + 4))
-        elif kind == SHARED:
-            put(words, OPERANDS_WORD, start(_moved(image, more)))
-            if _call_words(address, words) != 0:
-                return REFUSED
-        elif kind == KERNEL:
-            if _call_words(address, words) != 0:
-                return REFUSED
-        elif load(pointer(load(words, 0), np.int64), 0) >= 0:
-            return REFUSED
-        at += 5
-    return DONE
+    if load(p, LONG) == 0:
+        return _run(p, image)
+    thread = _let_go()
+    state = _run(p, image)
+    _take(thread)
+    return state
 
 
 @functools.cache

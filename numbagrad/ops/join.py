@@ -10,6 +10,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import devices, dtypes
 from ..errors import ShapeError
 from ..kernels import machine
@@ -33,6 +35,10 @@ from .remembered import remembered
 from .view import reshape, unsqueeze
 
 _new = object.__new__
+
+LARGE, SHORTEST, FEW = 1 << 15, 16, 4
+"""Bytes of a result from which rows are written one after the other, whatever they come from, and
+of the shortest such parts; so few contiguous ones are copied one by one, which is remembered."""
 _ALL = builtins.slice(None)
 
 
@@ -50,6 +56,17 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
         if all([x._flat for x in tensors]):
             _by_fours(flat, [x._array for x in tensors], [n * width for n in sizes])
             return
+    elif (
+        array.nbytes >= LARGE
+        and rows > 1
+        and not machine.is_recording()
+        and (len(tensors) > FEW or not all([x._flat for x in tensors]))
+    ):
+        parts = [_rows_of(x._array, dim, n * width) for x, n in zip(tensors, sizes, strict=True)]
+        if None not in parts:
+            table = np.array(parts, np.int64)
+            machine.launch(join.place_rows, flat.view(np.uint8), table)
+            return
     start = 0
     for x, n in zip(tensors, sizes, strict=True):
         source = x._array
@@ -62,6 +79,23 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
             at = builtins.slice(start, start + n) if source.ndim == len(shape) else start
             machine.launch(copy_kernel, array[(*([_ALL] * dim), at, ...)], source)
         start += n
+
+
+def _rows_of(array: Any, dim: int, width: int) -> tuple[int, int, int] | None:
+    """Where the rows of ``array`` begin, the bytes from one to the next, and those of one: so many
+    elements of ``dim`` and those after it. None where they do not follow one another evenly, or
+    are too short for it to pay."""
+    size, shape, strides = array.itemsize, array.shape, array.strides
+    if width * size < SHORTEST:
+        return None
+    step = size
+    for d in range(array.ndim - 1, -1, -1):
+        if d == dim - 1:
+            step = strides[d]
+        if shape[d] != 1 and strides[d] != step:
+            return None
+        step *= shape[d]
+    return machine.address_of(array), strides[dim - 1], width * size
 
 
 def _by_fours(out: Any, arrays: Sequence[Any], widths: Sequence[int]) -> None:

@@ -21,9 +21,6 @@ from ..tensor import Tensor
 
 __all__: list[str] = []  # nothing that users call
 
-LARGE = 1 << 18
-"""Bytes of arguments and results from which on it depends on the time that a call takes."""
-
 TENSORS: list[type] = [Tensor]
 """The classes of tensors whose functions are those of ``Tensor``, at most two."""
 
@@ -148,8 +145,9 @@ def plan_of(
         lines.append(f"a{k} = {made}")
         names += f"a{k}, "
     if room:
-        known |= {"room": room, "byte": np.dtype(np.int8)}
-        lines.append("between = empty(room, byte)")
+        known |= {"room": room, "shape": (room,), "byte": np.dtype(np.int8)}
+        made = "block(shape, byte, room)" if room >= blocks.LARGE else "empty(shape, byte)"
+        lines.append(f"between = {made}")
         names += "between, "
     lines.append(f"state = run(words, args, ({names}), {history})")
     lines.append("if state != 1: return state")

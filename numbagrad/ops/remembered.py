@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import os
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,7 +25,7 @@ from ..kernels.thread_pool import when_threads_change
 from ..tape import grad_mode, next_sequence, standing_behind
 from ..tensor import Tensor
 from .argument_names import PLAIN
-from .plans import LARGE, TENSORS, Plan, kinds_of, plan_of
+from .plans import TENSORS, Plan, kinds_of, plan_of
 from .wrapper import wrapped
 
 if TYPE_CHECKING:
@@ -45,12 +44,6 @@ VAIN = 2048
 after which a function only tries the last ones: its plain arguments are others each time."""
 HOPELESS = 16
 """What a call counts for, in vain, whose kind cannot be remembered while no other is."""
-LONG = 2e-4
-"""Seconds of kernels from which on a call on large tensors is not remembered: a replay keeps
-Python's lock."""
-AGAIN, LATER = 16, 1024
-"""Calls after which one that took so long is watched once more, and twice as many each time up to
-so many: it may have been kept from its core."""
 TRIED = 4
 """Plans that are tried before arguments are looked at: one that does not fit takes 0.3 us."""
 
@@ -60,14 +53,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 class _Watcher:
     """Stands behind the verbs during one call, runs what they say and notes it.
 
-    begun: nodes that the call records have larger numbers. took: seconds that kernels ran.
+    begun: nodes that the call records have larger numbers.
     """
 
     compiles = records = False
 
     def __init__(self, launches: Any):
         self.launches = launches
-        self.begun, self.took = next_sequence(), 0.0
+        self.begun = next_sequence()
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, device: Any) -> Any:
         """New memory."""
@@ -83,9 +76,7 @@ class _Watcher:
         if machine.away is not None and machine.away.run(kernel, args):
             self.launches.possible = False
             return
-        begin = time.perf_counter()
         kernel(*args)
-        self.took += time.perf_counter() - begin
         self.launches.note(kernel, args)
 
     def check(self, flag: np.ndarray, fail: Callable[[int], None]) -> None:
@@ -113,7 +104,6 @@ class Memory:
     last: by the names of keywords, the plans that are tried, one after the other; recorded: those
     where an argument has a history.
     plans: of a kind of call, how often it came, then its plan, or None where there is none.
-    waits: of one that took long, how many calls until it is watched once more.
     """
 
     def __init__(self, function: Callable[..., Any], writes: bool):
@@ -121,7 +111,6 @@ class Memory:
         self.last: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.recorded: dict[tuple[Any, ...], tuple[Plan, ...]] = {}
         self.plans: dict[Any, Any] = {}
-        self.waits: dict[Any, int] = {}
         self.vain = 0
         _memories.append(self)
 
@@ -160,10 +149,9 @@ class Memory:
             return function(*args, **options)
         found = self.plans.get(key, 0)
         if type(found) is int:
-            self.vain += key not in self.waits
+            self.vain += 1
             if len(self.plans) >= MOST:
                 self.plans.clear()
-                self.waits.clear()
             self.plans[key] = found + 1
             if found + 1 >= AFTER:
                 return self._watch(key, names, flat, args, options)
@@ -197,13 +185,6 @@ class Memory:
         except BaseException:
             self.plans[key] = 0  # of others of this kind nothing is known
             raise
-        # Of what is written a few elements are.
-        sizes = [t._array.nbytes for t in (tensors[1:] if self.writes else tensors)]
-        sizes += [r._array.nbytes for r in _several(result) if isinstance(r, Tensor)]
-        if watcher.took > LONG and sum(sizes) > LARGE:
-            wait = self.waits.get(key, AGAIN)
-            self.plans[key], self.waits[key] = AFTER - wait, min(2 * wait, LATER)
-            return result
         plan = self.plan_of(watcher, flat, result, args)
         if plan is not None:
             self.plans[key] = plan
@@ -237,7 +218,6 @@ class Memory:
         """Begin anew."""
         self.last.clear()
         self.plans.clear()
-        self.waits.clear()
         self.vain = 0
         if "away" in vars(self):
             self.away.plans.clear()

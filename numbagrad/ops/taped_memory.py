@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..tensor import Tensor
-from . import remembered
 from .plans import TENSORS, Plan, plan_of
 from .remembered import MOST, Memory, is_taped
 from .taped_nodes import nodes_again
@@ -59,9 +58,6 @@ class TapedMemory(Memory):
             self.skips[outline] = 0
         elif self.skips.get(outline) != 0:
             self.skips[outline] = SKIPPED
-            if found is not None:  # it took too long this time: the calls until the next look
-                self.skips[outline] = remembered.AFTER - found
-                self.plans[key] = remembered.AFTER
         return result
 
     def forget(self) -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..copies import copy_lines_at
+from ..intrinsics import address, load_at, pointer, store_at
 from ..machine import kernel
+from ..vectors import VECTOR_BYTES
+
+_BLOCK = 1 << 14
+"""Bytes of rows that are written together: they stay in the innermost cache."""
 
 
 @kernel(grain=262144, moves=True)
@@ -36,3 +42,25 @@ def place_four(out, a, b, c, d, start):
         at += c.shape[1]
         for j in range(d.shape[1]):
             out[i, np.uintp(at + j)] = d[i, j]
+
+
+@kernel(grain=1 << 20)
+def place_rows(out, parts):
+    """out (n, w) uint8; parts (k, 3) int64: of each the address of n rows, the bytes from one to
+    the next, and its bytes, w in all: rows of out become theirs one after the other."""
+    n, w = out.shape
+    rows = max(1, _BLOCK // max(1, w))
+    for block in prange((n + rows - 1) // rows):
+        first = block * rows
+        count = min(rows, n - first)
+        to = address(out) + first * w
+        for k in range(parts.shape[0]):
+            from_, step, width = parts[k, 0] + first * parts[k, 1], parts[k, 1], parts[k, 2]
+            if VECTOR_BYTES:  # a constant
+                copy_lines_at(pointer(to, np.uint8), to, w, from_, step, count, width)
+            else:
+                for i in range(count):
+                    for j in range(width):
+                        byte = load_at(from_ + i * step, j, out)
+                        store_at(to + i * w, j, byte, out)
+            to += width
