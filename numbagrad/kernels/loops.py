@@ -315,8 +315,8 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in trusted "
-    "wide abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
+    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in "
+    "trusted wide abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
     "uint8".split()
 ).union(_SIMD)
 

@@ -162,7 +162,8 @@ class _Walk:
         b.store(WORD(0), apart)
         with counted(b, self.outputs) as k:
             b.store(b.or_(b.load(apart), self.word(self.record(k), WORD(MODE))), apart)
-        self.apart = b.icmp_signed("!=", b.load(apart), WORD(DIRECT))
+        apart = b.icmp_signed("!=", b.load(apart), WORD(DIRECT))
+        self.apart = b.and_(apart, b.not_(self.copies))
         cgutils.raw_memcpy(b, self.mine, self.places, self.operands, WORD(8))
         rest = b.alloca(WORD)
         first = b.load(self.first)
@@ -251,8 +252,7 @@ class _Walk:
                     self.word(record, WORD(f)) for f in (SLOT, SIZE, STEP, MODE, OFFSET)
                 )
                 here = b.add(b.load(self.slot(self.at, k)), b.mul(column, step))
-                into = b.and_(self.copies, b.icmp_signed("==", k, WORD(1)))
-                room = b.select(into, b.load(self.mine), b.add(self.room, offset))
+                room = b.add(self.room, offset)
                 direct = b.icmp_signed("==", mode, WORD(DIRECT))
                 number = b.icmp_signed("==", mode, WORD(NUMBER))
                 with b.if_then(number):
@@ -267,7 +267,10 @@ class _Walk:
                 is_input = b.icmp_signed(">=", k, self.outputs)
                 each = b.icmp_signed("==", mode, WORD(EACH))
                 once = b.and_(filling, b.icmp_signed("==", mode, WORD(ONCE)))
-                with b.if_then(b.and_(is_input, b.or_(each, once))):
+                gathered = b.and_(is_input, b.or_(each, once))
+                with b.if_then(b.and_(gathered, self.copies)):
+                    self.move(here, column, rows)
+                with b.if_then(b.and_(gathered, b.not_(self.copies))):
                     # What is gathered once for pieces of rows is one number: as often as any asks.
                     fixed = b.not_(b.or_(each, self.tiled))
                     count = b.select(fixed, self.piece, self.part)
@@ -291,6 +294,15 @@ class _Walk:
                 with once, b.if_then(filling):
                     first = b.mul(b.mul(self.period, self.part), size)
                     self.repeat(b.add(self.room, offset), first, all_)
+
+    def move(self, from_: Any, column: Any, rows: Any) -> None:
+        """Copy rows of the second array to where those of the first are."""
+        b, out = self.b, self.record(WORD(0))
+        step, row = self.word(out, WORD(STEP)), self.word(out, WORD(RECORD))
+        input_ = self.record(WORD(1))
+        from_row, from_step, size = (self.word(input_, WORD(f)) for f in (RECORD, STEP, SIZE))
+        to = b.add(b.load(self.slot(self.at, WORD(0))), b.mul(column, step))
+        self.copy(to, row, from_, from_row, step, from_step, size, self.part, rows)
 
     def turn(self, here: Any, step: Any, size: Any, room: Any, place: Any) -> None:
         """Say at ``place`` where the row of a block is; gather the block before its first row."""
@@ -402,7 +414,7 @@ class _Walk:
         self.b.call(copying(self.b.module), given)
 
     def run(self) -> None:
-        """Call the formula, unless what was gathered is the result."""
+        """Call the formula, unless all has been copied."""
         with self.b.if_then(self.b.not_(self.copies)):
             self.call()
 

@@ -93,6 +93,7 @@ from ..ops.pool_with_indices import (
 from ..ops.power_pool import lp_pool1d, lp_pool2d, lp_pool3d
 from ..ops.random import dropout, uniform_
 from ..ops.reduce import sum as sum_
+from ..ops.remembered import remembered
 from ..ops.resize import (
     interpolate,
     pixel_shuffle,
@@ -364,6 +365,7 @@ def local_response_norm(
     return input / (means * alpha + k) ** beta
 
 
+@remembered
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     """The channels of (n, c, ...), taken from each of ``groups`` in turn (Zhang et al., 2018)."""
     as_operand("channel_shuffle", input)

@@ -6,7 +6,7 @@ import builtins
 import math
 from typing import Any
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import index as kernels
@@ -145,14 +145,36 @@ class Scatter(Op, remembers=True):
             hole = full(index._array.shape, 0, g._dtype, g._device)
             gx = g if add else Scatter.apply(g, dim, index, hole, False, name)
         if ctx.needs_input_grad[3]:
-            gv = Gather.apply(g, dim, index, name)
-            if not add:
-                order = reshape(_counting(index._array.size, index._device), index._array.shape)
-                last = new_empty(g._array.shape, dtypes.int64, g._device)
-                last = Scatter.apply(last, dim, index, order, False, name)
-                standing = eq(Gather.apply(last, dim, index, name), order)
-                gv = mul(gv, cast(standing, g._dtype))
+            gv = (Gather if add else Standing).apply(g, dim, index, name)
         return gx, None, None, gv
+
+
+class Standing(Op, remembers=True):
+    """``Gather`` of what ``Scatter`` wrote there: 0 for what was overwritten by a later index."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, dim: int, index: Tensor, name: str) -> Tensor:
+        ctx.save(index)
+        ctx.how = (dim, g._array.shape, name)
+        at = index._array
+        if g._device is not devices.cpu:
+            order = reshape(_counting(at.size, index._device), at.shape)
+            last = new_empty(g._array.shape, dtypes.int64, g._device)
+            last = Scatter.apply(last, dim, index, order, False, name)
+            standing = eq(Gather.apply(last, dim, index, name), order)
+            return mul(Gather.apply(g, dim, index, name), cast(standing, g._dtype))
+        source = _planes(_front(g, at.shape, dim), dim)
+        out = new_empty(at.shape, g._dtype)
+        seen = new_empty(source.shape, dtypes.uint8)
+        given = _planes(out._array, dim), seen._array, source, _planes(at, dim)
+        machine.launch(kernels.gather_standing, *given)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (index,) = ctx.saved_tensors
+        dim, shape, name = ctx.how
+        return Scatter.apply(full(shape, 0, g._dtype, g._device), dim, index, g, False, name)
 
 
 class ScatterHere(Scatter):

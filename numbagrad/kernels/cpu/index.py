@@ -245,6 +245,23 @@ def scatter(out, bad, x, index):
             return
 
 
+@kernel(grain=65536, outputs=2, moves=True)
+def gather_standing(out, seen, x, index):
+    """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c] where no later b
+    names that place, and 0 elsewhere. seen (n, m, k) uint8 is 1 at places that were named."""
+    n, j, k = index.shape
+    m, zero = x.shape[1], x.dtype.type(0)
+    for a in prange(n):
+        for b in range(m):
+            for c in range(k):
+                seen[a, np.uintp(b), c] = 0
+        for b in range(j - 1, -1, -1):
+            for c in range(k):
+                at = np.uintp(index[a, np.uintp(b), c])
+                out[a, np.uintp(b), c] = x[a, at, c] if seen[a, at, c] == 0 else zero
+                seen[a, at, c] = 1
+
+
 @kernel(grain=65536, outputs=2)
 def scatter_add(out, bad, x, index):
     """out (n, m, k); x, index (n, j, k) C: x[a, b, c] is added to out[a, index[a, b, c], c]."""
