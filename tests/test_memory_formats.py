@@ -48,3 +48,12 @@ def test_a_name_stays_itself():
     assert copy.deepcopy(ng.channels_last) is ng.channels_last
     assert repr(ng.preserve_format) == "ng.preserve_format"
     assert isinstance(ng.channels_last, ng.memory_format)
+
+
+def test_what_is_flipped_lies_as_it_lay():
+    x = ng.rand(2, 3, 4, 5).permute(0, 2, 3, 1)
+    assert x.flip(1, 2).stride() == (60, 5, 1, 20)
+    assert x[:, :, ::2].flip(0).stride() == (36, 3, 1, 12)
+    y = ng.rand(4, 6).t()
+    assert (y.flip(0).stride(), y.rot90().stride()) == ((1, 6), (6, 1))
+    assert y.flip(0, 1).tolist() == [row[::-1] for row in y.tolist()[::-1]]

@@ -483,6 +483,66 @@ def test_results_of_stages_need_not_be_few(at_once):
         equal(tensor.sum(0), plainly(ng.Tensor.sum)(tensor, 0), "by a plan")
 
 
+LARGE = {
+    "flip": lambda x: x.flip(1),
+    "of columns": lambda x: x.t().flip(0),
+    "roll": lambda x: x.roll(5, 1),
+    "diff": lambda x: x.diff(),
+    "pad": lambda x: ng.nn.functional.pad(x[None], (1, 2, 3, 4), "reflect"),
+    "softmax": lambda x: x.softmax(1),
+    "cat": lambda x: ng.cat((x, x), 1),
+    "outer": lambda x: ng.outer(x[0], x[1]),
+    "channel_shuffle": lambda x: ng.nn.functional.channel_shuffle(x.view(8, 8, -1), 4),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", LARGE)
+def test_large_results_lie_in_blocks_and_loops_are_shared(name, threads, at_once):
+    held, f = ng.get_num_threads(), LARGE[name]
+    x, y = ng.rand(512, 256), ng.rand(512, 256)
+    with after(1 << 20):
+        expected = [f(x), f(y)]
+    ng.set_num_threads(threads)
+    try:
+        before = known()
+        for _ in range(3):
+            kept = [f(t) for t in (x, y, x)]
+            equal(kept[0], expected[0], "the first")
+            equal(kept[1], expected[1], "the second, beside it")
+            equal(kept[2], expected[0], "the third")
+            assert kept[0].stride() == expected[0].stride()
+        assert known() > before
+    finally:
+        ng.set_num_threads(held)
+
+
+def known():
+    """How many plans there are."""
+    return sum(callable(p) for memory in remembered._memories for p in memory.plans.values())
+
+
+def test_others_run_while_a_long_call_is_done_again(at_once):
+    x = ng.rand(3000, 3000)
+    for _ in range(3):
+        x.cumsum(1)
+    assert plans(ng.Tensor.cumsum) == 1
+    begin, seen = threading.Event(), []
+    thread = threading.Thread(target=lambda: begin.wait() and seen.append(None))
+    thread.start()
+    held = sys.getswitchinterval()
+    sys.setswitchinterval(100.0)  # nobody is asked to give up Python's lock
+    try:
+        begin.set()
+        before = len(seen)
+        x.cumsum(1)
+        after_ = len(seen)
+    finally:
+        sys.setswitchinterval(held)
+        thread.join()
+    assert (before, after_) == (0, 1)
+
+
 def test_an_error_while_a_call_is_looked_at_forgets_nothing():
     logits = ng.randn(3, 4, requires_grad=True)
     good, bad = ng.tensor([0, 1, 2]), ng.tensor([0, 1, 9])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import numbagrad as ng
 from numbagrad.kernels.cpu import join
 
 
@@ -15,3 +17,25 @@ def test_four_arrays_in_one_launch_are_as_four_launches():
     expected = np.full((3, 11), 7.0)
     expected[:, 2:10] = np.concatenate(parts, 1)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("widths", [(1, 64, 3, 200), (16,) * 9, (5000, 7)])
+def test_rows_are_joined_from_anywhere(widths):
+    rng = np.random.default_rng(1)
+    whole = rng.integers(0, 256, (37, 2 * sum(widths)), np.uint8)
+    places = np.cumsum([0, *widths[:-1]]) * 2
+    parts = [whole[:, p : p + v] for p, v in zip(places, widths, strict=True)]
+    table = np.array([(p.ctypes.data, p.strides[0], p.shape[1]) for p in parts], np.int64)
+    guarded = np.full((39, sum(widths)), 7, np.uint8)
+    join.place_rows(guarded[1:-1], table)
+    np.testing.assert_array_equal(guarded[1:-1], np.concatenate(parts, 1))
+    assert (guarded[[0, -1]] == 7).all()
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+@pytest.mark.parametrize("dtype", [ng.int8, ng.bfloat16, ng.float32, ng.float64])
+def test_many_parts_of_a_tensor_are_joined(dtype, dim):
+    x = ng.rand(20, 160, 64).mul(100).to(dtype)
+    assert ng.cat(x.split(16, dim), dim).equal(x)
+    assert ng.cat(x.transpose(0, 1).split(16, dim), dim).equal(x.transpose(0, 1))
+    assert ng.cat([x, x[:, :0], x], 1)[:, 160:].equal(x)

@@ -41,6 +41,55 @@ def test_strided_rows_with_and_without_threads(parallel):
     assert np.array_equal(out, x * turned)
 
 
+def _placed(rng, shape, dtype):
+    """An array of ``shape`` somewhere inside of memory of its own, stored and stepped anyhow."""
+    order = rng.permutation(len(shape))
+    steps = rng.choice([1, 1, 1, 2], len(shape))
+    room = [(n - 1) * s + 1 + int(rng.integers(0, 4)) for n, s in zip(shape, steps, strict=True)]
+    memory = (50 * rng.standard_normal([room[d] for d in order])).astype(dtype)
+    whole = memory.transpose(np.argsort(order))
+    part = tuple(slice(0, (n - 1) * s + 1, s) for n, s in zip(shape, steps, strict=True))
+    return whole, part
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.float32, np.float64])
+def test_copies_between_any_layouts_write_nothing_else(dtype, parts):
+    kernel = ElementwiseKernel(Formula("copied", ("x",), symbol("x")))
+    rng = np.random.default_rng(parts)
+    sizes = [1, 2, 3, 5, 8, 17, 33, 64, 70]
+    for _ in range(150):
+        shape = tuple(rng.choice(sizes, rng.integers(1, 4)).tolist())
+        (source, part), (target, place) = (_placed(rng, shape, dtype) for _ in range(2))
+        x = source[part]
+        for d in range(len(shape)):
+            kind = rng.integers(0, 6)
+            x = np.flip(x, d) if kind == 0 else x
+            x = np.broadcast_to(x.take([0], d), shape) if kind == 1 else x
+        expected = target.copy()
+        expected[place] = x
+        args = target[place], x
+        loop, plan = kernel.nest(args, parts > 1)
+        loop(plan, args, *[parts] * (parts > 1))
+        assert np.array_equal(target, expected), (shape, x.strides, args[0].strides)
+
+
+@pytest.mark.parametrize("columns", [32, 33, 100, 8192, 9000])
+def test_rows_that_nothing_is_gathered_of(columns):
+    """A number of each row enters the formula by value; a row may be wider than its memory."""
+    body = expr("add", symbol("x"), expr("mul", symbol("y"), symbol("z")))
+    kernel = ElementwiseKernel(Formula("sum_of_product", ("x", "y", "z"), body))
+    rng = np.random.default_rng(0)
+    rows = max(3, 40_000 // columns)  # enough for a form that takes numbers
+    whole = rng.standard_normal((2, rows, columns + 3)).astype(np.float32)
+    x, column = whole[..., :columns], rng.standard_normal((2, rows, 1)).astype(np.float32)
+    for z in (rng.standard_normal(columns).astype(np.float32), x[:, ::-1]):
+        guarded = np.full_like(whole, 7)
+        kernel(guarded[..., :columns], x, column, z)
+        np.testing.assert_allclose(guarded[..., :columns], x + column * z, rtol=1e-5, atol=1e-5)
+        assert (guarded[..., columns:] == 7).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_operands_of_every_inner_stride(dtype):
     """Side by side, apart, and broadcast along rows, columns, or both; short rows and long."""
