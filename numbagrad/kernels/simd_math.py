@@ -21,7 +21,17 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from .simd import arc, division, error, exponential, gamma, hyperbolic, logarithm, power, trigonometric
+from .simd import (
+    arc,
+    division,
+    error,
+    exponential,
+    gamma,
+    hyperbolic,
+    logarithm,
+    power,
+    trigonometric,
+)
 from .simd.decorators import OPTIONS
 
 _FAMILIES: dict[Any, str] = {
