@@ -21,7 +21,7 @@ from .intrinsics import address, itemsize, load, stack, start
 from .shares import inlined
 from .vectors import VECTOR_BYTES, WORD, Rows, by_halves, bytes_of, counted, in_machine_code
 
-__all__ = ["by_lanes", "least_row", "most_row", "sum_row"]
+__all__ = ["by_lanes", "least_row", "most_row", "product_row", "sum_row"]
 
 LONG = 1 << 13
 """Elements from which a row is read in its four quarters at once, not from its begin to its end:
@@ -133,6 +133,21 @@ def _add_four(builder: Any, total: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return _add(builder, total, builder.fadd(builder.fadd(a, b), builder.fadd(c, d)))
 
 
+# -- products: in float64, where four may be more than float32 can hold ----------------------------
+
+
+def _multiply(builder: Any, total: Any, value: Any) -> Any:
+    if value.type != total.type:
+        value = builder.fpext(value, total.type)
+    return builder.fmul(total, value)
+
+
+def _multiply_four(builder: Any, total: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    if a.type != total.type:
+        a, b, c, d = [builder.fpext(value, total.type) for value in (a, b, c, d)]
+    return builder.fmul(total, builder.fmul(builder.fmul(a, b), builder.fmul(c, d)))
+
+
 # -- extremes: a NaN stays, of zeros any -----------------------------------------------------------
 
 
@@ -186,6 +201,16 @@ _SUM = _Fold(
     short=8 * VECTOR_BYTES,
 )
 
+_PRODUCT = _Fold(
+    begin=1.0,
+    one=_multiply,
+    four=_multiply_four,
+    join=_multiply,
+    last=_same,
+    widens=True,
+    short=2 * VECTOR_BYTES,
+)
+
 # -- rows of arrays: of floats by these, of others by lanes ----------------------------------------
 
 
@@ -220,5 +245,6 @@ def _of_array(fold: _Fold, name: str) -> Any:
 
 
 sum_row = _of_array(_SUM, "sum_of_row")
+product_row = _of_array(_PRODUCT, "product_of_row")
 most_row = _of_array(_extreme(">", _same), "most_of_row")
 least_row = _of_array(_extreme("<", _negative), "least_of_row")  # negated, as ``lowered`` has it

@@ -260,21 +260,25 @@ def histogram(
         )
     if isinstance(bins, Tensor) and range is not None:
         raise TypeError("histogram: range is for a number of bins, but bins has their edges.")
-    edges = bins.detach() if isinstance(bins, Tensor) else _edges(x, bins, range)
+    edges = bins if isinstance(bins, Tensor) else _edges(x, bins, range)
     count = edges._array.shape[0] - 1
-    flat = x.reshape((-1,))
-    low, high = narrow(edges, 0, 0, 1), narrow(edges, 0, count, 1)
-    place = searchsorted(edges, flat, right=True) - 1
-    place = where(flat == high, count - 1, place)
-    place = where((flat >= low) & (flat <= high), place, count)  # one more, which is cut off
-    each = ones_like(flat) if weight is None else weight.detach().reshape((-1,))
-    hist = narrow(
-        index_add(full((count + 1,), 0, x._dtype, x._device), 0, place, each), 0, 0, count
+    flat = contiguous(x)._array.reshape(-1)
+    each = flat if weight is None else contiguous(weight.detach())._array.reshape(-1)
+    sums = new_empty((count,), dtypes.float64, x._device)
+    machine.launch(
+        kernels.histogram_between,
+        sums._array,
+        flat,
+        each,
+        contiguous(edges)._array,
+        weight is not None,
+        edges is not bins,
     )
+    hist = cast(sums, x._dtype)
     if density:
         widths = narrow(edges, 0, 1, count) - narrow(edges, 0, 0, count)
         hist = hist / widths / hist.sum()
-    return Histogram(hist.clone(), edges)
+    return Histogram(hist, edges)
 
 
 METHODS: dict[str, Any] = {"bincount": bincount, "histc": histc, "histogram": histogram}

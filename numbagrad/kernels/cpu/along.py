@@ -25,6 +25,15 @@ def place(out, x, which):
     outer, k, inner = x.shape
     for o in prange(outer):
         out[o] = 0
-        for j in range(k):
-            for i in range(inner):
-                out[o, which[o, j, i], i] += x[o, j, i]
+        if inner == 1:  # of equal places in a row the sum waits for no memory
+            at, total = 0, x.dtype.type(0)
+            for j in range(k):
+                if which[o, j, 0] != at:
+                    out[o, at, 0] += total
+                    at, total = which[o, j, 0], x.dtype.type(0)
+                total += x[o, j, 0]
+            out[o, at, 0] += total
+        else:
+            for j in range(k):
+                for i in range(inner):
+                    out[o, which[o, j, i], i] += x[o, j, i]

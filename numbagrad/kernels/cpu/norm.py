@@ -86,6 +86,28 @@ def sum_of_exp(row, peak):
 
 
 @summing
+def exp_with_sum(out, row, peak):
+    """``exp(row - peak)`` into ``out``, and its sum."""
+    total = row.dtype.type(0)
+    for j in range(row.size):
+        power = exp(row[j] - peak)
+        out[j] = power
+        total += power
+    return total
+
+
+@summing
+def falling_exp_with_sum(out, row, peak):
+    """``exp_with_sum``, where peak is the largest: 0 for what would be no normal number."""
+    total = row.dtype.type(0)
+    for j in range(row.size):
+        power = falling_exp(row[j] - peak)
+        out[j] = power
+        total += power
+    return total
+
+
+@summing
 def dot_from(x, y, center):
     """The sum of the products of ``x`` and ``y - center``."""
     total = x.dtype.type(0)
@@ -109,9 +131,7 @@ def softmax_rows(out, x):
     n, m = x.shape
     for i in prange(n):
         peak = row_max(x[i])
-        for j in range(m):
-            out[i, j] = exp(x[i, j] - peak)
-        total = sum_of(out[i])
+        total = exp_with_sum(out[i], x[i], peak)
         scale = x.dtype.type(1) / total
         for j in range(m):
             out[i, j] *= scale
@@ -179,9 +199,7 @@ def logsumexp_with_softmax(out, p, x):
             for j in range(m):
                 p[i, j] = exp(x[i, j] - peak)
         else:
-            for j in range(m):
-                p[i, j] = falling_exp(x[i, j] - peak)
-            total = sum_of(p[i])
+            total = falling_exp_with_sum(p[i], x[i], peak)
             out[i] = log(total) + peak
             scale = x.dtype.type(1) / total
             for j in range(m):

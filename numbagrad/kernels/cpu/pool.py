@@ -11,12 +11,16 @@ import numpy as np
 from numba import prange
 
 from ..inner import device, keep, pasted
-from ..intrinsics import address, itemsize, load, store
+from ..intrinsics import address, itemsize, load, stack, store
 from ..machine import kernel
 from ..vectors import VECTOR_BYTES
 from ..windows import largest, sums
 
 __all__ = ["avg_pool", "avg_pool_grad", "max_pool", "max_pool_grad"]
+
+
+WIDE, LINE = 6, 1024
+"""The least width of windows whose lines are looked at as a whole, and the longest such line."""
 
 
 @pasted
@@ -87,6 +91,55 @@ def max_windows(o, x, base, z, y, first, count, apart, out, at, depth, height, w
             place += apart
 
 
+@pasted
+def apart_enough(width):
+    """Whether windows are wide and hardly overlap, so that lines are looked at as a whole."""
+    count, total, longest, step = width.shape[0], 0, 0, 1
+    for j in range(count):
+        size = size_of(width, j)
+        total, longest, step = total + size, max(longest, size), max(step, load(width, 3 * j + 2))
+    span = load(width, 3 * count - 2) - load(width, 0)
+    return step == 1 and longest >= WIDE and total <= 2 * span and span <= LINE
+
+
+@device
+def max_lines(o, x, base, z, y, out, at, depth, height, width, most, rows):
+    """``max_pool`` of one line of out: first of each column of all its windows, in vectors.
+
+    most, rows (LINE): room for the largest of each column and in which line of the window it is.
+    """
+    columns = x.shape[3]
+    area, ow = x.shape[2] * columns, width.shape[0]
+    left = load(width, 0)
+    span = load(width, 3 * ow - 2) - left
+    start = load(depth, 3 * z) * area + load(height, 3 * y) * columns + left
+    deep, high = elements(depth, z), elements(height, y)
+    deep_step, high_step = load(depth, 3 * z + 2) * area, load(height, 3 * y + 2) * columns
+    for j in range(span):
+        most[j], rows[j] = load(x, base + start + j), 0
+    for row in range(1, deep * high):
+        line = base + start + row // high * deep_step + row % high * high_step
+        for j in range(span):
+            value, before = load(x, line + j), most[j]
+            larger = (value > before) | (value != value)
+            most[j] = value if larger else before
+            rows[j] = np.int32(row) if larger else rows[j]
+    for k in range(ow):
+        first = load(width, 3 * k) - left
+        best, row, column = most[first], rows[first], first
+        for j in range(first + 1, first + size_of(width, k)):
+            value = most[j]
+            if value != value:
+                ahead = best == best or rows[j] >= row
+            else:
+                ahead = value > best or (value == best and rows[j] < row)
+            if ahead:
+                best, row, column = value, rows[j], j
+        store(out, o + k, best)
+        line = np.int64(row) // high * deep_step + np.int64(row) % high * high_step
+        store(at, o + k, start + line + column)
+
+
 @kernel(outputs=2, grain=16384)
 def max_pool(out, at, x, depth, height, width):
     """The largest of each window, the first of equals, and where it stands in its plane.
@@ -97,10 +150,15 @@ def max_pool(out, at, x, depth, height, width):
     _, od, oh, ow = out.shape
     plane = x.shape[1] * x.shape[2] * x.shape[3]
     begin, end, apart = regular(width)
+    whole = apart_enough(width)
     for p in prange(0, x.shape[0]):
+        most, rows = stack(LINE, x.dtype.type(0)), stack(LINE, np.int32(0))
         for z in range(od):
             for y in range(oh):
                 o, first = ((p * od + z) * oh + y) * ow, 0
+                if whole:
+                    max_lines(o, x, p * plane, z, y, out, at, depth, height, width, most, rows)
+                    continue
                 while first < ow:
                     count = end - first if begin <= first < end else 1
                     max_windows(

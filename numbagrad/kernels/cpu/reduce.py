@@ -30,7 +30,7 @@ from ..order import (
     to_most,
     up,
 )
-from ..row_folds import by_lanes, least_row, most_row, sum_row
+from ..row_folds import by_lanes, least_row, most_row, product_row, sum_row
 from ..shares import GRAIN, WIDE, inlined, is_deep, lanes_of, parts_of, rows_of
 
 __all__ = [
@@ -202,7 +202,7 @@ def _times(acc, other):
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _one, _multiply, _each, _times, _same, 0, by_lanes)
+        _fold(out, x, part, _one, _multiply, _each, _times, _same, 0, product_row)
 
 
 @inlined

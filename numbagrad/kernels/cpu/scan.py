@@ -14,13 +14,15 @@ from numba import prange
 from ..inner import inner, pasted
 from ..intrinsics import load, stack, store, widened
 from ..machine import kernel
-from ..order import down, up
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "recurrence"]
 
 GRAIN = 1 << 15
 LANES = 512
 """Most columns of a task: 4 KB of accumulators."""
+
+AHEAD = 32
+"""Numbers of a row that are looked at for an extreme that none of them may be."""
 
 ABREAST = 8
 """Rows of a recurrence that go on together."""
@@ -147,30 +149,75 @@ def logcumsumexp(out, x):
 
 
 @inlined
-def _extreme(values, indices, x, o, key):
+def _most(value, before):
+    return value >= before or value != value
+
+
+@inlined
+def _least(value, before):
+    return value <= before or value != value
+
+
+@inlined
+def _extreme(values, indices, x, task, leads):
+    """Do one of ``outer * _tiles(x)`` tasks. leads: whether a value takes the place of another."""
     _, n, inner = x.shape
-    for i in range(inner):
-        most, place = load(x, o * n * inner + i), 0
-        best = key(most)
-        for j in range(n):
-            at = (o * n + j) * inner + i
-            value = load(x, at)
-            this = key(value)
-            if this >= best:
-                best, most, place = this, value, j
-            store(values, at, most)
-            store(indices, at, place)
+    if inner == 1:
+        base = task * n
+        most, place = load(x, base), np.int64(0)
+        for first in range(0, n, AHEAD):
+            last, found = min(n, first + AHEAD), False
+            for j in range(first, last):
+                found |= leads(load(x, base + j), most)
+            if not found:  # as mostly
+                for j in range(first, last):
+                    store(values, base + j, most)
+                    store(indices, base + j, place)
+                continue
+            rising = leads(load(x, base + first), most)
+            for j in range(first + 1, last):
+                rising &= leads(load(x, base + j), load(x, base + j - 1))
+            if rising:  # each waits for the one before it otherwise
+                for j in range(first, last):
+                    store(values, base + j, load(x, base + j))
+                    store(indices, base + j, j)
+                most, place = load(x, base + last - 1), last - 1
+                continue
+            for j in range(first, last):
+                value = load(x, base + j)
+                if leads(value, most):
+                    most, place = value, j
+                store(values, base + j, most)
+                store(indices, base + j, place)
+        return
+    tiles = _tiles(x)
+    o, tile = task // tiles, task % tiles
+    begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
+    zero = x.dtype.type(0)
+    most, place = stack(LANES, zero + zero), stack(LANES, np.int64(0))  # of bools ints
+    base = o * n * inner + begin
+    for lane in range(end - begin):
+        most[lane], place[lane] = load(x, base + lane), 0
+    for j in range(n):
+        for lane in range(end - begin):
+            value, before = load(x, base + lane), most[lane]
+            later = leads(value, before)
+            most[lane] = value if later else before
+            place[lane] = j if later else place[lane]
+            store(values, base + lane, most[lane])
+            store(indices, base + lane, place[lane])
+        base += inner
 
 
 @kernel(grain=GRAIN, outputs=2)
 def cummax(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for o in prange(0, x.shape[0]):
-        _extreme(values, indices, x, o, up)
+    for task in prange(0, x.shape[0] * _tiles(x)):
+        _extreme(values, indices, x, task, _most)
 
 
 @kernel(grain=GRAIN, outputs=2)
 def cummin(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for o in prange(0, x.shape[0]):
-        _extreme(values, indices, x, o, down)
+    for task in prange(0, x.shape[0] * _tiles(x)):
+        _extreme(values, indices, x, task, _least)

@@ -10,7 +10,7 @@ from ..intrinsics import load, stack, store
 from ..machine import kernel
 from ..order import rising
 
-__all__ = ["histogram", "search"]
+__all__ = ["histogram", "histogram_between", "search"]
 
 
 LANES = 64
@@ -63,3 +63,39 @@ def histogram(out, x, low, high):
         value = x[i]
         if low <= value <= high:
             out[min(int((value - low) / (high - low) * bins), bins - 1)] += 1
+
+
+@kernel
+def histogram_between(out, x, weight, edges, weighted, even):
+    """out (bins,) float64 C; x, weight (n,) floating C; edges (bins + 1,) C sorted: the sum of the
+    weights between each two edges, how many there are unless ``weighted``; weight is then unread.
+
+    even: whether the edges are about equally far apart: then where a number lies is worked out, and
+    at most the neighbours are looked at.
+    """
+    bins, n = out.shape[0], x.shape[0]
+    out[:] = 0
+    low, high = np.float64(edges[0]), np.float64(edges[bins])
+    scale, last = bins / (high - low), np.float64(bins - 1)
+    places, keys = stack(LANES, np.int64(0)), stack(LANES, rising(edges[0]))
+    for first in range(0, n, LANES):
+        count = min(LANES, n - first)
+        if even:
+            for lane in range(count):
+                guess = (np.float64(load(x, first + lane)) - low) * scale
+                places[lane] = np.int64(min(max(guess, 0.0), last))
+        else:
+            for lane in range(LANES):
+                keys[lane] = rising(load(x, first + min(lane, count - 1)))
+            _search_lanes(places, keys, edges, 0, bins + 1, True)
+            for lane in range(count):
+                places[lane] -= 1
+        for lane in range(count):
+            value = np.float64(load(x, first + lane))
+            if low <= value <= high:
+                place = max(0, min(places[lane], bins - 1))
+                while place > 0 and value < np.float64(load(edges, place)):
+                    place -= 1
+                while place < bins - 1 and np.float64(load(edges, place + 1)) <= value:
+                    place += 1
+                out[place] += np.float64(load(weight, first + lane)) if weighted else 1.0

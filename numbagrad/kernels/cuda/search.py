@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from numba import cuda, int64
+from numba import cuda, float64, int64
 
 from .runtime import elementwise
 from .runtime.launch import start, strided_grid
 from .runtime.shape import BLOCK
 from .runtime.warp import inlined, split
 
-__all__ = ["histogram", "search"]
+__all__ = ["histogram", "histogram_between", "search"]
 
 
 @inlined
@@ -77,3 +77,36 @@ def histogram(out, x, low, high):
     if x.size:
         options = x.size, bins, float(low), float(high)
         start(_histogram, strided_grid(bins * BLOCK), BLOCK, out, x, *options)
+
+
+def _histogram_between(out, x, weight, edges, n, bins, weighted):
+    """A block for each of ``bins``: sums are added up in one order."""
+    part = cuda.shared.array(BLOCK, float64)
+    each = cuda.blockIdx.x
+    while each < bins:
+        total = 0.0
+        low, high = edges[each], edges[each + 1]
+        for i in range(cuda.threadIdx.x, n, BLOCK):
+            value = x[i]
+            if low <= value and (value < high or (value == high and each == bins - 1)):
+                total += float64(weight[i]) if weighted else 1.0
+        part[cuda.threadIdx.x] = total
+        cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            for other in range(1, BLOCK):
+                total += part[other]
+            out[each] = total
+        cuda.syncthreads()
+        each += cuda.gridDim.x
+
+
+def histogram_between(out, x, weight, edges, weighted, even):
+    """out (bins,) float64 C; x, weight (n,) floating C; edges (bins + 1,) C sorted: the sum of the
+    weights between each two edges, how many there are unless ``weighted``; weight is then unread.
+    """
+    elementwise.fill(out, 0)
+    bins = out.shape[0]
+    if x.size:
+        options = x.size, bins, int(weighted)
+        grid = strided_grid(bins * BLOCK)
+        start(_histogram_between, grid, BLOCK, out, x, weight, edges, *options)

@@ -85,7 +85,7 @@ def _parts_float32(x):
 
 
 @piece
-def _parts_float64(x):
+def parts_float64(x):
     """e and f, h and the rest."""
     tiny = x < 2.2250738585072014e-308
     bits = float64_bits(pick(tiny, x * 4503599627370496.0, x))
@@ -123,7 +123,7 @@ def log_float32(x):
 @formula
 def log_float64(x):
     """Natural logarithm."""
-    e, f, h, rest = _parts_float64(x)
+    e, f, h, rest = parts_float64(x)
     low = rest + e * LN2_LOW64
     return _edges_float64(x, e * LN2_HIGH64 + (f - (h - low)))
 
@@ -139,7 +139,7 @@ def log2_float32(x):
 @formula
 def log2_float64(x):
     """Logarithm to base 2; exact for powers of 2."""
-    e, f, h, rest = _parts_float64(x)
+    e, f, h, rest = parts_float64(x)
     low = (rest - h) * _LOG2E_HIGH64 + f * _LOG2E_LOW64
     return _edges_float64(x, e + (f * _LOG2E_HIGH64 + low))
 
@@ -156,7 +156,7 @@ def log10_float32(x):
 @formula
 def log10_float64(x):
     """Logarithm to base 10."""
-    e, f, h, rest = _parts_float64(x)
+    e, f, h, rest = parts_float64(x)
     low = (rest - h) * _LOG10E_HIGH64 + f * _LOG10E_LOW64
     low = low + e * _TWO_LOW64
     return _edges_float64(x, e * _TWO_HIGH64 + (f * _LOG10E_HIGH64 + low))
