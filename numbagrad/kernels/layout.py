@@ -39,6 +39,11 @@ DIRECT, EACH, ONCE, NUMBER, TURNED = range(5)
 """What is done of an array: nothing, gather each piece, gather the first piece, read a number,
 gather a block of as many rows as the next dimension has."""
 
+LINE = 512
+"""Bytes of the longest rows that are copied several together: a call for one costs 15 ns."""
+MOVED, LINES = 1, 2
+"""How a copy is made without the formula: of what would be gathered; of short rows."""
+
 # Places in a plan: a head, the sizes of the outer dimensions, and of each array a record, with its
 # steps along those dimensions at the end.
 ADDRESS, OPERANDS, INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE = range(8)
@@ -99,8 +104,11 @@ def layout(
     piece = tile if EACH in modes or ONCE in modes else LONGEST
     words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period, unit]
     plain = bool(outer) and n <= piece and not {*modes} - {DIRECT, NUMBER}
-    # One number for a whole row would be written by vectors, also behind the row.
-    copies = copying and modes[1] == EACH and steps[1] != 0
+    copies = 0
+    if copying and modes[1] == EACH and steps[1]:  # a number's copies would end behind the row
+        copies = MOVED
+    elif copying and plain and DIRECT == modes[1] and n * sizes[1] <= LINE:
+        copies = LINES
     words += [plain, copies, *[d[0] for d in outer]]
     room = 0
     for k, size in enumerate(sizes):

@@ -35,7 +35,9 @@ from .layout import (
     EACH,
     HEAD,
     INNER,
+    LINES,
     MODE,
+    MOVED,
     NUMBER,
     OFFSET,
     ONCE,
@@ -62,6 +64,9 @@ from .vectors import VECTOR_BYTES, WORD, at, counted
 
 __all__ = ["OPERANDS_WORD", "interpreted", "nest", "parts_address", "walk_address", "walk_at"]
 __all__ += ["words_for_parts"]
+
+LINES_TOGETHER = 4
+"""Rows that are copied together."""
 
 _WORDS = WORD.as_pointer()
 _WALK = ir.FunctionType(ir.VoidType(), [WORD] * 4)
@@ -126,7 +131,9 @@ class _Walk:
             self.word(WORD(k)) for k in (INNER, DIMS, ARRAYS, OUTPUTS, ROWS, PIECE, PERIOD)
         )
         self.steady = builder.icmp_signed("!=", self.period, WORD(0))
-        self.copies = builder.icmp_signed("!=", self.word(WORD(COPIES)), WORD(0))
+        self.copies, self.lines = (
+            builder.icmp_signed("==", self.word(WORD(COPIES)), WORD(k)) for k in (MOVED, LINES)
+        )
         self.operands = self.word(WORD(OPERANDS))
         several = builder.add(self.dims, WORD(1))  # the first is read where there are none
         self.mine, self.at, self.back, self.index, self.before = (
@@ -216,6 +223,18 @@ class _Walk:
         left = b.udiv(b.sub(self.last, b.load(self.first)), self.n)
         rows = b.sub(self.word(WORD(HEAD)), b.load(self.index))
         rows = self.lesser(left, rows)
+        with b.if_else(self.lines) as (lines, calls):
+            with lines:
+                self.copy_lines(rows)
+            with calls:
+                self.call_for(rows)
+        self.next_row(rows, self.index, self.at, self.arrays)
+        more = b.mul(b.sub(rows, WORD(1)), self.n)  # than ``until_done`` counts
+        b.store(b.add(b.load(self.first), more), self.first)
+
+    def call_for(self, rows: Any) -> None:
+        """Call the formula for each of so many rows."""
+        b = self.b
         call = b.inttoptr(self.word(WORD(ADDRESS)), CALLED.as_pointer())
         with counted(b, rows) as row:
             with counted(b, self.arrays) as k:
@@ -228,9 +247,18 @@ class _Walk:
                 with b.if_then(b.icmp_signed("==", mode, WORD(NUMBER))):
                     b.store(self.widened(here, self.word(record, WORD(SIZE))), place)
             b.call(call, [self.mine, self.n])
-        self.next_row(rows, self.index, self.at, self.arrays)
-        more = b.mul(b.sub(rows, WORD(1)), self.n)  # than ``until_done`` counts
-        b.store(b.add(b.load(self.first), more), self.first)
+
+    def copy_lines(self, rows: Any) -> None:
+        """Copy so many short rows, some at a time that stay in the nearest cache."""
+        b = self.b
+        starts = [b.load(self.slot(self.at, WORD(k))) for k in (0, 1)]
+        steps = [self.word(self.record(WORD(k)), WORD(RECORD)) for k in (0, 1)]
+        size = self.word(self.record(WORD(1)), WORD(SIZE))
+        with self.by(LINES_TOGETHER, rows) as (first, some):
+            to, from_ = (
+                b.add(start, b.mul(first, step)) for start, step in zip(starts, steps, strict=True)
+            )
+            self.copy(to, steps[0], from_, steps[1], size, size, size, self.n, some)
 
     def lesser(self, x: Any, y: Any) -> Any:
         """The lesser of two numbers."""
