@@ -72,6 +72,13 @@ def _result(kernel: Any, raising: str | None, shape: tuple, *inputs: Tensor) -> 
     return out, info
 
 
+def new_factors(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the LU factors of square matrices, and for the order of their rows."""
+    shape = x._array.shape
+    order = new_empty(shape[:-1], dtypes.int64, x._device)
+    return new_empty(shape, x._dtype, x._device), order
+
+
 class Inv(Op):
     """The inverses of matrices, and info. raising: the op that raises where there is none."""
 
@@ -92,15 +99,39 @@ class Solve(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, raising: str | None) -> tuple:
-        out, info = _result(kernels.solve, raising, y._array.shape, x, y)
-        ctx.save(x, out)
+        known = new_factors(x)
+        out, info = _result(kernels.solve, raising, y._array.shape, *known, x, y)
+        ctx.save(x, out, *known)
         return out, info
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any = None) -> tuple:
-        x, out = ctx.saved_tensors
-        gy = Solve.apply(x.mT, g, None)[0]
+        x, out, *known = ctx.saved_tensors
+        gy = SolveAgain.apply(x, g, *known, True)
         return (-matmul(gy, out.mT) if ctx.needs_input_grad[0] else None), gy
+
+
+class SolveAgain(Op):
+    """``Solve`` with a matrix whose LU factors, and order of rows, are known. turned: with x.T."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, factors: Tensor, order: Tensor, turned: bool
+    ) -> Tensor:
+        out = new_empty(y._array.shape, y._dtype, y._device)
+        arrays = factors._array, order._array, y._array
+        machine.launch(kernels.lu_solved, out._array, *arrays, int(turned))
+        ctx.save(x, out, factors, order)
+        ctx.turned = turned
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, out, *known = ctx.saved_tensors
+        gy = SolveAgain.apply(x, g, *known, not ctx.turned)
+        if not ctx.needs_input_grad[0]:
+            return None, gy
+        return -(matmul(out, gy.mT) if ctx.turned else matmul(gy, out.mT)), gy
 
 
 class SolveTriangular(Op):

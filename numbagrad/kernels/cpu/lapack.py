@@ -1,25 +1,32 @@
 """Matrix factorisations: LAPACK behind the manners of a kernel, outputs first.
 
 The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. NumPy
-takes a stack of small matrices in one call; SciPy's LAPACK takes half the time for each.
+takes a stack of small matrices in one call; SciPy's LAPACK takes half the time for each. What
+``triangles.py`` does sooner is its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 
 from ...errors import ShapeError
+from . import triangles
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
-__all__ += ["eigvalsh", "lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd", "svdvals"]
+__all__ += ["eigvalsh", "lu_factor", "lu_solved", "matrix_exp", "order_of", "solve_triangular"]
+__all__ += ["svd", "svdvals"]
 
 Array = np.ndarray[Any, Any]
 
 ALONE = 24
 """Rows from which matrices of a stack are taken one by one."""
+
+LARGE = 1024
+"""Rows from which threads of a BLAS gain more than ``triangles.py``, which takes half the time of
+OpenBLAS on one thread for 128 to 512 rows."""
 
 
 def _one_by_one(x: Array) -> bool:
@@ -52,9 +59,16 @@ def cofactors(out: Array, x: Array) -> None:
             out[place] = np.linalg.det(u) * np.linalg.det(vh) * (u * others) @ vh
 
 
-def slogdet(sign: Array, logabsdet: Array, x: Array) -> None:
-    """Signs and logarithms of determinants. sign, logabsdet (...); x (..., n, n)."""
-    sign[...], logabsdet[...] = np.linalg.slogdet(x)
+def slogdet(sign: Array, logabsdet: Array, factors: Array, order: Array, x: Array) -> None:
+    """Signs and logarithms of determinants, and ``lu_factor``. sign, logabsdet (...)."""
+    pivots = np.empty(x.shape[:-1], np.int32)
+    lu_factor(factors, pivots, order, np.empty(x.shape[:-2], np.int32), x)
+    diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
+    turns = (pivots != np.arange(1, x.shape[-1] + 1)).sum(-1) + (diagonal < 0).sum(-1)
+    sign[...] = np.where((diagonal == 0).any(-1), 0, 1 - turns % 2 * 2)
+    sign[np.isnan(diagonal).any(-1)] = np.nan
+    with np.errstate(divide="ignore"):
+        logabsdet[...] = np.log(abs(diagonal)).sum(-1)
 
 
 def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> None:
@@ -63,12 +77,39 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
     x (..., n, n), of which the other triangle and, with unit, the diagonal are not read; out, y
     (..., n, m).
     """
+    if x.shape[-1] < LARGE:
+        out[...] = y
+        _substitute(out, _negative(x), upper, unit)
+        return
     from scipy.linalg import blas  # which takes 30 ms to import
 
     solve = blas.strsm if x.dtype == np.float32 else blas.dtrsm
     for place in np.ndindex(x.shape[:-2]):
         if y[place].size:  # BLAS's columns are our rows: out.T times x.T, of the other kind, is y.T
             out[place] = solve(1.0, x[place].T, y[place].T, side=1, lower=upper, diag=unit).T
+
+
+def _negative(x: Array) -> Array:
+    """-x as ``substitute`` reads it; of one matrix that is repeated, of that."""
+    if x.ndim > 2 and x.size and not any(x.strides[:-2]):
+        x = x[(0,) * (x.ndim - 2)]
+    minus = np.empty(x.shape, x.dtype)
+    return np.negative(x, out=minus).reshape(_stacked(x))
+
+
+def _stacked(x: Array) -> tuple[int, int, int]:
+    """The shape with the stack in one dimension."""
+    return math.prod(x.shape[:-2]), *x.shape[-2:]
+
+
+def _substitute(out: Array, minus: Array, upper: int, unit: int, both: int = 0) -> None:
+    """``triangles.substitute`` for a stack of any dimensions, any strides."""
+    if not out.size:
+        return
+    room = np.ascontiguousarray(out)
+    triangles.substitute(room.reshape(_stacked(out)), minus, upper, unit, both)
+    if room is not out:
+        out[...] = room
 
 
 def qr(q: Array, r: Array, x: Array) -> None:
@@ -139,16 +180,51 @@ def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) ->
     x, out (..., m, n); pivots (..., min(m, n)) int32; order (..., m) int64: x[order] = L U; info
     (...) int32: 0, or the first number on the diagonal of U that is 0, from 1 on.
     """
+    count, (m, _) = math.prod(x.shape[:-2]), x.shape[-2:]
+    if pivots.shape[-1] < LARGE:
+        arrays = out, pivots, order, info
+        shapes = _stacked(x), (count, pivots.shape[-1]), (count, m), (count,)
+        rooms = [np.ascontiguousarray(a).reshape(s) for a, s in zip(arrays, shapes, strict=True)]
+        np.copyto(rooms[0].reshape(x.shape), x)
+        triangles.lu(*rooms)
+        for array, room in zip(arrays, rooms, strict=True):
+            if not array.flags.c_contiguous:
+                array[...] = room.reshape(array.shape)
+        return
     from scipy.linalg import lapack
 
     factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
     for place in np.ndindex(x.shape[:-2]):
-        if x[place].size:
-            out[place], rows, info[place] = factor(x[place])
-            pivots[place] = rows + 1
-        else:
-            info[place] = 0
+        out[place], rows, info[place] = factor(x[place])
+        pivots[place] = rows + 1
     order_of(order, pivots)
+
+
+def lu_solved(out: Array, factors: Array, order: Array, y: Array, turned: int) -> None:
+    """``x out = y``, or ``x.T out = y`` if turned, by what ``lu_factor`` makes of x.
+
+    factors (..., n, n); order (..., n); out, y (..., n, m).
+    """
+    if not turned:
+        out[...] = y[order] if y.ndim == 2 else np.take_along_axis(y, order[..., None], -2)
+        _solve_both(out, factors, 0)
+        return
+    out[...] = y
+    _solve_both(out, factors.swapaxes(-1, -2), 1)
+    if out.ndim == 2:
+        out[order] = out.copy()
+    else:
+        np.put_along_axis(out, order[..., None], out.copy(), -2)
+
+
+def _solve_both(out: Array, factors: Array, turned: int) -> None:
+    """Solve with the lower triangle, then with the upper; the one without turned, the other with,
+    has ones on its diagonal."""
+    if factors.shape[-1] < LARGE:
+        _substitute(out, _negative(factors), 0, 1 - turned, 1)
+        return
+    solve_triangular(out, factors, out, 0, 1 - turned)
+    solve_triangular(out, factors, out, 1, turned)
 
 
 def order_of(order: Array, pivots: Array) -> None:
@@ -156,18 +232,16 @@ def order_of(order: Array, pivots: Array) -> None:
 
     Raises ShapeError for pivots of other rows, which only their values tell.
     """
-    n = order.shape[-1]
+    n, count = order.shape[-1], pivots.shape[-1]
     if pivots.size and not 1 <= pivots.min() <= pivots.max() <= n:
         raise ShapeError(
             f"linalg.lu_solve, lu_unpack: Pivots given to lu_solve must all be greater or equal "
             f"to 1 and at most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of "
             f"lu_factor."
         )
-    order[...] = np.arange(n)
-    for place in np.ndindex(order.shape[:-1]):
-        mine = order[place]
-        for i, j in enumerate(pivots[place]):
-            mine[i], mine[j - 1] = mine[j - 1], mine[i]
+    room = np.empty((math.prod(order.shape[:-1]), n), np.int64)
+    triangles.order_of(room, np.ascontiguousarray(pivots).reshape(len(room), count))
+    order[...] = room.reshape(order.shape)
 
 
 def matrix_exp(out: Array, x: Array) -> None:
@@ -177,57 +251,24 @@ def matrix_exp(out: Array, x: Array) -> None:
     out[...] = expm(x)
 
 
-def _first_zero(x: Array) -> int:
-    """The first number on the diagonal of the factor U of a matrix that is 0, from 1 on, or 0."""
-    from scipy.linalg import lapack
-
-    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
-    return int(factor(x)[2])
-
-
 def inv(out: Array, info: Array, x: Array) -> None:
     """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
-    if not _one_by_one(x):
-        _each_if_any_fails(np.linalg.inv, out, info, x)
-        return
-    from scipy.linalg import lapack
-
-    narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
-    factor = lapack.sgetrf if narrow else lapack.dgetrf
-    invert = lapack.sgetri if narrow else lapack.dgetri
-    for place in np.ndindex(info.shape):
-        packed, pivots, wrong = factor(x[place].T)  # which is stored as LAPACK has it
-        info[place] = _first_zero(x[place]) if wrong else 0
-        out[place] = np.nan if wrong else invert(packed, pivots, lwork=room, overwrite_lu=1)[0].T
+    solve(out, info, np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int64), x, None)
 
 
-def solve(out: Array, info: Array, x: Array, y: Array) -> None:
-    """``x out = y``, NaN where there is no solution.
+def solve(
+    out: Array, info: Array, factors: Array, order: Array, x: Array, y: Array | None
+) -> None:
+    """``x out = y``, NaN where there is no solution; what ``lu_factor`` makes of x.
 
-    x (..., n, n); out, y (..., n, m); info (...) int32 as ``lu_factor``.
+    x (..., n, n); out, y (..., n, m), y None for the identity.
     """
-    if not (_one_by_one(x) and y.size and x.shape[:-2] == y.shape[:-2]):
-        _each_if_any_fails(np.linalg.solve, out, info, x, y)
-        return
-    from scipy.linalg import lapack
-
-    solved = lapack.sgesv if x.dtype == np.float32 else lapack.dgesv
-    for place in np.ndindex(info.shape):
-        _, _, found, info[place] = solved(x[place], y[place])
-        out[place] = np.nan if info[place] else found
-
-
-def _each_if_any_fails(made: Callable[..., Array], out: Array, info: Array, *arrays: Array) -> None:
-    """The whole stack in one call; where that fails, matrix by matrix, to learn which one did."""
-    info[...] = 0
-    try:
-        out[...] = made(*arrays)
-    except np.linalg.LinAlgError:
-        for place in np.ndindex(info.shape):
-            try:
-                out[place] = made(*(v[place] for v in arrays))
-            except np.linalg.LinAlgError:
-                out[place], info[place] = np.nan, _first_zero(arrays[0][place])
+    lu_factor(factors, np.empty(x.shape[:-1], np.int32), order, info, x)
+    if y is None:
+        y = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    lu_solved(out, factors, order, y, 0)
+    if info.any():
+        out[info != 0] = np.nan
 
 
 def cholesky(out: Array, info: Array, x: Array) -> None:
