@@ -73,10 +73,10 @@ def _result(kernel: Any, raising: str | None, shape: tuple, *inputs: Tensor) -> 
 
 
 def new_factors(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the LU factors of square matrices, and for the order of their rows."""
+    """Room for the LU factors of square matrices, and for the exchanges of their rows."""
     shape = x._array.shape
-    order = new_empty(shape[:-1], dtypes.int64, x._device)
-    return new_empty(shape, x._dtype, x._device), order
+    pivots = new_empty(shape[:-1], dtypes.int32, x._device)
+    return new_empty(shape, x._dtype, x._device), pivots
 
 
 class Inv(Op):
@@ -112,16 +112,16 @@ class Solve(Op):
 
 
 class SolveAgain(Op):
-    """``Solve`` with a matrix whose LU factors, and order of rows, are known. turned: with x.T."""
+    """``Solve`` with a matrix whose LU factors, and exchanges of rows, are known. turned: with x.T."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, y: Tensor, factors: Tensor, order: Tensor, turned: bool
+        ctx: Any, x: Tensor, y: Tensor, factors: Tensor, pivots: Tensor, turned: bool
     ) -> Tensor:
         out = new_empty(y._array.shape, y._dtype, y._device)
-        arrays = factors._array, order._array, y._array
+        arrays = factors._array, pivots._array, y._array
         machine.launch(kernels.lu_solved, out._array, *arrays, int(turned))
-        ctx.save(x, out, factors, order)
+        ctx.save(x, out, factors, pivots)
         ctx.turned = turned
         return out
 

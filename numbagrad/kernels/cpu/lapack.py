@@ -24,6 +24,9 @@ Array = np.ndarray[Any, Any]
 ALONE = 24
 """Rows from which matrices of a stack are taken one by one."""
 
+SMALL = 32
+"""Rows up to which LAPACK finds no triangle sooner than a loop."""
+
 LARGE = 1024
 """Rows from which threads of a BLAS gain more than ``triangles.py``, which takes half the time of
 OpenBLAS on one thread for 128 to 512 rows."""
@@ -59,16 +62,13 @@ def cofactors(out: Array, x: Array) -> None:
             out[place] = np.linalg.det(u) * np.linalg.det(vh) * (u * others) @ vh
 
 
-def slogdet(sign: Array, logabsdet: Array, factors: Array, order: Array, x: Array) -> None:
-    """Signs and logarithms of determinants, and ``lu_factor``. sign, logabsdet (...)."""
-    pivots = np.empty(x.shape[:-1], np.int32)
-    lu_factor(factors, pivots, order, np.empty(x.shape[:-2], np.int32), x)
-    diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
-    turns = (pivots != np.arange(1, x.shape[-1] + 1)).sum(-1) + (diagonal < 0).sum(-1)
-    sign[...] = np.where((diagonal == 0).any(-1), 0, 1 - turns % 2 * 2)
-    sign[np.isnan(diagonal).any(-1)] = np.nan
-    with np.errstate(divide="ignore"):
-        logabsdet[...] = np.log(abs(diagonal)).sum(-1)
+def slogdet(sign: Array, logabsdet: Array, factors: Array, pivots: Array, x: Array) -> None:
+    """Signs and logarithms of determinants. sign, logabsdet (...); factors, pivots, x as
+    ``factor``."""
+    factor(factors, pivots, np.empty(x.shape[:-2], np.int32), x)
+    rooms = np.empty((2, sign.size), x.dtype)
+    triangles.determinant(*rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1]))
+    sign[...], logabsdet[...] = rooms.reshape(2, *sign.shape)
 
 
 def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> None:
@@ -102,12 +102,16 @@ def _stacked(x: Array) -> tuple[int, int, int]:
     return math.prod(x.shape[:-2]), *x.shape[-2:]
 
 
-def _substitute(out: Array, minus: Array, upper: int, unit: int, both: int = 0) -> None:
+def _substitute(
+    out: Array, minus: Array, upper: int, unit: int, both: int = 0, pivots: Array | None = None
+) -> None:
     """``triangles.substitute`` for a stack of any dimensions, any strides."""
     if not out.size:
         return
     room = np.ascontiguousarray(out)
-    triangles.substitute(room.reshape(_stacked(out)), minus, upper, unit, both)
+    count = math.prod(out.shape[:-2])
+    rows = np.empty((count, 0), np.int32) if pivots is None else pivots.reshape(count, -1)
+    triangles.substitute(room.reshape(_stacked(out)), minus, rows, upper, unit, both)
     if room is not out:
         out[...] = room
 
@@ -175,15 +179,21 @@ def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
 
 
 def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:
-    """Both triangles in ``out``; with which row each was exchanged, from 1 on; the rows' order.
+    """``factor``, and the rows' order (..., m) int64: x[order] = L U."""
+    factor(out, pivots, info, x)
+    order_of(order, pivots)
 
-    x, out (..., m, n); pivots (..., min(m, n)) int32; order (..., m) int64: x[order] = L U; info
-    (...) int32: 0, or the first number on the diagonal of U that is 0, from 1 on.
+
+def factor(out: Array, pivots: Array, info: Array, x: Array) -> None:
+    """Both triangles in ``out``; with which row each was exchanged, from 1 on.
+
+    x, out (..., m, n); pivots (..., min(m, n)) int32; info (...) int32: 0, or the first number on
+    the diagonal of U that is 0, from 1 on.
     """
-    count, (m, _) = math.prod(x.shape[:-2]), x.shape[-2:]
     if pivots.shape[-1] < LARGE:
-        arrays = out, pivots, order, info
-        shapes = _stacked(x), (count, pivots.shape[-1]), (count, m), (count,)
+        count = info.size
+        shapes = _stacked(x), (count, pivots.shape[-1]), (count,)
+        arrays = out, pivots, info
         rooms = [np.ascontiguousarray(a).reshape(s) for a, s in zip(arrays, shapes, strict=True)]
         np.copyto(rooms[0].reshape(x.shape), x)
         triangles.lu(*rooms)
@@ -193,38 +203,29 @@ def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) ->
         return
     from scipy.linalg import lapack
 
-    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
+    function = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
     for place in np.ndindex(x.shape[:-2]):
-        out[place], rows, info[place] = factor(x[place])
+        out[place], rows, info[place] = function(x[place])
         pivots[place] = rows + 1
-    order_of(order, pivots)
 
 
-def lu_solved(out: Array, factors: Array, order: Array, y: Array, turned: int) -> None:
-    """``x out = y``, or ``x.T out = y`` if turned, by what ``lu_factor`` makes of x.
+def lu_solved(out: Array, factors: Array, pivots: Array, y: Array, turned: int) -> None:
+    """``x out = y``, or ``x.T out = y`` if turned, by what ``factor`` makes of x.
 
-    factors (..., n, n); order (..., n); out, y (..., n, m).
+    factors (..., n, n); pivots (..., n); out, y (..., n, m).
     """
-    if not turned:
-        out[...] = y[order] if y.ndim == 2 else np.take_along_axis(y, order[..., None], -2)
-        _solve_both(out, factors, 0)
+    n = factors.shape[-1]
+    if n < LARGE:
+        out[...] = y
+        minus = _negative(factors.swapaxes(-1, -2) if turned else factors)
+        _substitute(out, minus, 0, 1 - turned, 1, pivots)
         return
-    out[...] = y
-    _solve_both(out, factors.swapaxes(-1, -2), 1)
-    if out.ndim == 2:
-        out[order] = out.copy()
-    else:
-        np.put_along_axis(out, order[..., None], out.copy(), -2)
+    from scipy.linalg import lapack
 
-
-def _solve_both(out: Array, factors: Array, turned: int) -> None:
-    """Solve with the lower triangle, then with the upper; the one without turned, the other with,
-    has ones on its diagonal."""
-    if factors.shape[-1] < LARGE:
-        _substitute(out, _negative(factors), 0, 1 - turned, 1)
-        return
-    solve_triangular(out, factors, out, 0, 1 - turned)
-    solve_triangular(out, factors, out, 1, turned)
+    function = lapack.sgetrs if out.dtype == np.float32 else lapack.dgetrs
+    for place in np.ndindex(factors.shape[:-2]):
+        if out[place].size:
+            out[place], _ = function(factors[place], pivots[place] - 1, y[place], turned)
 
 
 def order_of(order: Array, pivots: Array) -> None:
@@ -252,21 +253,18 @@ def matrix_exp(out: Array, x: Array) -> None:
 
 
 def inv(out: Array, info: Array, x: Array) -> None:
-    """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
-    solve(out, info, np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int64), x, None)
+    """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``factor``."""
+    ones = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    solve(out, info, np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int32), x, ones)
 
 
-def solve(
-    out: Array, info: Array, factors: Array, order: Array, x: Array, y: Array | None
-) -> None:
-    """``x out = y``, NaN where there is no solution; what ``lu_factor`` makes of x.
+def solve(out: Array, info: Array, factors: Array, pivots: Array, x: Array, y: Array) -> None:
+    """``x out = y``, NaN where there is no solution, and ``factor``.
 
-    x (..., n, n); out, y (..., n, m), y None for the identity.
+    x (..., n, n); out, y (..., n, m).
     """
-    lu_factor(factors, np.empty(x.shape[:-1], np.int32), order, info, x)
-    if y is None:
-        y = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
-    lu_solved(out, factors, order, y, 0)
+    factor(factors, pivots, info, x)
+    lu_solved(out, factors, pivots, y, 0)
     if info.any():
         out[info != 0] = np.nan
 
@@ -277,20 +275,17 @@ def cholesky(out: Array, info: Array, x: Array) -> None:
     out, x (..., n, n), of which only the lower triangle is read; info (...) int32: 0, or the size
     of the first leading part that is not positive definite, which one with a NaN is not.
     """
+    n = x.shape[-1]
+    if n <= SMALL:
+        rooms = [np.array(x, order="C").reshape(_stacked(x)), np.empty(info.size, np.int32)]
+        triangles.cholesky(*rooms)
+        out[...], info[...] = (r.reshape(a.shape) for r, a in zip(rooms, (out, info), strict=True))
+        return
     from scipy.linalg import lapack
 
-    info[...] = 0
-    try:
-        out[...] = np.linalg.cholesky(x)
-        if not np.isnan(np.diagonal(out, axis1=-2, axis2=-1)).any():
-            return
-    except np.linalg.LinAlgError:
-        pass
-    factor = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
+    function = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
     for place in np.ndindex(info.shape):
-        if not x[place].size:
-            continue
-        found, info[place] = factor(x[place], lower=1, clean=1)
+        found, info[place] = function(x[place], lower=1, clean=1)
         if not info[place]:  # not every LAPACK stops at a NaN
             wrong = np.isnan(found.diagonal())
             info[place] = wrong.argmax() + 1 if wrong.any() else 0
