@@ -110,9 +110,9 @@ class Qr(Op):
 
 
 def _qr_gradient(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
-    from .lapack import solve
+    from .lapack_solve import SolveTriangular
 
-    return solve(r, _beside_triangle(q, r, gq, gr).mT).mT
+    return SolveTriangular.apply(r, _beside_triangle(q, r, gq, gr).mT, True, False).mT
 
 
 @remembered
@@ -239,14 +239,15 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
 
 
 def _pinv_gradient(x: Tensor, out: Tensor, g: Tensor) -> Tensor:
-    """Golub and Pereyra (1973), equation 4.12, transposed."""
+    """Golub and Pereyra (1973), equation 4.12, transposed; no matrix is larger than x."""
     m, n = x._array.shape[-2:]
+    if m < n:
+        return _pinv_gradient(x.mT, out.mT, g.mT).mT
     turned = out.mT
-    rows = eye(m, dtype=x._dtype) - matmul(x, out)
-    columns = eye(n, dtype=x._dtype) - matmul(out, x)
-    first = matmul(matmul(rows, g.mT), matmul(out, turned))
-    last = matmul(matmul(turned, out), matmul(g.mT, columns))
-    return first + last - matmul(matmul(turned, g), turned)
+    first = matmul(g.mT, matmul(out, turned))
+    inner = matmul(g, turned)
+    last = inner.mT - matmul(inner.mT, matmul(out, x)) - inner
+    return first - matmul(x, matmul(out, first)) + matmul(turned, last)
 
 
 class Pinv(Op):

@@ -1,8 +1,8 @@
 """Matrix factorisations: LAPACK behind the manners of a kernel, outputs first.
 
-The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. NumPy
-takes a stack of small matrices in one call; SciPy's LAPACK takes half the time for each. What
-``triangles.py`` does sooner is its own.
+The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. SciPy's
+LAPACK takes half the time of NumPy's functions for each matrix. What loops and products do sooner
+is in ``triangles.py`` and ``reflections.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError
-from . import triangles
+from . import reflections, triangles
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["eigvalsh", "lu_factor", "lu_solved", "matrix_exp", "order_of", "solve_triangular"]
@@ -21,20 +21,15 @@ __all__ += ["svd", "svdvals"]
 
 Array = np.ndarray[Any, Any]
 
-ALONE = 24
-"""Rows from which matrices of a stack are taken one by one."""
-
 SMALL = 32
 """Rows up to which LAPACK finds no triangle sooner than a loop."""
+
+NARROW = 64
+"""Columns, or rows, up to which LAPACK makes no orthogonal factor sooner than ``reflections.py``."""
 
 LARGE = 1024
 """Rows from which threads of a BLAS gain more than ``triangles.py``, which takes half the time of
 OpenBLAS on one thread for 128 to 512 rows."""
-
-
-def _one_by_one(x: Array) -> bool:
-    """Whether SciPy's functions of one matrix are faster than NumPy's of a stack."""
-    return x.size > 0 and (min(x.shape[-2:]) >= ALONE or x.size == x.shape[-2] * x.shape[-1])
 
 
 def det(out: Array, x: Array) -> None:
@@ -119,19 +114,31 @@ def _substitute(
 def qr(q: Array, r: Array, x: Array) -> None:
     """``q r = x``. x (..., m, n); q (..., m, k), r (..., k, n): k is m, or the smaller of m, n."""
     k = min(x.shape[-2:])
-    if q.shape[-1] > k or not _one_by_one(x):
+    if k <= NARROW:
+        rooms = [np.ascontiguousarray(a).reshape(_stacked(a)) for a in (q, r)]
+        reflections.qr(*rooms, _turned(x))
+        for array, room in zip((q, r), rooms, strict=True):
+            if not array.flags.c_contiguous:
+                array[...] = room.reshape(array.shape)
+        return
+    if q.shape[-1] > k or not x.size:
         mode: Any = "complete" if q.shape[-1] > k else "reduced"
         q[...], r[...] = np.linalg.qr(x, mode)
         return
     from scipy.linalg import lapack
 
     narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
-    factor = lapack.sgeqrf if narrow else lapack.dgeqrf
+    factored = lapack.sgeqrf if narrow else lapack.dgeqrf
     orthogonal = lapack.sorgqr if narrow else lapack.dorgqr
     for place in np.ndindex(x.shape[:-2]):
-        packed, scales, _, _ = factor(x[place], lwork=room)
+        packed, scales, _, _ = factored(x[place], lwork=room)
         r[place] = np.triu(packed[:k])
         q[place] = orthogonal(packed[:, :k], scales, lwork=room)[0]
+
+
+def _turned(x: Array) -> Array:
+    """A copy of the transposes of a stack, in one dimension."""
+    return np.array(x.swapaxes(-1, -2), order="C").reshape(_stacked(x.swapaxes(-1, -2)))
 
 
 def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
@@ -166,7 +173,16 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
     largest count as 0.
     """
-    out[...] = np.linalg.pinv(x, rcond)
+    m, n = x.shape[-2:]
+    if m < n:
+        out, x, m, n = out.swapaxes(-1, -2), x.swapaxes(-1, -2), n, m
+    if n > NARROW or m < 2 * n or not x.size:
+        out[...] = np.linalg.pinv(x, rcond)
+        return
+    q = np.empty(x.shape, x.dtype)
+    r = np.empty((*x.shape[:-2], n, n), x.dtype)
+    qr(q, r, x)
+    out[...] = np.linalg.pinv(r, rcond) @ q.swapaxes(-1, -2)
 
 
 def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
@@ -174,8 +190,28 @@ def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
 
     x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64.
     """
+    (m, n), k = x.shape[-2:], y.shape[-1]
+    if not (out.size and m):
+        for at in np.ndindex(rank.shape):
+            out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)
+        return
+    if n <= NARROW and m >= 2 * n:  # the orthogonal factor leaves a square
+        both = _turned(np.concatenate([x, y], -1))
+        r = np.empty((len(both), n, n + k), x.dtype)
+        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, both)
+        r = r.reshape(*rank.shape, n, n + k)
+        x, y = r[..., :n], r[..., n:]
+    from scipy.linalg import lapack
+
+    narrow = x.dtype == np.float32
+    solved = lapack.sgelsy if narrow else lapack.dgelsy
+    room = int((lapack.sgelsy_lwork if narrow else lapack.dgelsy_lwork)(*x.shape[-2:], k, rcond)[0])
+    free = np.zeros(n, np.int32)
     for at in np.ndindex(rank.shape):
-        out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)
+        high = np.zeros((max(x.shape[-2:]), k), x.dtype, "F")
+        high[: y.shape[-2]] = y[at]
+        _, found, _, rank[at], _ = solved(x[at], high, free.copy(), rcond, room)
+        out[at] = found[:n]
 
 
 def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:

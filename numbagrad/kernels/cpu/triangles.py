@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..inner import device
+from ..inner import device, inner
 from ..intrinsics import address
 from ..machine import kernel
 from ..product import gemm, gemm_kernel
@@ -25,6 +25,9 @@ FEW = 48
 
 NEVER = 1 << 62
 
+fused = inner(fastmath={"contract", "nsz"})
+"""Decorator of loops whose products and sums are one instruction."""
+
 
 @device
 def add_product(out, minus, to, from_, rows, size):
@@ -38,7 +41,7 @@ def add_product(out, minus, to, from_, rows, size):
     )
 
 
-@device
+@fused
 def solve_rows(out, minus, begin, end, upper, unit):
     """Substitute the rows of ``out`` in one block, whose triangle stands on the diagonal."""
     m = out.shape[1]
@@ -139,7 +142,7 @@ def lu(out, pivots, info):
                 update(x, panel, begin, end)
 
 
-@device
+@fused
 def eliminate(x, pivots):
     """Take apart a small matrix, along its rows; the first column without a pivot, from 1 on, or
     0."""
@@ -166,7 +169,7 @@ def eliminate(x, pivots):
     return wrong
 
 
-@device
+@fused
 def eliminate_columns(x, panel, pivots, begin, end):
     """``eliminate`` for the columns from ``begin`` to ``end`` alone.
 
@@ -207,7 +210,7 @@ def eliminate_columns(x, panel, pivots, begin, end):
     return wrong
 
 
-@device
+@fused
 def update(x, panel, begin, end):
     """The rows beside the columns of a panel, and what is beyond both without their product."""
     (m, n), size = x.shape, end - begin
