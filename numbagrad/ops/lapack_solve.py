@@ -19,7 +19,7 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, same_device
-from .lapack_arguments import LinAlgError, equation, matrix
+from .lapack_arguments import LinAlgError, equation, matrix, of_batch
 from .linalg import matmul
 from .shape import tril, triu
 from .transpose import movedim
@@ -286,9 +286,7 @@ def solve_triangular(
         x, y, upper = x.mT, y.mT, not upper
     shapes = x._array.shape[:-2], y._array.shape[:-2]
     batch = broadcast_shape("linalg.solve_triangular", *shapes)
-    columns = y._array.shape[-1]
-    x, y = x.expand((*batch, n, n)), y.expand((*batch, n, columns))
-    out = SolveTriangular.apply(x, y, upper, unitriangular)
+    out = SolveTriangular.apply(of_batch(x, batch), of_batch(y, batch), upper, unitriangular)
     return out if left else out.mT
 
 

@@ -116,7 +116,8 @@ def qr(q: Array, r: Array, x: Array) -> None:
     k = min(x.shape[-2:])
     if k <= NARROW:
         rooms = [np.ascontiguousarray(a).reshape(_stacked(a)) for a in (q, r)]
-        reflections.qr(*rooms, _turned(x))
+        nothing = np.empty((len(rooms[0]), 0), x.dtype)
+        reflections.qr(*rooms, nothing, _turned(x))
         for array, room in zip((q, r), rooms, strict=True):
             if not array.flags.c_contiguous:
                 array[...] = room.reshape(array.shape)
@@ -185,20 +186,23 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     out[...] = np.linalg.pinv(r, rcond) @ q.swapaxes(-1, -2)
 
 
-def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
-    """The shortest ``out`` that makes ``x out - y`` shortest, and the rank of x.
+def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float) -> None:
+    """The shortest ``out`` that makes ``x out - y`` shortest, the rank of x, and what is left: the
+    sums of the squares of ``x out - y`` where the rank is n.
 
-    x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64.
+    x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64, left (..., k).
     """
     (m, n), k = x.shape[-2:], y.shape[-1]
     if not (out.size and m):
-        for at in np.ndindex(rank.shape):
-            out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)
+        out[...], rank[...] = 0, 0
+        left[...] = np.square(y).sum(-2)
         return
-    if n <= NARROW and m >= 2 * n:  # the orthogonal factor leaves a square
+    tall = n <= NARROW and m >= 2 * n
+    if tall:  # the orthogonal factor leaves a square
         both = _turned(np.concatenate([x, y], -1))
-        r = np.empty((len(both), n, n + k), x.dtype)
-        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, both)
+        room, r = np.empty((len(both), k), x.dtype), np.empty((len(both), n, n + k), x.dtype)
+        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, room, both)
+        left[...] = room.reshape(left.shape)
         r = r.reshape(*rank.shape, n, n + k)
         x, y = r[..., :n], r[..., n:]
     from scipy.linalg import lapack
@@ -212,6 +216,8 @@ def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
         high[: y.shape[-2]] = y[at]
         _, found, _, rank[at], _ = solved(x[at], high, free.copy(), rcond, room)
         out[at] = found[:n]
+    if not tall:
+        left[...] = np.square(x @ out - y).sum(-2)
 
 
 def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:
