@@ -112,7 +112,7 @@ class Solve(Op):
 
 
 class SolveAgain(Op):
-    """``Solve`` with a matrix whose LU factors, and exchanges of rows, are known. turned: with x.T."""
+    """``Solve`` with a matrix whose LU factors and exchanges are known. turned: with x.T."""
 
     @staticmethod
     def forward(

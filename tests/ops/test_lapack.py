@@ -162,7 +162,9 @@ def test_gradients_by_factors_that_are_kept(shape):
     again = torch.autograd.grad(sum(g.square().sum() for g in known), theirs)
     for ours, expected in zip((*first, *second), (*known, *again), strict=True):
         scale = expected.abs().max().item()
-        np.testing.assert_allclose(ours.detach().numpy(), expected.detach().numpy(), 0, 1e-8 * scale)
+        np.testing.assert_allclose(
+            ours.detach().numpy(), expected.detach().numpy(), 0, 1e-8 * scale
+        )
 
 
 @pytest.mark.parametrize("n", [3, 40, 60])
@@ -176,3 +178,66 @@ def test_numbers_that_are_not_reach_results_and_nothing_hangs(n):
     infinite = ng.eye(n)
     infinite[0, n - 1] = math.inf
     ng.linalg.inv_ex(infinite)
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (70, 30), (3, 40, 11), (12, 50), (5, 1), (1, 1), (3, 0)])
+@pytest.mark.parametrize("dtype, scale", [("float32", 1e30), ("float64", 1e-200), ("float64", 1)])
+def test_orthogonal_factors_as_lapack_has_them(shape, dtype, scale):
+    array = (np.random.default_rng(4).standard_normal(shape) * scale).astype(dtype)
+    close = 50 * np.finfo(dtype).eps
+    for mode in ("reduced", "complete"):
+        q, r = (v.numpy() for v in ng.linalg.qr(ng.tensor(array), mode))
+        known_q, known_r = np.linalg.qr(array, mode)
+        np.testing.assert_allclose(
+            q[..., : min(shape[-2:])], known_q[..., : min(shape[-2:])], 0, close
+        )
+        np.testing.assert_allclose(r / scale, known_r / scale, 0, 20 * close)
+        turned = q.swapaxes(-1, -2)
+        np.testing.assert_allclose(
+            turned @ q, np.broadcast_to(np.eye(q.shape[-1]), (turned @ q).shape), 0, close
+        )
+
+
+def test_a_column_whose_numbers_are_far_apart():
+    x = ng.tensor([[1e25], [1e-10], [0.0]])
+    q, r = ng.linalg.qr(x)
+    np.testing.assert_allclose(r.item(), -1e25, 1e-6)
+    np.testing.assert_allclose(q[:, 0].tolist(), [-1, 0, 0], 0, 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (2, 30, 5), (6, 4), (3, 5), (200, 70)])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_least_squares_as_by_singular_values(shape, lost):
+    draw = np.random.default_rng(5)
+    x, y = draw.standard_normal(shape), draw.standard_normal((*shape[:-1], 2))
+    if lost:
+        x[..., -1] = x[..., 0]
+    out, left, rank, _ = ng.linalg.lstsq(ng.tensor(x), ng.tensor(y))
+    expected = np.linalg.pinv(x) @ y
+    np.testing.assert_allclose(out.numpy(), expected, 1e-9, 1e-9)
+    full = min(shape[-2:]) - (lost if shape[-2] >= shape[-1] else 0)
+    assert (rank == full).all().item()
+    if full == shape[-1] < shape[-2]:
+        np.testing.assert_allclose(left.numpy(), np.square(x @ expected - y).sum(-2), 1e-9)
+    else:
+        assert left.shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (3, 8), (5, 5), (2, 7, 2), (150, 70)])
+def test_pseudo_inverses_of_high_and_of_lost_rank(shape):
+    x = np.random.default_rng(6).standard_normal(shape)
+    x[..., -1] = x[..., 0]
+    np.testing.assert_allclose(ng.linalg.pinv(ng.tensor(x)).numpy(), np.linalg.pinv(x), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("shape", [(6, 2), (2, 6), (4, 4)])
+def test_gradients_of_pseudo_inverses_and_least_squares(shape):
+    x = ng.tensor(np.random.default_rng(7).standard_normal(shape), requires_grad=True)
+    y = ng.tensor(np.random.default_rng(8).standard_normal((shape[0], 3)), requires_grad=True)
+
+    def solution(x, y):
+        return ng.linalg.lstsq(x, y)[0]
+
+    for function, given in ((ng.linalg.pinv, (x,)), (solution, (x, y))):
+        assert ng.autograd.gradcheck(function, given)
+        assert ng.autograd.gradgradcheck(function, given)

@@ -25,7 +25,7 @@ SMALL = 32
 """Rows up to which LAPACK finds no triangle sooner than a loop."""
 
 NARROW = 64
-"""Columns, or rows, up to which LAPACK makes no orthogonal factor sooner than ``reflections.py``."""
+"""Columns, or rows, up to which ``reflections.py`` makes an orthogonal factor sooner."""
 
 LARGE = 1024
 """Rows from which threads of a BLAS gain more than ``triangles.py``, which takes half the time of
@@ -62,7 +62,9 @@ def slogdet(sign: Array, logabsdet: Array, factors: Array, pivots: Array, x: Arr
     ``factor``."""
     factor(factors, pivots, np.empty(x.shape[:-2], np.int32), x)
     rooms = np.empty((2, sign.size), x.dtype)
-    triangles.determinant(*rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1]))
+    triangles.determinant(
+        *rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1])
+    )
     sign[...], logabsdet[...] = rooms.reshape(2, *sign.shape)
 
 
@@ -205,6 +207,16 @@ def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float
         left[...] = room.reshape(left.shape)
         r = r.reshape(*rank.shape, n, n + k)
         x, y = r[..., :n], r[..., n:]
+        found = np.empty((*rank.shape, n, k + n), x.dtype)
+        found[..., :k], found[..., k:] = y, np.eye(n, dtype=x.dtype)
+        _substitute(found, _negative(x), 1, 0)
+        out[...] = found[..., :k]
+        rank[...] = n
+        # No singular value is below one over the norm of the inverse.
+        with np.errstate(over="ignore", invalid="ignore"):
+            certain = _norm(x) * _norm(found[..., k:]) * rcond < 1
+        if certain.all():
+            return
     from scipy.linalg import lapack
 
     narrow = x.dtype == np.float32
@@ -212,12 +224,20 @@ def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float
     room = int((lapack.sgelsy_lwork if narrow else lapack.dgelsy_lwork)(*x.shape[-2:], k, rcond)[0])
     free = np.zeros(n, np.int32)
     for at in np.ndindex(rank.shape):
+        if tall and certain[at]:
+            continue
         high = np.zeros((max(x.shape[-2:]), k), x.dtype, "F")
         high[: y.shape[-2]] = y[at]
         _, found, _, rank[at], _ = solved(x[at], high, free.copy(), rcond, room)
         out[at] = found[:n]
     if not tall:
         left[...] = np.square(x @ out - y).sum(-2)
+
+
+def _norm(x: Array) -> Array:
+    """The root of the sum of the squares of matrices."""
+    flat = x.reshape(*x.shape[:-2], -1)
+    return np.sqrt(np.einsum("...i,...i", flat, flat))
 
 
 def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:

@@ -50,7 +50,8 @@ def qr(q, r, left, x):
             for j in range(n):
                 r[b, i, j] = x[b, j, i] if j >= i and i < m else 0
         for i in range(left.shape[1]):
-            left[b, i] = sum_of_squares(x[b, n - left.shape[1] + i, count:])
+            below = x[b, n - left.shape[1] + i, count:]
+            left[b, i] = sum_of_products(below, below)
         if columns:
             for j in range(count):
                 x[b, j, :j], x[b, j, j] = 0, 1
@@ -58,11 +59,11 @@ def qr(q, r, left, x):
 
 
 @summing
-def sum_of_squares(row):
-    """The sum of the squares of some numbers."""
-    total = row.dtype.type(0)
-    for i in range(len(row)):
-        total += row[i] * row[i]
+def sum_of_products(x, y):
+    """The sum of the products of numbers, as many as y has."""
+    total = y.dtype.type(0)
+    for i in range(len(y)):
+        total += x[i] * y[i]
     return total
 
 
@@ -79,10 +80,7 @@ def reflect(x, scales, begin, end):
         vector = x[j, j + 1 :]
         for k in range(j + 1, end):
             row = x[k, j + 1 :]
-            total = x[k, j]
-            for i in range(m - j - 1):
-                total += vector[i] * row[i]
-            total *= scale
+            total = scale * (x[k, j] + sum_of_products(vector, row))
             x[k, j] -= total
             for i in range(m - j - 1):
                 row[i] -= total * vector[i]
@@ -93,7 +91,10 @@ def onto_axis(column):
     """Make a column its length, with the sign that cancels nothing, and the vector that reflects
     it there; its scale, 0 where there is nothing beside the first number."""
     first, rest, unit = column[0], column[1:], column.dtype.type(1)
-    total, least = sum_of_squares(rest), SMALLEST if column.itemsize == 4 else SMALLEST_DOUBLE
+    total, least = (
+        sum_of_products(rest, rest),
+        SMALLEST if column.itemsize == 4 else SMALLEST_DOUBLE,
+    )
     if not (total > least and total + first * first < math.inf):
         unit -= unit  # squares may be too small or too large: in units of the largest number
         for i in range(len(rest)):
@@ -101,7 +102,7 @@ def onto_axis(column):
         if unit == 0:
             return unit
         unit = max(unit, abs(first))
-        total -= total
+        total = column.dtype.type(0)
         for i in range(len(rest)):
             part = rest[i] / unit
             total += part * part
@@ -119,12 +120,10 @@ def turn(x, scales, begin, end, vectors, minus, room):
     (n, m), size = x.shape, end - begin
     width, rest = m - begin, n - end
     for j in range(size):
-        row, place = vectors[j], x[begin + j, begin:]
-        for i in range(j):
-            row[i] = 0
-        row[j] = 1
-        for i in range(j + 1, width):
-            row[i] = place[i]
+        row, found = vectors[j, j + 1 :], x[begin + j, begin + j + 1 :]
+        vectors[j, :j], vectors[j, j] = 0, 1
+        for i in range(len(found)):
+            row[i] = found[i]
     known = minus[: size * size].reshape((size, size))
     inverse_triangle(known, vectors, width, scales)
     inner = room[: size * rest].reshape((size, rest))
@@ -173,11 +172,14 @@ def inverse_triangle(minus, vectors, width, scales):
     It is that half of ``V.T V``, with 1 / scale on its diagonal (Joffrain and others, 2006).
     """
     count, m, place = len(scales), vectors.shape[1], address(vectors)
-    gemm(
-        *(minus, False, True, count, count, width, place, m, place, m),
-        *(0, 0, address(minus), count),
-    )
+    if count > BLOCK:
+        gemm(
+            *(minus, False, True, count, count, width, place, m, place, m),
+            *(0, 0, address(minus), count),
+        )
     for i in range(count):
-        for j in range(count):
-            minus[i, j] = -minus[i, j]
+        for j in range(i):
+            if count <= BLOCK:
+                minus[i, j] = sum_of_products(vectors[i], vectors[j, :width])
+            minus[i, j] = minus[j, i] = -minus[i, j]
         minus[i, i] = -1 / scales[i]
