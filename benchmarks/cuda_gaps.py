@@ -31,6 +31,8 @@ KNOWN_GAPS = {
     "random.take_counters": "the generator's state is on the host",
     "random.stagger": "the generator's state is on the host",
     "reflections.qr": "of lapack.py, which has no GPU form",
+    "spectra.eigh": "of lapack.py, which has no GPU form",
+    "spectra.svd": "of lapack.py, which has no GPU form",
     "triangles.cholesky": "of lapack.py, which has no GPU form",
     "triangles.determinant": "of lapack.py, which has no GPU form",
     "triangles.lu": "of lapack.py, which has no GPU form",

@@ -2,7 +2,7 @@
 
 The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. SciPy's
 LAPACK takes half the time of NumPy's functions for each matrix. What loops and products do sooner
-is in ``triangles.py`` and ``reflections.py``.
+is in ``triangles.py`` and ``reflections.py``, eigenvalues in ``spectra.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...errors import ShapeError
-from . import reflections, triangles
+from ..lapack_library import load_lapack
+from . import reflections, spectra, triangles
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
 __all__ += ["eigvalsh", "lu_factor", "lu_solved", "matrix_exp", "order_of", "solve_triangular"]
@@ -149,43 +150,86 @@ def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
 
     values (..., n), ascending; vectors, x (..., n, n).
     """
-    values[...], vectors[...] = np.linalg.eigh(x, "U" if upper else "L")
+    vectors[...] = _eigen(values, x, upper, 1).swapaxes(-1, -2)
 
 
 def eigvalsh(values: Array, x: Array, upper: bool) -> None:
     """The values of ``eigh`` alone."""
-    values[...] = np.linalg.eigvalsh(x, "U" if upper else "L")
+    _eigen(values, x, upper, 0)
+
+
+def _eigen(values: Array, x: Array, upper: bool, vectors: int) -> Array:
+    """``spectra.eigh``; the eigenvectors as rows."""
+    room = np.array(x, order="C")
+    if not x.size:
+        return room
+    count, n, _ = shape = _stacked(x)
+    found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
+    load_lapack()
+    spectra.eigh(found, info, room.reshape(shape), int(upper), vectors)
+    if info.any():
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+    values[...] = found.reshape(values.shape)
+    return room
 
 
 def svdvals(s: Array, x: Array) -> None:
     """The values of ``svd`` alone."""
-    s[...] = np.linalg.svd(x, compute_uv=False)
+    svd(None, s, None, x)
 
 
-def svd(u: Array, s: Array, vh: Array, x: Array) -> None:
+def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
     """``u diag(s) vh = x``. x (..., m, n); s (..., k), k the smaller of m and n, descending.
 
-    u (..., m, k or m), vh (..., k or n, n).
+    u (..., m, k or m), vh (..., k or n, n), or both None.
     """
     m, n = x.shape[-2:]
-    full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
-    u[...], s[...], vh[...] = np.linalg.svd(x, full)
+    if u is None or vh is None:
+        full, u, vh = None, np.empty((0, 0, 0), x.dtype), np.empty((0, 0, 0), x.dtype)
+    else:
+        full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
+    if not x.size:
+        if full is not None:
+            u[...], s[...], vh[...] = np.linalg.svd(x, full)
+        return
+    if m < n:  # LAPACK takes high matrices sooner
+        x, u, vh, m, n = x.swapaxes(-1, -2), vh.swapaxes(-1, -2), u.swapaxes(-1, -2), n, m
+    q = None
+    if m >= 2 * n and n <= NARROW and not full:
+        q, r = np.empty(x.shape, x.dtype), np.empty((*x.shape[:-2], n, n), x.dtype)
+        q = q if full is not None else q[..., :0]
+        qr(q, r, x)
+        x = r
+    turned = _turned(x)  # whose columns LAPACK takes for rows
+    count, columns, rows = turned.shape
+    right = np.empty((count, columns, columns if full else n), x.dtype)
+    left = np.empty((count, rows if full else n, rows), x.dtype)
+    found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
+    job = ord("N" if full is None else "A" if full else "S")
+    load_lapack()
+    spectra.svd(found, info, right, left, turned, job)
+    if info.any():
+        raise np.linalg.LinAlgError("SVD did not converge")
+    s[...] = found.reshape(s.shape)
+    if full is not None:
+        left = left.reshape(*x.shape[:-2], *left.shape[1:]).swapaxes(-1, -2)
+        right = right.reshape(*x.shape[:-2], *right.shape[1:]).swapaxes(-1, -2)
+        u[...], vh[...] = left if q is None else q @ left, right
 
 
 def pinv(out: Array, x: Array, rcond: float) -> None:
     """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
     largest count as 0.
     """
-    m, n = x.shape[-2:]
-    if m < n:
-        out, x, m, n = out.swapaxes(-1, -2), x.swapaxes(-1, -2), n, m
-    if n > NARROW or m < 2 * n or not x.size:
-        out[...] = np.linalg.pinv(x, rcond)
+    n, k = x.shape[-1], min(x.shape[-2:])
+    if not x.size:
         return
-    q = np.empty(x.shape, x.dtype)
-    r = np.empty((*x.shape[:-2], n, n), x.dtype)
-    qr(q, r, x)
-    out[...] = np.linalg.pinv(r, rcond) @ q.swapaxes(-1, -2)
+    u, vh = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-2], k, n), x.dtype)
+    s = np.empty((*x.shape[:-2], 1, k), x.dtype)
+    svd(u, s, vh, x)
+    kept = s > rcond * s[..., :1]
+    s = np.divide(1, s, out=np.zeros_like(s), where=kept)
+    np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)
 
 
 def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float) -> None:
@@ -195,16 +239,17 @@ def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float
     x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64, left (..., k).
     """
     (m, n), k = x.shape[-2:], y.shape[-1]
-    if not (out.size and m):
-        out[...], rank[...] = 0, 0
-        left[...] = np.square(y).sum(-2)
+    if not (x.size and y.size):
+        out[...], left[...] = 0, np.square(y).sum(-2)
+        values = np.linalg.svd(x, compute_uv=False)
+        rank[...] = (values > rcond * values[..., :1]).sum(-1)
         return
     tall = n <= NARROW and m >= 2 * n
     if tall:  # the orthogonal factor leaves a square
         both = _turned(np.concatenate([x, y], -1))
-        room, r = np.empty((len(both), k), x.dtype), np.empty((len(both), n, n + k), x.dtype)
-        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, room, both)
-        left[...] = room.reshape(left.shape)
+        below, r = np.empty((len(both), k), x.dtype), np.empty((len(both), n, n + k), x.dtype)
+        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, below, both)
+        left[...] = below.reshape(left.shape)
         r = r.reshape(*rank.shape, n, n + k)
         x, y = r[..., :n], r[..., n:]
         found = np.empty((*rank.shape, n, k + n), x.dtype)
