@@ -19,7 +19,7 @@ from .comparison import logical_and
 from .create import eye
 from .elementwise import where
 from .join import stack
-from .lapack_arguments import matrix
+from .lapack_arguments import matrix, of_batch
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .remembered import remembered
@@ -110,9 +110,9 @@ class Qr(Op):
 
 
 def _qr_gradient(q: Tensor, r: Tensor, gq: Tensor, gr: Tensor) -> Tensor:
-    from .lapack import solve
+    from .lapack_solve import SolveTriangular
 
-    return solve(r, _beside_triangle(q, r, gq, gr).mT).mT
+    return SolveTriangular.apply(r, _beside_triangle(q, r, gq, gr).mT, True, False).mT
 
 
 @remembered
@@ -239,14 +239,15 @@ def svd(x: Tensor, full_matrices: bool = True) -> SVD:
 
 
 def _pinv_gradient(x: Tensor, out: Tensor, g: Tensor) -> Tensor:
-    """Golub and Pereyra (1973), equation 4.12, transposed."""
+    """Golub and Pereyra (1973), equation 4.12, transposed; no matrix is larger than x."""
     m, n = x._array.shape[-2:]
+    if m < n:
+        return _pinv_gradient(x.mT, out.mT, g.mT).mT
     turned = out.mT
-    rows = eye(m, dtype=x._dtype) - matmul(x, out)
-    columns = eye(n, dtype=x._dtype) - matmul(out, x)
-    first = matmul(matmul(rows, g.mT), matmul(out, turned))
-    last = matmul(matmul(turned, out), matmul(g.mT, columns))
-    return first + last - matmul(matmul(turned, g), turned)
+    first = matmul(g.mT, matmul(out, turned))
+    inner = matmul(g, turned)
+    last = inner.mT - matmul(inner.mT, matmul(out, x)) - inner
+    return first - matmul(x, matmul(out, first)) + matmul(turned, last)
 
 
 class Pinv(Op):
@@ -295,13 +296,15 @@ class Lstsq(Op):
         *batch, _, n = x._array.shape
         out = new_empty((*batch, n, y._array.shape[-1]), x._dtype, x._device)
         rank = new_empty(batch, dtypes.int64, x._device)
-        machine.launch(kernels.lstsq, out._array, rank._array, x._array, y._array, rcond)
+        left = new_empty((*batch, y._array.shape[-1]), x._dtype, x._device)
+        arrays = out._array, rank._array, left._array, x._array, y._array
+        machine.launch(kernels.lstsq, *arrays, rcond)
         ctx.save(x, y)
         ctx.rcond = rcond
-        return out, rank
+        return out, rank, left
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor, _: Any = None) -> tuple:
+    def backward(ctx: Any, g: Tensor, *_: Any) -> tuple:
         x, y = ctx.saved_tensors
         inverse = Pinv.apply(x, ctx.rcond)
         gx = _pinv_gradient(x, inverse, matmul(g, y.mT)) if ctx.needs_input_grad[0] else None
@@ -333,13 +336,11 @@ def lstsq(
             f"{list(x._array.shape)} and B {list(y._array.shape)}."
         )
     batch = broadcast_shape("linalg.lstsq", x._array.shape[:-2], y._array.shape[:-2])
-    x, y = x.expand((*batch, m, n)), y.expand((*batch, *y._array.shape[-2:]))
-    solution, rank = Lstsq.apply(x, y, _rcond(x, rcond))
+    x, y = of_batch(x, batch), of_batch(y, batch)
+    solution, rank, left = Lstsq.apply(x, y, _rcond(x, rcond))
     none = new_empty((0,), x._dtype, x._device)
-    residuals = none
-    if m > n and not machine.recording and bool((rank == n).all()):
-        residuals = (matmul(x, solution) - y).detach().square().sum(-2)
-    return LeastSquares(solution, residuals, rank, none)
+    known = m > n and not machine.recording and bool((rank._array == n).all())
+    return LeastSquares(solution, left.detach() if known else none, rank, none)
 
 
 @remembered

@@ -12,16 +12,19 @@ from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, new_empty, zeros_like
 from .chains import matrix_power, multi_dot
+from .create import eye
 from .factorise import eigh, lstsq, pinv, qr, svd
 from .join import cat
 from .lapack_arguments import LinAlgError, matrix
 from .lapack_lu import lu, lu_factor, lu_factor_ex, lu_solve
 from .lapack_norm import cond, matrix_norm, matrix_rank, norm, vector_norm
 from .lapack_solve import (
+    SolveAgain,
     cholesky,
     cholesky_ex,
     inv,
     inv_ex,
+    new_factors,
     solve,
     solve_ex,
     solve_triangular,
@@ -120,13 +123,17 @@ class Slogdet(Op):
     def forward(ctx: Any, x: Tensor) -> tuple:
         sign = new_empty(x._array.shape[:-2], x._dtype, x._device)
         logabsdet = new_empty(x._array.shape[:-2], x._dtype, x._device)
-        machine.launch(kernels.slogdet, sign._array, logabsdet._array, x._array)
-        ctx.save(x)
+        known = new_factors(x)
+        arrays = sign._array, logabsdet._array, *(v._array for v in known)
+        machine.launch(kernels.slogdet, *arrays, x._array)
+        ctx.save(x, *known)
         return sign, logabsdet
 
     @staticmethod
     def backward(ctx: Any, _: Tensor, g: Tensor) -> Tensor:
-        return g.unsqueeze(-1).unsqueeze(-1) * inv(ctx.saved_tensors[0]).mT
+        x, *known = ctx.saved_tensors
+        ones = eye(x._array.shape[-1], dtype=x._dtype, device=x._device).expand(x._array.shape)
+        return g.unsqueeze(-1).unsqueeze(-1) * SolveAgain.apply(x, ones, *known, True)
 
 
 class MatrixExp(Op):

@@ -69,10 +69,10 @@ def equation(name: str, A: Any, B: Any, left: bool) -> tuple[Tensor, Tensor, boo
             f"must have {n} {'rows' if left else 'columns'}."
         )
     batch = broadcast_shape(f"linalg.{name}", x._array.shape[:-2], y._array.shape[:-2])
-    return _of_batch(x, batch), _of_batch(y, batch), vector
+    return of_batch(x, batch), of_batch(y, batch), vector
 
 
-def _of_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+def of_batch(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     """Matrices expanded to ``batch``; themselves where that is theirs, for views take time."""
     shape = x._array.shape
     return x if shape[:-2] == batch else x.expand((*batch, *shape[-2:]))

@@ -19,7 +19,7 @@ from ..kernels import machine
 from ..kernels.cpu import lapack as kernels
 from ..tensor import Tensor
 from .base import Op, as_operand, broadcast_shape, full, new_empty, same_device
-from .lapack_arguments import LinAlgError, equation, matrix
+from .lapack_arguments import LinAlgError, equation, matrix, of_batch
 from .linalg import matmul
 from .shape import tril, triu
 from .transpose import movedim
@@ -72,6 +72,13 @@ def _result(kernel: Any, raising: str | None, shape: tuple, *inputs: Tensor) -> 
     return out, info
 
 
+def new_factors(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for the LU factors of square matrices, and for the exchanges of their rows."""
+    shape = x._array.shape
+    pivots = new_empty(shape[:-1], dtypes.int32, x._device)
+    return new_empty(shape, x._dtype, x._device), pivots
+
+
 class Inv(Op):
     """The inverses of matrices, and info. raising: the op that raises where there is none."""
 
@@ -92,15 +99,39 @@ class Solve(Op):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, raising: str | None) -> tuple:
-        out, info = _result(kernels.solve, raising, y._array.shape, x, y)
-        ctx.save(x, out)
+        known = new_factors(x)
+        out, info = _result(kernels.solve, raising, y._array.shape, *known, x, y)
+        ctx.save(x, out, *known)
         return out, info
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Any = None) -> tuple:
-        x, out = ctx.saved_tensors
-        gy = Solve.apply(x.mT, g, None)[0]
+        x, out, *known = ctx.saved_tensors
+        gy = SolveAgain.apply(x, g, *known, True)
         return (-matmul(gy, out.mT) if ctx.needs_input_grad[0] else None), gy
+
+
+class SolveAgain(Op):
+    """``Solve`` with a matrix whose LU factors and exchanges are known. turned: with x.T."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, factors: Tensor, pivots: Tensor, turned: bool
+    ) -> Tensor:
+        out = new_empty(y._array.shape, y._dtype, y._device)
+        arrays = factors._array, pivots._array, y._array
+        machine.launch(kernels.lu_solved, out._array, *arrays, int(turned))
+        ctx.save(x, out, factors, pivots)
+        ctx.turned = turned
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple:
+        x, out, *known = ctx.saved_tensors
+        gy = SolveAgain.apply(x, g, *known, not ctx.turned)
+        if not ctx.needs_input_grad[0]:
+            return None, gy
+        return -(matmul(out, gy.mT) if ctx.turned else matmul(gy, out.mT)), gy
 
 
 class SolveTriangular(Op):
@@ -255,9 +286,7 @@ def solve_triangular(
         x, y, upper = x.mT, y.mT, not upper
     shapes = x._array.shape[:-2], y._array.shape[:-2]
     batch = broadcast_shape("linalg.solve_triangular", *shapes)
-    columns = y._array.shape[-1]
-    x, y = x.expand((*batch, n, n)), y.expand((*batch, n, columns))
-    out = SolveTriangular.apply(x, y, upper, unitriangular)
+    out = SolveTriangular.apply(of_batch(x, batch), of_batch(y, batch), upper, unitriangular)
     return out if left else out.mT
 
 

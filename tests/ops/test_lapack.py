@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
+from numbagrad.kernels.cpu import lapack
 
 SINGULAR = [[1.0, 2.0], [2.0, 4.0]]
 
@@ -76,11 +77,17 @@ def test_condition_numbers_of_singular_matrices_in_a_stack(p):
     assert ng.linalg.cond(ng.tensor(SINGULAR), p).item() == math.inf
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (40, 40), (3, 30, 30), (3, 4, 4), (0, 3, 3), (2, 0, 0)])
+SHAPES = [(5, 5), (40, 40), (97, 97), (2, 130, 130), (3, 30, 30), (3, 4, 4), (0, 3, 3), (2, 0, 0)]
+
+
+@pytest.mark.parametrize("large", [lapack.LARGE, 20])
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_one_matrix_a_stack_and_large_ones_agree(shape, dtype):
+def test_one_matrix_a_stack_and_large_ones_agree(monkeypatch, shape, dtype, large):
+    monkeypatch.setattr(lapack, "LARGE", large)
     draw = np.random.default_rng(0)
-    array = (draw.standard_normal(shape) + 4 * np.eye(shape[-1])).astype(dtype)
+    n = shape[-1]
+    array = (draw.standard_normal(shape) + (3 + n**0.5) * np.eye(n)).astype(dtype)
     sides = draw.standard_normal((*shape[:-1], 3)).astype(dtype)
     x, y, tolerance = ng.tensor(array), ng.tensor(sides), 2e3 * np.finfo(dtype).eps
     turned = ng.tensor(array.swapaxes(-1, -2).copy()).mT
@@ -96,13 +103,19 @@ def test_one_matrix_a_stack_and_large_ones_agree(shape, dtype):
             triangle = np.triu(array) if upper else np.tril(array)
             expected = np.linalg.solve(triangle, sides)
             agree(ng.linalg.solve_triangular(each, y, upper=upper), expected)
+        agree(ng.linalg.lu_solve(*ng.linalg.lu_factor(each), y), np.linalg.solve(array, sides))
+        sign, size = ng.linalg.slogdet(each)
+        agree(sign * size, np.prod(np.linalg.slogdet(array), 0))
+        definite = each @ each.mT + ng.eye(shape[-1], dtype=x.dtype)
+        triangle = ng.linalg.cholesky(definite)
+        agree(triangle, np.linalg.cholesky(definite.numpy()))
         q, r = ng.linalg.qr(each)
         agree(q @ r, array)
         agree(q.mT @ q, np.broadcast_to(np.eye(shape[-1]), shape))
         assert r.tril(-1).abs().sum() == 0
 
 
-@pytest.mark.parametrize("n", [3, 30])
+@pytest.mark.parametrize("n", [3, 30, 70])
 def test_a_large_matrix_that_is_singular_is_named_too(n):
     x = ng.eye(n)
     x[1, 1] = 0
@@ -130,3 +143,101 @@ def test_gradients_of_determinants_of_a_stack_with_singular_matrices(zeros):
     array[:zeros, 0] = array[:zeros, 1]
     x = ng.tensor(array, requires_grad=True)
     assert ng.autograd.gradcheck(ng.linalg.det, x)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 60, 60)])
+def test_gradients_by_factors_that_are_kept(shape):
+    draw = np.random.default_rng(3)
+    x = draw.standard_normal(shape) + 2 * np.eye(shape[-1])
+    y = draw.standard_normal((*shape[:-1], 2))
+    leaves = [ng.tensor(a, requires_grad=True) for a in (x, y)]
+    out = ng.linalg.solve(*leaves)
+    first = ng.autograd.grad(out.square().sum(), leaves, create_graph=True)
+    second = ng.autograd.grad(sum(g.square().sum() for g in first), leaves)
+
+    torch = pytest.importorskip("torch")
+    theirs = [torch.tensor(a, requires_grad=True) for a in (x, y)]
+    out = torch.linalg.solve(*theirs)
+    known = torch.autograd.grad(out.square().sum(), theirs, create_graph=True)
+    again = torch.autograd.grad(sum(g.square().sum() for g in known), theirs)
+    for ours, expected in zip((*first, *second), (*known, *again), strict=True):
+        scale = expected.abs().max().item()
+        np.testing.assert_allclose(
+            ours.detach().numpy(), expected.detach().numpy(), 0, 1e-8 * scale
+        )
+
+
+@pytest.mark.parametrize("n", [3, 40, 60])
+def test_numbers_that_are_not_reach_results_and_nothing_hangs(n):
+    x = ng.eye(n)
+    x[n - 1, 0] = math.nan
+    assert ng.linalg.inv_ex(x).inverse.isnan().any()
+    assert ng.linalg.solve_ex(x, ng.ones(n, 1)).result.isnan().any()
+    assert ng.linalg.slogdet(x * math.nan).logabsdet.isnan().item()
+    assert ng.linalg.cholesky_ex(x).info.item() == n
+    infinite = ng.eye(n)
+    infinite[0, n - 1] = math.inf
+    ng.linalg.inv_ex(infinite)
+
+
+@pytest.mark.parametrize("shape", [(9, 9), (70, 30), (3, 40, 11), (12, 50), (5, 1), (1, 1), (3, 0)])
+@pytest.mark.parametrize("dtype, scale", [("float32", 1e30), ("float64", 1e-200), ("float64", 1)])
+def test_orthogonal_factors_as_lapack_has_them(shape, dtype, scale):
+    array = (np.random.default_rng(4).standard_normal(shape) * scale).astype(dtype)
+    close = 50 * np.finfo(dtype).eps
+    for mode in ("reduced", "complete"):
+        q, r = (v.numpy() for v in ng.linalg.qr(ng.tensor(array), mode))
+        known_q, known_r = np.linalg.qr(array, mode)
+        np.testing.assert_allclose(
+            q[..., : min(shape[-2:])], known_q[..., : min(shape[-2:])], 0, close
+        )
+        np.testing.assert_allclose(r / scale, known_r / scale, 0, 20 * close)
+        turned = q.swapaxes(-1, -2)
+        np.testing.assert_allclose(
+            turned @ q, np.broadcast_to(np.eye(q.shape[-1]), (turned @ q).shape), 0, close
+        )
+
+
+def test_a_column_whose_numbers_are_far_apart():
+    x = ng.tensor([[1e25], [1e-10], [0.0]])
+    q, r = ng.linalg.qr(x)
+    np.testing.assert_allclose(r.item(), -1e25, 1e-6)
+    np.testing.assert_allclose(q[:, 0].tolist(), [-1, 0, 0], 0, 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (2, 30, 5), (6, 4), (3, 5), (200, 70)])
+@pytest.mark.parametrize("lost", [0, 1])
+def test_least_squares_as_by_singular_values(shape, lost):
+    draw = np.random.default_rng(5)
+    x, y = draw.standard_normal(shape), draw.standard_normal((*shape[:-1], 2))
+    if lost:
+        x[..., -1] = x[..., 0]
+    out, left, rank, _ = ng.linalg.lstsq(ng.tensor(x), ng.tensor(y))
+    expected = np.linalg.pinv(x) @ y
+    np.testing.assert_allclose(out.numpy(), expected, 1e-9, 1e-9)
+    full = min(shape[-2:]) - (lost if shape[-2] >= shape[-1] else 0)
+    assert (rank == full).all().item()
+    if full == shape[-1] < shape[-2]:
+        np.testing.assert_allclose(left.numpy(), np.square(x @ expected - y).sum(-2), 1e-9)
+    else:
+        assert left.shape == (0,)
+
+
+@pytest.mark.parametrize("shape", [(8, 3), (3, 8), (5, 5), (2, 7, 2), (150, 70)])
+def test_pseudo_inverses_of_high_and_of_lost_rank(shape):
+    x = np.random.default_rng(6).standard_normal(shape)
+    x[..., -1] = x[..., 0]
+    np.testing.assert_allclose(ng.linalg.pinv(ng.tensor(x)).numpy(), np.linalg.pinv(x), 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize("shape", [(6, 2), (2, 6), (4, 4)])
+def test_gradients_of_pseudo_inverses_and_least_squares(shape):
+    x = ng.tensor(np.random.default_rng(7).standard_normal(shape), requires_grad=True)
+    y = ng.tensor(np.random.default_rng(8).standard_normal((shape[0], 3)), requires_grad=True)
+
+    def solution(x, y):
+        return ng.linalg.lstsq(x, y)[0]
+
+    for function, given in ((ng.linalg.pinv, (x,)), (solution, (x, y))):
+        assert ng.autograd.gradcheck(function, given)
+        assert ng.autograd.gradgradcheck(function, given)

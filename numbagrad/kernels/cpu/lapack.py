@@ -1,30 +1,36 @@
 """Matrix factorisations: LAPACK behind the manners of a kernel, outputs first.
 
-The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. NumPy
-takes a stack of small matrices in one call; SciPy's LAPACK takes half the time for each.
+The arrays are stacks of matrices, any strides. What may fail says so in an array ``info``. SciPy's
+LAPACK takes half the time of NumPy's functions for each matrix. What loops and products do sooner
+is in ``triangles.py`` and ``reflections.py``, eigenvalues in ``spectra.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 import numpy as np
 
 from ...errors import ShapeError
+from ..lapack_library import load_lapack
+from . import reflections, spectra, triangles
 
 __all__ = ["cholesky", "cofactors", "det", "eigh", "inv", "lstsq", "pinv", "qr", "slogdet", "solve"]
-__all__ += ["eigvalsh", "lu_factor", "matrix_exp", "order_of", "solve_triangular", "svd", "svdvals"]
+__all__ += ["eigvalsh", "lu_factor", "lu_solved", "matrix_exp", "order_of", "solve_triangular"]
+__all__ += ["svd", "svdvals"]
 
 Array = np.ndarray[Any, Any]
 
-ALONE = 24
-"""Rows from which matrices of a stack are taken one by one."""
+SMALL = 32
+"""Rows up to which LAPACK finds no triangle sooner than a loop."""
 
+NARROW = 64
+"""Columns, or rows, up to which ``reflections.py`` makes an orthogonal factor sooner."""
 
-def _one_by_one(x: Array) -> bool:
-    """Whether SciPy's functions of one matrix are faster than NumPy's of a stack."""
-    return x.size > 0 and (min(x.shape[-2:]) >= ALONE or x.size == x.shape[-2] * x.shape[-1])
+LARGE = 1024
+"""Rows from which threads of a BLAS gain more than ``triangles.py``, which takes half the time of
+OpenBLAS on one thread for 128 to 512 rows."""
 
 
 def det(out: Array, x: Array) -> None:
@@ -52,9 +58,15 @@ def cofactors(out: Array, x: Array) -> None:
             out[place] = np.linalg.det(u) * np.linalg.det(vh) * (u * others) @ vh
 
 
-def slogdet(sign: Array, logabsdet: Array, x: Array) -> None:
-    """Signs and logarithms of determinants. sign, logabsdet (...); x (..., n, n)."""
-    sign[...], logabsdet[...] = np.linalg.slogdet(x)
+def slogdet(sign: Array, logabsdet: Array, factors: Array, pivots: Array, x: Array) -> None:
+    """Signs and logarithms of determinants. sign, logabsdet (...); factors, pivots, x as
+    ``factor``."""
+    factor(factors, pivots, np.empty(x.shape[:-2], np.int32), x)
+    rooms = np.empty((2, sign.size), x.dtype)
+    triangles.determinant(
+        *rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1])
+    )
+    sign[...], logabsdet[...] = rooms.reshape(2, *sign.shape)
 
 
 def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> None:
@@ -63,6 +75,10 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
     x (..., n, n), of which the other triangle and, with unit, the diagonal are not read; out, y
     (..., n, m).
     """
+    if x.shape[-1] < LARGE:
+        out[...] = y
+        _substitute(out, _negative(x), upper, unit)
+        return
     from scipy.linalg import blas  # which takes 30 ms to import
 
     solve = blas.strsm if x.dtype == np.float32 else blas.dtrsm
@@ -71,22 +87,62 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
             out[place] = solve(1.0, x[place].T, y[place].T, side=1, lower=upper, diag=unit).T
 
 
+def _negative(x: Array) -> Array:
+    """-x as ``substitute`` reads it; of one matrix that is repeated, of that."""
+    if x.ndim > 2 and x.size and not any(x.strides[:-2]):
+        x = x[(0,) * (x.ndim - 2)]
+    minus = np.empty(x.shape, x.dtype)
+    return np.negative(x, out=minus).reshape(_stacked(x))
+
+
+def _stacked(x: Array) -> tuple[int, int, int]:
+    """The shape with the stack in one dimension."""
+    return math.prod(x.shape[:-2]), *x.shape[-2:]
+
+
+def _substitute(
+    out: Array, minus: Array, upper: int, unit: int, both: int = 0, pivots: Array | None = None
+) -> None:
+    """``triangles.substitute`` for a stack of any dimensions, any strides."""
+    if not out.size:
+        return
+    room = np.ascontiguousarray(out)
+    count = math.prod(out.shape[:-2])
+    rows = np.empty((count, 0), np.int32) if pivots is None else pivots.reshape(count, -1)
+    triangles.substitute(room.reshape(_stacked(out)), minus, rows, upper, unit, both)
+    if room is not out:
+        out[...] = room
+
+
 def qr(q: Array, r: Array, x: Array) -> None:
     """``q r = x``. x (..., m, n); q (..., m, k), r (..., k, n): k is m, or the smaller of m, n."""
     k = min(x.shape[-2:])
-    if q.shape[-1] > k or not _one_by_one(x):
+    if k <= NARROW:
+        rooms = [np.ascontiguousarray(a).reshape(_stacked(a)) for a in (q, r)]
+        nothing = np.empty((len(rooms[0]), 0), x.dtype)
+        reflections.qr(*rooms, nothing, _turned(x))
+        for array, room in zip((q, r), rooms, strict=True):
+            if not array.flags.c_contiguous:
+                array[...] = room.reshape(array.shape)
+        return
+    if q.shape[-1] > k or not x.size:
         mode: Any = "complete" if q.shape[-1] > k else "reduced"
         q[...], r[...] = np.linalg.qr(x, mode)
         return
     from scipy.linalg import lapack
 
     narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
-    factor = lapack.sgeqrf if narrow else lapack.dgeqrf
+    factored = lapack.sgeqrf if narrow else lapack.dgeqrf
     orthogonal = lapack.sorgqr if narrow else lapack.dorgqr
     for place in np.ndindex(x.shape[:-2]):
-        packed, scales, _, _ = factor(x[place], lwork=room)
+        packed, scales, _, _ = factored(x[place], lwork=room)
         r[place] = np.triu(packed[:k])
         q[place] = orthogonal(packed[:, :k], scales, lwork=room)[0]
+
+
+def _turned(x: Array) -> Array:
+    """A copy of the transposes of a stack, in one dimension."""
+    return np.array(x.swapaxes(-1, -2), order="C").reshape(_stacked(x.swapaxes(-1, -2)))
 
 
 def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
@@ -94,61 +150,189 @@ def eigh(values: Array, vectors: Array, x: Array, upper: bool) -> None:
 
     values (..., n), ascending; vectors, x (..., n, n).
     """
-    values[...], vectors[...] = np.linalg.eigh(x, "U" if upper else "L")
+    vectors[...] = _eigen(values, x, upper, 1).swapaxes(-1, -2)
 
 
 def eigvalsh(values: Array, x: Array, upper: bool) -> None:
     """The values of ``eigh`` alone."""
-    values[...] = np.linalg.eigvalsh(x, "U" if upper else "L")
+    _eigen(values, x, upper, 0)
+
+
+def _eigen(values: Array, x: Array, upper: bool, vectors: int) -> Array:
+    """``spectra.eigh``; the eigenvectors as rows."""
+    room = np.array(x, order="C")
+    if not x.size:
+        return room
+    count, n, _ = shape = _stacked(x)
+    found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
+    load_lapack()
+    spectra.eigh(found, info, room.reshape(shape), int(upper), vectors)
+    if info.any():
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+    values[...] = found.reshape(values.shape)
+    return room
 
 
 def svdvals(s: Array, x: Array) -> None:
     """The values of ``svd`` alone."""
-    s[...] = np.linalg.svd(x, compute_uv=False)
+    svd(None, s, None, x)
 
 
-def svd(u: Array, s: Array, vh: Array, x: Array) -> None:
+def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
     """``u diag(s) vh = x``. x (..., m, n); s (..., k), k the smaller of m and n, descending.
 
-    u (..., m, k or m), vh (..., k or n, n).
+    u (..., m, k or m), vh (..., k or n, n), or both None.
     """
     m, n = x.shape[-2:]
-    full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
-    u[...], s[...], vh[...] = np.linalg.svd(x, full)
+    if u is None or vh is None:
+        full, u, vh = None, np.empty((0, 0, 0), x.dtype), np.empty((0, 0, 0), x.dtype)
+    else:
+        full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
+    if not x.size:
+        if full is not None:
+            u[...], s[...], vh[...] = np.linalg.svd(x, full)
+        return
+    if m < n:  # LAPACK takes high matrices sooner
+        x, u, vh, m, n = x.swapaxes(-1, -2), vh.swapaxes(-1, -2), u.swapaxes(-1, -2), n, m
+    q = None
+    if m >= 2 * n and n <= NARROW and not full:
+        q, r = np.empty(x.shape, x.dtype), np.empty((*x.shape[:-2], n, n), x.dtype)
+        q = q if full is not None else q[..., :0]
+        qr(q, r, x)
+        x = r
+    turned = _turned(x)  # whose columns LAPACK takes for rows
+    count, columns, rows = turned.shape
+    right = np.empty((count, columns, columns if full else n), x.dtype)
+    left = np.empty((count, rows if full else n, rows), x.dtype)
+    found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
+    job = ord("N" if full is None else "A" if full else "S")
+    load_lapack()
+    spectra.svd(found, info, right, left, turned, job)
+    if info.any():
+        raise np.linalg.LinAlgError("SVD did not converge")
+    s[...] = found.reshape(s.shape)
+    if full is not None:
+        left = left.reshape(*x.shape[:-2], *left.shape[1:]).swapaxes(-1, -2)
+        right = right.reshape(*x.shape[:-2], *right.shape[1:]).swapaxes(-1, -2)
+        u[...], vh[...] = left if q is None else q @ left, right
 
 
 def pinv(out: Array, x: Array, rcond: float) -> None:
     """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
     largest count as 0.
     """
-    out[...] = np.linalg.pinv(x, rcond)
+    n, k = x.shape[-1], min(x.shape[-2:])
+    if not x.size:
+        return
+    u, vh = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-2], k, n), x.dtype)
+    s = np.empty((*x.shape[:-2], 1, k), x.dtype)
+    svd(u, s, vh, x)
+    kept = s > rcond * s[..., :1]
+    s = np.divide(1, s, out=np.zeros_like(s), where=kept)
+    np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)
 
 
-def lstsq(out: Array, rank: Array, x: Array, y: Array, rcond: float) -> None:
-    """The shortest ``out`` that makes ``x out - y`` shortest, and the rank of x.
+def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float) -> None:
+    """The shortest ``out`` that makes ``x out - y`` shortest, the rank of x, and what is left: the
+    sums of the squares of ``x out - y`` where the rank is n.
 
-    x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64.
+    x (..., m, n), y (..., m, k); out (..., n, k), rank (...) int64, left (..., k).
     """
+    (m, n), k = x.shape[-2:], y.shape[-1]
+    if not (x.size and y.size):
+        out[...], left[...] = 0, np.square(y).sum(-2)
+        values = np.linalg.svd(x, compute_uv=False)
+        rank[...] = (values > rcond * values[..., :1]).sum(-1)
+        return
+    tall = n <= NARROW and m >= 2 * n
+    if tall:  # the orthogonal factor leaves a square
+        both = _turned(np.concatenate([x, y], -1))
+        below, r = np.empty((len(both), k), x.dtype), np.empty((len(both), n, n + k), x.dtype)
+        reflections.qr(np.empty((len(both), m, 0), x.dtype), r, below, both)
+        left[...] = below.reshape(left.shape)
+        r = r.reshape(*rank.shape, n, n + k)
+        x, y = r[..., :n], r[..., n:]
+        found = np.empty((*rank.shape, n, k + n), x.dtype)
+        found[..., :k], found[..., k:] = y, np.eye(n, dtype=x.dtype)
+        _substitute(found, _negative(x), 1, 0)
+        out[...] = found[..., :k]
+        rank[...] = n
+        # No singular value is below one over the norm of the inverse.
+        with np.errstate(over="ignore", invalid="ignore"):
+            certain = _norm(x) * _norm(found[..., k:]) * rcond < 1
+        if certain.all():
+            return
+    from scipy.linalg import lapack
+
+    narrow = x.dtype == np.float32
+    solved = lapack.sgelsy if narrow else lapack.dgelsy
+    room = int((lapack.sgelsy_lwork if narrow else lapack.dgelsy_lwork)(*x.shape[-2:], k, rcond)[0])
+    free = np.zeros(n, np.int32)
     for at in np.ndindex(rank.shape):
-        out[at], _, rank[at], _ = np.linalg.lstsq(x[at], y[at], rcond)
+        if tall and certain[at]:
+            continue
+        high = np.zeros((max(x.shape[-2:]), k), x.dtype, "F")
+        high[: y.shape[-2]] = y[at]
+        _, found, _, rank[at], _ = solved(x[at], high, free.copy(), rcond, room)
+        out[at] = found[:n]
+    if not tall:
+        left[...] = np.square(x @ out - y).sum(-2)
+
+
+def _norm(x: Array) -> Array:
+    """The root of the sum of the squares of matrices."""
+    flat = x.reshape(*x.shape[:-2], -1)
+    return np.sqrt(np.einsum("...i,...i", flat, flat))
 
 
 def lu_factor(out: Array, pivots: Array, order: Array, info: Array, x: Array) -> None:
-    """Both triangles in ``out``; with which row each was exchanged, from 1 on; the rows' order.
+    """``factor``, and the rows' order (..., m) int64: x[order] = L U."""
+    factor(out, pivots, info, x)
+    order_of(order, pivots)
 
-    x, out (..., m, n); pivots (..., min(m, n)) int32; order (..., m) int64: x[order] = L U; info
-    (...) int32: 0, or the first number on the diagonal of U that is 0, from 1 on.
+
+def factor(out: Array, pivots: Array, info: Array, x: Array) -> None:
+    """Both triangles in ``out``; with which row each was exchanged, from 1 on.
+
+    x, out (..., m, n); pivots (..., min(m, n)) int32; info (...) int32: 0, or the first number on
+    the diagonal of U that is 0, from 1 on.
     """
+    if pivots.shape[-1] < LARGE:
+        count = info.size
+        shapes = _stacked(x), (count, pivots.shape[-1]), (count,)
+        arrays = out, pivots, info
+        rooms = [np.ascontiguousarray(a).reshape(s) for a, s in zip(arrays, shapes, strict=True)]
+        np.copyto(rooms[0].reshape(x.shape), x)
+        triangles.lu(*rooms)
+        for array, room in zip(arrays, rooms, strict=True):
+            if not array.flags.c_contiguous:
+                array[...] = room.reshape(array.shape)
+        return
     from scipy.linalg import lapack
 
-    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
+    function = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
     for place in np.ndindex(x.shape[:-2]):
-        if x[place].size:
-            out[place], rows, info[place] = factor(x[place])
-            pivots[place] = rows + 1
-        else:
-            info[place] = 0
-    order_of(order, pivots)
+        out[place], rows, info[place] = function(x[place])
+        pivots[place] = rows + 1
+
+
+def lu_solved(out: Array, factors: Array, pivots: Array, y: Array, turned: int) -> None:
+    """``x out = y``, or ``x.T out = y`` if turned, by what ``factor`` makes of x.
+
+    factors (..., n, n); pivots (..., n); out, y (..., n, m).
+    """
+    n = factors.shape[-1]
+    if n < LARGE:
+        out[...] = y
+        minus = _negative(factors.swapaxes(-1, -2) if turned else factors)
+        _substitute(out, minus, 0, 1 - turned, 1, pivots)
+        return
+    from scipy.linalg import lapack
+
+    function = lapack.sgetrs if out.dtype == np.float32 else lapack.dgetrs
+    for place in np.ndindex(factors.shape[:-2]):
+        if out[place].size:
+            out[place], _ = function(factors[place], pivots[place] - 1, y[place], turned)
 
 
 def order_of(order: Array, pivots: Array) -> None:
@@ -156,18 +340,16 @@ def order_of(order: Array, pivots: Array) -> None:
 
     Raises ShapeError for pivots of other rows, which only their values tell.
     """
-    n = order.shape[-1]
+    n, count = order.shape[-1], pivots.shape[-1]
     if pivots.size and not 1 <= pivots.min() <= pivots.max() <= n:
         raise ShapeError(
             f"linalg.lu_solve, lu_unpack: Pivots given to lu_solve must all be greater or equal "
             f"to 1 and at most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of "
             f"lu_factor."
         )
-    order[...] = np.arange(n)
-    for place in np.ndindex(order.shape[:-1]):
-        mine = order[place]
-        for i, j in enumerate(pivots[place]):
-            mine[i], mine[j - 1] = mine[j - 1], mine[i]
+    room = np.empty((math.prod(order.shape[:-1]), n), np.int64)
+    triangles.order_of(room, np.ascontiguousarray(pivots).reshape(len(room), count))
+    order[...] = room.reshape(order.shape)
 
 
 def matrix_exp(out: Array, x: Array) -> None:
@@ -177,57 +359,21 @@ def matrix_exp(out: Array, x: Array) -> None:
     out[...] = expm(x)
 
 
-def _first_zero(x: Array) -> int:
-    """The first number on the diagonal of the factor U of a matrix that is 0, from 1 on, or 0."""
-    from scipy.linalg import lapack
-
-    factor = lapack.sgetrf if x.dtype == np.float32 else lapack.dgetrf
-    return int(factor(x)[2])
-
-
 def inv(out: Array, info: Array, x: Array) -> None:
-    """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``lu_factor``."""
-    if not _one_by_one(x):
-        _each_if_any_fails(np.linalg.inv, out, info, x)
-        return
-    from scipy.linalg import lapack
-
-    narrow, room = x.dtype == np.float32, 64 * x.shape[-1]
-    factor = lapack.sgetrf if narrow else lapack.dgetrf
-    invert = lapack.sgetri if narrow else lapack.dgetri
-    for place in np.ndindex(info.shape):
-        packed, pivots, wrong = factor(x[place].T)  # which is stored as LAPACK has it
-        info[place] = _first_zero(x[place]) if wrong else 0
-        out[place] = np.nan if wrong else invert(packed, pivots, lwork=room, overwrite_lu=1)[0].T
+    """Inverses, NaN where there are none. out, x (..., n, n); info (...) int32 as ``factor``."""
+    ones = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    solve(out, info, np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int32), x, ones)
 
 
-def solve(out: Array, info: Array, x: Array, y: Array) -> None:
-    """``x out = y``, NaN where there is no solution.
+def solve(out: Array, info: Array, factors: Array, pivots: Array, x: Array, y: Array) -> None:
+    """``x out = y``, NaN where there is no solution, and ``factor``.
 
-    x (..., n, n); out, y (..., n, m); info (...) int32 as ``lu_factor``.
+    x (..., n, n); out, y (..., n, m).
     """
-    if not (_one_by_one(x) and y.size and x.shape[:-2] == y.shape[:-2]):
-        _each_if_any_fails(np.linalg.solve, out, info, x, y)
-        return
-    from scipy.linalg import lapack
-
-    solved = lapack.sgesv if x.dtype == np.float32 else lapack.dgesv
-    for place in np.ndindex(info.shape):
-        _, _, found, info[place] = solved(x[place], y[place])
-        out[place] = np.nan if info[place] else found
-
-
-def _each_if_any_fails(made: Callable[..., Array], out: Array, info: Array, *arrays: Array) -> None:
-    """The whole stack in one call; where that fails, matrix by matrix, to learn which one did."""
-    info[...] = 0
-    try:
-        out[...] = made(*arrays)
-    except np.linalg.LinAlgError:
-        for place in np.ndindex(info.shape):
-            try:
-                out[place] = made(*(v[place] for v in arrays))
-            except np.linalg.LinAlgError:
-                out[place], info[place] = np.nan, _first_zero(arrays[0][place])
+    factor(factors, pivots, info, x)
+    lu_solved(out, factors, pivots, y, 0)
+    if info.any():
+        out[info != 0] = np.nan
 
 
 def cholesky(out: Array, info: Array, x: Array) -> None:
@@ -236,20 +382,17 @@ def cholesky(out: Array, info: Array, x: Array) -> None:
     out, x (..., n, n), of which only the lower triangle is read; info (...) int32: 0, or the size
     of the first leading part that is not positive definite, which one with a NaN is not.
     """
+    n = x.shape[-1]
+    if n <= SMALL:
+        rooms = [np.array(x, order="C").reshape(_stacked(x)), np.empty(info.size, np.int32)]
+        triangles.cholesky(*rooms)
+        out[...], info[...] = (r.reshape(a.shape) for r, a in zip(rooms, (out, info), strict=True))
+        return
     from scipy.linalg import lapack
 
-    info[...] = 0
-    try:
-        out[...] = np.linalg.cholesky(x)
-        if not np.isnan(np.diagonal(out, axis1=-2, axis2=-1)).any():
-            return
-    except np.linalg.LinAlgError:
-        pass
-    factor = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
+    function = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
     for place in np.ndindex(info.shape):
-        if not x[place].size:
-            continue
-        found, info[place] = factor(x[place], lower=1, clean=1)
+        found, info[place] = function(x[place], lower=1, clean=1)
         if not info[place]:  # not every LAPACK stops at a NaN
             wrong = np.isnan(found.diagonal())
             info[place] = wrong.argmax() + 1 if wrong.any() else 0
