@@ -1,6 +1,8 @@
 """``ng.linalg``: what is said of matrices that have no inverse, solution or triangle."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -241,3 +243,18 @@ def test_gradients_of_pseudo_inverses_and_least_squares(shape):
     for function, given in ((ng.linalg.pinv, (x,)), (solution, (x, y))):
         assert ng.autograd.gradcheck(function, given)
         assert ng.autograd.gradgradcheck(function, given)
+
+
+def test_few_elements_compile_nothing():
+    program = """
+import numbagrad as ng
+from numbagrad.kernels.cpu import reflections, spectra, triangles
+x = ng.eye(3) * 2 + 0.1
+for f in "cholesky det eigh eigvalsh inv lu_factor pinv qr slogdet svd svdvals".split():
+    getattr(ng.linalg, f)(x)
+ng.linalg.solve(x, x), ng.linalg.lstsq(x, x), ng.linalg.solve_triangular(x, x, upper=True)
+kernels = (reflections.qr, spectra.eigh, spectra.svd, triangles.lu, triangles.substitute)
+print([k.__name__ for k in kernels if k._serial is not None or k._parallel is not None])
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert found.stdout.strip() == "[]", found.stdout + found.stderr

@@ -33,6 +33,11 @@ LARGE = 1024
 OpenBLAS on one thread for 128 to 512 rows."""
 
 
+LITTLE = 2048
+"""Elements below which nothing is compiled: SciPy or NumPy takes less than 0.1 ms for so many, and
+the loops take a second or two to compile."""
+
+
 def det(out: Array, x: Array) -> None:
     """Determinants. out (...); x (..., n, n)."""
     out[...] = np.linalg.det(x)
@@ -62,6 +67,13 @@ def slogdet(sign: Array, logabsdet: Array, factors: Array, pivots: Array, x: Arr
     """Signs and logarithms of determinants. sign, logabsdet (...); factors, pivots, x as
     ``factor``."""
     factor(factors, pivots, np.empty(x.shape[:-2], np.int32), x)
+    if x.size < LITTLE:
+        diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
+        turns = (pivots != np.arange(1, x.shape[-1] + 1)).sum(-1)
+        sign[...] = np.sign(diagonal).prod(-1) * (1 - 2 * (turns % 2))
+        with np.errstate(divide="ignore"):
+            logabsdet[...] = np.log(np.abs(diagonal)).sum(-1)
+        return
     rooms = np.empty((2, sign.size), x.dtype)
     triangles.determinant(
         *rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1])
@@ -75,7 +87,7 @@ def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> N
     x (..., n, n), of which the other triangle and, with unit, the diagonal are not read; out, y
     (..., n, m).
     """
-    if x.shape[-1] < LARGE:
+    if x.shape[-1] < LARGE and x.size >= LITTLE:
         out[...] = y
         _substitute(out, _negative(x), upper, unit)
         return
@@ -117,7 +129,7 @@ def _substitute(
 def qr(q: Array, r: Array, x: Array) -> None:
     """``q r = x``. x (..., m, n); q (..., m, k), r (..., k, n): k is m, or the smaller of m, n."""
     k = min(x.shape[-2:])
-    if k <= NARROW:
+    if k <= NARROW and x.size >= LITTLE:
         rooms = [np.ascontiguousarray(a).reshape(_stacked(a)) for a in (q, r)]
         nothing = np.empty((len(rooms[0]), 0), x.dtype)
         reflections.qr(*rooms, nothing, _turned(x))
@@ -159,10 +171,15 @@ def eigvalsh(values: Array, x: Array, upper: bool) -> None:
 
 
 def _eigen(values: Array, x: Array, upper: bool, vectors: int) -> Array:
-    """``spectra.eigh``; the eigenvectors as rows."""
+    """``spectra.eigh``; the eigenvectors as rows, if they are asked for."""
+    if x.size < LITTLE:
+        triangle: Any = "U" if upper else "L"
+        if not vectors:
+            values[...] = np.linalg.eigvalsh(x, triangle)
+            return values
+        values[...], found = np.linalg.eigh(x, triangle)
+        return found.swapaxes(-1, -2)
     room = np.array(x, order="C")
-    if not x.size:
-        return room
     count, n, _ = shape = _stacked(x)
     found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
     load_lapack()
@@ -188,9 +205,12 @@ def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
         full, u, vh = None, np.empty((0, 0, 0), x.dtype), np.empty((0, 0, 0), x.dtype)
     else:
         full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
-    if not x.size:
-        if full is not None:
-            u[...], s[...], vh[...] = np.linalg.svd(x, full)
+    if x.size < LITTLE:
+        if full is None:
+            found = np.linalg.svd(x, compute_uv=False)
+        else:
+            u[...], found, vh[...] = np.linalg.svd(x, full)
+        s[...] = found.reshape(s.shape)
         return
     if m < n:  # LAPACK takes high matrices sooner
         x, u, vh, m, n = x.swapaxes(-1, -2), vh.swapaxes(-1, -2), u.swapaxes(-1, -2), n, m
@@ -244,7 +264,7 @@ def lstsq(out: Array, rank: Array, left: Array, x: Array, y: Array, rcond: float
         values = np.linalg.svd(x, compute_uv=False)
         rank[...] = (values > rcond * values[..., :1]).sum(-1)
         return
-    tall = n <= NARROW and m >= 2 * n
+    tall = n <= NARROW and m >= 2 * n and x.size >= LITTLE
     if tall:  # the orthogonal factor leaves a square
         both = _turned(np.concatenate([x, y], -1))
         below, r = np.empty((len(both), k), x.dtype), np.empty((len(both), n, n + k), x.dtype)
@@ -297,7 +317,10 @@ def factor(out: Array, pivots: Array, info: Array, x: Array) -> None:
     x, out (..., m, n); pivots (..., min(m, n)) int32; info (...) int32: 0, or the first number on
     the diagonal of U that is 0, from 1 on.
     """
-    if pivots.shape[-1] < LARGE:
+    if not x.size:
+        info[...] = 0
+        return
+    if pivots.shape[-1] < LARGE and x.size >= LITTLE:
         count = info.size
         shapes = _stacked(x), (count, pivots.shape[-1]), (count,)
         arrays = out, pivots, info
@@ -322,7 +345,7 @@ def lu_solved(out: Array, factors: Array, pivots: Array, y: Array, turned: int) 
     factors (..., n, n); pivots (..., n); out, y (..., n, m).
     """
     n = factors.shape[-1]
-    if n < LARGE:
+    if n < LARGE and factors.size >= LITTLE:
         out[...] = y
         minus = _negative(factors.swapaxes(-1, -2) if turned else factors)
         _substitute(out, minus, 0, 1 - turned, 1, pivots)
@@ -347,6 +370,13 @@ def order_of(order: Array, pivots: Array) -> None:
             f"to 1 and at most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of "
             f"lu_factor."
         )
+    if order.size < LITTLE:
+        order[...] = np.arange(n)
+        for place in np.ndindex(order.shape[:-1]):
+            mine = order[place]
+            for i, j in enumerate(pivots[place]):
+                mine[i], mine[j - 1] = mine[j - 1], mine[i]
+        return
     room = np.empty((math.prod(order.shape[:-1]), n), np.int64)
     triangles.order_of(room, np.ascontiguousarray(pivots).reshape(len(room), count))
     order[...] = room.reshape(order.shape)
@@ -383,7 +413,7 @@ def cholesky(out: Array, info: Array, x: Array) -> None:
     of the first leading part that is not positive definite, which one with a NaN is not.
     """
     n = x.shape[-1]
-    if n <= SMALL:
+    if n <= SMALL and x.size >= LITTLE:
         rooms = [np.array(x, order="C").reshape(_stacked(x)), np.empty(info.size, np.int32)]
         triangles.cholesky(*rooms)
         out[...], info[...] = (r.reshape(a.shape) for r, a in zip(rooms, (out, info), strict=True))
@@ -392,6 +422,9 @@ def cholesky(out: Array, info: Array, x: Array) -> None:
 
     function = lapack.spotrf if x.dtype == np.float32 else lapack.dpotrf
     for place in np.ndindex(info.shape):
+        if not x[place].size:
+            info[place] = 0
+            continue
         found, info[place] = function(x[place], lower=1, clean=1)
         if not info[place]:  # not every LAPACK stops at a NaN
             wrong = np.isnan(found.diagonal())
