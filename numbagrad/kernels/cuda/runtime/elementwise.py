@@ -31,7 +31,7 @@ _BOOL = np.dtype(np.bool_)
 LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
 _OF_MATH = frozenset(
     "exp expm1 log log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "erf erfc hypot".split()
+    "erf erfc hypot lgamma".split()
 )
 
 
