@@ -32,6 +32,8 @@ KNOWN_GAPS = {
     "random.philox_block": "a test of the CPU's generator",
     "random.take_counters": "the generator's state is on the host",
     "random.stagger": "the generator's state is on the host",
+    "runs.count_runs": "unique_consecutive is on the host",
+    "runs.runs": "unique_consecutive is on the host",
 }
 
 ON_THE_HOST = {
