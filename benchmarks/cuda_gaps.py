@@ -40,6 +40,8 @@ KNOWN_GAPS = {
     "triangles.lu": "of lapack.py, which has no GPU form",
     "triangles.order_of": "of lapack.py, which has no GPU form",
     "triangles.substitute": "of lapack.py, which has no GPU form",
+    "runs.count_runs": "unique_consecutive is on the host",
+    "runs.runs": "unique_consecutive is on the host",
 }
 
 ON_THE_HOST = {

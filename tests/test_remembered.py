@@ -543,6 +543,29 @@ def test_others_run_while_a_long_call_is_done_again(at_once):
     assert (before, after_) == (0, 1)
 
 
+def test_an_array_taken_away_meanwhile_lives_until_the_call_is_over(at_once):
+    """Its tensor may be given other memory by a thread that has Python's lock while kernels run."""
+    n = 3_000_000
+    x = ng.from_numpy(np.ones(n, np.float32))
+    expected = np.float32(1 / n)
+    for _ in range(3):
+        x.softmax(0)
+    ending = threading.Event()
+
+    def exchange():
+        while not ending.is_set():
+            x.data = ng.from_numpy(np.ones(n, np.float32))
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        for _ in range(30):
+            np.testing.assert_allclose(x.softmax(0).numpy()[[0, n // 2, -1]], expected, rtol=1e-4)
+    finally:
+        ending.set()
+        thread.join()
+
+
 def test_an_error_while_a_call_is_looked_at_forgets_nothing():
     logits = ng.randn(3, 4, requires_grad=True)
     good, bad = ng.tensor([0, 1, 2]), ng.tensor([0, 1, 9])

@@ -425,7 +425,8 @@ class ElementwiseKernel:
         strides = tuple([_broadcast_strides(a, shape) for a in arrays])
         sizes = tuple([a.itemsize for a in arrays])
         given = shape, strides, sizes, slots, self.outputs, len(args)
-        words = layout(*given, copying=self.copies and dtypes[0] == dtypes[-1])
+        copying = self.copies and len(slots) == 2 and dtypes[0] == dtypes[1]
+        words = layout(*given, copying=copying)
         if args[0].size >= WORTH:
             numbers = by_value(layout(*given, self._floats(dtypes)))
             passed = tuple([float if k in numbers else d for k, d in enumerate(dtypes)])

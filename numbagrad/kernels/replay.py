@@ -128,6 +128,24 @@ def _call_pieces(typing, address, places, n):
     return types.void(types.int64, places, types.int64), generate
 
 
+def _counting(name: str) -> Any:
+    """Python's function that counts a reference to an object more or less."""
+    count = _of_python(name, ir.VoidType(), 1)
+
+    @intrinsic
+    def counting(typing, owner):
+        def generate(context, builder, signature, args):
+            builder.call(count(builder), args)
+            return context.get_dummy_value()
+
+        return types.void(types.int64), generate
+
+    return counting
+
+
+_hold, _release = _counting("Py_IncRef"), _counting("Py_DecRef")
+
+
 @intrinsic
 def _let_go(typing):
     """Let other threads have Python's lock; what ``_take`` is given for it."""
@@ -203,6 +221,7 @@ def _replay(plan, args, outs, taped):
     if load(args, _SIZE) != load(p, COUNT):
         return REFUSED
     roots = stack(MOST_ROOTS, 0)
+    held = stack(MOST_ROOTS, 0)
     low = stack(MOST_ROOTS, 0)
     high = stack(MOST_ROOTS, 0)
     count, at = 0, HEAD
@@ -213,7 +232,8 @@ def _replay(plan, args, outs, taped):
             its_type = load(pointer(item, np.int64), _TYPE)
             if its_type != load(p, TENSOR) and its_type != load(p, ALSO):
                 return REFUSED
-            array = pointer(_attribute(item, load(p, ARRAY_NAME)), np.int64)
+            owner = _attribute(item, load(p, ARRAY_NAME))
+            array = pointer(owner, np.int64)
             rank = load(p, at + 2)
             if load(array, _TYPE) != load(p, NDARRAY):
                 return REFUSED
@@ -234,6 +254,7 @@ def _replay(plan, args, outs, taped):
             if leader >= 0 and data - load(roots, leader) != load(p, at + 6):
                 return REFUSED
             put(roots, count, data)
+            put(held, count, owner)
             put(low, count, data - load(p, at + 3))
             put(high, count, data + load(p, at + 4))
             count += 1
@@ -267,7 +288,7 @@ def _replay(plan, args, outs, taped):
                 elif not _equal(item, value):
                     return REFUSED
             at += 5
-    written = load(p, WRITTEN)
+    given, written = count, load(p, WRITTEN)
     if written >= 0:
         for k in range(count):
             if k != written and load(low, k) < load(high, written):
@@ -290,9 +311,13 @@ def _replay(plan, args, outs, taped):
         at += 3
     if load(p, LONG) == 0:
         return _run(p, image)
+    for k in range(given):  # another thread may take an array away from its tensor meanwhile
+        _hold(load(held, k))
     thread = _let_go()
     state = _run(p, image)
     _take(thread)
+    for k in range(given):
+        _release(load(held, k))
     return state
 
 

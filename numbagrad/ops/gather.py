@@ -166,8 +166,15 @@ class Standing(Op, remembers=True):
         source = _planes(_front(g, at.shape, dim), dim)
         out = new_empty(at.shape, g._dtype)
         seen = new_empty(source.shape, dtypes.uint8)
-        given = _planes(out._array, dim), seen._array, source, _planes(at, dim)
-        machine.launch(kernels.gather_standing, *given)
+        launch_checked(
+            name,
+            kernels.gather_standing,
+            _planes(out._array, dim),
+            seen._array,
+            source,
+            _planes(at, dim),
+            where=(at, dim, source.shape[1]),
+        )
         return out
 
     @staticmethod

@@ -10,9 +10,11 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ShapeError
+from ..kernels import machine
+from ..kernels.cpu import runs as kernels
 from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
-from .base import as_operand, full, normalize_dim, same_device
+from .base import SHORT, as_operand, full, normalize_dim, same_device
 from .elementwise import cast, clone
 from .index import index_select
 from .join import split, stack, tensor_split
@@ -264,6 +266,38 @@ def unique_consecutive(
     [1, 2, 1]
     """
     array = comparable("unique_consecutive", x)
+    if dim is None and array.size >= SHORT:
+        out = _runs(array, return_inverse, return_counts)
+    else:
+        out = _different(array, return_inverse, return_counts, dim)
+    if out[0].dtype != x._dtype.numpy:
+        out[0] = encoded(out[0], x._dtype.numpy)
+    found = [wrap(np.asarray(f, order="C"), dtypes.from_numpy(f.dtype)) for f in out]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _runs(array: np.ndarray, return_inverse: bool, return_counts: bool) -> list[np.ndarray]:
+    """``unique_consecutive`` of all elements, of which there is one or more."""
+    flat, number = array.reshape(-1), np.dtype(np.int64)
+    many = machine.empty((1,), number)
+    machine.launch(kernels.count_runs, many, flat)
+    j = int(many[0])
+    values = machine.empty((j,), flat.dtype)
+    inverse = machine.empty((flat.size if return_inverse else 0,), number)
+    counts = machine.empty((j if return_counts else 0,), number)
+    machine.launch(kernels.runs, values, inverse, counts, flat)
+    found = [values]
+    if return_inverse:
+        found.append(inverse.reshape(array.shape))
+    if return_counts:
+        found.append(counts)
+    return found
+
+
+def _different(
+    array: np.ndarray, return_inverse: bool, return_counts: bool, dim: int | None
+) -> list[np.ndarray]:
+    """``unique_consecutive`` by NumPy, which compiles nothing."""
     if dim is None:
         shape, axis, array = array.shape, 0, array.reshape(-1)
     else:
@@ -283,10 +317,7 @@ def unique_consecutive(
         found.append((np.cumsum(new) - 1).reshape(shape))
     if return_counts:
         found.append(np.diff(np.append(np.flatnonzero(new), n)))
-    if found[0].dtype != x._dtype.numpy:
-        found[0] = encoded(found[0], x._dtype.numpy)
-    out = [wrap(np.asarray(f, order="C"), dtypes.from_numpy(f.dtype)) for f in found]
-    return out[0] if len(out) == 1 else tuple(out)
+    return found
 
 
 METHODS: dict[str, Any] = {

@@ -282,3 +282,12 @@ def test_more_operands_than_any_table_has_room_for():
         threading.stack_size(before)
     thread.join()
     assert np.array_equal(out, sum(np.broadcast_to(a, out.shape) for a in arrays))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.bool_])
+def test_a_number_fills_what_is_strided(dtype):
+    """A dtype is equal to Python's type of it, and a number is no second array."""
+    kernel = ElementwiseKernel(Formula("copied", ("x",), symbol("x")))
+    whole = np.zeros((40, 7), dtype)
+    kernel(whole[:, ::3], dtype(1).item())
+    assert whole.sum() == whole[:, ::3].size

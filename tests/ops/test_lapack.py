@@ -258,3 +258,11 @@ print([k.__name__ for k in kernels if k._serial is not None or k._parallel is no
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert found.stdout.strip() == "[]", found.stdout + found.stderr
+
+
+def test_a_pseudo_inverse_of_what_is_not_finite_is_refused():
+    for n in (3, 60):
+        x = ng.eye(n)
+        x[0, 1] = math.inf
+        with pytest.raises(ng.linalg.LinAlgError):
+            ng.linalg.pinv(x)

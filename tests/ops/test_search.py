@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -63,6 +65,39 @@ def test_unique_consecutive_is_torchs(shape, dtype):
         for out, each in zip(ng.unique_consecutive(ng.tensor(array), **how), expected, strict=True):
             assert out.tolist() == each.tolist() and str(out.dtype)[3:] == str(each.dtype)[6:]
     assert ng.unique_consecutive(ng.tensor([1.0, 1.0], dtype=ng.bfloat16)).dtype is ng.bfloat16
+
+
+@pytest.mark.parametrize("most", [2, 1000])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
+def test_unique_consecutive_of_many_is_torchs(dtype, most):
+    torch = pytest.importorskip("torch")
+    array = np.random.default_rng(1).integers(0, most, (70, 90))
+    array[-1] = array[-2, -1]  # the last run is a long one
+    x = ng.tensor(array).to(getattr(ng, dtype))
+    given = torch.tensor(array).to(getattr(torch, dtype))
+    for inverse, counts in itertools.product((False, True), repeat=2):
+        how = {"return_inverse": inverse, "return_counts": counts}
+        found, expected = (lib.unique_consecutive(v, **how) for lib, v in ((ng, x), (torch, given)))
+        if not (inverse or counts):
+            found, expected = (found,), (expected,)
+        for out, each in zip(found, expected, strict=True):
+            assert out.tolist() == each.tolist() and str(out.dtype)[3:] == str(each.dtype)[6:]
+    turned = ng.unique_consecutive(x.T, return_inverse=True)
+    expected = torch.unique_consecutive(given.T, return_inverse=True)
+    for out, each in zip(turned, expected, strict=True):
+        assert out.tolist() == each.tolist()
+
+
+def test_unique_consecutive_of_many_tells_numbers_that_are_none_apart():
+    x = np.zeros(5000)
+    x[1::2], x[100:110], x[-3:] = -0.0, np.nan, np.nan
+    out, where, count = ng.unique_consecutive(ng.tensor(x), True, True)
+    assert len(out) == 15 and np.isnan(out.numpy()[1:11]).all()
+    assert not np.signbit(out.numpy()[[0, 11]]).any()  # the first of a run stands for it
+    assert count.tolist() == [100, *[1] * 10, 4887, 1, 1, 1]
+    assert np.array_equal(out.numpy()[where.numpy()], x, equal_nan=True)
+    out, where, count = ng.unique_consecutive(ng.ones(5000), True, True)
+    assert out.tolist() == [1.0] and count.tolist() == [5000] and not where.any()
 
 
 def test_gradients_of_outer_products():

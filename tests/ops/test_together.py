@@ -53,6 +53,38 @@ def test_grid_sample_of_more_places_and_channels_than_a_block(channels, count):
     assert change == pytest.approx((grid.grad * step).sum().item(), rel=1e-3, abs=1e-8)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_grid_sample_of_many_channels_is_that_of_each(mode, padding, dtype):
+    kind = getattr(ng, dtype)
+    for channels, count, corners in ((8, 70, True), (17, 257, False), (33, 30, False)):
+        x = ng.tensor(numbers(2, channels, 4, 7), dtype=kind)
+        grid = ng.tensor(numbers(2, 1, count, 2), dtype=kind)
+        out = F.grid_sample(x, grid, mode, padding, corners)
+        each = [F.grid_sample(part, grid, mode, padding, corners) for part in x.split(3, 1)]
+        error = {"float64": 1e-13, "float32": 1e-5, "float16": 5e-3}[dtype]
+        assert np.allclose(out.double().numpy(), ng.cat(each, 1).double().numpy(), error, error)
+
+
+def each_channel(x, grid):
+    """Volumes read a channel after the other."""
+    parts = [ng.tensor(x[:, c : c + 1]) for c in range(x.shape[1])]
+    parts = [F.grid_sample(part, ng.tensor(grid), align_corners=False) for part in parts]
+    return ng.cat(parts, 1).numpy()
+
+
+def test_grid_sample_of_many_channels_of_volumes():
+    x, grid = numbers(2, 12, 3, 4, 5), numbers(2, 9, 5, 3, 3)
+    out = F.grid_sample(ng.tensor(x), ng.tensor(grid), align_corners=False)
+    assert np.allclose(out.numpy(), each_channel(x, grid), 1e-13, 1e-13)
+    x[0, 3], x[1, 0, 0, 0] = np.nan, np.inf
+    grid[1, 0, 0, 0] = np.nan
+    out = F.grid_sample(ng.tensor(x), ng.tensor(grid), align_corners=False)
+    assert np.allclose(out.numpy(), each_channel(x, grid), 1e-13, 1e-13, equal_nan=True)
+    assert not out[:, :, 0, 0, 0][1].numpy().any()
+
+
 def test_grid_sample_reads_nothing_at_places_that_are_no_numbers():
     grid = ng.tensor([[[[np.nan, 0.0], [3e20, 0.0], [0.0, 0.0]]]])
     found = F.grid_sample(ng.ones(1, 1, 2, 2), grid, align_corners=False)

@@ -245,12 +245,15 @@ def scatter(out, bad, x, index):
             return
 
 
-@kernel(grain=65536, outputs=2, moves=True)
-def gather_standing(out, seen, x, index):
+@kernel(grain=65536, outputs=3, moves=True)
+def gather_standing(out, bad, seen, x, index):
     """out, index (n, j, k); x (n, m, k) C: out[a, b, c] is x[a, index[a, b, c], c] where no later b
     names that place, and 0 elsewhere. seen (n, m, k) uint8 is 1 at places that were named."""
     n, j, k = index.shape
     m, zero = x.shape[1], x.dtype.type(0)
+    bad[0] = first_bad(index.reshape(-1), m, False)
+    if bad[0] >= 0:
+        return
     for a in prange(n):
         for b in range(m):
             for c in range(k):

@@ -247,6 +247,8 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     u, vh = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-2], k, n), x.dtype)
     s = np.empty((*x.shape[:-2], 1, k), x.dtype)
     svd(u, s, vh, x)
+    if not np.isfinite(s).all():
+        raise np.linalg.LinAlgError("linalg.pinv: the input has elements that are not finite")
     kept = s > rcond * s[..., :1]
     s = np.divide(1, s, out=np.zeros_like(s), where=kept)
     np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)

@@ -11,10 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..bags_of_rows import sum_rows_at
 from ..inner import device, inner, pasted
-from ..intrinsics import load, load_apart, stack, store, store_apart
+from ..intrinsics import address, itemsize, load, load_apart, stack, store, store_apart
 from ..machine import kernel
 from ..taps import LARGEST, ZEROS, tap_index, tap_inside, tap_weight
+from ..vectors import VECTOR_BYTES
+from .tiled_product import turned
 
 __all__ = ["sample", "sample_input_grad", "sample_place_grad"]
 
@@ -32,6 +35,12 @@ LINE = 256
 
 TAPS = 1024
 """Taps of so many places: 16 of each, four along both dimensions of an image."""
+
+SQUARE = 16
+"""Elements and channels that are turned together, a multiple of the numbers in a vector."""
+
+FEW = 8
+"""So many channels are laid side by side, where a tap's are read as vectors."""
 
 forced = inner(forceinline=True)
 index_of, inside_of, weight_of = forced(tap_index), device(tap_inside), forced(tap_weight)
@@ -130,33 +139,98 @@ def read(x, plane, offset):
     return value if offset >= 0 else 0.0
 
 
-@kernel(grain=8192)
+@device
+def turn(rows, x, n, begin, end, channels, plane, deep, width):
+    """rows (n, deep, width) from begin to end: image ``n`` of x (n, channels, plane), turned.
+
+    deep, width: plane and channels, filled up to whole squares; what is there is undefined.
+    """
+    size = itemsize(x)
+    source = address(x) + (n * channels * plane + begin) * size
+    to = address(rows) + (n * deep + begin) * width * size
+    turned(x, channels, end - begin, source, plane * size, to, width * size)
+
+
+@device
+def read_rows(sums, rows, n, count, deep, width, offsets, weights, taps, index, factors):
+    """sums (count, width): what places read of image ``n`` of rows, see ``turn``.
+
+    index, factors: room for the taps, those of a place side by side.
+    """
+    for tap in range(taps):
+        for p in range(count):
+            index[p * taps + tap] = load(offsets, tap * POINTS + p)
+            factors[p * taps + tap] = load(weights, tap * POINTS + p)
+    base = address(rows) + n * deep * width * itemsize(rows)
+    sum_rows_at(
+        *(rows, 0, count, address(sums), base, width, address(index), count * taps),
+        *(0, 0, taps, address(factors), -1, 0),
+    )
+
+
+@device
+def write_lines(out, sums, lines, n, first, count, channels, points, width):
+    """``out[n]`` at the places from ``first`` on: sums (count, width), turned by way of lines."""
+    size = itemsize(out)
+    for begin in range(0, channels, SQUARE):
+        many, source = min(SQUARE, channels - begin), address(sums) + begin * size
+        turned(out, count, many, source, width * size, address(lines), POINTS * size)
+        for c in range(many):
+            line = (n * channels + begin + c) * points + first
+            for p in range(count):
+                store_apart(out, line + p, load_apart(lines, c * POINTS + p, "0.0.2"), "0.1.2")
+
+
+@device
+def read_lines(out, x, n, first, count, channels, plane, points, offsets, weights, taps):
+    """``sample`` of the places from ``first`` on, a channel after the other."""
+    total = stack(POINTS, 0.0)
+    for line in range(n * channels, (n + 1) * channels):
+        for p in range(count):
+            store(total, p, 0.0)
+        for tap in range(0, taps * POINTS, POINTS):
+            for p in range(count):
+                value = read(x, line * plane, load_apart(offsets, tap + p, "0.0.2"))
+                value *= load_apart(weights, tap + p, "0.0.2")
+                store_apart(total, p, load_apart(total, p, "0.1.2") + value, "0.1.2")
+        for p in range(count):
+            store(out, line * points + first + p, load(total, p))
+
+
+@kernel(grain=8192, allocates=True)
 def sample(out, x, at, taps, padding, corners, kx, ky, kz):
     """``out[n, c, p]`` is the weighted sum of what place ``at[n, p]`` reads of ``x[n, c]``.
 
-    out (n, c, p), x (n, c, d, h, w), at (n, p, r): C.
+    out (n, c, p), x (n, c, d, h, w), at (n, p, r): C. Many channels are first laid side by side.
     """
     images, channels, points = out.shape
     rank, sizes = at.shape[2], (x.shape[2], x.shape[3], x.shape[4])
     plane, blocks = sizes[0] * sizes[1] * sizes[2], (points + TASK - 1) // TASK
+    beside = VECTOR_BYTES > 0 and channels >= FEW and points * taps**rank >= plane
+    width = (channels + SQUARE - 1) // SQUARE * SQUARE if beside else 0
+    deep = (plane + SQUARE - 1) // SQUARE * SQUARE
+    strips = (plane + TASK - 1) // TASK if beside else 0
+    rows = np.empty(images * deep * width, x.dtype)
+    for task in prange(images * strips):
+        if VECTOR_BYTES:  # a constant
+            n, begin = task // strips, task % strips * TASK
+            turn(rows, x, n, begin, min(begin + TASK, plane), channels, plane, deep, width)
     for task in prange(images * blocks):
         offsets, weights = stack(TAPS, np.int64(0)), stack(TAPS, 0.0)
-        total = stack(POINTS, 0.0)
+        room = TAPS if beside else 0
+        index, factors = np.empty(room, np.int64), np.empty(room, out.dtype)
+        lines, sums = np.empty(room, out.dtype), np.empty(POINTS * width, out.dtype)
         n, begin = task // blocks, task % blocks * TASK
         for first in range(begin, min(begin + TASK, points), POINTS):
             place, count = n * points + first, min(POINTS, points - first)
             locate(offsets, at, place, count, rank, sizes, taps, padding, corners)
             balance(weights, at, place, count, rank, taps, kx, ky, kz)
-            for line in range(n * channels, (n + 1) * channels):
-                for p in range(count):
-                    store(total, p, 0.0)
-                for tap in range(0, taps**rank * POINTS, POINTS):
-                    for p in range(count):
-                        value = read(x, line * plane, load_apart(offsets, tap + p, "0.0.2"))
-                        value *= load_apart(weights, tap + p, "0.0.2")
-                        store_apart(total, p, load_apart(total, p, "0.1.2") + value, "0.1.2")
-                for p in range(count):
-                    store(out, line * points + first + p, load(total, p))
+            reads = (offsets, weights, taps**rank)
+            if not beside:
+                read_lines(out, x, n, first, count, channels, plane, points, *reads)
+            elif VECTOR_BYTES:
+                read_rows(sums, rows, n, count, deep, width, *reads, index, factors)
+                write_lines(out, sums, lines, n, first, count, channels, points, width)
 
 
 @device
