@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import dtypes
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
@@ -19,7 +21,7 @@ from .comparison import logical_and
 from .create import eye
 from .elementwise import where
 from .join import stack
-from .lapack_arguments import matrix, of_batch
+from .lapack_arguments import LinAlgError, matrix, of_batch
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .remembered import remembered
@@ -257,7 +259,10 @@ class Pinv(Op):
     def forward(ctx: Any, x: Tensor, rcond: float) -> Tensor:
         *batch, m, n = x._array.shape
         out = new_empty((*batch, n, m), x._dtype, x._device)
-        machine.launch(kernels.pinv, out._array, x._array, rcond)
+        try:
+            machine.launch(kernels.pinv, out._array, x._array, rcond)
+        except np.linalg.LinAlgError as error:
+            raise LinAlgError(str(error)) from None
         ctx.save(x, out)
         return out
 
