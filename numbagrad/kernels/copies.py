@@ -115,9 +115,7 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
     read again.
     """
     if FULL:
-        for width, begin in overlapping(builder, kind.count, columns):
-            for value, to in _column(builder, kind, width, begin, x, x_row, rows, out, out_row):
-                builder.store(value, to, align=VECTOR_BYTES // kind.count)
+        _copy_columns(builder, kind, out, out_row, x, x_row, rows, columns)
         return
     lanes = WORD(kind.count)
     blocks = builder.udiv(builder.add(columns, WORD(kind.count - 1)), lanes)
@@ -132,15 +130,15 @@ def copy_rectangle(builder, kind, out, out_row, x, x_row, rows, columns):
 
 @in_machine_code
 def copy_lines_at(builder, kind, out, out_row, x, x_row, rows, columns):
-    """``copy_rectangle`` of bytes, which may begin anywhere."""
+    """``copy_rectangle`` of bytes, which no processor masks."""
+    _copy_columns(builder, kind, out, out_row, x, x_row, rows, columns)
+
+
+def _copy_columns(builder, kind, out, out_row, x, x_row, rows, columns):
+    """Copy rows by whole vectors, the last of which may lie over the one before it."""
     for width, begin in overlapping(builder, kind.count, columns):
-        part = ir.VectorType(kind.element, width)
-        with counted(builder, rows) as row:
-            from_ = builder.add(builder.add(x, begin), builder.mul(row, x_row))
-            to = builder.add(builder.add(out, begin), builder.mul(row, out_row))
-            builder.store(
-                builder.load(at(builder, from_, part), align=1), at(builder, to, part), align=1
-            )
+        for value, to in _column(builder, kind, width, begin, x, x_row, rows, out, out_row):
+            builder.store(value, to, align=VECTOR_BYTES // kind.count)
 
 
 @in_machine_code

@@ -29,7 +29,7 @@ from . import store
 from .inner import inner
 from .intrinsics import load
 from .intrinsics import store as put
-from .numba_compiler import way_by_words
+from .numba_compiler import address_by_words
 from .pieces import crew_places
 
 __all__ = ["AVAILABLE", "MOST", "SHARE", "STATE", "load_crew"]
@@ -265,8 +265,7 @@ def _by_words(function: Any, signature: tuple[Any, ...]) -> int:
     dispatcher = store.jit(function, no_cpython_wrapper=True)
     dispatcher.compile(signature)
     _kept.append(dispatcher)
-    found = dispatcher.overloads[signature]
-    return int(found.library.get_pointer_to_function(way_by_words(found.fndesc.llvm_func_name)))
+    return address_by_words(dispatcher.overloads[signature])
 
 
 def _begin_anew(libc: Any, state: int) -> None:

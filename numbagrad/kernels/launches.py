@@ -15,7 +15,7 @@ from .layout import TOTAL
 from .loops import ElementwiseKernel
 from .machine import Kernel
 from .nest import parts_address, walk_address, words_for_parts
-from .numba_compiler import way_by_words
+from .numba_compiler import address_by_words
 from .product import GemmKernel, ProductKernel, StridedGemmKernel
 from .replay import (
     CHECK,
@@ -299,5 +299,5 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         found = dispatcher.overloads.get(signature)
     if found is None:
         return None
-    address = found.library.get_pointer_to_function(way_by_words(found.fndesc.llvm_func_name))
+    address = address_by_words(found)
     return (address, dispatcher) if address else None

@@ -57,7 +57,7 @@ from .layout import (
     UNITS,
     WIDTH,
 )
-from .numba_compiler import way_by_words
+from .numba_compiler import address_by_words
 from .pieces import CALLED, OperandsType, copying
 from .table import TableType
 from .vectors import VECTOR_BYTES, WORD, at, counted
@@ -513,9 +513,7 @@ def nest(parallel: bool) -> Callable[..., None]:
 @functools.cache
 def parts_address() -> int:
     """The address of the form for threads, as a replay enters it: see ``words_for_parts``."""
-    result = _compiled_in_parts()
-    name = way_by_words(result.fndesc.llvm_func_name)
-    return int(result.library.get_pointer_to_function(name))
+    return address_by_words(_compiled_in_parts())
 
 
 OPERANDS_WORD = 8

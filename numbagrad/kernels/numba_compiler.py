@@ -24,7 +24,8 @@ from numba.core.untyped_passes import (
     WithLifting,
 )
 
-__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OwnCompiler", "way_by_words"]
+__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OwnCompiler"]
+__all__ += ["address_by_words", "way_by_words"]
 
 
 class _NoEngine:
@@ -54,6 +55,12 @@ def way_by_words(name: str) -> str:
     status, 0 where all went well.
     """
     return f"words.{name}"
+
+
+def address_by_words(result: Any) -> int:
+    """The address of the way by words into what Numba has compiled; 0 where there is none."""
+    name = way_by_words(result.fndesc.llvm_func_name)
+    return int(result.library.get_pointer_to_function(name))
 
 
 class _Entered(JITCodeLibrary):

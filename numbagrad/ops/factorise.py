@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from .. import dtypes
 from ..errors import DTypeError, GradError, ShapeError
 from ..kernels import machine
@@ -21,7 +19,7 @@ from .comparison import logical_and
 from .create import eye
 from .elementwise import where
 from .join import stack
-from .lapack_arguments import LinAlgError, matrix, of_batch
+from .lapack_arguments import matrix, named, of_batch
 from .linalg import matmul
 from .part import diag_embed, narrow
 from .remembered import remembered
@@ -153,7 +151,8 @@ class EighOp(Op):
     def forward(ctx: Any, x: Tensor, upper: bool) -> tuple:
         values = new_empty(x._array.shape[:-1], x._dtype, x._device)
         vectors = new_empty(x._array.shape, x._dtype, x._device)
-        machine.launch(kernels.eigh, values._array, vectors._array, x._array, upper)
+        arrays = values._array, vectors._array, x._array
+        machine.launch(named(kernels.eigh, "eigh"), *arrays, upper)
         ctx.save(values, vectors)
         return values, vectors
 
@@ -192,7 +191,7 @@ class Svd(Op):
         u = new_empty((*batch, m, m if full_matrices else k), x._dtype, x._device)
         s = new_empty((*batch, k), x._dtype, x._device)
         vh = new_empty((*batch, n if full_matrices else k, n), x._dtype, x._device)
-        machine.launch(kernels.svd, u._array, s._array, vh._array, x._array)
+        machine.launch(named(kernels.svd, "svd"), u._array, s._array, vh._array, x._array)
         ctx.save(u, s, vh)
         return u, s, vh
 
@@ -259,10 +258,7 @@ class Pinv(Op):
     def forward(ctx: Any, x: Tensor, rcond: float) -> Tensor:
         *batch, m, n = x._array.shape
         out = new_empty((*batch, n, m), x._dtype, x._device)
-        try:
-            machine.launch(kernels.pinv, out._array, x._array, rcond)
-        except np.linalg.LinAlgError as error:
-            raise LinAlgError(str(error)) from None
+        machine.launch(named(kernels.pinv, "pinv"), out._array, x._array, rcond)
         ctx.save(x, out)
         return out
 
@@ -303,7 +299,7 @@ class Lstsq(Op):
         rank = new_empty(batch, dtypes.int64, x._device)
         left = new_empty((*batch, y._array.shape[-1]), x._dtype, x._device)
         arrays = out._array, rank._array, left._array, x._array, y._array
-        machine.launch(kernels.lstsq, *arrays, rcond)
+        machine.launch(named(kernels.lstsq, "lstsq"), *arrays, rcond)
         ctx.save(x, y)
         ctx.rcond = rcond
         return out, rank, left

@@ -54,22 +54,27 @@ class Gather(Op, remembers=True):
     def forward(ctx: Any, x: Tensor, dim: int, index: Tensor, name: str) -> Tensor:
         ctx.save(index)
         ctx.how = (dim, x._array.shape, name)
-        at = index._array
-        out = new_empty(at.shape, x._dtype, x._device)
-        source = _front(x, at.shape, dim)
-        launch_checked(
-            name,
-            kernels.gather,
-            _planes(out._array, dim),
-            _planes(source, dim),
-            _planes(at, dim),
-            where=(at, dim, source.shape[dim]),
-        )
-        return out
+        return _gathered(kernels.gather, x, dim, index, name)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         return GatherGrad.apply(g, *ctx.saved_tensors, *ctx.how)
+
+
+def _gathered(
+    kernel: Any, x: Tensor, dim: int, index: Tensor, name: str, notes: bool = False
+) -> Tensor:
+    """What ``kernel`` reads of x, one element for each index. notes: it needs a byte for each
+    element of x."""
+    at = index._array
+    out = new_empty(at.shape, x._dtype, x._device)
+    source = _front(x, at.shape, dim)
+    planes = [_planes(a, dim) for a in (source, at)]
+    if notes:
+        planes = [new_empty(planes[0].shape, dtypes.uint8, x._device)._array, *planes]
+    where = at, dim, source.shape[dim]
+    launch_checked(name, kernel, _planes(out._array, dim), *planes, where=where)
+    return out
 
 
 class GatherGrad(Op, remembers=True):
@@ -163,19 +168,7 @@ class Standing(Op, remembers=True):
             last = Scatter.apply(last, dim, index, order, False, name)
             standing = eq(Gather.apply(last, dim, index, name), order)
             return mul(Gather.apply(g, dim, index, name), cast(standing, g._dtype))
-        source = _planes(_front(g, at.shape, dim), dim)
-        out = new_empty(at.shape, g._dtype)
-        seen = new_empty(source.shape, dtypes.uint8)
-        launch_checked(
-            name,
-            kernels.gather_standing,
-            _planes(out._array, dim),
-            seen._array,
-            source,
-            _planes(at, dim),
-            where=(at, dim, source.shape[1]),
-        )
-        return out
+        return _gathered(kernels.gather_standing, g, dim, index, name, notes=True)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,20 @@ __all__ = ["LinAlgError"]
 
 class LinAlgError(np.linalg.LinAlgError, RuntimeError):
     """A matrix is singular, or not positive definite: the result does not exist."""
+
+
+@functools.cache
+def named(kernel: Any, name: str) -> Any:
+    """``kernel``, which raises LinAlgError in the name of an op where LAPACK finds no result."""
+
+    @functools.wraps(kernel)
+    def run(*args: Any) -> None:
+        try:
+            kernel(*args)
+        except np.linalg.LinAlgError as error:
+            raise LinAlgError(f"linalg.{name}: {error}.") from None
+
+    return run
 
 
 def matrix(name: str, x: Any, *, square: bool = False) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..dtypes import float32, float64
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..tensor import Tensor
@@ -20,7 +19,7 @@ from .elementwise import addcmul, where
 from .linalg import _scaled_sum, bmm
 from .reduce import sum as sum_
 from .remembered import remembered
-from .vector_products import dot, mv, outer
+from .vector_products import are_floats, dot, mv, outer
 
 __all__ = [
     "addbmm",
@@ -150,18 +149,12 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
     >>> addr(tensor([[1.0]]), tensor([2.0]), tensor([3.0])).tolist()
     [[7.0]]
     """
-    as_operand("addr", x)
-    if beta == 1 and not machine.is_recording() and _are_floats(x, vec1, vec2):
+    given = [as_operand("addr", each, k) for k, each in enumerate((x, vec1, vec2))]
+    if beta == 1 and not machine.is_recording() and are_floats(*given):
         shape = vec1._array.shape + vec2._array.shape
         if len(shape) == 2 and broadcast_shape("addr", x._array.shape, shape) == shape:
             return Addr.apply(x, vec1, vec2, alpha)
     return _scaled_sum("addr", x, outer(vec1, vec2), beta, alpha)
-
-
-def _are_floats(x: Tensor, *others: Any) -> bool:
-    """Whether all are tensors of one dtype, float32 or float64."""
-    dtype = x._dtype if x._dtype in (float32, float64) else None
-    return all([isinstance(y, Tensor) and y._dtype is dtype for y in others])
 
 
 @remembered

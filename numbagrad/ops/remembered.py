@@ -1,4 +1,4 @@
-"""Functions that remember what they launched: called again on a few numbers, they only launch.
+"""Functions that remember what they launched: called again, they only launch.
 
 Of a function that is ``remembered`` the result depends on shapes, strides, dtypes and plain
 arguments, and on the elements of tensors by way of kernels alone. After some calls with arguments

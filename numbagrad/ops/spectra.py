@@ -13,7 +13,7 @@ from ..tape import grad_mode
 from ..tensor import Tensor
 from .base import Op, new_empty
 from .factorise import EighOp, Svd, eigh
-from .lapack_arguments import matrix
+from .lapack_arguments import matrix, named
 from .linalg import matmul
 from .remembered import remembered
 
@@ -48,9 +48,9 @@ def _values(x: Tensor, op: type[Op], option: bool) -> Tensor:
     *lead, m, n = x._array.shape
     out = new_empty((*lead, min(m, n)), x._dtype, x._device)
     if op is Svd:
-        machine.launch(kernels.svdvals, out._array, x._array)
+        machine.launch(named(kernels.svdvals, "svdvals"), out._array, x._array)
     else:
-        machine.launch(kernels.eigvalsh, out._array, x._array, option)
+        machine.launch(named(kernels.eigvalsh, "eigvalsh"), out._array, x._array, option)
     return out
 
 

@@ -72,6 +72,12 @@ def dot(x: Tensor, y: Tensor) -> Tensor:
     return _mm("dot", x.unsqueeze(0), y.unsqueeze(1)).reshape(())
 
 
+def are_floats(*tensors: Tensor) -> bool:
+    """Whether all are of one dtype, float32 or float64."""
+    dtype = tensors[0]._dtype
+    return dtype in (float32, float64) and all([x._dtype is dtype for x in tensors])
+
+
 class Outer(Op, remembers=True):
     """The products of the elements of two vectors of one floating dtype; gradient: two products of
     a matrix and a vector, where that of a broadcast would make two matrices and sum them."""
@@ -94,8 +100,11 @@ def outer(x: Tensor, y: Tensor) -> Tensor:
     as_operand("outer", x)
     as_operand("outer", y, 1)
     _ranked("outer", 1, "must be a 1-D vector", x, y)
-    wide = x._dtype is y._dtype and x._dtype in (float32, float64)
-    if wide and (x._edge is not None or y._edge is not None) and not machine.is_recording():
+    if (
+        are_floats(x, y)
+        and (x._edge is not None or y._edge is not None)
+        and not machine.is_recording()
+    ):
         return Outer.apply(x, y)
     return x.unsqueeze(1) * y
 

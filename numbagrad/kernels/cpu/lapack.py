@@ -67,18 +67,11 @@ def slogdet(sign: Array, logabsdet: Array, factors: Array, pivots: Array, x: Arr
     """Signs and logarithms of determinants. sign, logabsdet (...); factors, pivots, x as
     ``factor``."""
     factor(factors, pivots, np.empty(x.shape[:-2], np.int32), x)
-    if x.size < LITTLE:
-        diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
-        turns = (pivots != np.arange(1, x.shape[-1] + 1)).sum(-1)
-        sign[...] = np.sign(diagonal).prod(-1) * (1 - 2 * (turns % 2))
-        with np.errstate(divide="ignore"):
-            logabsdet[...] = np.log(np.abs(diagonal)).sum(-1)
-        return
-    rooms = np.empty((2, sign.size), x.dtype)
-    triangles.determinant(
-        *rooms, factors.reshape(_stacked(x)), pivots.reshape(sign.size, x.shape[-1])
-    )
-    sign[...], logabsdet[...] = rooms.reshape(2, *sign.shape)
+    diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
+    turns = (pivots != np.arange(1, x.shape[-1] + 1)).sum(-1)
+    sign[...] = np.sign(diagonal).prod(-1) * (1 - 2 * (turns % 2))
+    with np.errstate(divide="ignore"):
+        logabsdet[...] = np.log(np.abs(diagonal)).sum(-1)
 
 
 def solve_triangular(out: Array, x: Array, y: Array, upper: int, unit: int) -> None:
@@ -248,7 +241,7 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     s = np.empty((*x.shape[:-2], 1, k), x.dtype)
     svd(u, s, vh, x)
     if not np.isfinite(s).all():
-        raise np.linalg.LinAlgError("linalg.pinv: the input has elements that are not finite")
+        raise np.linalg.LinAlgError("The input has elements that are not finite")
     kept = s > rcond * s[..., :1]
     s = np.divide(1, s, out=np.zeros_like(s), where=kept)
     np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)
@@ -365,23 +358,18 @@ def order_of(order: Array, pivots: Array) -> None:
 
     Raises ShapeError for pivots of other rows, which only their values tell.
     """
-    n, count = order.shape[-1], pivots.shape[-1]
+    n = order.shape[-1]
     if pivots.size and not 1 <= pivots.min() <= pivots.max() <= n:
         raise ShapeError(
             f"linalg.lu_solve, lu_unpack: Pivots given to lu_solve must all be greater or equal "
             f"to 1 and at most {n}, got {pivots.min()} to {pivots.max()}. Pass the result of "
             f"lu_factor."
         )
-    if order.size < LITTLE:
-        order[...] = np.arange(n)
-        for place in np.ndindex(order.shape[:-1]):
-            mine = order[place]
-            for i, j in enumerate(pivots[place]):
-                mine[i], mine[j - 1] = mine[j - 1], mine[i]
-        return
-    room = np.empty((math.prod(order.shape[:-1]), n), np.int64)
-    triangles.order_of(room, np.ascontiguousarray(pivots).reshape(len(room), count))
-    order[...] = room.reshape(order.shape)
+    for place in np.ndindex(order.shape[:-1]):
+        mine = list(range(n))
+        for i, j in enumerate(pivots[place].tolist()):
+            mine[i], mine[j - 1] = mine[j - 1], mine[i]
+        order[place] = mine
 
 
 def matrix_exp(out: Array, x: Array) -> None:

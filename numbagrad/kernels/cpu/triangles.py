@@ -12,7 +12,7 @@ from ..intrinsics import address
 from ..machine import kernel
 from ..product import gemm, gemm_kernel
 
-__all__ = ["cholesky", "determinant", "lu", "order_of", "substitute"]
+__all__ = ["cholesky", "lu", "substitute"]
 
 BLOCK = 16
 """Rows that are substituted one by one; beyond them products do the work."""
@@ -259,27 +259,3 @@ def cholesky(out, info):
                 row, beside, factor = x[i, j + 1 :], column[j + 1 :], column[i]
                 for k in range(i - j):
                     row[k] -= factor * beside[k]
-
-
-@kernel(outputs=2)
-def determinant(sign, logabsdet, factors, pivots):
-    """Signs and logarithms of determinants by what ``lu`` gives. sign, logabsdet (b) C."""
-    for b in range(len(sign)):
-        sign[b], logabsdet[b] = 1, 0
-        for i in range(pivots.shape[1]):
-            number = factors[b, i, i]
-            if pivots[b, i] != i + 1:
-                sign[b] = -sign[b]
-            sign[b] *= np.sign(number)
-            logabsdet[b] += np.log(abs(number))
-
-
-@kernel
-def order_of(order, pivots):
-    """The order of rows after exchanges. order (b, m) int64 C; pivots (b, k) int32 C, from 1 on."""
-    for b in range(len(order)):
-        for i in range(order.shape[1]):
-            order[b, i] = i
-        for i in range(pivots.shape[1]):
-            j = pivots[b, i] - 1
-            order[b, i], order[b, j] = order[b, j], order[b, i]
