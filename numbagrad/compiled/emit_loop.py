@@ -11,7 +11,8 @@ import re
 
 from ..kernels.expr import inputs_of
 from ..kernels.halves import half_name, is_floating
-from ..kernels.loops import COSTLY, Writer, cast, is_costly
+from ..kernels.loops import COSTLY, is_costly
+from ..kernels.writer import Writer, cast
 from .emit_text import Text
 from .memory import rounded
 from .program import Buffer, Loop, Operand, Store

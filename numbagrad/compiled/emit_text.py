@@ -21,7 +21,8 @@ from ..kernels import table as table_functions
 from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.half_type import memory_type
 from ..kernels.halves import half_name
-from ..kernels.loops import helper_lines, numba_name
+from ..kernels.loops import numba_name
+from ..kernels.writer import helper_lines
 from .memory import assign
 from .program import Buffer, Instruction, Operand, Program, Scalar, label
 from .template import DONE, Argument, Entry, Part

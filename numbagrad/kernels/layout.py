@@ -1,6 +1,6 @@
 """How a loop goes over arrays of any strides: what is gathered, how much at a time, in which order.
 
-``nest.py`` runs the plans that are made here. Start reading at ``layout``.
+``walk.py`` runs the plans that are made here. Start reading at ``layout``.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def layout(
     floats: frozenset[int] = frozenset(),
     copying: bool = False,
 ) -> tuple[int, ...]:
-    """The words of a plan by which ``nest.py`` goes over arrays, the first of which are outputs.
+    """The words of a plan by which ``walk.py`` goes over arrays, the first of which are outputs.
 
     strides: per array, in bytes, 0 where it is broadcast; sizes: bytes of an element; slots: the
     place of each array among so many operands; floats: slots of floats that may enter as numbers;

@@ -1,7 +1,7 @@
 """What loops over arrays of any strides are made of, in LLVM's instructions.
 
 A kernel's second way in, which takes its operands from memory; copies of elements that lie apart;
-and how a tuple of operands enters from Python. The loop itself is in ``nest.py``.
+and how a tuple of operands enters from Python. The loop itself is in ``walk.py``.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ from . import store
 from .inner import inner
 from .intrinsics import load, pointer, stack, start
 from .intrinsics import store as put
-from .nest import OPERANDS_WORD, walk_at
+from .nest import OPERANDS_WORD
 from .pieces import CALLED
 from .table import TableType
 from .vectors import WORD
+from .walk import walk_at
 
 __all__ = ["replay"]
 

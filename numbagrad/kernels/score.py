@@ -31,8 +31,8 @@ from .expr import (
 )
 from .expr import where as pick
 from .formula import Reader
-from .loops import Writer, literal
 from .update import lowered
+from .writer import Writer, literal
 
 __all__ = [
     "POSITIONS",

@@ -17,7 +17,7 @@ from .expr import Expr, call, constant, div, expr, inputs_of, substitute, symbol
 from .expr import where as pick
 from .formula import results_of
 from .lists import ListKernel, list_kernel
-from .loops import Writer
+from .writer import Writer
 
 __all__ = ["HostWriter", "Rule", "lowered"]
 

@@ -14,10 +14,10 @@ from typing import Any
 from .. import store
 from ..expr import Expr, inputs_of, topological
 from ..inner import device
-from ..loops import Writer
 from ..machine import Kernel
 from ..product import StridedGemmKernel
 from ..score import POSITIONS, Read, Score, ScoreWriter, on_device
+from ..writer import Writer
 from .attention import COLUMNS, GRAIN, ROWS
 
 __all__ = ["block_kinds", "flex_attention", "flex_attention_grad", "score_rows", "score_span"]

@@ -16,8 +16,9 @@ from ... import store
 from ...expr import Expr, substitute, symbol
 from ...formula import Formula
 from ...halves import HALVES, arithmetic
-from ...loops import ElementwiseKernel, Writer, compute_type
+from ...loops import ElementwiseKernel, compute_type
 from ...strides import common_order
+from ...writer import Writer
 from . import grids
 from .array import DeviceArray
 from .grids import tile_grid
