@@ -15,8 +15,8 @@ from numba import types
 from ..kernels import machine, store
 from ..kernels.apart import helped
 from ..kernels.blas import load_blas
+from ..kernels.flat import FlatType
 from ..kernels.half_type import memory_type
-from ..kernels.intrinsics import FlatType
 from ..kernels.lists import DATA_FIELD
 from ..kernels.native import dispatcher_of, native
 from ..kernels.product import load_products, what_multiplies

@@ -23,10 +23,10 @@ from .expr import (
     symbol,
     topological,
 )
+from .flat import FlatType
 from .formula import Formula
 from .half_type import half_type
 from .halves import arithmetic
-from .intrinsics import FlatType
 from .layout import WORTH, by_value, layout
 from .nest import interpreted, nest
 from .pieces import DONE, ONE, second_address

@@ -16,7 +16,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from .intrinsics import C_CONTIGUOUS, DATA, TRUSTED
+from .flat import C_CONTIGUOUS, DATA, TRUSTED
 from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
 __all__ = ["CALLED", "DONE", "NOT_YET", "ONE", "OperandsType", "by_threads", "copying"]

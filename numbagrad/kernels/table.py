@@ -16,7 +16,8 @@ from numba.core import cgutils
 from numba.core.imputils import lower_builtin
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from .intrinsics import DATA, SIZES, array_from
+from .flat import DATA, SIZES
+from .intrinsics import array_from
 from .vectors import counted
 
 __all__ = ["TableType", "held", "meet", "move_counts", "overlaps"]
