@@ -33,6 +33,8 @@ LARGE = 1024
 OpenBLAS on one thread for 128 to 512 rows."""
 
 
+NOT_FINITE = "The input has elements that are not finite"
+
 LITTLE = 2048
 """Elements below which nothing is compiled: SciPy or NumPy takes less than 0.1 ms for so many, and
 the loops take a second or two to compile."""
@@ -165,22 +167,24 @@ def eigvalsh(values: Array, x: Array, upper: bool) -> None:
 
 def _eigen(values: Array, x: Array, upper: bool, vectors: int) -> Array:
     """``spectra.eigh``; the eigenvectors as rows, if they are asked for."""
-    if x.size < LITTLE:
-        triangle: Any = "U" if upper else "L"
-        if not vectors:
-            values[...] = np.linalg.eigvalsh(x, triangle)
-            return values
+    triangle: Any = "U" if upper else "L"
+    if x.size >= LITTLE:
+        count, n, _ = shape = _stacked(x)
+        found = np.array(x, order="C")
+        rows, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
+        load_lapack()
+        spectra.eigh(rows, info, found.reshape(shape), int(upper), vectors)
+        if info.any():
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+        values[...] = rows.reshape(values.shape)
+    elif vectors:
         values[...], found = np.linalg.eigh(x, triangle)
-        return found.swapaxes(-1, -2)
-    room = np.array(x, order="C")
-    count, n, _ = shape = _stacked(x)
-    found, info = np.empty((count, n), x.dtype), np.empty(count, np.int32)
-    load_lapack()
-    spectra.eigh(found, info, room.reshape(shape), int(upper), vectors)
-    if info.any():
-        raise np.linalg.LinAlgError("Eigenvalues did not converge")
-    values[...] = found.reshape(values.shape)
-    return room
+        found = found.swapaxes(-1, -2)
+    else:
+        values[...] = found = np.linalg.eigvalsh(x, triangle)
+    if not np.isfinite(values).all():
+        raise np.linalg.LinAlgError(NOT_FINITE)
+    return found
 
 
 def svdvals(s: Array, x: Array) -> None:
@@ -198,6 +202,8 @@ def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
         full, u, vh = None, np.empty((0, 0, 0), x.dtype), np.empty((0, 0, 0), x.dtype)
     else:
         full = u.shape[-1] > min(m, n) or vh.shape[-2] > min(m, n)
+    if not np.isfinite(x).all():  # LAPACK would write to the terminal
+        raise np.linalg.LinAlgError(NOT_FINITE)
     if x.size < LITTLE:
         if full is None:
             found = np.linalg.svd(x, compute_uv=False)
@@ -240,8 +246,6 @@ def pinv(out: Array, x: Array, rcond: float) -> None:
     u, vh = np.empty((*x.shape[:-1], k), x.dtype), np.empty((*x.shape[:-2], k, n), x.dtype)
     s = np.empty((*x.shape[:-2], 1, k), x.dtype)
     svd(u, s, vh, x)
-    if not np.isfinite(s).all():
-        raise np.linalg.LinAlgError("The input has elements that are not finite")
     kept = s > rcond * s[..., :1]
     s = np.divide(1, s, out=np.zeros_like(s), where=kept)
     np.matmul(vh.swapaxes(-1, -2) * s, u.swapaxes(-1, -2), out=out)
