@@ -23,8 +23,9 @@ AFTER = 8
 """Words after each array that is gathered, which may be written."""
 TILE = 1024
 """Elements gathered at a time."""
-SHORT = 31
-"""Inner dimensions up to this are gathered several together: a call costs 15 ns."""
+SHORT, SHORT_APART = 31, 64
+"""Inner dimensions up to these are gathered several together, the second where something must be
+gathered anyway: a call costs 15 ns."""
 MIDDLE = 256
 """The same where what is gathered once serves for all, as a bias does."""
 WORTH = 1 << 15
@@ -105,7 +106,10 @@ def layout(
     words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period, unit]
     plain = bool(outer) and n <= piece and not {*modes} - {DIRECT, NUMBER}
     copies = 0
-    if copying and modes[1] == EACH and steps[1]:  # a number's copies would end behind the row
+    # Numbers that lie apart are gathered sooner in a memory that is near, and copied by vectors; one
+    # that stands for a row would be written behind the row.
+    straight = abs(steps[-1]) == sizes[-1] or (modes[0] != DIRECT and steps[-1] != 0)
+    if copying and modes[1] == EACH and straight:
         copies = MOVED
     elif copying and plain and DIRECT == modes[1] and n * sizes[1] <= LINE:
         copies = LINES
@@ -146,7 +150,8 @@ def _modes(
     if several and together * n <= tile and n <= MIDDLE and all(dense[:outputs]):
         once = [DIRECT if lies else ONCE for lies in dense]
         return tile, once, tile // n // together * together, together
-    if several and n <= SHORT:
+    plain = all([s == z or (s == 0 and q) for s, z, q in zip(steps, sizes, numbers, strict=True)])
+    if several and n <= (SHORT if plain else SHORT_APART):
         modes = [
             DIRECT if lies else ONCE if p == 1 and k >= outputs else EACH
             for k, (lies, p) in enumerate(zip(dense, periods, strict=True))

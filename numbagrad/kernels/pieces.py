@@ -244,16 +244,40 @@ def copying(module: Any) -> Any:
             with _case(builder, builder.and_(turned, long)):
                 with _rows(builder, rows, (to, to_row), (from_, from_row)) as (there, here):
                     _copy_turned(builder, there, here, kind, lanes, n)
-            with (
-                _rows(builder, outer[0], (to, outer[1]), (from_, outer[2])) as (there, here),
-                _rows(builder, inner[0], (there, inner[1]), (here, inner[2])) as (there, here),
-            ):
-                builder.store(builder.load(at(builder, here, kind)), at(builder, there, kind))
+            with _rows(builder, outer[0], (to, outer[1]), (from_, outer[2])) as (there, here):
+                _copy_apart(builder, there, here, kind, *inner)
     builder.ret_void()
     return function
 
 
 _LANES = VECTOR_BYTES or 16
+
+
+_TOGETHER = 4
+"""Elements of a turn: a loop over single ones took up to 1.6 times as long wherever its jump
+happened to lie over the end of 32 bytes of code (Cascade Lake)."""
+
+
+def _copy_apart(builder, to, from_, kind, n, to_step, from_step):
+    """Copy ``n`` elements, some bytes apart."""
+    strides = [builder.mul(step, WORD(_TOGETHER)) for step in (to_step, from_step)]
+    turns = builder.udiv(n, WORD(_TOGETHER))
+    with _rows(builder, turns, (to, strides[0]), (from_, strides[1])) as (there, here):
+        places = [(there, here)]
+        for _ in range(_TOGETHER - 1):
+            there, here = builder.add(there, to_step), builder.add(here, from_step)
+            places.append((there, here))
+        values = [builder.load(at(builder, here, kind)) for _, here in places]
+        for value, (there, _) in zip(values, places, strict=True):
+            builder.store(value, at(builder, there, kind))
+    done = builder.mul(turns, WORD(_TOGETHER))
+    to, from_ = (
+        builder.add(place, builder.mul(done, step))
+        for place, step in ((to, to_step), (from_, from_step))
+    )
+    rest = builder.sub(n, done)
+    with _rows(builder, rest, (to, to_step), (from_, from_step)) as (there, here):
+        builder.store(builder.load(at(builder, here, kind)), at(builder, there, kind))
 
 
 def _copy_turned(builder, to, from_, kind, lanes, n):
