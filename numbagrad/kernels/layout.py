@@ -106,7 +106,7 @@ def layout(
     words = [0, operands, n, len(outer), len(sizes), outputs, rows, piece, total, period, unit]
     plain = bool(outer) and n <= piece and not {*modes} - {DIRECT, NUMBER}
     copies = 0
-    # Numbers that lie apart are gathered sooner in a memory that is near, and copied by vectors; one
+    # What lies apart is gathered sooner in a memory that is near, and copied by vectors; a number
     # that stands for a row would be written behind the row.
     straight = abs(steps[-1]) == sizes[-1] or (modes[0] != DIRECT and steps[-1] != 0)
     if copying and modes[1] == EACH and straight:
