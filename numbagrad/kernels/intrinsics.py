@@ -12,7 +12,7 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .flat import FlatType, count_of, flat_agrees, flat_fits, flat_is_trusted
+from .flat import FlatType, flat_fits
 from .half_type import computed
 
 
@@ -54,17 +54,6 @@ def _store(typing, array, i, value):
         return context.get_dummy_value()
 
     return types.void(array, types.intp, computed(array.dtype)), generate
-
-
-@intrinsic
-def _count(typing, array):
-    def generate(context, builder, signature, args):
-        struct = _struct(context, builder, signature.args[0], args[0])
-        if not isinstance(signature.args[0], FlatType):
-            return struct.nitems
-        return count_of(builder, struct)
-
-    return types.intp(array), generate
 
 
 @intrinsic
@@ -443,11 +432,9 @@ if config.DISABLE_JIT:
     from .plain_intrinsics import (
         added,
         address,
-        agree,
         call,
         call_for,
         call_python,
-        count,
         dense,
         fits,
         itemsize,
@@ -467,15 +454,14 @@ if config.DISABLE_JIT:
         store_apart,
         store_at,
         strided,
-        trusted,
         unknown,
         wide,
         widened,
     )
 else:
-    load, store, count, address = _load, _store, _count, _address
+    load, store, address = _load, _store, _address
     load_at, store_at = _load_at, _store_at
-    agree, fits, trusted = flat_agrees, flat_fits, flat_is_trusted
+    fits = flat_fits
     load_apart, store_apart = _load_apart, _store_apart
     pointer, start, dense, strided = _pointer, _start, _dense, _strided
     itemsize = _itemsize

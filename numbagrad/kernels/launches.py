@@ -10,9 +10,10 @@ import numpy as np
 
 from . import machine
 from .crew import load_crew
+from .from_python import spread_address
 from .half_type import memory_type
 from .layout import TOTAL
-from .loops import ElementwiseKernel
+from .loops import Compiled, ElementwiseKernel
 from .machine import Kernel
 from .nest import parts_address, walk_address, words_for_parts
 from .numba_compiler import address_by_words
@@ -33,6 +34,7 @@ from .replay import (
     PLACE_COUNT,
     PLACES,
     SHARED,
+    SPREAD,
     STEP_COUNT,
     STEPS,
 )
@@ -181,22 +183,24 @@ class Launches:
         found = kernel.planned(args)
         if found is None:
             return
-        if args[0].size >= kernel.grain:
-            load_crew()  # lest a flat form find none, and do nothing
+        shared = args[0].size >= kernel.grain
+        if shared:
+            load_crew()
         place = len(self._image)
         for k, a in enumerate(args):
             if type(a) is np.ndarray:
                 self._address(a, k < kernel.outputs)
             else:
                 self._number(a)
-        address, plan = found
-        self._kept.append(kernel)
-        if plan is None:
-            self._steps.append((FLAT, address, place, args[0].size, 0))
+        self._kept += [kernel, found]
+        if isinstance(found, Compiled):
+            words = found.description.__array_interface__["data"][0]
+            step = (SPREAD, spread_address(), place, args[0].size, words)
+            self._steps.append(step if shared else (FLAT, found.address, *step[2:]))
             return
-        self._kept.append(plan)
+        plan = found
         # When the number of threads changes all is forgotten.
-        threads = machine.threads() if args[0].size >= kernel.grain else 1
+        threads = machine.threads() if shared else 1
         if threads > 1:
             words = len(self._image)
             self._image += words_for_parts(plan, threads)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -23,13 +23,13 @@ from .expr import (
     symbol,
     topological,
 )
-from .flat import FlatType
 from .formula import Formula
+from .from_python import described, interpreted_entry, way_in
 from .half_type import half_type
 from .halves import arithmetic
 from .layout import WORTH, by_value, layout
 from .nest import interpreted, nest
-from .pieces import DONE, ONE, second_address
+from .pieces import second_address
 from .writer import SIMD, Writer, cast, helper_lines
 
 CHEAP_GRAIN = 1 << 16
@@ -63,15 +63,11 @@ def emit(
     scalars: frozenset[str],
     compute: str,
     outs: Sequence[str],
-    limit: int | None = None,
 ) -> tuple[str, str]:
-    """Source text and function name of a CPU kernel.
+    """Source text and function name of a CPU kernel: of a number of elements, outputs and inputs.
 
     scalars: inputs passed by value. compute: the type of the arithmetic; outs: the element types of
-    the outputs. limit: elements from which threads share them; the kernel returns False without
-    doing anything if nobody has begun the threads, if there are ``long`` elements, or if an input
-    differs in shape from the output or is not contiguous; that costs nothing here and 150 ns in
-    Python.
+    the outputs.
     """
     renamed = {p: _safe(p) for p in formulas[0].inputs}
     inputs = list(renamed.values())
@@ -88,10 +84,9 @@ def emit(
         f"from numba import {_imports(compute, outs)}",
     ]
     costly = is_costly(bodies)
-    used = "agree, count, load_apart, store_apart, trusted" + (", wide" if costly else "")
+    used = "load_apart, store_apart" + (", wide" if costly else "")
     lines += ["", f"from numbagrad.kernels.intrinsics import {used}"]
-    threaded = "" if limit is None else "by_threads, "
-    lines += [f"from numbagrad.kernels.pieces import {threaded}second_way_in", ""]
+    lines += ["from numbagrad.kernels.pieces import second_way_in", ""]
     if writer.simd:
         lines[-1:] = [
             f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
@@ -102,15 +97,8 @@ def emit(
         lines += ["from numba import njit", ""]
         for helper in writer.helpers:
             lines += ["", *helper_lines(helper, "T"), ""]
-    lines += ["", f"def NAME({', '.join([*out_names, *inputs])}):"]
+    lines += ["", f"def NAME({', '.join(['n', *out_names, *inputs])}):"]
     lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
-    lines += [f"    n = count({out_names[0]})"]
-    if limit is not None:
-        long = COSTLY_LONG if costly else LONG
-        guard = " and ".join([f"n < {long}", *[f"agree({out_names[0]}, {p})" for p in arrays]])
-        lines += [f"    if not (trusted({out_names[0]}) or ({guard})):", "        return False"]
-        lines += [f"    if n >= {limit}:", f"        way = by_threads(n, {limit // 2})"]
-        lines += [f"        if way != {ONE}:", f"            return way == {DONE}"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
     lines += ["    for i in range(n):"]
     indent = " " * 8
@@ -124,16 +112,14 @@ def emit(
     for k, (name, body, to) in enumerate(zip(out_names, bodies, outs, strict=True), 1):
         result = cast(writer.names[body], body.is_bool, to, compute)
         lines += [f"{indent}store_apart({name}, i, {result}, '0.{k}.{pieces}')"]
-    lines += ["    return True"]
     text = "\n".join(lines) + "\n"
     name = store.content_name(formulas[0].name, text)
     return text.replace("NAME", name, 1), name
 
 
 _RESERVED = frozenset(
-    "agree by_threads way out i n T math np load_apart store_apart count njit second_way_in "
-    "trusted wide abs sign maximum minimum floordiv boolean float32 float64 int64 int32 int16 int8 "
-    "uint8".split()
+    "out i n T math np load_apart store_apart njit second_way_in wide abs sign maximum "
+    "minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
 ).union(SIMD)
 
 
@@ -163,6 +149,16 @@ def compute_type(outs: Sequence[np.dtype], operands: Sequence[Any]) -> str:
     return "float64" if float in operands else "int64"
 
 
+class Compiled(NamedTuple):
+    """A formula for dtypes: what Python calls, the code behind it, where that is entered by others,
+    and what tells the former of it."""
+
+    entry: Callable[..., bool]
+    code: Any
+    address: int = 0
+    description: np.ndarray = np.empty(0)
+
+
 class ElementwiseKernel:
     """Formulas of the same inputs, applied to arrays: ``kernel(out, x, y)``.
 
@@ -181,7 +177,7 @@ class ElementwiseKernel:
         costly = is_costly([f.body for f in formulas])
         self.grain = COSTLY_GRAIN if costly else CHEAP_GRAIN
         self.long = (COSTLY_LONG if costly else LONG) if AVAILABLE else self.grain
-        self._entries: dict[Any, tuple[Any, int]] = {}
+        self._entries: dict[Any, Compiled] = {}
         self._known: dict[Any, Any] = {}  # what ``_find`` found for arrays met before
         self.on_device: Any = None  # its form on a GPU, made on first use
 
@@ -197,9 +193,9 @@ class ElementwiseKernel:
         found = self._entries.get(dtypes)
         if found is None:
             found = self._entries[dtypes] = self._compile(dtypes)
-        return found[0]
+        return found.entry
 
-    def source(self, dtypes: tuple[Any, ...], limit: int | None = None) -> tuple[str, str]:
+    def source(self, dtypes: tuple[Any, ...]) -> tuple[str, str]:
         """Text and name of the generated function."""
         outs, operands = dtypes[: self.outputs], dtypes[self.outputs :]
         inputs = self.formulas[0].inputs
@@ -207,25 +203,26 @@ class ElementwiseKernel:
         scalars = frozenset(p for p, d in pairs if isinstance(d, type))
         compute = self._compute(dtypes)
         names = [numba_name(d) for d in outs]
-        return emit(self.formulas, scalars, compute, names, limit=limit)
+        return emit(self.formulas, scalars, compute, names)
 
-    def _compile(self, dtypes: tuple[Any, ...]) -> tuple[Any, int]:
-        """The form for contiguous arrays, and the address of its second way in."""
-        text, name = self.source(dtypes, self.grain)
-        # A call is short: letting go of the GIL would cost it 36 of 93 ns.
-        dispatcher = store.compile_source(text, name, nogil=False, allocates=False)
+    def _compile(self, dtypes: tuple[Any, ...]) -> Compiled:
+        text, name = self.source(dtypes)
         if numba.config.DISABLE_JIT:
-            return dispatcher, 0
+            function = store.compile_source(text, name)
+            return Compiled(interpreted_entry(function), interpreted(function, self.outputs))
+        dispatcher = store.compile_source(text, name, allocates=False, no_cpython_wrapper=True)
         numbers = {float: types.float64, int: types.int64, bool: types.boolean}
-        arguments: list[Any] = []
+        arguments: list[Any] = [types.int64]
         for d in dtypes:
             if isinstance(d, type):
                 arguments.append(numbers[d])
             else:
-                arguments.append(FlatType(half_type(d) or getattr(types, numba_name(d))))
+                arguments.append(types.CPointer(half_type(d) or getattr(types, numba_name(d))))
         dispatcher.compile(tuple(arguments))
         (result,) = dispatcher.overloads.values()
-        return result.entry_point, second_address(result)
+        address = second_address(result)
+        description = described(self.__name__, address, dtypes, self.grain, self.long)
+        return Compiled(way_in(description), result, address, description)
 
     def nest(self, args: Sequence[Any], parallel: bool = False) -> tuple[Any, np.ndarray]:
         """The loop for operands of any strides and its plan: ``loop(plan, args)``, with the number
@@ -233,8 +230,7 @@ class ElementwiseKernel:
         dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
         self.entry(dtypes)
         if numba.config.DISABLE_JIT:
-            text, name = self.source(dtypes)
-            return interpreted(store.compile_source(text, name), self.outputs), np.empty(0)
+            return self._entries[dtypes].code, np.empty(0)
         shape = args[0].shape
         slots = tuple([k for k, a in enumerate(args) if type(a) is np.ndarray])
         arrays = [args[k] for k in slots]
@@ -250,7 +246,7 @@ class ElementwiseKernel:
                 self.entry(passed)
                 words, dtypes = layout(*given, frozenset(numbers)), passed
         plan = np.array(words, np.int64)
-        plan[0] = self._entries[dtypes][1]
+        plan[0] = self._entries[dtypes].address
         return nest(parallel), plan
 
     def _compute(self, dtypes: tuple[Any, ...]) -> str:
@@ -292,16 +288,17 @@ class ElementwiseKernel:
         entry, plan, _ = found
         return entry if plan is None else lambda *args: entry(plan, args)
 
-    def planned(self, args: tuple[Any, ...]) -> tuple[int, np.ndarray | None] | None:
-        """The address of the second way in for ``args``, and their plan where they lie apart; None
-        where there is nothing to do."""
+    def planned(self, args: tuple[Any, ...]) -> np.ndarray | Compiled | None:
+        """The plan for ``args`` where they lie apart, else what they enter; None where there is
+        nothing to do."""
         found = self._find(args)
         if found is None:
             return None
         if found[1] is not None:
-            return 0, found[1]
+            plan: np.ndarray = found[1]
+            return plan
         dtypes = tuple([a.dtype if type(a) is np.ndarray else type(a) for a in args])
-        return self._entries[dtypes][1], None
+        return self._entries[dtypes]
 
     def _find(self, args: tuple[Any, ...]) -> tuple[Any, Any, int] | None:
         """What runs ``args``, its plan, and for how many threads it was chosen: 0 for any number.

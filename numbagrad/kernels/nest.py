@@ -105,7 +105,7 @@ def interpreted(function: Callable[..., Any], outputs: int) -> Callable[..., Non
             np.ascontiguousarray(np.broadcast_to(x, shape)) if isinstance(x, np.ndarray) else x
             for x in operands[outputs:]
         ]
-        function(*results, *given)
+        function(results[0].size, *results, *given)
         for out, result in zip(operands, results, strict=False):
             out[...] = result
 

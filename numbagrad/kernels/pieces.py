@@ -16,11 +16,11 @@ from numba import config, types
 from numba.core import cgutils
 from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
-from .flat import C_CONTIGUOUS, DATA, TRUSTED
+from .flat import DATA
 from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
-__all__ = ["CALLED", "DONE", "NOT_YET", "ONE", "OperandsType", "by_threads", "copying"]
-__all__ += ["crew_places", "second_address", "second_way_in"]
+__all__ = ["CALLED", "CREW", "OperandsType", "copying", "crew_places", "second_address"]
+__all__ += ["second_way_in"]
 
 _PLACES = WORD.as_pointer()
 CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, WORD])
@@ -30,8 +30,8 @@ CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, WORD])
 def _second_way_in(typing):
     """Give the function that this stands in a second way in, which takes its operands from memory.
 
-    It is ``void pieces.NAME(int64 *places, int64 n)``: of each array ``places`` has the address of
-    ``n`` elements, of each number its eight bytes.
+    It is ``void pieces.NAME(int64 *places, int64 n)``, and the function takes ``n`` first: of each
+    pointer ``places`` has the address of ``n`` elements, of each number its eight bytes.
     """
 
     def generate(context, builder, signature, args):
@@ -41,15 +41,11 @@ def _second_way_in(typing):
         places, n = function.args
         kinds = [a.type for a in called.args]
         values = [inside.alloca(kinds[0].pointee), inside.alloca(kinds[1].pointee)]
-        sizes = inside.alloca(WORD)
-        inside.store(n, sizes)
-        place, rank, flat = 0, ir.IntType(32)(TRUSTED), ir.IntType(32)(C_CONTIGUOUS)
-        while len(values) < len(kinds):
-            kind = kinds[len(values)]
+        values.append(n)
+        for place, kind in enumerate(kinds[len(values) :]):
             slot = inside.gep(places, [WORD(place)])
-            place += 1
-            if isinstance(kind, ir.PointerType):  # a FlatType: data, rank, flags, sizes
-                values += [inside.inttoptr(inside.load(slot), kind), rank, flat, sizes]
+            if isinstance(kind, ir.PointerType):
+                values.append(inside.inttoptr(inside.load(slot), kind))
             elif isinstance(kind, ir.IntType) and kind.width < 64:
                 values.append(inside.trunc(inside.load(slot), kind))
             else:
@@ -70,125 +66,12 @@ else:
     second_way_in = _second_way_in
 
 
-# -- one call by several threads -------------------------------------------------------------------
-
 CREW = "numbagrad_crew_places"
 """The name by which compiled code knows the addresses of: what shares loops, its state, and what
 counts threads. 0 until somebody needed it."""
 
 crew_places = (ctypes.c_int64 * 3)()
 llvmlite.binding.add_symbol(CREW, ctypes.addressof(crew_places))
-
-NOT_YET, ONE, DONE = range(3)
-
-_ALIGNED = 64
-"""Elements at a multiple of which a share begins: no line of memory belongs to two threads."""
-
-
-@intrinsic(prefer_literal=True)
-def _by_threads(typing, n, most):
-    """Let threads call this function's second way in for shares of ``n`` elements, ``most`` of them
-    at a time, a constant. ``DONE``, or ``ONE`` where there is one thread, or ``NOT_YET`` where
-    nobody has counted them or begun the others."""
-    piece = most.literal_value
-
-    def generate(context, builder, signature, args):
-        record, sizes = _places_of(context, builder, args[0])
-        part = _share(builder, sizes, piece)
-        found = cgutils.alloca_once_value(builder, WORD(NOT_YET))
-        places = builder.module.globals.get(CREW)
-        if places is None:
-            places = ir.GlobalVariable(builder.module, ir.ArrayType(WORD, 3), CREW)
-        share, state, count = (
-            builder.load(builder.gep(places, [WORD(0), WORD(k)])) for k in range(3)
-        )
-        with builder.if_then(builder.icmp_signed("!=", count, WORD(0))):
-            asking = ir.FunctionType(WORD, []).as_pointer()
-            asked = builder.call(builder.inttoptr(count, asking), [])
-            builder.store(WORD(ONE), found)
-            with builder.if_then(builder.icmp_signed(">", asked, WORD(1))):
-                builder.store(WORD(NOT_YET), found)
-                with builder.if_then(builder.icmp_signed("!=", share, WORD(0))):
-                    few = builder.icmp_signed("<", asked, WORD(256))
-                    parts = builder.select(few, asked, WORD(256))
-                    builder.store(parts, builder.gep(record, [WORD(0), WORD(1)]))
-                    words = cgutils.alloca_once(builder, ir.ArrayType(WORD, 4))
-                    data = builder.ptrtoint(record, WORD)
-                    for k, each in enumerate((state, builder.ptrtoint(part, WORD), data, parts)):
-                        builder.store(each, builder.gep(words, [WORD(0), WORD(k)]))
-                    kind = ir.FunctionType(ir.IntType(32), [_PLACES]).as_pointer()
-                    given = builder.bitcast(words, _PLACES)
-                    builder.call(builder.inttoptr(share, kind), [given])
-                    builder.store(WORD(DONE), found)
-        return builder.load(found)
-
-    return types.int64(n, most), generate
-
-
-def _places_of(context: Any, builder: Any, n: Any) -> tuple[Any, list[int]]:
-    """The record of a call: ``n``, the number of parts, and what ``second_way_in`` takes; and of
-    each of these the bytes from one element to the next, 0 of a number."""
-    called = builder.function
-    values, sizes, position = [], [], 2
-    while position < len(called.args):
-        value = called.args[position]
-        if isinstance(value.type, ir.PointerType):
-            sizes.append(context.get_abi_sizeof(value.type.pointee))
-            values.append(builder.ptrtoint(value, WORD))
-            position += 4
-            continue
-        sizes.append(0)
-        if isinstance(value.type, ir.IntType):
-            value = builder.zext(value, WORD) if value.type.width < 64 else value
-        else:
-            value = builder.bitcast(value, WORD)
-        values.append(value)
-        position += 1
-    record = cgutils.alloca_once(builder, ir.ArrayType(WORD, 2 + len(values)))
-    for k, value in enumerate((n, WORD(0), *values)):
-        builder.store(value, builder.gep(record, [WORD(0), WORD(k)]))
-    return record, sizes
-
-
-def _share(outer: Any, sizes: list[int], piece: int) -> Any:
-    """What runs one part: ``void (number, record)``."""
-    called = outer.function
-    kind = ir.FunctionType(ir.VoidType(), [WORD, WORD])
-    function = ir.Function(outer.module, kind, f"share.{called.name}")
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    number, data = function.args
-    record = b.inttoptr(data, _PLACES)
-    n, parts, *places = (b.load(b.gep(record, [WORD(k)])) for k in range(2 + len(sizes)))
-    lines = b.udiv(b.add(n, WORD(_ALIGNED - 1)), WORD(_ALIGNED))
-    ends = [
-        b.mul(b.udiv(b.mul(lines, each), parts), WORD(_ALIGNED))
-        for each in (number, b.add(number, WORD(1)))
-    ]
-    begin, end = (b.select(b.icmp_signed("<", each, n), each, n) for each in ends)
-    mine = b.alloca(ir.ArrayType(WORD, len(sizes)))
-    way = outer.module.get_global(f"pieces.{called.name}")
-    count = b.udiv(b.add(b.sub(end, begin), WORD(piece - 1)), WORD(piece))
-    with counted(b, count) as k:
-        first = b.add(begin, b.mul(k, WORD(piece)))
-        rest = b.sub(end, first)
-        for slot, (place, size) in enumerate(zip(places, sizes, strict=True)):
-            moved = b.add(place, b.mul(first, WORD(size))) if size else place
-            b.store(moved, b.gep(mine, [WORD(0), WORD(slot)]))
-        most = b.select(b.icmp_signed("<", rest, WORD(piece)), rest, WORD(piece))
-        b.call(way, [b.bitcast(mine, _PLACES), most])
-    b.ret_void()
-    return function
-
-
-if config.DISABLE_JIT:
-
-    def by_threads(n, most):
-        """``ONE``: see ``interpreted``."""
-        return ONE
-else:
-    by_threads = _by_threads
 
 
 def second_address(result: Any) -> int:

@@ -15,11 +15,9 @@ from .halves import BFLOAT16, FLOAT16, FLOAT32, decoded, encoded
 __all__ = [
     "added",
     "address",
-    "agree",
     "call",
     "call_for",
     "call_python",
-    "count",
     "dense",
     "fits",
     "itemsize",
@@ -79,21 +77,6 @@ def load_apart(array, i, scope):
 def store_apart(array, i, value, scope):
     """``store``."""
     store(array, i, value)
-
-
-def count(array):
-    """Number of elements."""
-    return array.size
-
-
-def trusted(array):
-    """False: these are arrays."""
-    return False
-
-
-def agree(x, y):
-    """Whether two arrays have the same shape and the second is C-contiguous."""
-    return x.shape == y.shape and y.flags.c_contiguous
 
 
 def address(array):

@@ -44,9 +44,9 @@ first element, which array before it shares its memory (-1: none) and how far fr
 its sizes and strides; of an object that came before its place among the arguments; of others the
 value's address, its type's, its bits, or how many members it has and at which word they begin."""
 
-FLAT, NESTED, SHARED, KERNEL, CHECK = range(5)
-"""Kinds of launches: a formula on numbers in a row, on a nest, a kernel by words; a look at a flag.
-"""
+FLAT, SPREAD, NESTED, SHARED, KERNEL, CHECK = range(6)
+"""Kinds of launches: a formula on numbers in a row, by threads, on a nest, by threads, a kernel by
+words; a look at a flag."""
 
 MOST_ROOTS, MOST_WORDS, MOST_TEMPS = 16, 1024, 2048
 """Most arrays, words of launches, and words of memory in between: they lie on the stack."""
@@ -129,6 +129,19 @@ def _call_pieces(typing, address, places, n):
     return types.void(types.int64, places, types.int64), generate
 
 
+@intrinsic
+def _call_spread(typing, address, description, places, n):
+    """Call ``spread_address``."""
+
+    def generate(context, builder, signature, args):
+        given = [WORD, WORD.as_pointer(), WORD]
+        callee = builder.inttoptr(args[0], ir.FunctionType(ir.VoidType(), given).as_pointer())
+        builder.call(callee, args[1:])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, places, types.int64), generate
+
+
 def _counting(name: str) -> Any:
     """Python's function that counts a reference to an object more or less."""
     count = _of_python(name, ir.VoidType(), 1)
@@ -201,6 +214,8 @@ def _run(p, image):
         words, more = _moved(image, load(p, at + 2)), load(p, at + 3)
         if kind == FLAT:
             _call_pieces(address, words, more)
+        elif kind == SPREAD:
+            _call_spread(address, load(p, at + 4), words, more)
         elif kind == NESTED:
             walk_at(address, more, start(words), 0, load(p, at + 4))
         elif kind == SHARED:

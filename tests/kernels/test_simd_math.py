@@ -8,12 +8,12 @@ import numba
 import numpy as np
 import pytest
 import scipy.special
+from numba import types
 
 import numbagrad as ng
 from numbagrad.kernels import simd_math, store
 from numbagrad.kernels.derive import derivative
 from numbagrad.kernels.formula import Formula
-from numbagrad.kernels.intrinsics import FlatType
 from numbagrad.kernels.loops import ElementwiseKernel
 from numbagrad.ops import activation, formulas, gamma, special
 
@@ -321,7 +321,8 @@ def machine_code(formula, dtype):
     options = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     kernel = numba.njit(error_model="numpy", fastmath={"contract", "nsz"}, **options)(function)
     element = numba.from_dtype(np.dtype(dtype))
-    kernel.compile(tuple(numba.float64 if d is float else FlatType(element) for d in dtypes))
+    array = types.CPointer(element)
+    kernel.compile((types.int64, *[types.float64 if d is float else array for d in dtypes]))
     (code,) = kernel.inspect_asm().values()
     return code
 
