@@ -21,6 +21,8 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
+
 from ..tape import OUR_FILES, split_edge
 from ..tensor import Tensor
 from .places import ABSENT, DEFAULTS, MOST, Place, containers, is_container
@@ -103,6 +105,10 @@ def _globals_of(code: types.CodeType) -> frozenset[str]:
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL")
 
 
+_PLAIN = frozenset((types.NoneType, bool, int, float, complex, str, bytes, np.ndarray))
+"""Types of values in which there is nothing to follow."""
+
+
 class _Finder:
     """Collects functions and objects, by what they name, until nothing new is found."""
 
@@ -122,6 +128,8 @@ class _Finder:
 
     def value(self, value: Any) -> None:
         """Follow ``value`` if it is a function or an object of the user."""
+        if type(value) in _PLAIN:  # nearly all: what has not an attribute of a name gives None
+            return
         if isinstance(value, types.MethodType):
             self.value(value.__self__)
             value = value.__func__
