@@ -283,7 +283,7 @@ def test_generated_source_is_readable():
     text, name = generated(scaled, "float32", "float32", "float32")
     compile(text, "<test>", "exec")
     assert re.fullmatch(r"scaled_[0-9a-f]{16}", name)
-    assert f"def {name}(out, x, y):" in text
+    assert f"def {name}(n, out, x, y):" in text
     assert '"""scaled(x, y) = ' in text  # the formula stands above the loop
     assert "T = float32" in text
     assert text.count("x_i * y_i") == 1  # common parts are computed once

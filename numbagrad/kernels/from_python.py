@@ -111,11 +111,8 @@ def way_in(description: np.ndarray) -> Callable[..., bool]:
     It returns False without doing anything where nobody has begun the threads, where there are
     ``LONG`` elements, or where an array differs in shape from the first or is not C-contiguous.
     """
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = (
-        ctypes.py_object,
-        (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p),
-    )
+    given = ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p
+    new = ctypes.PYFUNCTYPE(ctypes.py_object, *given)(("PyCFunction_NewEx", ctypes.pythonapi))
     # It holds its description, which the words that Python reads at its end are in.
     found: Callable[..., bool] = new(description.__array_interface__["data"][0], description, None)
     return found
