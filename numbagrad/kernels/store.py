@@ -38,12 +38,14 @@ from numba.core.compiler import Compiler
 from numba.core.runtime import rtsys
 
 from ..collector import seldom
+from .forks import COMPILING, LLVM, held_during_forks
 from .numba_compiler import AllocatingCompiler, KernelCompiler, OwnCompiler
 from .origin import ours
 from .quick_numba import quick
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
+held_during_forks(*COMPILING, _loading, *LLVM)
 
 
 def cache_folder() -> Path:
