@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from ..kernels import machine
 from ..kernels.blocks import Block
 from ..kernels.cuda.runtime import array as on_device
 from ..kernels.cuda.runtime.array import DeviceArray
+from ..kernels.forks import held_during_forks
 from ..kernels.lists import ListKernel
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.traced_array import TracedArray
@@ -43,12 +43,7 @@ recording_alone = threading.RLock()
 """Held while a step is recorded: one thread at a time; and during a fork, for the child would have
 a lock that nobody releases and the modes of a recording that nobody ends."""
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=recording_alone.acquire,
-        after_in_parent=recording_alone.release,
-        after_in_child=recording_alone.release,
-    )
+held_during_forks(recording_alone)
 
 _addresses = itertools.count(1 << 60, 1 << 40)
 """Where traced memory of a GPU would lie: nowhere, each far from the others."""

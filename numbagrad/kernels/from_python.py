@@ -3,7 +3,7 @@
 A formula is compiled as a loop over numbers in memory (``loops.py``), and knows nothing of Python.
 What a call is given is looked at here, as the kernel's description says: how many operands there
 are, and of which kind. Compiled into each kernel, as Numba does it, this took longer than the loop:
-two fifths of a compilation. Start reading at ``way_in``.
+three fifths of a compilation. Start reading at ``way_in``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -160,15 +159,12 @@ def _enter(module: Any, name: str, threads: Any) -> None:
         b.call(hold, [found])
         b.ret(found)
 
-    with _unlikely(b, b.icmp_signed("!=", count, word(COUNT))):
-        text = cgutils.make_bytearray(
-            b"an elementwise kernel was given another number of operands\0"
-        )
-        text = b.bitcast(cgutils.global_constant(module, "refusal", text), _BYTE.as_pointer())
-        refuse = ir.FunctionType(ir.VoidType(), [WORD, _BYTE.as_pointer()])
-        b.call(
-            cgutils.get_or_insert_function(module, refuse, "PyErr_SetString"), [word(ERROR), text]
-        )
+    with b.if_then(b.icmp_signed("!=", count, word(COUNT)), likely=False):
+        told = cgutils.make_bytearray(b"%s: got %lld operands with its results, it has %lld\0")
+        told = b.bitcast(cgutils.global_constant(module, "refusal", told), _BYTE.as_pointer())
+        refuse = ir.FunctionType(WORD, [WORD, _BYTE.as_pointer()], var_arg=True)
+        refuse = cgutils.get_or_insert_function(module, refuse, "PyErr_Format")
+        b.call(refuse, [word(ERROR), told, word(NAME), count, word(COUNT)])
         b.ret(WORD(0))
 
     def field(array: Any, offset: int, kind: Any) -> Any:
@@ -205,9 +201,9 @@ def _enter(module: Any, name: str, threads: Any) -> None:
             with number:
                 _number(module, b, item, kind, place)
 
-    with _unlikely(b, b.not_(b.load(fits))):
+    with b.if_then(b.not_(b.load(fits)), likely=False):
         give(NO)
-    with _unlikely(b, b.icmp_signed(">=", n, word(GRAIN))):
+    with b.if_then(b.icmp_signed(">=", n, word(GRAIN)), likely=False):
         way = b.call(threads, [description, places, n])
         with b.if_then(b.icmp_signed("==", way, WORD(_NOT_YET))):
             give(NO)
@@ -236,7 +232,7 @@ def _number(module: Any, b: Any, item: Any, kind: Any, place: Any) -> None:
     found = b.load(place)
     minus_one = b.bitcast(ir.DoubleType()(-1.0), WORD)
     odd = b.or_(b.icmp_signed("==", found, WORD(-1)), b.icmp_signed("==", found, minus_one))
-    with _unlikely(b, odd), b.if_then(b.icmp_signed("!=", b.call(failed, []), WORD(0))):
+    with b.if_then(odd, likely=False), b.if_then(b.icmp_signed("!=", b.call(failed, []), WORD(0))):
         b.ret(WORD(0))
 
 
@@ -323,10 +319,3 @@ def _part(module: Any, name: str) -> Any:
         b.call(call, [mine, b.select(b.icmp_signed("<", rest, piece), rest, piece)])
     b.ret_void()
     return function
-
-
-@contextmanager
-def _unlikely(b: Any, condition: Any) -> Any:
-    """A block that ends the function, or goes on after it."""
-    with b.if_then(condition, likely=False):
-        yield

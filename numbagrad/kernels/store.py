@@ -45,7 +45,7 @@ from .quick_numba import quick
 
 _KERNELS = Path(__file__).parent
 _loading = threading.Lock()
-held_during_forks(*COMPILING, _loading, *LLVM)
+held_during_forks(COMPILING, _loading, LLVM)
 
 
 def cache_folder() -> Path:

@@ -13,6 +13,7 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.kernels import store
+from numbagrad.kernels.forks import COMPILING, LLVM
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
 
@@ -57,25 +58,11 @@ def test_a_child_compiles_whatever_threads_did():
     subprocess.run([sys.executable, "-W", "ignore", __file__], check=True, timeout=300)
 
 
-def test_a_lock_that_nobody_gives_back_is_made_anew(monkeypatch):
-    monkeypatch.setattr("numbagrad.kernels.forks.PATIENCE", 0.1)
-    held, done = threading.Event(), threading.Event()
-
-    def hold():
-        with store._loading:
-            held.set()
-            done.wait(30)
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait(30)
-    try:
-        assert forked(lambda: store._loading.acquire(timeout=10))
-        assert store._loading.locked()
-    finally:
-        done.set()
-        thread.join()
-    assert not store._loading.locked() and forked(lambda: not store._loading.locked())
+def test_a_child_has_none_of_the_locks():
+    for lock in (store._loading, COMPILING, LLVM):
+        assert forked(lambda lock=lock: lock.acquire(timeout=10))
+        assert lock.acquire(timeout=10)
+        lock.release()
 
 
 if __name__ == "__main__":
