@@ -26,7 +26,7 @@ from .vectors import WORD, at, counted
 
 __all__ = ["MOST", "described", "interpreted_entry", "spread_address", "way_in"]
 
-NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, GRAIN, LONG, YES, NO, ERROR, KINDS = range(12)
+NAME, CODE, TRAITS, TEXT, ADDRESS, COUNT, GRAIN, LONG, YES, NO, ERROR, OVERFLOW, KINDS = range(13)
 """The words of a description. Python's ``PyMethodDef`` first; then where the loop's second way in
 is, how many operands it has, from how many elements on threads share it, from how many on it does
 nothing, what is returned or raised, and of each operand the bytes of an element, or what number it
@@ -100,7 +100,8 @@ def described(
     words[NAME] = start + 8 * (KINDS + len(kinds))
     words[CODE], words[TRAITS], words[ADDRESS] = _addresses()[0], _FASTCALL, address
     words[COUNT], words[GRAIN], words[LONG] = len(kinds), max(grain, _PIECE), long
-    words[YES], words[NO], words[ERROR] = id(True), id(False), id(TypeError)
+    words[YES], words[NO] = id(True), id(False)
+    words[ERROR], words[OVERFLOW] = id(TypeError), id(OverflowError)
     return words
 
 
@@ -160,11 +161,8 @@ def _enter(module: Any, name: str, threads: Any) -> None:
         b.ret(found)
 
     with b.if_then(b.icmp_signed("!=", count, word(COUNT)), likely=False):
-        told = cgutils.make_bytearray(b"%s: got %lld operands with its results, it has %lld\0")
-        told = b.bitcast(cgutils.global_constant(module, "refusal", told), _BYTE.as_pointer())
-        refuse = ir.FunctionType(WORD, [WORD, _BYTE.as_pointer()], var_arg=True)
-        refuse = cgutils.get_or_insert_function(module, refuse, "PyErr_Format")
-        b.call(refuse, [word(ERROR), told, word(NAME), count, word(COUNT)])
+        text = "%s: got %lld operands with its results, it has %lld"
+        _refuse(module, b, word(ERROR), text, word(NAME), count, word(COUNT))
         b.ret(WORD(0))
 
     def field(array: Any, offset: int, kind: Any) -> Any:
@@ -199,7 +197,7 @@ def _enter(module: Any, name: str, threads: Any) -> None:
                         same = b.icmp_signed("==", *(b.load(b.gep(s, [d])) for s in (sizes, its)))
                         b.store(b.and_(b.load(fits), same), fits)
             with number:
-                _number(module, b, item, kind, place)
+                _number(module, b, item, kind, place, word(OVERFLOW), word(NAME))
 
     with b.if_then(b.not_(b.load(fits)), likely=False):
         give(NO)
@@ -213,7 +211,9 @@ def _enter(module: Any, name: str, threads: Any) -> None:
     give(YES)
 
 
-def _number(module: Any, b: Any, item: Any, kind: Any, place: Any) -> None:
+def _number(
+    module: Any, b: Any, item: Any, kind: Any, place: Any, overflow: Any, name: Any
+) -> None:
     """Store the word of a Python number, or return with Python's error."""
 
     def asked(name: str, result: Any) -> Any:
@@ -233,7 +233,18 @@ def _number(module: Any, b: Any, item: Any, kind: Any, place: Any) -> None:
     minus_one = b.bitcast(ir.DoubleType()(-1.0), WORD)
     odd = b.or_(b.icmp_signed("==", found, WORD(-1)), b.icmp_signed("==", found, minus_one))
     with b.if_then(odd, likely=False), b.if_then(b.icmp_signed("!=", b.call(failed, []), WORD(0))):
+        with b.if_then(b.icmp_signed("==", kind, WORD(WHOLE))):
+            text = "%s: %R does not fit in 64 bits; pass a float"
+            _refuse(module, b, overflow, text, name, item)
         b.ret(WORD(0))
+
+
+def _refuse(module: Any, b: Any, error: Any, text: str, *values: Any) -> None:
+    """Set Python's error, of which ``text`` is written as ``PyErr_Format`` reads it."""
+    told = cgutils.make_bytearray(text.encode() + bytes(1))
+    told = b.bitcast(cgutils.global_constant(module, "refusal", told), _BYTE.as_pointer())
+    kind = ir.FunctionType(WORD, [WORD, _BYTE.as_pointer()], var_arg=True)
+    b.call(cgutils.get_or_insert_function(module, kind, "PyErr_Format"), [error, told, *values])
 
 
 def _spread(module: Any, name: str, threads: Any) -> None:

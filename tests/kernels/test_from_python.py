@@ -75,7 +75,7 @@ def test_other_operands_and_numbers_that_do_not_fit():
     out, x = np.zeros(3), np.ones(3)
     with pytest.raises(TypeError, match="scaled: got 2 operands with its results, it has 3"):
         SCALED.entry((FLOAT64, FLOAT64, float))(out, x)
-    with pytest.raises(OverflowError):
+    with pytest.raises(OverflowError, match=f"scaled: {1 << 64} does not fit in 64 bits"):
         SCALED.entry((FLOAT64, FLOAT64, int))(out, x, 1 << 64)
     with pytest.raises(TypeError):
         SCALED.entry((FLOAT64, FLOAT64, float))(out, x, "2")
