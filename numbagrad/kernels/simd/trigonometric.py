@@ -1,9 +1,9 @@
 """sin, cos and tan, for every finite argument by the same few instructions.
 
 x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
-lies on the circle (Payne and Hanek, 1983). The rest for every exponent stands in a table, in as
-many parts as the argument closest to a multiple of pi / 2 needs: there is no bound beyond which
-another method begins, thus no branch.
+lies on the circle (Payne and Hanek, 1983). In as many parts as the argument closest to a multiple
+of pi / 2 needs, that rest is one of four for float32, and stands in a table by exponents for
+float64: there is no bound beyond which another method begins, thus no branch.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from numba import float32, float64
 
-from ..intrinsics import bits_float64, float32_bits, float64_bits
+from ..intrinsics import bits_float64, float64_bits
 from .decorators import formula, piece
-from .instructions import pick, polynomial, table, times_plus, two_product, two_sum
+from .instructions import fused, pick, polynomial, table, times_plus, two_product, two_sum
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
@@ -24,9 +24,9 @@ _PLACES = 1400
 """Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
 
 
-def _turns() -> int:
-    """2 / pi times 2 ** _PLACES, by Machin's formula: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
-    one = 1 << _PLACES + 32
+def _turns(places: int) -> int:
+    """2 / pi times 2 ** places, by Machin's formula: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
+    one = 1 << places + 32
 
     def arctan(n: int) -> int:
         total, term, k = 0, one // n, 1
@@ -57,20 +57,25 @@ def _rest(turns: int, e: int) -> int:
     return rest - (4 << _PLACES) if rest >> (_PLACES + 1) else rest
 
 
-def _rows_float32() -> list[tuple[float, ...]]:
-    """For the 8 bits of an exponent: 2 / pi without multiples of 4 / 2^e, in 29 and 53 bits."""
-    turns = _turns()
-    rows = []
-    for biased in range(255):
-        e = biased - 150
-        whole = _parts(_rest(turns, e) if e > 0 else turns, _PLACES + max(e, 0), (29, 53))
-        rows.append(whole)
-    return [*rows, (math.nan, math.nan)]
+_EDGES = 50, 76, 102
+"""Binary exponents from one of which to the next 2 / pi is the same two float64 for all float32: a
+product with it is below 2^51, and a number of AVX-512 is picked faster than loaded."""
+
+
+def _span_float32(e: int) -> tuple[float, float]:
+    """2 / pi for float32 numbers from 2^e on, of which multiples of 4 / 2^(e - 23) say nothing."""
+    places = 256
+    whole = _turns(places)
+    if e:
+        turn = 4 << places + 23 - e
+        whole = (whole + turn // 2) % turn - turn // 2
+    high = whole / (1 << places)
+    return high, (whole - int(high * 2.0**places)) / (1 << places)
 
 
 def _rows_float64() -> list[tuple[float, ...]]:
     """2 / pi for numbers below 0.5, then the same for mantissas from 1 to 2 of each exponent."""
-    turns, bits = _turns(), (53, 53, 53, 53)
+    turns, bits = _turns(_PLACES), (53, 53, 53, 53)
     rows = [_parts(turns, _PLACES, bits)]
     for e in range(-1, 1024):
         rest = _rest(turns, e - 52) if e > 52 else turns << e + 1 >> 1
@@ -78,27 +83,29 @@ def _rows_float64() -> list[tuple[float, ...]]:
     return [*rows, (math.nan,) * 4]
 
 
-_row_float32 = table("turns_float32", 2, _rows_float32)
+_SPANS = [_span_float32(e) for e in (0, *_EDGES)]
+(_HIGH_0, _LOW_0), (_HIGH_1, _LOW_1), (_HIGH_2, _LOW_2), (_HIGH_3, _LOW_3) = _SPANS
+_EDGE_1, _EDGE_2, _EDGE_3 = (2.0**e for e in _EDGES)
 _row_float64 = table("turns_float64", 4, _rows_float64)
 
-# In float32 sin(r pi / 2) = r s(r^2) and cos(r pi / 2) = c(r^2), for |r| <= 1 / 2. In float64
+# In float32 sin(r pi / 2) = r s(r^2) and cos(r pi / 2) = c(r^2), for |r| <= 9 / 16. In float64
 # sin(y) = y + y^3 s(y^2) and cos(y) = 1 - y^2 / 2 + y^4 c(y^2), for |y| <= pi / 4.
 
 
 _SINE_32 = polynomial(
-    1.5707963217001217,
-    -0.645963459463805,
-    0.07968002266695125,
-    -0.00460162589560985,
+    1.57079631360995,
+    -0.6459627997974411,
+    0.07967242854679706,
+    -0.00458042383448223,
 )
 
 
 _COSINE_32 = polynomial(
-    0.9999999999438216,
-    -1.23370053954739,
-    0.25366918219730367,
-    -0.020859933144857394,
-    0.0009033565451333485,
+    0.9999999998092415,
+    -1.233700522206452,
+    0.25366883674836305,
+    -0.020857750539692316,
+    0.0008990761294405745,
 )
 
 
@@ -106,12 +113,13 @@ _COSINE_32 = polynomial(
 def _turned_float32(x):
     """The angle in quarter turns from the nearest of them, and a number whose lowest bits say
     which that is."""
-    high, low = _row_float32((float32_bits(x) >> 23) & 255)
-    y = float64(x)
-    p = y * high  # exact
-    q = y * low
-    shifted = (p + q) + _ROUND
-    return (p - (shifted - _ROUND)) + q, float64_bits(shifted)
+    a, y = abs(x), float64(x)
+    near, far = a < _EDGE_1, a < _EDGE_3
+    high = pick(near, _HIGH_0, pick(a < _EDGE_2, _HIGH_1, pick(far, _HIGH_2, _HIGH_3)))
+    low = pick(near, _LOW_0, pick(a < _EDGE_2, _LOW_1, pick(far, _LOW_2, _LOW_3)))
+    shifted = fused(y, high, _ROUND)
+    rest = fused(y, high, _ROUND - shifted)
+    return fused(y, low, rest), float64_bits(shifted)
 
 
 def _wave_float32(quarters: int, least: float) -> Any:
