@@ -172,6 +172,25 @@ def test_every_angle_is_reduced(name, dtype, runners):
         assert_special(out, CASES[name][0](x.astype(np.longdouble)))
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_a_large_angle_among_others_changes_none_of_them(name):
+    """Angles of 2^20 and more go another way, in vectors of any length, wherever they stand."""
+    function = getattr(ng, name)
+    near = np.random.default_rng(0).uniform(-4, 4, 67)
+    edge = 2.0**20
+    quarters = np.round(edge / (np.pi / 2) + np.arange(-500, 500)) * (np.pi / 2)
+    quarters = np.concatenate([quarters, [np.nextafter(edge, 0), edge, -edge, 1e300, np.inf]])
+    alone = function(ng.tensor(near)).numpy()
+    with np.errstate(invalid="ignore"):
+        exact = CASES[name][0](quarters.astype(np.longdouble))
+    for place in range(near.size):
+        x = near.copy()
+        x[place] = quarters[place]
+        out = function(ng.tensor(x)).numpy()
+        np.testing.assert_array_equal(np.delete(out, place), np.delete(alone, place))
+    assert_special(function(ng.tensor(quarters)).numpy(), exact)
+
+
 @pytest.mark.parametrize("dtype", BOTH)
 @pytest.mark.parametrize("name", ["atan2", "hypot", "mod", "floordiv"])
 def test_pairs(name, dtype):

@@ -14,12 +14,15 @@ from typing import Any
 from numba import float32, float64
 
 from ..intrinsics import bits_float64, float64_bits
-from .decorators import formula, piece
-from .instructions import fused, pick, polynomial, table, times_plus, two_product, two_sum
+from .decorators import apart, formula, piece
+from .instructions import fused, pick, polynomial, rarely, table, times_plus, two_product, two_sum
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
 _RIGHT, _RIGHT_REST = 1.5707963267948966, 6.123233995736766e-17  # pi / 2
+_RIGHT_1, _RIGHT_2, _RIGHT_3 = 1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27
+"""pi / 2 in 33, 53 and 53 bits."""
+_TURNS, _NEAR = 0.6366197723675814, 2.0**20  # 2 / pi; below the latter its product is exact
 _PLACES = 1400
 """Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
 
@@ -169,9 +172,20 @@ _COSINE_64 = polynomial(
 
 
 @piece
-def _turned_float64(x):
-    """Sine and cosine of the angle from the nearest quarter turn, each as a sum of two, and a
-    number whose lowest bits say which that is."""
+def _near_float64(x):
+    """The angle in radians from the nearest quarter turn as a sum of two, and a number whose lowest
+    bits say which that is; for |x| below ``_NEAR`` (Cody and Waite, 1980)."""
+    shifted = x * _TURNS + _ROUND
+    n = shifted - _ROUND
+    left = x - n * _RIGHT_1  # exact
+    q, q_rest = two_product(n, _RIGHT_2)
+    y, y_rest = two_sum(left, -q)
+    return y, (y_rest - q_rest) - n * _RIGHT_3, float64_bits(shifted)
+
+
+@piece
+def _far_float64(x):
+    """As ``_near_float64``, for all x."""
     bits = float64_bits(x)
     row = ((bits >> 52) & 2047) - 1021
     small = row < 1
@@ -193,34 +207,54 @@ def _turned_float64(x):
     rest = ((v - r) + t) + ((t_rest + w_rest) + (s_rest + m * d))
     # From quarter turns to radians, y + rest.
     y, y_rest = two_product(r, _RIGHT)
-    rest = y_rest + (r * _RIGHT_REST + rest * _RIGHT)
+    return y, y_rest + (r * _RIGHT_REST + rest * _RIGHT), float64_bits(shifted)
+
+
+@piece
+def _waves_float64(y, rest):
+    """Sine and cosine of y + rest, each as a sum of two."""
     z = y * y
     sine_rest = rest + (y * z) * _SINE_64(z)
     h = 0.5 * z
     near = 1.0 - h
     cosine_rest = ((1.0 - near) - h) + (z * z * _COSINE_64(z) - y * rest)
-    return y, sine_rest, near, cosine_rest, float64_bits(shifted)
+    return y, sine_rest, near, cosine_rest
+
+
+@piece
+def _wave_of_float64(y, rest, n):
+    """The sine of y + rest and n quarter turns."""
+    sine, sine_rest, cosine, cosine_rest = _waves_float64(y, rest)
+    out = pick(n & 1, cosine + cosine_rest, sine + sine_rest)
+    return bits_float64(float64_bits(out) ^ ((n & 2) << 62))
 
 
 def _wave_float64(quarters: int, least: float) -> Any:
     """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
 
+    @apart
+    def wave_far(x):
+        y, rest, n = _far_float64(x)
+        return _wave_of_float64(y, rest, n + quarters)
+
+    far = rarely(f"far_wave{quarters}", wave_far)
+
     @formula
     def wave(x):
         """Sine or cosine of an angle in radians."""
-        sine, sine_rest, cosine, cosine_rest, n = _turned_float64(x)
-        n = n + quarters
-        out = pick(n & 1, cosine + cosine_rest, sine + sine_rest)
-        out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+        y, rest, n = _near_float64(x)
+        out = _wave_of_float64(y, rest, n + quarters)
+        if abs(x) >= _NEAR:
+            out = far(x)
         return pick(abs(x) < least, x, out)
 
     return wave
 
 
-@formula
-def tan_float64(x):
-    """Tangent of an angle in radians."""
-    sine, sine_rest, cosine, cosine_rest, n = _turned_float64(x)
+@piece
+def _tangent_of_float64(y, rest, n):
+    """The tangent of y + rest and n quarter turns."""
+    sine, sine_rest, cosine, cosine_rest = _waves_float64(y, rest)
     sine, sine_rest = two_sum(sine, sine_rest)
     cosine, cosine_rest = two_sum(cosine, cosine_rest)
     odd = n & 1
@@ -229,7 +263,26 @@ def tan_float64(x):
     inverse = 1.0 / under
     out = over * inverse
     missing = times_plus(-out, under, over) + (over_rest - out * under_rest)
-    return pick(abs(x) < 2.0**-27, x, out + missing * inverse)
+    return out + missing * inverse
+
+
+@apart
+def _tan_far(x):
+    y, rest, n = _far_float64(x)
+    return _tangent_of_float64(y, rest, n)
+
+
+_rare_tan = rarely("far_tan", _tan_far)
+
+
+@formula
+def tan_float64(x):
+    """Tangent of an angle in radians."""
+    y, rest, n = _near_float64(x)
+    out = _tangent_of_float64(y, rest, n)
+    if abs(x) >= _NEAR:
+        out = _rare_tan(x)
+    return pick(abs(x) < 2.0**-27, x, out)
 
 
 sin_float32, sin_float64 = _wave_float32(0, 2.0**-12), _wave_float64(0, 2.0**-27)
