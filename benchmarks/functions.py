@@ -260,6 +260,30 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Functions of the inputs that their parameters name, by what they are called in reports."""
 
+OF_ALL = "asin acos atan sinh cosh tanh sigmoid sin cos tan exp exp2 expm1 erf erfc elu silu mish"
+OF_POSITIVE = "log log2 log10 log1p sqrt rsqrt"
+OF_DOUBLES = "sin cos tan tanh exp expm1 log log1p sqrt erf"
+
+
+def elementary() -> dict[str, Callable[..., Any]]:
+    """Functions of one number, by what they are taken of."""
+
+    def of_all(name: str) -> Callable[..., Any]:
+        return lambda F, x: getattr(F, name)(x)
+
+    def of_positive(name: str) -> Callable[..., Any]:
+        return lambda F, positive: getattr(F, name)(positive)
+
+    def of_doubles(name: str) -> Callable[..., Any]:
+        return lambda F, double: getattr(F, name)(double)
+
+    found = {name: of_all(name) for name in OF_ALL.split()}
+    found |= {name: of_positive(name) for name in OF_POSITIVE.split()}
+    return found | {f"{name} of doubles": of_doubles(name) for name in OF_DOUBLES.split()}
+
+
+FUNCTIONS |= elementary()
+
 WITHOUT_GRADIENTS: dict[str, Callable[..., Any]] = {
     "argmax": lambda F, x: F.argmax(x, 1),
     "mode": lambda F, few: F.mode(few.view(512, 512), 1)[0],

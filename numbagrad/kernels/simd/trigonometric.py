@@ -255,12 +255,10 @@ def _wave_float64(quarters: int, least: float) -> Any:
 def _tangent_of_float64(y, rest, n):
     """The tangent of y + rest and n quarter turns."""
     sine, sine_rest, cosine, cosine_rest = _waves_float64(y, rest)
-    sine, sine_rest = two_sum(sine, sine_rest)
-    cosine, cosine_rest = two_sum(cosine, cosine_rest)
     odd = n & 1
     over, over_rest = pick(odd, -cosine, sine), pick(odd, -cosine_rest, sine_rest)
     under, under_rest = pick(odd, sine, cosine), pick(odd, sine_rest, cosine_rest)
-    inverse = 1.0 / under
+    inverse = 1.0 / (under + under_rest)
     out = over * inverse
     missing = times_plus(-out, under, over) + (over_rest - out * under_rest)
     return out + missing * inverse
