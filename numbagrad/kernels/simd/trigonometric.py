@@ -1,9 +1,10 @@
-"""sin, cos and tan, for every finite argument by the same few instructions.
+"""sin, cos and tan, for every finite argument.
 
 x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
-lies on the circle (Payne and Hanek, 1983). In as many parts as the argument closest to a multiple
-of pi / 2 needs, that rest is one of four for float32, and stands in a table by exponents for
-float64: there is no bound beyond which another method begins, thus no branch.
+lies on the circle (Payne and Hanek, 1983), in as many parts as the argument closest to a multiple
+of pi / 2 needs. For float32 that rest is one of four. For float64 it stands in a table by
+exponents, which only angles of 2^20 and more read, on a way of their own; from others the multiple
+of pi / 2 is taken, in three parts (Cody and Waite, 1980).
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ _COSINE_64 = polynomial(
 @piece
 def _near_float64(x):
     """The angle in radians from the nearest quarter turn as a sum of two, and a number whose lowest
-    bits say which that is; for |x| below ``_NEAR`` (Cody and Waite, 1980)."""
+    bits say which that is; for |x| below ``_NEAR``."""
     shifted = x * _TURNS + _ROUND
     n = shifted - _ROUND
     left = x - n * _RIGHT_1  # exact
