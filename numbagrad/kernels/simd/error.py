@@ -9,11 +9,10 @@ from numba import float32, float64
 
 from ..intrinsics import bits_float64, float64_bits
 from .decorators import formula, piece
-from .exponential import ROUND64, exp_within_float64
+from .exponential import LN2_64, LOG2E64, ROUND64, exp_within_float64
 from .instructions import pick, polynomial
 
 _ONE = np.float32(1.0)
-_LOG2E, _LN2 = 1.4426950408889634, 0.6931471805599453
 
 # erf(x) = x + x p(x^2) for |x| < 1.1875 (1.25 in float64). Elsewhere in float32 1 - q(|x|)^8, where
 # q is a fit of erfc^(1/8): a third of the work of an exponential and a division, and what the power
@@ -151,8 +150,8 @@ _CURVE = polynomial(
 @piece
 def _falling_exp(x):
     """e ** x for -700 < x <= 0."""
-    shifted = x * _LOG2E + ROUND64
-    r = x - (shifted - ROUND64) * _LN2
+    shifted = x * LOG2E64 + ROUND64
+    r = x - (shifted - ROUND64) * LN2_64
     e = (_CURVE(r) * r + 1.0) * r + 1.0
     return bits_float64(float64_bits(e) + (float64_bits(shifted) << 52))
 

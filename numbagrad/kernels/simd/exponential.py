@@ -12,8 +12,8 @@ from .decorators import formula, piece
 from .instructions import SCALES, pick, polynomial, times_power
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
-_LOG2E32, _LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
-_LN2_32, _LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
+_LOG2E32, LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
+_LN2_32, LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
 _HALF, _ONE, _TWO = np.float32(0.5), np.float32(1.0), np.float32(2.0)
 LN2_HIGH32, LN2_LOW32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -74,7 +74,7 @@ def near_zero_float64(r):
 @piece
 def _reduced_float64(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
-    shifted = y * _LOG2E64 + ROUND64
+    shifted = y * LOG2E64 + ROUND64
     n = shifted - ROUND64
     return y - n * LN2_HIGH64, n * LN2_LOW64, float64_bits(shifted)
 
@@ -184,7 +184,7 @@ def exp2_float64(x):
     gone = x <= -1075.0
     y = pick(gone, 0.0, y)
     shifted = y + ROUND64
-    t = near_zero_float64((y - (shifted - ROUND64)) * _LN2_64)
+    t = near_zero_float64((y - (shifted - ROUND64)) * LN2_64)
     out = scaled_float64(t + 1.0, float64_bits(shifted))
     return pick(gone, 0.0, out)
 

@@ -23,7 +23,10 @@ _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to 
 _RIGHT, _RIGHT_REST = 1.5707963267948966, 6.123233995736766e-17  # pi / 2
 _RIGHT_1, _RIGHT_2, _RIGHT_3 = 1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27
 """pi / 2 in 33, 53 and 53 bits."""
-_TURNS, _NEAR = 0.6366197723675814, 2.0**20  # 2 / pi; below the latter its product is exact
+_TURNS = 0.6366197723675814  # 2 / pi
+_NEAR_EXPONENT = 20
+_NEAR = 2.0**_NEAR_EXPONENT
+"""The float64 below which so many quarter turns times the first part are exact."""
 _PLACES = 1400
 """Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
 
@@ -78,11 +81,11 @@ def _span_float32(e: int) -> tuple[float, float]:
 
 
 def _rows_float64() -> list[tuple[float, ...]]:
-    """2 / pi for numbers below 0.5, then the same for mantissas from 1 to 2 of each exponent."""
+    """2 / pi for mantissas from 1 to 2 of each exponent from that of ``_NEAR`` on."""
     turns, bits = _turns(_PLACES), (53, 53, 53, 53)
-    rows = [_parts(turns, _PLACES, bits)]
-    for e in range(-1, 1024):
-        rest = _rest(turns, e - 52) if e > 52 else turns << e + 1 >> 1
+    rows = []
+    for e in range(_NEAR_EXPONENT, 1024):
+        rest = _rest(turns, e - 52) if e > 52 else turns << e
         rows.append(_parts(rest, _PLACES - 52 if e > 52 else _PLACES, bits))
     return [*rows, (math.nan,) * 4]
 
@@ -186,13 +189,10 @@ def _near_float64(x):
 
 @piece
 def _far_float64(x):
-    """As ``_near_float64``, for all x."""
+    """As ``_near_float64``, for all other x."""
     bits = float64_bits(x)
-    row = ((bits >> 52) & 2047) - 1021
-    small = row < 1
-    a, b, c, d = _row_float64(pick(small, 0, row))
+    a, b, c, d = _row_float64(((bits >> 52) & 2047) - (1023 + _NEAR_EXPONENT))
     m = bits_float64((bits & -0x7FF0000000000001) | 0x3FF0000000000000)
-    m = pick(small, x, m)
     p, p_rest = two_product(m, a)
     q, q_rest = two_product(m, b)
     s, s_rest = two_product(m, c)
