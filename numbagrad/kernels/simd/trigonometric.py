@@ -58,10 +58,10 @@ def _parts(value: int, places: int, bits: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(parts)
 
 
-def _rest(turns: int, e: int) -> int:
-    """2 ** e * turns modulo 4, from -2 to 2, times 2 ** _PLACES."""
-    rest = (turns << e if e >= 0 else turns >> -e) % (4 << _PLACES)
-    return rest - (4 << _PLACES) if rest >> (_PLACES + 1) else rest
+def _rest(turns: int, e: int, places: int = _PLACES) -> int:
+    """2 ** e * turns modulo 4, from -2 to 2, times 2 ** places."""
+    rest = (turns << e if e >= 0 else turns >> -e) % (4 << places)
+    return rest - (4 << places) if rest >> (places + 1) else rest
 
 
 _EDGES = 50, 76, 102
@@ -69,15 +69,16 @@ _EDGES = 50, 76, 102
 product with it is below 2^51, and a number of AVX-512 is picked faster than loaded."""
 
 
-def _span_float32(e: int) -> tuple[float, float]:
-    """2 / pi for float32 numbers from 2^e on, of which multiples of 4 / 2^(e - 23) say nothing."""
-    places = 256
-    whole = _turns(places)
-    if e:
-        turn = 4 << places + 23 - e
-        whole = (whole + turn // 2) % turn - turn // 2
-    high = whole / (1 << places)
-    return high, (whole - int(high * 2.0**places)) / (1 << places)
+def _spans_float32() -> list[tuple[float, float]]:
+    """2 / pi for float32 numbers below the first of ``2 ** _EDGES``, and from each of them on: of
+    numbers from 2^e on, multiples of 4 / 2^(e - 23) say nothing."""
+    places, spans = 256, []
+    turns = _turns(places)
+    for shift in (e - 23 for e in (0, *_EDGES)):
+        whole, unit = _rest(turns, shift, places), 1 << places + shift
+        high = whole / unit
+        spans.append((high, (whole - int(high * unit)) / unit))
+    return spans
 
 
 def _rows_float64() -> list[tuple[float, ...]]:
@@ -90,8 +91,7 @@ def _rows_float64() -> list[tuple[float, ...]]:
     return [*rows, (math.nan,) * 4]
 
 
-_SPANS = [_span_float32(e) for e in (0, *_EDGES)]
-(_HIGH_0, _LOW_0), (_HIGH_1, _LOW_1), (_HIGH_2, _LOW_2), (_HIGH_3, _LOW_3) = _SPANS
+(_HIGH_0, _LOW_0), (_HIGH_1, _LOW_1), (_HIGH_2, _LOW_2), (_HIGH_3, _LOW_3) = _spans_float32()
 _EDGE_1, _EDGE_2, _EDGE_3 = (2.0**e for e in _EDGES)
 _row_float64 = table("turns_float64", 4, _rows_float64)
 
