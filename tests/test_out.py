@@ -529,6 +529,12 @@ def test_out_is_for_the_keyword_only():
         lambda: ng.add(x, x, out),
         lambda: ng.mm(x, x, out),
         lambda: ng.clamp(x, 0, 1, out),
+        # twice the same: what stands for no ``out`` is None alone
+        lambda: ng.exp(x, out, out),
+        lambda: ng.erfc(x, x, x),
+        lambda: ng.mul(x, x, out, out),
+        lambda: ng.pow(x, x, out, out),
+        lambda: ng.matmul(x, x, out, out),
     ):
         with pytest.raises(TypeError, match=r"positional arguments? but"):
             wrong()

@@ -236,9 +236,11 @@ def min(
 def _extreme(name: str, x: Tensor, dim: Any, keepdim: bool, other: Tensor | None) -> Any:
     as_operand(name, x)
     largest = name == "max"
-    if isinstance(dim, Tensor):
-        other = dim
+    if isinstance(dim, Tensor) and other is None:
+        dim, other = None, dim
     if other is not None:
+        if dim is not None or keepdim is not False:
+            raise TypeError(f"{name}(): of two tensors there is neither dim nor keepdim.")
         return maximum(x, other) if largest else minimum(x, other)
     where = axes(name, x, dim, keepdim)
     _check(name, x, where, dim is None, ShapeError)

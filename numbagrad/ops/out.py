@@ -472,7 +472,7 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
         "defaults": defaults,
         **{f"{p}_": value for p, value in defaults.items()},
     }
-    surplus = "None" if star else "surplus"
+    surplus, plain = ("None", "out is None") if star else ("surplus", "out is surplus is None")
     header = [f"{p}={p}_" if p in defaults else p for p in given]
     header += star or ["surplus=None"]
     header += [f"{p}={p}_" for p in options] + ["out=None"]
@@ -482,13 +482,13 @@ def _text(function: Any) -> tuple[str, dict[str, Any]]:
     lines = [f"def {name}({', '.join(header)}):", " try:"]
     if not required:
         unset = [*[f"{p} is {p}_" for p in options], *[f"not {p}" for p in others]]
-        usual = " and ".join([f"out is {surplus}", *unset])
+        usual = " and ".join([plain, *unset])
         call = f"usually({values})" if general is None else f"usually(({values}))"
         lines += [f"  if {usual}:", f"   return {call}"]
     if keywords or others:
         by_name = [*[f"{p.name}={p.name}" for p in keywords], *[f"**{p}" for p in others]]
         call = ", ".join([v for v in (values, *by_name) if v])
-        lines += [f"  if out is {surplus}:", f"   return function({call})"]
+        lines += [f"  if {plain}:", f"   return function({call})"]
     everything = [f"{p.name!r}: {p.name}" for p in keywords] + [f"**{p}" for p in others]
     args = f"({values}{',' if values else ''})"
     lines += [f"  options = {{{', '.join(everything)}}}"]

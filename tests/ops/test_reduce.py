@@ -363,3 +363,15 @@ def test_norms_of_order_three(shape):
     assert np.isnan(tensor([np.nan, 1.0]).norm(3).item())
     assert tensor([np.inf, 1.0]).norm(3).item() == np.inf
     assert 0 < ng.tensor([1e20, 1e20]).norm(3).item() < np.inf
+
+
+def test_the_larger_of_two_tensors_has_no_dim():
+    x, y = ng.tensor([1.0, 4.0]), ng.tensor([3.0, 2.0])
+    assert ng.max(x, y).tolist() == x.max(other=y).tolist() == [3.0, 4.0]
+    for wrong in (
+        lambda: ng.max(x, y, y),
+        lambda: x.max(y, True),
+        lambda: ng.min(x, 0, other=y),
+    ):
+        with pytest.raises(TypeError, match="of two tensors there is neither dim nor keepdim"):
+            wrong()
