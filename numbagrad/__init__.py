@@ -108,6 +108,7 @@ with _paused():
     from .ops.tensor_types import *  # noqa: F403
     from .ops.transpose import *  # noqa: F403
     from .ops.typical import *  # noqa: F403
+    from .ops.unique import *  # noqa: F403
     from .ops.vector_products import *  # noqa: F403
     from .ops.view import *  # noqa: F403
     from .ops.whole_numbers import *  # noqa: F403

@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import operator
+from array import array as array_of
 from collections.abc import Sequence
 from typing import Any
 
@@ -62,9 +63,8 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
         and not machine.is_recording()
         and (len(tensors) > FEW or not all([x._flat for x in tensors]))
     ):
-        parts = [_rows_of(x._array, dim, n * width) for x, n in zip(tensors, sizes, strict=True)]
-        if None not in parts:
-            table = np.array(parts, np.int64)
+        table = _table_of([x._array for x in tensors], dim, sizes, width)
+        if table is not None:
             machine.launch(join.place_rows, flat.view(np.uint8), table)
             return
     start = 0
@@ -81,21 +81,34 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
         start += n
 
 
-def _rows_of(array: Any, dim: int, width: int) -> tuple[int, int, int] | None:
-    """Where the rows of ``array`` begin, the bytes from one to the next, and those of one: so many
-    elements of ``dim`` and those after it. None where they do not follow one another evenly, or
-    are too short for it to pay."""
-    size, shape, strides = array.itemsize, array.shape, array.strides
+def _table_of(arrays: list, dim: int, sizes: Sequence[int], width: int) -> np.ndarray | None:
+    """Of each array where its rows begin, the bytes from one to the next, and those of one."""
+    parts, size = [], arrays[0].itemsize
+    for array, n in zip(arrays, sizes, strict=True):
+        rows = _rows_of(array.shape, array.strides, size, dim, n * width)
+        if rows is None:
+            return None
+        parts += machine.address_of(array), *rows
+    return np.frombuffer(array_of("q", parts), np.int64).reshape(-1, 3)
+
+
+@functools.lru_cache(1024)
+def _rows_of(
+    shape: tuple, strides: tuple, size: int, dim: int, width: int
+) -> tuple[int, int] | None:
+    """The bytes from one row of an array to the next, and those of one: so many elements of ``dim``
+    and those after it. None where they do not follow one another evenly, or are too short for it
+    to pay."""
     if width * size < SHORTEST:
         return None
     step = size
-    for d in range(array.ndim - 1, -1, -1):
+    for d in range(len(shape) - 1, -1, -1):
         if d == dim - 1:
             step = strides[d]
         if shape[d] != 1 and strides[d] != step:
             return None
         step *= shape[d]
-    return machine.address_of(array), strides[dim - 1], width * size
+    return strides[dim - 1], width * size
 
 
 def _by_fours(out: Any, arrays: Sequence[Any], widths: Sequence[int]) -> None:

@@ -10,11 +10,8 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import ShapeError
-from ..kernels import machine
-from ..kernels.cpu import runs as kernels
-from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
-from .base import SHORT, as_operand, full, normalize_dim, same_device
+from .base import as_operand, full, normalize_dim, same_device
 from .elementwise import cast, clone
 from .index import index_select
 from .join import split, stack, tensor_split
@@ -22,7 +19,6 @@ from .overwrite import copy_
 from .part import diag_embed, diagonal, narrow, select
 from .remembered import remembered
 from .shape import meshgrid
-from .sort import comparable
 from .transpose import transpose
 from .view import reshape
 
@@ -38,7 +34,6 @@ __all__ = [
     "select_scatter",
     "slice_scatter",
     "split_with_sizes",
-    "unique_consecutive",
     "vsplit",
 ]
 
@@ -252,72 +247,6 @@ def combinations(x: Tensor, r: int = 2, with_replacement: bool = False) -> Tenso
         chosen = np.concatenate([chosen[row], more[:, None]], 1)
     index = wrap(chosen.reshape(-1), dtypes.int64).to(x._device)
     return reshape(index_select(x, 0, index), (-1 if chosen.size else 0, r))
-
-
-def unique_consecutive(
-    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
-    """``x`` without the elements (or slices along ``dim``) that equal the one before them.
-
-    return_inverse: also where in the result each is. return_counts: also how many each stands for.
-    No gradient.
-
-    >>> unique_consecutive(tensor([1, 1, 2, 1])).tolist()
-    [1, 2, 1]
-    """
-    array = comparable("unique_consecutive", x)
-    if dim is None and array.size >= SHORT:
-        out = _runs(array, return_inverse, return_counts)
-    else:
-        out = _different(array, return_inverse, return_counts, dim)
-    if out[0].dtype != x._dtype.numpy:
-        out[0] = encoded(out[0], x._dtype.numpy)
-    found = [wrap(np.asarray(f, order="C"), dtypes.from_numpy(f.dtype)) for f in out]
-    return found[0] if len(found) == 1 else tuple(found)
-
-
-def _runs(array: np.ndarray, return_inverse: bool, return_counts: bool) -> list[np.ndarray]:
-    """``unique_consecutive`` of all elements, of which there is one or more."""
-    flat, number = array.reshape(-1), np.dtype(np.int64)
-    many = machine.empty((1,), number)
-    machine.launch(kernels.count_runs, many, flat)
-    j = int(many[0])
-    values = machine.empty((j,), flat.dtype)
-    inverse = machine.empty((flat.size if return_inverse else 0,), number)
-    counts = machine.empty((j if return_counts else 0,), number)
-    machine.launch(kernels.runs, values, inverse, counts, flat)
-    found = [values]
-    if return_inverse:
-        found.append(inverse.reshape(array.shape))
-    if return_counts:
-        found.append(counts)
-    return found
-
-
-def _different(
-    array: np.ndarray, return_inverse: bool, return_counts: bool, dim: int | None
-) -> list[np.ndarray]:
-    """``unique_consecutive`` by NumPy, which compiles nothing."""
-    if dim is None:
-        shape, axis, array = array.shape, 0, array.reshape(-1)
-    else:
-        axis = normalize_dim("unique_consecutive", dim, array.ndim)
-        if array.ndim == 0:
-            raise ShapeError("unique_consecutive: dim needs a tensor of one dimension or more.")
-        shape = array.shape[axis : axis + 1]
-    n = array.shape[axis]
-    rows = np.moveaxis(array, axis, 0).reshape(n, array.size // n if n else 0)
-    new = np.ones(n, bool)
-    if rows.shape[1] == 1:  # each by itself: any of one costs five times as much
-        np.not_equal(rows[1:, 0], rows[:-1, 0], out=new[1:])
-    else:
-        new[1:] = (rows[1:] != rows[:-1]).any(1)
-    found = [np.compress(new, array, axis) if array.ndim > 1 else array[new]]
-    if return_inverse:
-        found.append((np.cumsum(new) - 1).reshape(shape))
-    if return_counts:
-        found.append(np.diff(np.append(np.flatnonzero(new), n)))
-    return found
 
 
 METHODS: dict[str, Any] = {

@@ -11,7 +11,6 @@ from .. import dtypes
 from ..errors import DimError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import sort as kernels
-from ..kernels.halves import encoded
 from ..tensor import Tensor, wrap
 from .axes import Axes, Pick, Place, axes, form_along, permuted
 from .base import (
@@ -34,7 +33,6 @@ __all__ = [
     "msort",
     "sort",
     "topk",
-    "unique",
 ]
 
 
@@ -252,45 +250,6 @@ def median(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return _kth(x, (form[1] - 1) // 2, form, shape, True)
 
 
-def unique(
-    x: Tensor,
-    sorted: bool = True,
-    return_inverse: bool = False,
-    return_counts: bool = False,
-    dim: int | None = None,
-) -> Any:
-    """The different elements (or slices along ``dim``), sorted; no gradient.
-
-    return_inverse: also where in the result each element is. return_counts: also how often each
-    occurs. Each NaN is different from all others.
-
-    >>> unique(tensor([3, 1, 3]), return_counts=True)[1].tolist()
-    [1, 2]
-    """
-    array = comparable("unique", x)
-    if dim is not None:
-        dim = normalize_dim("unique", dim, array.ndim)
-    found: Any = np.unique(  # type: ignore[call-overload]
-        array,
-        return_inverse=return_inverse,
-        return_counts=return_counts,
-        axis=dim,
-        equal_nan=False,
-    )
-    parts = list(found) if isinstance(found, tuple) else [found]
-    if return_inverse:
-        parts[1] = parts[1].reshape(array.shape if dim is None else -1)
-    values = encoded(parts[0], x._dtype.numpy)
-    out = [wrap(np.asarray(p, order="C"), dtypes.from_numpy(p.dtype)) for p in (values, *parts[1:])]
-    return out[0] if len(out) == 1 else tuple(out)
-
-
-def comparable(name: str, x: Tensor) -> np.ndarray:
-    """The elements of ``x`` as NumPy can compare them: bfloat16 as float32."""
-    x = as_operand(name, x).detach()
-    return (x.float() if x._dtype is dtypes.bfloat16 else x).numpy()
-
-
 METHODS: dict[str, Any] = {
     "argsort": argsort,
     "kthvalue": kthvalue,
@@ -298,5 +257,4 @@ METHODS: dict[str, Any] = {
     "msort": msort,
     "sort": sort,
     "topk": topk,
-    "unique": unique,
 }

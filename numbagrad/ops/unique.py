@@ -1,0 +1,125 @@
+"""Elements without those that come again: ``unique`` and ``unique_consecutive``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import ShapeError
+from ..kernels import machine
+from ..kernels.cpu import runs as kernels
+from ..kernels.halves import encoded
+from ..tensor import Tensor, wrap
+from .base import SHORT, as_operand, normalize_dim
+
+__all__ = ["unique", "unique_consecutive"]
+
+
+def unique(
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The different elements (or slices along ``dim``), sorted; no gradient.
+
+    return_inverse: also where in the result each element is. return_counts: also how often each
+    occurs. Each NaN is different from all others.
+
+    >>> unique(tensor([3, 1, 3]), return_counts=True)[1].tolist()
+    [1, 2]
+    """
+    array = _comparable("unique", x)
+    if dim is not None:
+        dim = normalize_dim("unique", dim, array.ndim)
+    found: Any = np.unique(  # type: ignore[call-overload]
+        array,
+        return_inverse=return_inverse,
+        return_counts=return_counts,
+        axis=dim,
+        equal_nan=False,
+    )
+    parts = list(found) if isinstance(found, tuple) else [found]
+    if return_inverse:
+        parts[1] = parts[1].reshape(array.shape if dim is None else -1)
+    values = encoded(parts[0], x._dtype.numpy)
+    out = [wrap(np.asarray(p, order="C"), dtypes.from_numpy(p.dtype)) for p in (values, *parts[1:])]
+    return out[0] if len(out) == 1 else tuple(out)
+
+
+def _comparable(name: str, x: Tensor) -> np.ndarray:
+    """The elements of ``x`` as NumPy can compare them: bfloat16 as float32."""
+    x = as_operand(name, x).detach()
+    return (x.float() if x._dtype is dtypes.bfloat16 else x).numpy()
+
+
+def unique_consecutive(
+    x: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """``x`` without the elements (or slices along ``dim``) that equal the one before them.
+
+    return_inverse: also where in the result each is. return_counts: also how many each stands for.
+    No gradient.
+
+    >>> unique_consecutive(tensor([1, 1, 2, 1])).tolist()
+    [1, 2, 1]
+    """
+    array = _comparable("unique_consecutive", x)
+    if dim is None and array.size >= SHORT:
+        out = _runs(array, return_inverse, return_counts)
+    else:
+        out = _different(array, return_inverse, return_counts, dim)
+    if out[0].dtype != x._dtype.numpy:
+        out[0] = encoded(out[0], x._dtype.numpy)
+    found = [wrap(np.asarray(f, order="C"), dtypes.from_numpy(f.dtype)) for f in out]
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def _runs(array: np.ndarray, return_inverse: bool, return_counts: bool) -> list[np.ndarray]:
+    """``unique_consecutive`` of all elements, of which there is one or more."""
+    flat, number = array.reshape(-1), np.dtype(np.int64)
+    many = machine.empty((1,), number)
+    machine.launch(kernels.count_runs, many, flat)
+    j = int(many[0])
+    values = machine.empty((j,), flat.dtype)
+    inverse = machine.empty((flat.size if return_inverse else 0,), number)
+    counts = machine.empty((j if return_counts else 0,), number)
+    machine.launch(kernels.runs, values, inverse, counts, flat)
+    found = [values]
+    if return_inverse:
+        found.append(inverse.reshape(array.shape))
+    if return_counts:
+        found.append(counts)
+    return found
+
+
+def _different(
+    array: np.ndarray, return_inverse: bool, return_counts: bool, dim: int | None
+) -> list[np.ndarray]:
+    """``unique_consecutive`` by NumPy, which compiles nothing."""
+    if dim is None:
+        shape, axis, array = array.shape, 0, array.reshape(-1)
+    else:
+        axis = normalize_dim("unique_consecutive", dim, array.ndim)
+        if array.ndim == 0:
+            raise ShapeError("unique_consecutive: dim needs a tensor of one dimension or more.")
+        shape = array.shape[axis : axis + 1]
+    n = array.shape[axis]
+    rows = np.moveaxis(array, axis, 0).reshape(n, array.size // n if n else 0)
+    new = np.ones(n, bool)
+    if rows.shape[1] == 1:  # each by itself: any of one costs five times as much
+        np.not_equal(rows[1:, 0], rows[:-1, 0], out=new[1:])
+    else:
+        new[1:] = (rows[1:] != rows[:-1]).any(1)
+    found = [np.compress(new, array, axis) if array.ndim > 1 else array[new]]
+    if return_inverse:
+        found.append((np.cumsum(new) - 1).reshape(shape))
+    if return_counts:
+        found.append(np.diff(np.append(np.flatnonzero(new), n)))
+    return found
+
+
+METHODS: dict[str, Any] = {"unique": unique, "unique_consecutive": unique_consecutive}
