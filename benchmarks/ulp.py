@@ -217,12 +217,30 @@ def _long_erf(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 7, 2 / root * np.exp(-square) * total, np.sign(x))
 
 
+def _long_erfc(x: np.ndarray) -> np.ndarray:
+    """erfc of long double: from 2 on by its continued fraction, Abramowitz and Stegun, 7.1.14, with
+    the exponential of two exact squares."""
+    far = x >= 2
+    a = np.where(far, np.minimum(x, 40), 2)
+    fraction = np.zeros_like(a)
+    for n in range(150, 0, -1):
+        fraction = np.longdouble(n) / 2 / (a + fraction)
+    start = a.astype(np.float32).astype(a.dtype)
+    power = np.exp(-start * start) * np.exp((start - a) * (start + a))
+    root = np.sqrt(np.longdouble("3.14159265358979323846264338327950288"))
+    return np.where(far, power / root / (a + fraction), 1 - _long_erf(x))
+
+
 def _sigmoid(x: np.ndarray) -> np.ndarray:
     return 1 / (1 + np.exp(-x))
 
 
 def _erf(x: np.ndarray) -> np.ndarray:
     return erf(x) if x.dtype == np.float64 else _long_erf(x)
+
+
+def _erfc(x: np.ndarray) -> np.ndarray:
+    return erfc(x) if x.dtype == np.float64 else _long_erfc(x)
 
 
 _REFERENCES: dict[str, Callable[..., np.ndarray]] = {
@@ -233,7 +251,7 @@ _REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     },
     "sigmoid": _sigmoid,
     "erf": _erf,
-    "erfc": lambda x: erfc(x.astype(np.float64)),
+    "erfc": _erfc,
     "pow": np.power,
     **{
         name: getattr(np, f"arc{name[1:]}")

@@ -83,7 +83,8 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
 
 def _table_of(arrays: list, dim: int, sizes: Sequence[int], width: int) -> np.ndarray | None:
     """Of each array where its rows begin, the bytes from one to the next, and those of one."""
-    parts, size = [], arrays[0].itemsize
+    parts: list[int] = []
+    size = arrays[0].itemsize
     for array, n in zip(arrays, sizes, strict=True):
         rows = _rows_of(array.shape, array.strides, size, dim, n * width)
         if rows is None:

@@ -286,6 +286,37 @@ def test_pow_is_right_for_special_pairs(dtype, power):
         assert_special(out, np.power(x.astype(np.longdouble), y.astype(np.longdouble)))
 
 
+def by_parts(x):
+    """erfc of doubles from 2 to 27 as long doubles: its continued fraction, and exact squares."""
+    start = x.astype(np.float32).astype(np.longdouble)
+    fraction = np.zeros_like(x)
+    for n in range(150, 0, -1):
+        fraction = np.longdouble(n) / 2 / (x + fraction)
+    power = np.exp(-start * start) * np.exp((start - x) * (start + x))
+    return power / np.sqrt(np.longdouble("3.14159265358979323846")) / (x + fraction)
+
+
+@pytest.mark.parametrize(
+    ("name", "exact", "x"),
+    [
+        ("asinh", np.arcsinh, lambda u: np.copysign(2.0 ** (2000 * u - 1000), u - 0.5)),
+        ("asinh", np.arcsinh, lambda u: 2.0 ** (8 * u + 24)),
+        ("acosh", np.arccosh, lambda u: 1 + 2.0 ** (-52 * u)),
+        ("acosh", np.arccosh, lambda u: 2.0 ** (1020 * u)),
+        ("atanh", np.arctanh, lambda u: 1 - 2.0 ** (-53 * u)),
+        ("atanh", np.arctanh, lambda u: -(2.0 ** (-1000 * u))),
+        ("erfc", by_parts, lambda u: 2 + 24.5 * u),
+        ("erfc", by_parts, lambda u: 26.5 + 0.75 * u),  # below the least normal number
+    ],
+)
+def test_double_of_any_size_is_within_two_units(name, exact, x, runners):
+    x = x(np.random.default_rng(0).uniform(0, 1, 20_000))
+    out = np.empty_like(x)
+    runners[name](out, x)
+    error = units(out, exact(x.astype(np.longdouble)))
+    assert error.max() <= 2, (x[error.argmax()], out[error.argmax()])
+
+
 @pytest.mark.parametrize("dtype", BOTH)
 def test_pow_is_within_two_units(dtype, power):
     """Results over the whole range, of bases of any size, near 1 and negative."""
@@ -318,7 +349,8 @@ OPS = {
     "Tanh": formulas, "Sigmoid": formulas, "Erf": formulas, "Softplus": activation,
     "Tan": formulas, "Asin": formulas, "Acos": formulas, "Atan": formulas, "Sinh": formulas,
     "Cosh": formulas, "Gelu": activation, "GeluTanh": activation, "Silu": activation,
-    "LogSigmoid": activation, "Lgamma": gamma,
+    "LogSigmoid": activation, "Lgamma": gamma, "Asinh": special, "Acosh": special,
+    "Atanh": special, "Erfc": special,
 }  # fmt: skip
 NUMBERS = ("beta", "threshold")
 LIBM = re.compile(

@@ -67,9 +67,10 @@ def test_unique_consecutive_is_torchs(shape, dtype):
     assert ng.unique_consecutive(ng.tensor([1.0, 1.0], dtype=ng.bfloat16)).dtype is ng.bfloat16
 
 
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
 @pytest.mark.parametrize("most", [2, 1000])
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64"])
-def test_unique_consecutive_of_many_is_torchs(dtype, most):
+def test_unique_of_many_is_torchs(name, dtype, most):
     torch = pytest.importorskip("torch")
     array = np.random.default_rng(1).integers(0, most, (70, 90))
     array[-1] = array[-2, -1]  # the last run is a long one
@@ -77,15 +78,35 @@ def test_unique_consecutive_of_many_is_torchs(dtype, most):
     given = torch.tensor(array).to(getattr(torch, dtype))
     for inverse, counts in itertools.product((False, True), repeat=2):
         how = {"return_inverse": inverse, "return_counts": counts}
-        found, expected = (lib.unique_consecutive(v, **how) for lib, v in ((ng, x), (torch, given)))
+        found, expected = (getattr(lib, name)(v, **how) for lib, v in ((ng, x), (torch, given)))
         if not (inverse or counts):
             found, expected = (found,), (expected,)
         for out, each in zip(found, expected, strict=True):
             assert out.tolist() == each.tolist() and str(out.dtype)[3:] == str(each.dtype)[6:]
-    turned = ng.unique_consecutive(x.T, return_inverse=True)
-    expected = torch.unique_consecutive(given.T, return_inverse=True)
+    turned = getattr(ng, name)(x.T, return_inverse=True)
+    expected = getattr(torch, name)(given.T, return_inverse=True)
     for out, each in zip(turned, expected, strict=True):
         assert out.tolist() == each.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64])
+@pytest.mark.parametrize("far", [False, True])
+def test_unique_whole_numbers_may_be_negative_and_far_apart(dtype, far):
+    some = np.random.default_rng(2).integers(-50, 50, 6000).astype(dtype)
+    if far:
+        some[[7, 9]] = np.iinfo(dtype).min, np.iinfo(dtype).max
+    out, where, count = ng.unique(ng.tensor(some), return_inverse=True, return_counts=True)
+    expected = np.unique(some, return_inverse=True, return_counts=True)
+    for got, each in zip((out, where, count), expected, strict=True):
+        assert np.array_equal(got.numpy(), each) and got.numpy().dtype == each.dtype
+
+
+def test_unique_of_many_counts_each_nan():
+    x = np.tile([2.0, np.nan, -0.0, 0.0, np.inf], 1000)
+    out, where, count = ng.unique(ng.tensor(x), return_inverse=True, return_counts=True)
+    assert out.tolist()[:3] == [0.0, 2.0, np.inf] and np.isnan(out.numpy()[3:]).all()
+    assert count.tolist() == [2000, 1000, 1000, *[1] * 1000]
+    assert np.array_equal(out.numpy()[where.numpy()], x, equal_nan=True)
 
 
 def test_unique_consecutive_of_many_tells_numbers_that_are_none_apart():

@@ -51,7 +51,7 @@ def exp_parts_float32(y):
     return near_zero_float32(high - low), n
 
 
-_CURVE_64 = polynomial(
+CURVE_64 = polynomial(
     0.5000000000000001,
     0.16666666666666674,
     0.04166666666662413,
@@ -68,11 +68,11 @@ _CURVE_64 = polynomial(
 @piece
 def near_zero_float64(r):
     """exp(r) - 1 for |r| <= ln(2) / 2."""
-    return (_CURVE_64(r) * r + 1.0) * r
+    return (CURVE_64(r) * r + 1.0) * r
 
 
 @piece
-def _reduced_float64(y):
+def reduced_float64(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
     shifted = y * LOG2E64 + ROUND64
     n = shifted - ROUND64
@@ -82,7 +82,7 @@ def _reduced_float64(y):
 @piece
 def exp_parts_float64(y):
     """exp(r) - 1, and a number whose lowest bits are n."""
-    high, low, n = _reduced_float64(y)
+    high, low, n = reduced_float64(y)
     return near_zero_float64(high - low), n
 
 
@@ -211,11 +211,11 @@ def expm1_float64(x):
     """e ** x - 1, accurate near 0."""
     y = pick(x > 710.0, 710.0, x)
     y = pick(y < -40.0, -40.0, y)
-    high, low, n = _reduced_float64(y)
+    high, low, n = reduced_float64(y)
     r = high - low
     half = bits_float64((n - (_ROUND64_BITS - 1022)) << 52)
     whole = (half - 0.5) + half * high
-    out = (whole + half * (r * r * _CURVE_64(r) - low)) * 2.0
+    out = (whole + half * (r * r * CURVE_64(r) - low)) * 2.0
     return pick(abs(x) < 2.0**-54, x, out)
 
 

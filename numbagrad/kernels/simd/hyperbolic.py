@@ -8,9 +8,15 @@ import numpy as np
 from numba import float32, float64, int32
 
 from .decorators import formula, piece
-from .exponential import exp_parts_float32, exp_parts_float64, scaled_float32, scaled_float64
-from .instructions import pick, polynomial
-from .logarithm import log1p_float64
+from .exponential import (
+    LN2_64,
+    exp_parts_float32,
+    exp_parts_float64,
+    scaled_float32,
+    scaled_float64,
+)
+from .instructions import pick, polynomial, times_plus, two_product
+from .logarithm import log1p_float64, log1p_of_sum
 
 _ONE, _QUARTER = np.float32(1.0), np.float32(0.25)
 
@@ -83,7 +89,7 @@ def sinh_float64(x):
     return math.copysign(pick(a > 1.0, e - 0.25 / e, near), x)
 
 
-# The inverses of float32 in float64, which has no need of cases. Those of float64 are libm's.
+# The inverses of float32 in float64, which has no need of cases.
 
 
 @formula
@@ -111,19 +117,44 @@ def atanh_float32(x):
     return math.copysign(float32(out), x)
 
 
+# Those of float64 take a logarithm of a number and what its rounding left out, beyond 2^28 log(x).
+
+
 @formula
 def asinh_float64(x):
     """Inverse hyperbolic sine."""
-    return math.asinh(x)
+    a = abs(x)
+    large = a > 2.0**28
+    b = pick(large, 1.0, a)
+    z = b * b
+    t = z / (1.0 + math.sqrt(1.0 + z))
+    v = b + t
+    out = log1p_of_sum(pick(large, a, v), pick(large, -1.0, (b - v) + t))
+    return math.copysign(out + pick(large, LN2_64, 0.0), x)
 
 
 @formula
 def acosh_float64(x):
     """Inverse hyperbolic cosine; NaN below 1."""
-    return math.acosh(x)
+    large = x > 2.0**28
+    t = pick(large, 1.0, x) - 1.0
+    u = t + 2.0
+    p, rest = two_product(t, u)
+    r = math.sqrt(p)
+    rest = times_plus(-r, r, p) + (rest + t * (t - (u - 2.0)))
+    v = r + t
+    low = ((r - v) + t) + rest * pick(t > 0.0, 0.5 / r, 0.0)
+    out = log1p_of_sum(pick(large, x, v), pick(large, -1.0, low))
+    return pick(x < 1.0, math.nan, out + pick(large, LN2_64, 0.0))
 
 
 @formula
 def atanh_float64(x):
     """Inverse hyperbolic tangent; NaN beyond -1 and 1."""
-    return math.atanh(x)
+    a = abs(x)
+    d = 1.0 - a
+    inverse = 1.0 / d
+    v = (a + a) * inverse
+    rest = times_plus(-v, d, a + a) - v * ((1.0 - d) - a)
+    out = 0.5 * log1p_of_sum(v, pick(a < 1.0, rest * inverse, 0.0))
+    return math.copysign(out, x)

@@ -184,11 +184,11 @@ def log1p_float32(x):
     return pick(abs(x) < 2.0**-25, x, out)
 
 
-@formula
-def log1p_float64(x):
-    """log(1 + x), accurate near 0."""
+@piece
+def log1p_of_sum(x, low):
+    """log(1 + x + low) for a ``low`` that is little beside x."""
     u = 1.0 + x
-    left = pick(x < 1.0, x - (u - 1.0), 1.0 - (u - x))
+    left = pick(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) + low
     bits = float64_bits(u)
     k = (bits - 0x3FE6A09E667F3BCD) >> 52
     f = bits_float64(bits - (k << 52)) - 1.0
@@ -199,3 +199,9 @@ def log1p_float64(x):
     low = rest + e * LN2_LOW64
     out = _edges_float64(u, e * LN2_HIGH64 + (f - (h - low)))
     return pick(abs(x) < 2.0**-54, x, out)
+
+
+@formula
+def log1p_float64(x):
+    """log(1 + x), accurate near 0."""
+    return log1p_of_sum(x, 0.0)
