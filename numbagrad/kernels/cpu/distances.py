@@ -50,15 +50,52 @@ def _apart(out, at, x, turned, i, begin, end, stride, p):
 
 
 @device
-def _add_slope(lanes, g, apart, x, y, i, j, count, p):
-    """Add to ``lanes`` what ``g`` gives to ``count`` numbers of x from place i on, for ``_apart``
-    of these and of y from j on, which is ``apart``."""
+def _add_slopes(lanes, g, apart, at, step, shrinks, x, y, i, j, count, many, p):
+    """Add to ``lanes`` what g gives to ``count`` numbers of x from place i on, for ``_apart`` of
+    these and of those of ``many`` rows of y, the first from place j on.
+
+    The first's g and distance are at place ``at``, the next ``step`` further, the one after that as
+    much less ``shrinks``, and so on. Four rows at a time, for the sum is read and written for each.
+    """
+    k, row = x.shape[x.ndim - 1], 0
+    while p == 2 and row + 4 <= many:
+        a = _over(g, apart, at)
+        at, step = at + step, step - shrinks
+        b = _over(g, apart, at)
+        at, step = at + step, step - shrinks
+        c = _over(g, apart, at)
+        at, step = at + step, step - shrinks
+        d = _over(g, apart, at)
+        at, step = at + step, step - shrinks
+        to = j + row * k
+        for lane in range(count):
+            value = load(x, i + lane)
+            to_a, to_b = value - load(y, to + lane), value - load(y, to + k + lane)
+            to_c, to_d = value - load(y, to + 2 * k + lane), value - load(y, to + 3 * k + lane)
+            lanes[lane] += (a * to_a + b * to_b) + (c * to_c + d * to_d)
+        row += 4
+    while row < many:
+        _add_slope(lanes, g, apart, at, x, y, i, j + row * k, count, p)
+        at, step, row = at + step, step - shrinks, row + 1
+
+
+@device
+def _over(g, apart, at):
+    """g over the distance that it is of, 0 where that is 0."""
+    distance = load(apart, at)
+    return load(g, at) / distance if distance != 0 else g.dtype.type(0)
+
+
+@device
+def _add_slope(lanes, g, apart, at, x, y, i, j, count, p):
+    """``_add_slopes`` of one row."""
     if p == 1:
+        value = load(g, at)
         for c in range(count):
             away = load(x, i + c) - load(y, j + c)
-            lanes[c] += g if away > 0 else (-g if away < 0 else away * 0)
-    elif apart != 0:
-        scale = g / apart
+            lanes[c] += value if away > 0 else (-value if away < 0 else away * 0)
+    else:
+        scale = _over(g, apart, at)
         for c in range(count):
             lanes[c] += scale * (load(x, i + c) - load(y, j + c))
 
@@ -84,9 +121,8 @@ def _grad_of_row(gx, g, out, x, y, row, first, at, m, p):
         count = min(LANES, k - begin)
         for c in range(count):
             lanes[c] = x.dtype.type(0)
-        for j in range(m):
-            ends = row * k + begin, (first + j) * k + begin
-            _add_slope(lanes, load(g, at + j), load(out, at + j), x, y, *ends, count, p)
+        ends = row * k + begin, first * k + begin
+        _add_slopes(lanes, g, out, at, 1, 0, x, y, *ends, count, m, p)
         for c in range(count):
             store(gx, row * k + begin + c, lanes[c])
 
@@ -117,12 +153,11 @@ def _grad_of_pairs(gx, g, out, x, i, p):
         count = min(LANES, k - begin)
         for c in range(count):
             lanes[c] = x.dtype.type(0)
-        for j in range(n):
-            low, high = min(i, j), max(i, j)
-            if low != high:
-                at = low * (2 * n - low - 1) // 2 + high - low - 1
-                ends = i * k + begin, j * k + begin
-                _add_slope(lanes, load(g, at), load(out, at), x, x, *ends, count, p)
+        # Its distances to the rows before it lie n - 2, n - 3 and so on apart.
+        to = i * k + begin
+        _add_slopes(lanes, g, out, i - 1, n - 2, 1, x, x, to, begin, count, i, p)
+        at, after = i * (2 * n - i - 1) // 2, to + k
+        _add_slopes(lanes, g, out, at, 1, 0, x, x, to, after, count, n - 1 - i, p)
         for c in range(count):
             store(gx, i * k + begin + c, lanes[c])
 

@@ -227,8 +227,12 @@ def avg_pool(out, x, depth, height, width):
 
 
 @device
-def spread_plane(p, begin, end, apart, parts, gx, g, depth, height, width):
-    """``avg_pool_grad`` of plane ``p``, of many windows at a time; parts (planes, ow): room."""
+def spread_plane(p, begin, end, apart, parts, lines, gx, g, depth, height, width):
+    """``avg_pool_grad`` of plane ``p``, of many windows at a time.
+
+    parts (planes, ow), lines (planes, w): room, the latter for what all rows of a line's windows
+    are given.
+    """
     _, deep, high, wide = gx.shape
     _, od, oh, ow = g.shape
     for i in range(p * deep * high * wide, (p + 1) * deep * high * wide):
@@ -238,15 +242,19 @@ def spread_plane(p, begin, end, apart, parts, gx, g, depth, height, width):
             line, rows = ((p * od + z) * oh + y) * ow, depth[z, 2] * height[y, 2]
             for j in range(ow):
                 parts[p, j] = load(g, line + j) / g.dtype.type(rows * width[j, 2])
+            for j in range(wide):
+                lines[p, j] = 0
             first = 0
             while first < ow:
                 count = end - first if begin <= first < end else 1
-                start, stop, at = width[first, 0], width[first, 1], p * ow + first
-                for iz in range(depth[z, 0], depth[z, 1]):
-                    for iy in range(height[y, 0], height[y, 1]):
-                        to = ((p * deep + iz) * high + iy) * wide
-                        add_windows(gx, to + start, to + stop, apart, parts, at, count)
+                start, stop = p * wide + width[first, 0], p * wide + width[first, 1]
+                add_windows(lines, start, stop, apart, parts, p * ow + first, count)
                 first += count
+            for iz in range(depth[z, 0], depth[z, 1]):
+                for iy in range(height[y, 0], height[y, 1]):
+                    to = ((p * deep + iz) * high + iy) * wide
+                    for j in range(wide):
+                        store(gx, to + j, load(gx, to + j) + load(lines, p * wide + j))
 
 
 @device
@@ -275,6 +283,8 @@ def avg_pool_grad(gx, g, depth, height, width):
     """The gradient of ``avg_pool``. gx (planes, d, h, w), g (planes, od, oh, ow): C."""
     begin, end, apart = regular(width)
     parts = np.empty((g.shape[0], g.shape[3]), g.dtype)
+    lines = np.empty((g.shape[0], gx.shape[3]), g.dtype)
     for p in prange(0, gx.shape[0]):
-        spread_plane(p, begin, end, apart, parts, gx, g, depth, height, width)
+        spread_plane(p, begin, end, apart, parts, lines, gx, g, depth, height, width)
     keep(parts)
+    keep(lines)
