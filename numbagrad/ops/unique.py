@@ -17,8 +17,9 @@ from .sort import sort
 
 __all__ = ["unique", "unique_consecutive"]
 
-CLOSE = 4
-"""Whole numbers whose range is at most so many times as long as they are many are counted."""
+CLOSE = 1
+"""Whole numbers whose range is at most so many times as long as they are many are counted: at 2 it
+takes as long as sorting."""
 
 
 def unique(
@@ -58,7 +59,7 @@ def _by_counting(
     array: np.ndarray, return_inverse: bool, return_counts: bool
 ) -> list[np.ndarray] | None:
     """``unique`` of whole numbers that lie close together, else None: 5 to 20 times as fast as
-    sorting them."""
+    sorting them where each comes often, half as long where hardly any does."""
     if array.dtype.kind == "f":
         return None
     flat = array.reshape(-1)

@@ -58,7 +58,8 @@ def test_max_pool_of_every_width(dtype, size, stride, padding, dilation):
 
 
 def slow_avg_pool(x, g, size, stride, padding, ceil):
-    """Means of a plane (h, w), padding counted, and their gradient."""
+    """Means of a plane (h, w), padding counted, and their gradient: of each line of windows what
+    they give to one of its rows, then the lines."""
     axes = []
     for n, k, s, p in zip(x.shape, size, stride, padding, strict=True):
         count = -(-(n + 2 * p - k) // s) + 1 if ceil else (n + 2 * p - k) // s + 1
@@ -66,11 +67,12 @@ def slow_avg_pool(x, g, size, stride, padding, ceil):
         starts = [i * s - p for i in range(count)]
         axes.append([(max(0, a), min(n, a + k), min(a + k, n + p) - a) for a in starts])
     out, gx = np.empty([len(a) for a in axes], x.dtype), np.zeros_like(x)
-    for (i, (top, bottom, high)), (j, (left, right, wide)) in itertools.product(
-        *map(enumerate, axes)
-    ):
-        out[i, j] = x[top:bottom, left:right].sum() / x.dtype.type(high * wide)
-        gx[top:bottom, left:right] += g[i, j] / x.dtype.type(high * wide)
+    for i, (top, bottom, high) in enumerate(axes[0]):
+        line = np.zeros_like(gx[0])
+        for j, (left, right, wide) in enumerate(axes[1]):
+            out[i, j] = x[top:bottom, left:right].sum() / x.dtype.type(high * wide)
+            line[left:right] += g[i, j] / x.dtype.type(high * wide)
+        gx[top:bottom] += line
     return out, gx
 
 

@@ -280,7 +280,10 @@ def add_windows(to, start, stop, apart, parts, first, count):
 
 @kernel(grain=16384, allocates=True)
 def avg_pool_grad(gx, g, depth, height, width):
-    """The gradient of ``avg_pool``. gx (planes, d, h, w), g (planes, od, oh, ow): C."""
+    """The gradient of ``avg_pool``. gx (planes, d, h, w), g (planes, od, oh, ow): C.
+
+    Windows side by side are added up first, then lines of them.
+    """
     begin, end, apart = regular(width)
     parts = np.empty((g.shape[0], g.shape[3]), g.dtype)
     lines = np.empty((g.shape[0], gx.shape[3]), g.dtype)

@@ -18,7 +18,7 @@ from .exponential import (
     reduced_float64,
     scaled_float64,
 )
-from .instructions import pick, polynomial, times_plus, two_product
+from .instructions import FUSED, pick, polynomial, times_plus, two_product
 
 _ONE = np.float32(1.0)
 
@@ -229,7 +229,15 @@ def erfc_float64(x):
     high, low, n = reduced_float64(-y)
     low = low + low_y
     r = high - low
-    left = left + q * (beside + ((high - r) - low))
+    left = left + (q + q * r) * (beside + ((high - r) - low))
     left = left + q * (r * r * CURVE_64(r))
     out = pick(gone, 0.0, scaled_float64(q + (q * r + left), n))
     return pick(x < 0.0, 2.0 - out, out)
+
+
+if not FUSED:  # what its roundings left out would be lost, or be a function of libm for each
+
+    @formula
+    def erfc_float64(x):
+        """1 - erf(x), accurate where that is small."""
+        return math.erfc(x)

@@ -15,7 +15,7 @@ from .exponential import (
     scaled_float32,
     scaled_float64,
 )
-from .instructions import pick, polynomial, times_plus, two_product
+from .instructions import FUSED, pick, polynomial, times_plus, two_product
 from .logarithm import log1p_float64, log1p_of_sum
 
 _ONE, _QUARTER = np.float32(1.0), np.float32(0.25)
@@ -146,6 +146,14 @@ def acosh_float64(x):
     low = ((r - v) + t) + rest * pick(t > 0.0, 0.5 / r, 0.0)
     out = log1p_of_sum(pick(large, x, v), pick(large, -1.0, low))
     return pick(x < 1.0, math.nan, out + pick(large, LN2_64, 0.0))
+
+
+if not FUSED:
+
+    @formula
+    def acosh_float64(x):
+        """Inverse hyperbolic cosine; NaN below 1."""
+        return math.acosh(x)
 
 
 @formula

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 from ..processor import features
 
-__all__ = ["SCALES", "fused", "pick", "polynomial", "table", "times_plus", "times_power"]
+__all__ = ["FUSED", "SCALES", "fused", "pick", "polynomial", "table", "times_plus", "times_power"]
 __all__ += ["rarely", "two_product", "two_sum", "whole_rest"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
@@ -46,6 +46,10 @@ def pick(typing, condition, x, y):
     return narrow(condition, x, y), generate
 
 
+FUSED = not features().isdisjoint({"+fma", "+neon"})
+"""Whether the processor multiplies and adds by one instruction, which rounds once."""
+
+
 def times_plus(x: Any, y: Any, z: Any) -> Any:
     """x y + z for floats of one type, rounded once where the processor can.
 
@@ -58,7 +62,7 @@ def times_plus(x: Any, y: Any, z: Any) -> Any:
 @intrinsic
 def _times_plus(typing, x, y, z):
     def generate(context, builder, signature, args):
-        if not features().isdisjoint({"+fma", "+neon"}):
+        if FUSED:
             return builder.fma(*args)
         return builder.fadd(builder.fmul(args[0], args[1]), args[2])
 
@@ -252,8 +256,7 @@ def whole_rest(typing, x, y):
     In each step a multiple n of y 2^k goes, k as far from the one before as n may have places: by
     a fused instruction as many as a float64, else so many that n y is exact too.
     """
-    fused = not features().isdisjoint({"+fma", "+neon"})
-    places = 50 if fused else 28
+    places = 50 if FUSED else 28
     powers = range(277 // places * places, -1, -places)
 
     def generate(context, builder, signature, args):
@@ -264,7 +267,7 @@ def whole_rest(typing, x, y):
             n = builder.fmul(r, builder.fmul(inverse, real(2.0**-k)))
             n = builder.fsub(builder.fadd(n, shift), shift)
             step = builder.fmul(y, real(2.0**k))
-            if fused:
+            if FUSED:
                 r = builder.fma(builder.fneg(n), step, r)
             else:
                 r = builder.fsub(r, builder.fmul(n, step))
