@@ -208,7 +208,7 @@ _REST_OF_SLOPE = polynomial(
 
 
 @formula
-def erfc_float64(x):
+def _erfc_by_sums(x):
     """1 - erf(x), accurate where that is small."""
     a = abs(x)
     gone = a > 27.25  # half of the least number
@@ -235,9 +235,11 @@ def erfc_float64(x):
     return pick(x < 0.0, 2.0 - out, out)
 
 
-if not FUSED:  # what its roundings left out would be lost, or be a function of libm for each
+@formula
+def _erfc_by_libm(x):
+    """1 - erf(x), accurate where that is small."""
+    return math.erfc(x)
 
-    @formula
-    def erfc_float64(x):
-        """1 - erf(x), accurate where that is small."""
-        return math.erfc(x)
+
+# Without that instruction what roundings left out would be lost, or take a call of libm each.
+erfc_float64 = _erfc_by_sums if FUSED else _erfc_by_libm

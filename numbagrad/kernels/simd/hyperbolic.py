@@ -134,7 +134,7 @@ def asinh_float64(x):
 
 
 @formula
-def acosh_float64(x):
+def _acosh_by_sums(x):
     """Inverse hyperbolic cosine; NaN below 1."""
     large = x > 2.0**28
     t = pick(large, 1.0, x) - 1.0
@@ -148,12 +148,13 @@ def acosh_float64(x):
     return pick(x < 1.0, math.nan, out + pick(large, LN2_64, 0.0))
 
 
-if not FUSED:
+@formula
+def _acosh_by_libm(x):
+    """Inverse hyperbolic cosine; NaN below 1."""
+    return math.acosh(x)
 
-    @formula
-    def acosh_float64(x):
-        """Inverse hyperbolic cosine; NaN below 1."""
-        return math.acosh(x)
+
+acosh_float64 = _acosh_by_sums if FUSED else _acosh_by_libm
 
 
 @formula
