@@ -217,7 +217,7 @@ def _long_erf(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < 7, 2 / root * np.exp(-square) * total, np.sign(x))
 
 
-def _long_erfc(x: np.ndarray) -> np.ndarray:
+def long_erfc(x: np.ndarray) -> np.ndarray:
     """erfc of long double: from 2 on by its continued fraction, Abramowitz and Stegun, 7.1.14, with
     the exponential of two exact squares."""
     far = x >= 2
@@ -240,7 +240,7 @@ def _erf(x: np.ndarray) -> np.ndarray:
 
 
 def _erfc(x: np.ndarray) -> np.ndarray:
-    return erfc(x) if x.dtype == np.float64 else _long_erfc(x)
+    return erfc(x) if x.dtype == np.float64 else long_erfc(x)
 
 
 _REFERENCES: dict[str, Callable[..., np.ndarray]] = {

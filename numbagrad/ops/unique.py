@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..errors import ShapeError
+from ..errors import DimError
 from ..kernels import machine
 from ..kernels.cpu import runs as kernels
 from ..kernels.halves import encoded
@@ -98,7 +98,7 @@ def _by_numpy(
 ) -> list[np.ndarray]:
     """``unique`` of few elements, or of slices."""
     if dim is not None:
-        dim = normalize_dim("unique", dim, array.ndim)
+        dim = _axis("unique", dim, array)
     found: Any = np.unique(  # type: ignore[call-overload]
         array,
         return_inverse=return_inverse,
@@ -110,6 +110,14 @@ def _by_numpy(
     if return_inverse:
         parts[1] = parts[1].reshape(array.shape if dim is None else -1)
     return parts
+
+
+def _axis(name: str, dim: int, array: np.ndarray) -> int:
+    """``dim``, counted from the front, of an array that has one."""
+    axis = normalize_dim(name, dim, array.ndim)
+    if array.ndim == 0:
+        raise DimError(f"{name}: dim is {dim}, but the tensor has no dimensions.")
+    return axis
 
 
 def _comparable(name: str, x: Tensor) -> np.ndarray:
@@ -162,9 +170,7 @@ def _different(
     if dim is None:
         shape, axis, array = array.shape, 0, array.reshape(-1)
     else:
-        axis = normalize_dim("unique_consecutive", dim, array.ndim)
-        if array.ndim == 0:
-            raise ShapeError("unique_consecutive: dim needs a tensor of one dimension or more.")
+        axis = _axis("unique_consecutive", dim, array)
         shape = array.shape[axis : axis + 1]
     n = array.shape[axis]
     rows = np.moveaxis(array, axis, 0).reshape(n, array.size // n if n else 0)

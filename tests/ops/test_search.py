@@ -101,6 +101,15 @@ def test_unique_whole_numbers_may_be_negative_and_far_apart(dtype, far):
         assert np.array_equal(got.numpy(), each) and got.numpy().dtype == each.dtype
 
 
+@pytest.mark.parametrize("name", ["unique", "unique_consecutive"])
+def test_a_number_has_no_dim_to_be_unique_along(name):
+    for dim in (0, -1):
+        with pytest.raises(IndexError, match=f"^{name}: dim is {dim}, but the tensor has no"):
+            getattr(ng, name)(ng.tensor(3.0), dim=dim)
+    with pytest.raises(IndexError, match=f"^{name}: Dimension out of range"):
+        getattr(ng, name)(ng.zeros(2, 3), dim=2)
+
+
 def test_unique_of_many_counts_each_nan():
     x = np.tile([2.0, np.nan, -0.0, 0.0, np.inf], 1000)
     out, where, count = ng.unique(ng.tensor(x), return_inverse=True, return_counts=True)

@@ -230,8 +230,8 @@ def avg_pool(out, x, depth, height, width):
 def spread_plane(p, begin, end, apart, parts, lines, gx, g, depth, height, width):
     """``avg_pool_grad`` of plane ``p``, of many windows at a time.
 
-    parts (planes, ow), lines (planes, w): room, the latter for what all rows of a line's windows
-    are given.
+    parts (planes, ow), lines (planes, 1, 1, w): room, the latter for what all rows of a line's
+    windows are given.
     """
     _, deep, high, wide = gx.shape
     _, od, oh, ow = g.shape
@@ -242,19 +242,27 @@ def spread_plane(p, begin, end, apart, parts, lines, gx, g, depth, height, width
             line, rows = ((p * od + z) * oh + y) * ow, depth[z, 2] * height[y, 2]
             for j in range(ow):
                 parts[p, j] = load(g, line + j) / g.dtype.type(rows * width[j, 2])
-            for j in range(wide):
-                lines[p, j] = 0
+            alone = size_of(depth, z) * size_of(height, y) == 1  # windows of one row
+            to = ((p * deep + depth[z, 0]) * high + height[y, 0]) * wide if alone else p * wide
+            if not alone:
+                for j in range(wide):
+                    store(lines, to + j, 0)
             first = 0
             while first < ow:
                 count = end - first if begin <= first < end else 1
-                start, stop = p * wide + width[first, 0], p * wide + width[first, 1]
-                add_windows(lines, start, stop, apart, parts, p * ow + first, count)
+                start, stop, at = to + width[first, 0], to + width[first, 1], p * ow + first
+                if alone:
+                    add_windows(gx, start, stop, apart, parts, at, count)
+                else:
+                    add_windows(lines, start, stop, apart, parts, at, count)
                 first += count
+            if alone:
+                continue
             for iz in range(depth[z, 0], depth[z, 1]):
                 for iy in range(height[y, 0], height[y, 1]):
-                    to = ((p * deep + iz) * high + iy) * wide
+                    row = ((p * deep + iz) * high + iy) * wide
                     for j in range(wide):
-                        store(gx, to + j, load(gx, to + j) + load(lines, p * wide + j))
+                        store(gx, row + j, load(gx, row + j) + load(lines, to + j))
 
 
 @device
@@ -286,7 +294,7 @@ def avg_pool_grad(gx, g, depth, height, width):
     """
     begin, end, apart = regular(width)
     parts = np.empty((g.shape[0], g.shape[3]), g.dtype)
-    lines = np.empty((g.shape[0], gx.shape[3]), g.dtype)
+    lines = np.empty((g.shape[0], 1, 1, gx.shape[3]), g.dtype)
     for p in prange(0, gx.shape[0]):
         spread_plane(p, begin, end, apart, parts, lines, gx, g, depth, height, width)
     keep(parts)

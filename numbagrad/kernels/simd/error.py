@@ -241,5 +241,5 @@ def _erfc_by_libm(x):
     return math.erfc(x)
 
 
-# Without that instruction what roundings left out would be lost, or take a call of libm each.
+# Where no instruction rounds x y + z once, a call of libm would, for each rest of a rounding.
 erfc_float64 = _erfc_by_sums if FUSED else _erfc_by_libm
