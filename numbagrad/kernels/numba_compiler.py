@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
+from llvmlite.binding import Linkage, create_new_module_pass_manager
 from numba.core import config, errors
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
@@ -45,6 +46,26 @@ class KernelLibrary(JITCodeLibrary):
         passes, builder = self._codegen._module_pass_manager()
         with self._recorded_timings.record("Module passes", builder):
             passes.run(self._final_module, builder)
+        _inline_what_was_opaque(self._final_module, builder)
+
+
+OPAQUE = "numbagrad."
+"""What the names of functions begin with that stay calls until loops are vectors."""
+
+
+def _inline_what_was_opaque(module: Any, builder: Any) -> None:
+    """Put the functions of ``simd/vectors.py`` where they are called, and leave out the others."""
+    found = [f for f in module.functions if f.name.startswith(OPAQUE) and not f.is_declaration]
+    for function in found:
+        if function.linkage == Linkage.weak_any:  # what others might replace was not inlined
+            function.add_function_attribute("alwaysinline")
+        function.linkage = Linkage.internal
+    if found:
+        passes = create_new_module_pass_manager()
+        passes.add_always_inliner_pass()
+        passes.add_global_dead_code_eliminate_pass()
+        passes.add_instruction_combine_pass()
+        passes.run(module, builder)
 
 
 def way_by_words(name: str) -> str:

@@ -11,7 +11,7 @@ __all__ = ["features", "is_amd"]
 def features() -> frozenset[str]:
     """LLVM's names of its features, such as "+avx2"; empty where LLVM does not know it.
 
-    NUMBA_CPU_FEATURES says what to take it for.
+    NUMBA_CPU_FEATURES says what to take it for, NUMBA_ENABLE_AVX=0 to do without AVX.
     """
     told = config.CPU_FEATURES
     if told is None:
@@ -19,6 +19,8 @@ def features() -> frozenset[str]:
             told = llvmlite.binding.get_host_cpu_features().flatten()
         except RuntimeError:
             return frozenset()
+        if not config.ENABLE_AVX:
+            told = told.replace("+avx", "-avx")
     return frozenset(told.split(","))
 
 

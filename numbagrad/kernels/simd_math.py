@@ -30,6 +30,7 @@ from .simd import (
     hyperbolic,
     logarithm,
     power,
+    root,
     trigonometric,
 )
 from .simd.decorators import OPTIONS
@@ -41,6 +42,7 @@ _FAMILIES: dict[Any, str] = {
     arc: "asin acos atan atan2",
     hyperbolic: "sinh cosh asinh acosh atanh",
     power: "pow",
+    root: "sqrt",
     error: "erf erfc",
     gamma: "lgamma",
     division: "mod floordiv hypot",
@@ -89,6 +91,7 @@ log1p = _typed("log1p", math.log1p)
 sin = _typed("sin", math.sin)
 cos = _typed("cos", math.cos)
 pow = _typed("pow", np.power)
+sqrt = _typed("sqrt", math.sqrt)
 tan = _typed("tan", math.tan)
 asin = _typed("asin", math.asin)
 acos = _typed("acos", math.acos)

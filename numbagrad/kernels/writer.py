@@ -153,7 +153,8 @@ class Writer:
             if value in (2, 3, 4):
                 return " * ".join([base] * int(value))
             if value == 0.5:
-                return f"math.sqrt({base})"
+                self.simd["sqrt"] = None
+                return f"sqrt({base})"
             if value == -1:
                 return f"{self.t}(1) / {base}"
             if value == -2:

@@ -1,4 +1,4 @@
-"""What a division leaves, its floor, and the length of a vector of two."""
+"""Rough inverses, what a division leaves, its floor, and the length of a vector of two."""
 
 from __future__ import annotations
 
@@ -9,8 +9,27 @@ from numba import float32, float64
 
 from .decorators import formula, piece
 from .instructions import pick, whole_rest
+from .lanes import LANES, near_inverse
+from .root import sqrt_float64
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+
+@piece
+def _by_float32(d):
+    """1 / d of a float64 that is a normal float32, to 2^-46."""
+    t = float64(_ONE / float32(d))
+    return t + t * (1.0 - d * t)
+
+
+@piece
+def _by_one_step(d):
+    """1 / d of a normal float64, to 2^-27 of it."""
+    t = near_inverse(d)
+    return t + t * (1.0 - d * t)
+
+
+inverse_28_bits = _by_one_step if LANES else _by_float32
 
 
 @piece
@@ -61,7 +80,7 @@ def floordiv_float64(x, y):
 def hypot_float32(x, y):
     """sqrt(x x + y y) without overflow."""
     a, b = float64(x), float64(y)
-    length = math.sqrt(a * a + b * b)
+    length = sqrt_float64(a * a + b * b)
     return float32(pick((abs(a) == math.inf) | (abs(b) == math.inf), math.inf, length))
 
 
@@ -71,5 +90,5 @@ def hypot_float64(x, y):
     a, b = abs(x), abs(y)
     most, least = pick(b > a, b, a), pick(b > a, a, b)
     r = least / most
-    length = pick(most == 0.0, most + least, most * math.sqrt(1.0 + r * r))
+    length = pick(most == 0.0, most + least, most * sqrt_float64(1.0 + r * r))
     return pick((a == math.inf) | (b == math.inf), math.inf, length)

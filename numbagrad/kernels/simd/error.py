@@ -8,7 +8,9 @@ import numpy as np
 from numba import float32, float64
 
 from ..intrinsics import bits_float64, float64_bits
+from . import tabled
 from .decorators import formula, piece
+from .division import inverse_28_bits
 from .exponential import (
     CURVE_64,
     LN2_64,
@@ -19,6 +21,7 @@ from .exponential import (
     scaled_float64,
 )
 from .instructions import FUSED, pick, polynomial, times_plus, two_product
+from .lanes import LANES
 
 _ONE = np.float32(1.0)
 
@@ -164,14 +167,17 @@ def _falling_exp(x):
     return bits_float64(float64_bits(e) + (float64_bits(shifted) << 52))
 
 
+if LANES:
+    erf_float64 = tabled.erf_float64
+    _falling_exp = tabled.exp_within_40_bits
+
+
 @formula
 def erfc_float32(x):
     """1 - erf(x), accurate where that is small."""
     a = abs(x)
     b = float64(pick(a > 10.25, 10.25, a))
-    d = b + 3.0
-    t = float64(_ONE / float32(d))
-    t = t + t * (1.0 - d * t)
+    t = inverse_28_bits(b + 3.0)
     out = _falling_exp(-b * b) * (t * _TAIL(t))
     out = pick(a > 10.25, 0.0, out)
     return float32(pick(x < 0.0, 2.0 - out, out))

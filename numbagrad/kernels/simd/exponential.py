@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import int32
+from numba import float32, float64, int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
+from . import tabled
 from .decorators import formula, piece
-from .instructions import SCALES, pick, polynomial, times_power
+from .instructions import pick, polynomial
+from .lanes import LANES, scaled
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
 _LOG2E32, LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
@@ -90,16 +92,19 @@ def exp_parts_float64(y):
 # 129.
 
 
+_scaled_32, _scaled_64 = scaled[float32], scaled[float64]
+
+
 @piece
 def _by_instruction_float32(x, n):
     """x * 2^n."""
-    return times_power(x, int32(n - int32(_ROUND32_BITS)))
+    return _scaled_32(x, bits_float32(n) - ROUND32)
 
 
 @piece
 def _by_instruction_float64(x, n):
     """x * 2^n."""
-    return times_power(x, n - _ROUND64_BITS)
+    return _scaled_64(x, bits_float64(n) - ROUND64)
 
 
 @piece
@@ -122,8 +127,8 @@ def _in_steps_float64(x, n):
     return x * bits_float64(rest << 52)
 
 
-scaled_float32 = _by_instruction_float32 if SCALES else _in_steps_float32
-scaled_float64 = _by_instruction_float64 if SCALES else _in_steps_float64
+scaled_float32 = _by_instruction_float32 if LANES else _in_steps_float32
+scaled_float64 = _by_instruction_float64 if LANES else _in_steps_float64
 
 
 @formula
@@ -310,3 +315,12 @@ def tanh_float64(x):
     b = pick(a > 20.0, 20.0, a)
     far = 1.0 - 2.0 / (exp_within_float64(b + b) + 1.0)
     return math.copysign(pick(a > 0.625, far, near), x)
+
+
+if LANES:
+    exp_float32, exp_float64 = tabled.exp_float32, tabled.exp_float64
+    exp2_float32, exp2_float64 = tabled.exp2_float32, tabled.exp2_float64
+    falling_exp_float32 = tabled.falling_exp_float32
+    falling_exp_float64 = tabled.falling_exp_float64
+    exp_within_float32 = tabled.exp_within_float32
+    exp_within_float64 = tabled.exp_within_float64

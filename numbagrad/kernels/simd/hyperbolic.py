@@ -17,6 +17,7 @@ from .exponential import (
 )
 from .instructions import FUSED, pick, polynomial, times_plus, two_product
 from .logarithm import log1p_float64, log1p_of_sum
+from .root import sqrt_float64
 
 _ONE, _QUARTER = np.float32(1.0), np.float32(0.25)
 
@@ -97,7 +98,7 @@ def asinh_float32(x):
     """Inverse hyperbolic sine."""
     a = float64(abs(x))
     z = a * a
-    out = log1p_float64(a + z / (1.0 + math.sqrt(1.0 + z)))
+    out = log1p_float64(a + z / (1.0 + sqrt_float64(1.0 + z)))
     return math.copysign(float32(pick(a == math.inf, a, out)), x)
 
 
@@ -105,7 +106,7 @@ def asinh_float32(x):
 def acosh_float32(x):
     """Inverse hyperbolic cosine; NaN below 1."""
     t = float64(x) - 1.0
-    out = log1p_float64(t + math.sqrt(t * (t + 2.0)))
+    out = log1p_float64(t + sqrt_float64(t * (t + 2.0)))
     return float32(pick(x < 1.0, math.nan, out))
 
 
@@ -127,7 +128,7 @@ def asinh_float64(x):
     large = a > 2.0**28
     b = pick(large, 1.0, a)
     z = b * b
-    t = z / (1.0 + math.sqrt(1.0 + z))
+    t = z / (1.0 + sqrt_float64(1.0 + z))
     v = b + t
     out = log1p_of_sum(pick(large, a, v), pick(large, -1.0, (b - v) + t))
     return math.copysign(out + pick(large, LN2_64, 0.0), x)
@@ -140,7 +141,7 @@ def _acosh_by_sums(x):
     t = pick(large, 1.0, x) - 1.0
     u = t + 2.0
     p, rest = two_product(t, u)
-    r = math.sqrt(p)
+    r = sqrt_float64(p)
     rest = times_plus(-r, r, p) + (rest + t * (t - (u - 2.0)))
     v = r + t
     low = ((r - v) + t) + rest * pick(t > 0.0, 0.5 / r, 0.0)

@@ -12,13 +12,12 @@ from typing import Any
 
 from llvmlite import ir
 from numba import config, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ..processor import features
 
-__all__ = ["FUSED", "SCALES", "fused", "pick", "polynomial", "table", "times_plus", "times_power"]
-__all__ += ["rarely", "two_product", "two_sum", "whole_rest"]
+__all__ = ["FUSED", "fused", "pick", "polynomial", "table", "times_plus"]
+__all__ += ["fast_two_sum", "two_product", "two_sum", "whole_rest"]
 
 _DOUBLE, _BYTE = ir.DoubleType(), ir.IntType(8)
 
@@ -119,85 +118,6 @@ def polynomial(*coefficients: float, steady: bool = False) -> Any:
     return value
 
 
-_WIDTHS = 2, 4, 8, 16
-"""Lengths of the vectors that LLVM may make of a loop over float64."""
-
-
-def rarely(name: str, function: Any) -> Any:
-    """``function`` of a float64, as compiled code for a branch that is seldom taken.
-
-    A call would keep LLVM from making vectors of a loop, and what is inlined is done for all
-    elements. So LLVM is told of functions of vectors in its place, with a mask of who is meant,
-    that return at once where nobody is: 0.3 ns for each element of a loop (Cascade Lake). Who is
-    meant is done one by one. Their names follow LLVM's vector function ABI.
-
-    name: distinct from others.
-    """
-    scalar = f"numbagrad.{name}"
-
-    @intrinsic
-    def call(typing, x):
-        def generate(context, builder, signature, args):
-            found = builder.module.globals.get(scalar)
-            if found is None:
-                found = _of_one(context, builder.module, scalar, function, signature)
-                for width in _WIDTHS:
-                    _of_vector(builder.module, found, width)
-            vectors = (f"_ZGV_LLVM_M{width}v_{scalar}({scalar}.{width})" for width in _WIDTHS)
-            out = builder.call(found, args)
-            # llvmlite's own add knows no strings
-            set.add(out.attributes, f'"vector-function-abi-variant"="{",".join(vectors)}"')
-            return out
-
-        return types.float64(types.float64), generate
-
-    return call
-
-
-def _of_one(context: Any, module: Any, name: str, function: Any, signature: Any) -> Any:
-    """A function of LLVM that is ``function``, which raises nothing."""
-    kind = function._numba_type_
-    chosen = context.typing_context.resolve_function_type(kind, signature.args, {})
-    compiled = function.dispatcher.overloads[signature.args]
-    context.add_linking_libs([compiled.library])
-    found = _apart(module, name, ir.FunctionType(_DOUBLE, [_DOUBLE]))
-    inside = ir.IRBuilder(found.append_basic_block())
-    _, out = context.call_internal_no_propagate(inside, compiled.fndesc, chosen, found.args)
-    inside.ret(out)
-    return found
-
-
-def _of_vector(module: Any, function: Any, width: int) -> None:
-    """Add ``function`` of those elements of a vector that a mask names; the others are any."""
-    of = ir.VectorType(_DOUBLE, width)
-    kind = ir.FunctionType(of, [of, ir.VectorType(ir.IntType(1), width)])
-    found = _apart(module, f"{function.name}.{width}", kind)
-    x, mask = found.args
-    inside = ir.IRBuilder(found.append_basic_block())
-    meant = inside.bitcast(mask, ir.IntType(width))
-    with inside.if_then(inside.icmp_unsigned("==", meant, meant.type(0)), likely=True):
-        inside.ret(x)
-    out = x
-    for lane in map(ir.IntType(32), range(width)):
-        before, others = inside.block, out
-        with inside.if_then(inside.extract_element(mask, lane)):
-            value = inside.call(function, [inside.extract_element(x, lane)])
-            changed, within = inside.insert_element(others, value, lane), inside.block
-        out = inside.phi(of)
-        out.add_incoming(others, before)
-        out.add_incoming(changed, within)
-    inside.ret(out)
-
-
-def _apart(module: Any, name: str, kind: Any) -> Any:
-    """A function that stays one, and is the same in all modules."""
-    found = ir.Function(module, kind, name)
-    found.linkage = "weak_odr"
-    for attribute in ("noinline", "nounwind", "readnone"):
-        found.attributes.add(attribute)
-    return found
-
-
 @intrinsic
 def two_sum(typing, x, y):
     """x + y rounded, and what the rounding left out (Knuth, 1969)."""
@@ -208,6 +128,19 @@ def two_sum(typing, x, y):
         of_y = builder.fsub(total, x)
         of_x = builder.fsub(total, of_y)
         rest = builder.fadd(builder.fsub(x, of_x), builder.fsub(y, of_y))
+        return context.make_tuple(builder, signature.return_type, [total, rest])
+
+    return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
+
+
+@intrinsic
+def fast_two_sum(typing, x, y):
+    """The same, where x is the larger or a multiple of y's last place (Dekker, 1971)."""
+
+    def generate(context, builder, signature, args):
+        x, y = args
+        total = builder.fadd(x, y)
+        rest = builder.fsub(y, builder.fsub(total, x))
         return context.make_tuple(builder, signature.return_type, [total, rest])
 
     return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
@@ -227,26 +160,6 @@ def two_product(typing, x, y):
         return context.make_tuple(builder, signature.return_type, [product, rest])
 
     return types.UniTuple(types.float64, 2)(types.float64, types.float64), generate
-
-
-SCALES = "+avx512f" in features() and not config.DISABLE_JIT
-"""Whether ``times_power`` is an instruction."""
-
-
-@intrinsic
-def times_power(typing, x, n):
-    """x * 2 ** n for an int n, rounded once: by one instruction of AVX-512."""
-
-    def generate(context, builder, signature, args):
-        n = builder.trunc(args[1], ir.IntType(32)) if signature.args[1].bitwidth > 32 else args[1]
-        kind = args[0].type
-        name = f"llvm.ldexp.f{signature.args[0].bitwidth}.i32"
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(kind, [kind, n.type]), name
-        )
-        return builder.call(function, [args[0], n])
-
-    return x(x, n), generate
 
 
 @intrinsic

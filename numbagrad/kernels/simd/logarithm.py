@@ -6,9 +6,11 @@ import numpy as np
 from numba import float32, float64, int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
+from . import tabled
 from .decorators import formula, piece
 from .exponential import LN2_HIGH32, LN2_HIGH64, LN2_LOW32, LN2_LOW64
 from .instructions import pick, polynomial
+from .lanes import LANES
 
 _INF, _NAN = float("inf"), float("nan")
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
@@ -205,3 +207,9 @@ def log1p_of_sum(x, low):
 def log1p_float64(x):
     """log(1 + x), accurate near 0."""
     return log1p_of_sum(x, 0.0)
+
+
+if LANES:
+    log_float32, log_float64 = tabled.log_float32, tabled.log_float64
+    log2_float32, log2_float64 = tabled.log2_float32, tabled.log2_float64
+    log10_float32, log10_float64 = tabled.log10_float32, tabled.log10_float64

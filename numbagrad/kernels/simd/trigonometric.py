@@ -3,8 +3,11 @@
 x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
 lies on the circle (Payne and Hanek, 1983), in as many parts as the argument closest to a multiple
 of pi / 2 needs. For float32 that rest is one of four. For float64 it stands in a table by
-exponents, which only angles of 2^20 and more read, on a way of their own; from others the multiple
-of pi / 2 is taken, in three parts (Cody and Waite, 1980).
+exponents, which only angles of 2^20 and more read, on a way of their own (of float32, those of
+2^50); from others the multiple of pi / 2 is taken, in three parts (Cody and Waite, 1980).
+
+sin and cos of those others are one polynomial from -pi / 2 to pi / 2 around a whole or half number
+of half turns, where two up to pi / 4, of which one is picked, would be more work.
 """
 
 from __future__ import annotations
@@ -16,14 +19,27 @@ from numba import float32, float64
 
 from ..intrinsics import bits_float64, float64_bits
 from .decorators import apart, formula, piece
-from .instructions import fused, pick, polynomial, rarely, table, times_plus, two_product, two_sum
+from .division import inverse_28_bits
+from .instructions import (
+    fast_two_sum,
+    fused,
+    pick,
+    polynomial,
+    table,
+    times_plus,
+    two_product,
+    two_sum,
+)
+from .vectors import rarely
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8
 _RIGHT, _RIGHT_REST = 1.5707963267948966, 6.123233995736766e-17  # pi / 2
 _RIGHT_1, _RIGHT_2, _RIGHT_3 = 1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27
 """pi / 2 in 33, 53 and 53 bits."""
+_HALF_1, _HALF_2, _HALF_3 = 2 * _RIGHT_1, 2 * _RIGHT_2, 2 * _RIGHT_3
 _TURNS = 0.6366197723675814  # 2 / pi
+_HALVES, _HALVES_REST = _TURNS / 2, -1.9678676675182486e-17  # 1 / pi
 _NEAR_EXPONENT = 20
 _NEAR = 2.0**_NEAR_EXPONENT
 """The float64 below which so many quarter turns times the first part are exact."""
@@ -117,10 +133,10 @@ _COSINE_32 = polynomial(
 
 
 @piece
-def _turned_float32(x):
-    """The angle in quarter turns from the nearest of them, and a number whose lowest bits say
-    which that is."""
-    a, y = abs(x), float64(x)
+def _turned_float32(y):
+    """The angle of a float32 in quarter turns from the nearest of them, and a number whose lowest
+    bits say which that is."""
+    a = abs(y)
     near, far = a < _EDGE_1, a < _EDGE_3
     high = pick(near, _HIGH_0, pick(a < _EDGE_2, _HIGH_1, pick(far, _HIGH_2, _HIGH_3)))
     low = pick(near, _LOW_0, pick(a < _EDGE_2, _LOW_1, pick(far, _LOW_2, _LOW_3)))
@@ -129,29 +145,71 @@ def _turned_float32(x):
     return fused(y, low, rest), float64_bits(shifted)
 
 
-def _wave_float32(quarters: int, least: float) -> Any:
-    """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
+_HALF_WAVE_32 = polynomial(
+    3.141592636851183,
+    -5.167709678369041,
+    2.5500695815144288,
+    -0.5982410923692617,
+    0.0775581007543804,
+)
 
-    @formula
-    def wave(x):
-        """Sine or cosine of an angle in radians."""
+
+def _wave_float32(name: str, quarters: int, least: float) -> Any:
+    """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
+    start = quarters / 2
+
+    @apart
+    def wave_far(x):
         r, n = _turned_float32(x)
         n = n + quarters
         z = r * r
         out = pick(n & 1, _COSINE_32(z), _SINE_32(z) * r)
-        out = bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+        return bits_float64(float64_bits(out) ^ ((n & 2) << 62))
+
+    far = rarely(f"far_{name}_float32", wave_far)
+
+    @formula
+    def wave(x):
+        """Sine or cosine of an angle in radians."""
+        y = float64(x)
+        shifted = fused(y, _HALVES, start) + _ROUND
+        r = fused(y, _HALVES_REST, fused(y, _HALVES, start - (shifted - _ROUND)))
+        out = r * _HALF_WAVE_32(r * r)
+        out = bits_float64(float64_bits(out) ^ (float64_bits(shifted) << 63))
+        if abs(x) >= _EDGE_1:
+            out = far(y)
         return pick(abs(x) < least, x, float32(out))
 
     return wave
 
 
+@piece
+def _tangent_of_float32(r, n):
+    """The tangent of r and n quarter turns."""
+    z = r * r
+    sine, cosine = _SINE_32(z) * r, _COSINE_32(z)
+    odd = n & 1
+    return pick(odd, -cosine, sine) * inverse_28_bits(pick(odd, sine, cosine))
+
+
+@apart
+def _tan_far_float32(x):
+    r, n = _turned_float32(x)
+    return _tangent_of_float32(r, n)
+
+
+_rare_tan_float32 = rarely("far_tan_float32", _tan_far_float32)
+
+
 @formula
 def tan_float32(x):
     """Tangent of an angle in radians."""
-    r, n = _turned_float32(x)
-    z = r * r
-    sine, cosine = _SINE_32(z) * r, _COSINE_32(z)
-    out = pick(n & 1, -cosine, sine) / pick(n & 1, sine, cosine)
+    y = float64(x)
+    shifted = fused(y, _HIGH_0, _ROUND)
+    r = fused(y, _LOW_0, fused(y, _HIGH_0, _ROUND - shifted))
+    out = _tangent_of_float32(r, float64_bits(shifted))
+    if abs(x) >= _EDGE_1:
+        out = _rare_tan_float32(y)
     return pick(abs(x) < 2.0**-12, x, float32(out))
 
 
@@ -183,7 +241,7 @@ def _near_float64(x):
     n = shifted - _ROUND
     left = x - n * _RIGHT_1  # exact
     q, q_rest = two_product(n, _RIGHT_2)
-    y, y_rest = two_sum(left, -q)
+    y, y_rest = fast_two_sum(left, -q)
     return y, (y_rest - q_rest) - n * _RIGHT_3, float64_bits(shifted)
 
 
@@ -230,21 +288,44 @@ def _wave_of_float64(y, rest, n):
     return bits_float64(float64_bits(out) ^ ((n & 2) << 62))
 
 
-def _wave_float64(quarters: int, least: float) -> Any:
+_SIXTH = -0.16666666666666666
+_HALF_WAVE_64 = polynomial(
+    0.008333333333333194,
+    -0.00019841269841209148,
+    2.7557319211124587e-06,
+    -2.5052106871607483e-08,
+    1.6058939644290328e-10,
+    -7.642989847819647e-13,
+    2.721157293644356e-15,
+)
+
+
+def _wave_float64(name: str, quarters: int, least: float) -> Any:
     """The function sin(x + quarters pi / 2); below ``least`` it is x, a zero's sign included."""
+    start = quarters / 2
 
     @apart
     def wave_far(x):
         y, rest, n = _far_float64(x)
         return _wave_of_float64(y, rest, n + quarters)
 
-    far = rarely(f"far_wave{quarters}", wave_far)
+    far = rarely(f"far_{name}_float64", wave_far)
 
     @formula
     def wave(x):
         """Sine or cosine of an angle in radians."""
-        y, rest, n = _near_float64(x)
-        out = _wave_of_float64(y, rest, n + quarters)
+        shifted = times_plus(x, _HALVES, start) + _ROUND
+        n = (shifted - _ROUND) - start
+        p = n * _HALF_1  # exact
+        left = x - p
+        lost = x - (left + p)
+        q, q_rest = two_product(n, _HALF_2)
+        y, y_rest = fast_two_sum(left, -q)
+        rest = ((y_rest + lost) - q_rest) - n * _HALF_3
+        z = y * y
+        w = times_plus(z, _SIXTH, (z * z) * _HALF_WAVE_64(z))
+        out = y + times_plus(y, w, rest * (1.0 - 0.405 * z))
+        out = bits_float64(float64_bits(out) ^ (float64_bits(shifted) << 63))
         if abs(x) >= _NEAR:
             out = far(x)
         return pick(abs(x) < least, x, out)
@@ -266,12 +347,12 @@ def _tangent_of_float64(y, rest, n):
 
 
 @apart
-def _tan_far(x):
+def _tan_far_float64(x):
     y, rest, n = _far_float64(x)
     return _tangent_of_float64(y, rest, n)
 
 
-_rare_tan = rarely("far_tan", _tan_far)
+_rare_tan_float64 = rarely("far_tan_float64", _tan_far_float64)
 
 
 @formula
@@ -280,9 +361,9 @@ def tan_float64(x):
     y, rest, n = _near_float64(x)
     out = _tangent_of_float64(y, rest, n)
     if abs(x) >= _NEAR:
-        out = _rare_tan(x)
+        out = _rare_tan_float64(x)
     return pick(abs(x) < 2.0**-27, x, out)
 
 
-sin_float32, sin_float64 = _wave_float32(0, 2.0**-12), _wave_float64(0, 2.0**-27)
-cos_float32, cos_float64 = _wave_float32(1, -1.0), _wave_float64(1, -1.0)
+sin_float32, cos_float32 = _wave_float32("sin", 0, 2.0**-12), _wave_float32("cos", 1, -1.0)
+sin_float64, cos_float64 = _wave_float64("sin", 0, 2.0**-27), _wave_float64("cos", 1, -1.0)
