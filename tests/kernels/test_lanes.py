@@ -130,7 +130,7 @@ def test_tables_are_read_by_the_lowest_bits(of, count):
 @with_lanes
 def test_of_sixteen_polynomials_one_is_taken():
     rows = np.random.default_rng(0).standard_normal((16, 5))
-    curve = lanes.curves("test", rows.tolist)
+    curve = lanes.curves("test", float64, rows.tolist)
 
     @numba.njit(inline="always")
     def function(x):

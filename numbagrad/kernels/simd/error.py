@@ -8,7 +8,7 @@ import numpy as np
 from numba import float32, float64
 
 from ..intrinsics import bits_float64, float64_bits
-from . import tabled
+from . import curves, tabled
 from .decorators import formula, piece
 from .division import inverse_28_bits
 from .exponential import (
@@ -168,7 +168,7 @@ def _falling_exp(x):
 
 
 if LANES:
-    erf_float64 = tabled.erf_float64
+    erf_float32, erf_float64 = curves.erf_float32, curves.erf_float64
     _falling_exp = tabled.exp_within_40_bits
 
 

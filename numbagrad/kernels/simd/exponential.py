@@ -8,7 +8,7 @@ import numpy as np
 from numba import float32, float64, int32
 
 from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
-from . import tabled
+from . import curves, tabled
 from .decorators import formula, piece
 from .instructions import pick, polynomial
 from .lanes import LANES, scaled
@@ -324,3 +324,4 @@ if LANES:
     falling_exp_float64 = tabled.falling_exp_float64
     exp_within_float32 = tabled.exp_within_float32
     exp_within_float64 = tabled.exp_within_float64
+    tanh_float32 = curves.tanh_float32

@@ -181,18 +181,19 @@ root = {of: _root(of) for of in _FLOATS}
 """The square root, rounded right."""
 
 
-def curves(name: str, rows: Callable[[], list[list[float]]]) -> Any:
-    """A function of compiled code: of the float64 x a polynomial that an integer's bits name.
+def curves(name: str, of: Any, rows: Callable[[], list[list[float]]]) -> Any:
+    """A function of compiled code: of x a polynomial that the lowest bits of an integer name.
 
     name: distinct from others.
-    rows: gives 16 lists of coefficients, as in ``polynomial``.
+    of: Numba's type of x.
+    rows: gives the coefficients of each, as in ``polynomial``: 16 of float64, or 16 or 32.
     """
 
     def do(builder: Any, x: Any, index: Any) -> Any:
-        total = None
-        for column in reversed(list(zip(*rows(), strict=True))):
-            c = _read(builder, types.float64, column, index)
-            total = c if total is None else _fused(builder, total, x, c)
+        *others, last = zip(*rows(), strict=True)
+        total = _read(builder, of, last, index)
+        for column in reversed(others):
+            total = _fused(builder, total, x, _read(builder, of, column, index))
         return total
 
-    return _of_lanes(name, types.float64, 2, do)
+    return _of_lanes(name, of, 2, do)

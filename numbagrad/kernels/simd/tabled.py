@@ -1,16 +1,16 @@
-"""exp, exp2, log, log2, log10 and erf by tables that are read within registers (``lanes.py``).
+"""exp, exp2, log, log2 and log10 by tables that are read within registers (``lanes.py``).
 
 exp and exp2 take x = (n / 16) ln(2) + r with a table of 2^(k / 16), the logarithms x = 2^e m and
-m c = 1 + r with tables of c and -log(c) by the first bits of m (Tang, 1989 and 1990), erf one of 16
-polynomials. Those of r are half as long as without tables, and few numbers are special cases: loops
-over float64 take two thirds of the time, of erf 40 %.
+m c = 1 + r with tables of c and -log(c) by the first bits of m (Tang, 1989 and 1990). Polynomials
+of r are half as long as without tables, and few numbers are special cases: loops over float64 take
+two thirds of the time.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from decimal import Context, Decimal, localcontext
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from numba import float32, float64, int32
 from ..intrinsics import float32_bits, float64_bits
 from .decorators import formula, piece
 from .instructions import pick, polynomial, times_plus
-from .lanes import curves, exponent, lookup, mantissa, scaled
+from .lanes import exponent, lookup, mantissa, scaled
 
 _LOG2E32, _LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
 _LN2_32, _LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
@@ -270,58 +270,3 @@ def _log_float64(base: int) -> Any:
 log_float32, log_float64 = _log_float32(0), _log_float64(0)
 log2_float32, log2_float64 = _log_float32(2), _log_float64(2)
 log10_float32, log10_float64 = _log_float32(10), _log_float64(10)
-
-# erf(x) = |x| p(|x| - c) with the sign of x, c the nearest multiple of 25 / 64, and 1 from 6 on.
-
-_WIDTH, _NEAREST = 0.390625, 6755399441055744.0  # the latter is 1.5 * 2^52
-_POINTS = 14
-
-
-def _erf_rows() -> list[list[float]]:
-    """The coefficients of p for each c: it meets erf(a) / a at Chebyshev's points around c.
-
-    erf(a) / a = 2 / sqrt(pi) exp(-a^2) sum of (2 a^2)^n / (1 3 5 ... (2 n + 1))  (Abramowitz and
-    Stegun, 7.1.6); what goes through points is Newton's (ibid., 25.1.10).
-    """
-    with localcontext(Context(prec=50)):
-        first = Decimal("1.12837916709551257389615890312154517168810125865799")
-
-        def value(a: Decimal) -> Decimal:
-            term = total = first * (-a * a).exp()
-            n = 0
-            while term > total.scaleb(-25):
-                n += 1
-                term *= 2 * a * a / (2 * n + 1)
-                total += term
-            return total
-
-        turns = [math.cos(math.pi * (2 * k + 1) / (2 * _POINTS)) for k in range(_POINTS)]
-        at = [Decimal(_WIDTH / 2 * turn) for turn in turns]
-        rows = []
-        for c in range(16):
-            slopes = [value(c * Decimal(_WIDTH) + t) for t in at]
-            for order in range(1, _POINTS):
-                for k in range(_POINTS - 1, order - 1, -1):
-                    slopes[k] = (slopes[k] - slopes[k - 1]) / (at[k] - at[k - order])
-            row = [Decimal(0)] * _POINTS
-            for slope, t in zip(reversed(slopes), reversed(at), strict=True):
-                row = [a - t * b for a, b in zip([Decimal(0), *row], row, strict=False)]
-                row[0] += slope
-            rows.append([float(a) for a in row])
-    return rows
-
-
-_erf_row = functools.cache(_erf_rows)
-_erf_middle = lookup("erf_middle", float64, lambda: [row[0] for row in _erf_row()])
-_erf_beside = curves("erf_beside", lambda: [row[1:] for row in _erf_row()])
-
-
-@formula
-def erf_float64(x):
-    """Error function."""
-    a = abs(x)
-    b = pick(a > 6.0, 6.0, a)
-    shifted = b * (1.0 / _WIDTH) + _NEAREST
-    t, k = b - (shifted - _NEAREST) * _WIDTH, float64_bits(shifted)
-    out = times_plus(b, _erf_middle(k), (b * t) * _erf_beside(t, k))
-    return math.copysign(pick((a >= 6.0) | (out > 1.0), 1.0, out), x)
