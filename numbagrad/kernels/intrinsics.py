@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 
 from .flat import FlatType, flat_fits
 from .half_type import computed
+from .numba_compiler import LONGEST
 
 
 class _Pointed:
@@ -129,8 +130,7 @@ def _wide(typing):
     slow the clock of older CPUs a little: right for long loops with much arithmetic."""
 
     def generate(context, builder, signature, args):
-        attributes = builder.function.attributes
-        set.add(attributes, '"prefer-vector-width"="512"')  # llvmlite's own add knows no strings
+        set.add(builder.function.attributes, LONGEST)  # llvmlite's own add knows no strings
         return context.get_dummy_value()
 
     return types.void(), generate

@@ -36,24 +36,13 @@ class _NoEngine:
         """Nothing to set: what inner functions do needs no Python object."""
 
 
-class KernelLibrary(JITCodeLibrary):
-    """LLVM's code of a function that counts no references, optimised once."""
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-    def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager()
-        with self._recorded_timings.record("Module passes", builder):
-            passes.run(self._final_module, builder)
-        _inline_what_was_opaque(self._final_module, builder)
-
-
 OPAQUE = "numbagrad."
 """What the names of functions begin with that stay calls until loops are vectors."""
+LONGEST = '"prefer-vector-width"="512"'
+"""An attribute of functions whose loops are for the longest vectors that there are."""
 
 
-def _inline_what_was_opaque(module: Any, builder: Any) -> None:
+def _inline_what_was_opaque(module: Any, codegen: Any) -> None:
     """Put the functions of ``simd/vectors.py`` where they are called, and leave out the others."""
     found = [f for f in module.functions if f.name.startswith(OPAQUE) and not f.is_declaration]
     for function in found:
@@ -65,7 +54,42 @@ def _inline_what_was_opaque(module: Any, builder: Any) -> None:
         passes.add_always_inliner_pass()
         passes.add_global_dead_code_eliminate_pass()
         passes.add_instruction_combine_pass()
-        passes.run(module, builder)
+        passes.run(module, codegen._pass_builder())
+
+
+def _has_opaque(library: Any) -> bool:
+    return any(f.name.startswith(OPAQUE) for f in library.get_defined_functions())
+
+
+class _Vectorised(JITCodeLibrary):
+    """LLVM's code of a function that may call functions of ``simd/vectors.py``."""
+
+    def add_ir_module(self, ir_module: Any) -> None:
+        """Add a module, whose loops are for the longest vectors if such functions are called."""
+        opaque = any(name.startswith(OPAQUE) for name in ir_module.globals)
+        if opaque or any(map(_has_opaque, self._linking_libraries)):
+            for function in ir_module.functions:
+                if function.blocks:
+                    # llvmlite's own add knows no strings
+                    set.add(function.attributes, LONGEST)
+        super().add_ir_module(ir_module)
+
+    def _optimize_final_module(self) -> None:
+        super()._optimize_final_module()
+        _inline_what_was_opaque(self._final_module, self._codegen)
+
+
+class KernelLibrary(_Vectorised):
+    """LLVM's code of a function that counts no references, optimised once."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        with self._recorded_timings.record("Module passes", builder):
+            passes.run(self._final_module, builder)
+        _inline_what_was_opaque(self._final_module, self._codegen)
 
 
 def way_by_words(name: str) -> str:
@@ -84,7 +108,7 @@ def address_by_words(result: Any) -> int:
     return int(result.library.get_pointer_to_function(name))
 
 
-class _Entered(JITCodeLibrary):
+class _Entered(_Vectorised):
     """LLVM's code of a kernel of ours, which replays enter by words."""
 
     def add_ir_module(self, ir_module: Any) -> None:

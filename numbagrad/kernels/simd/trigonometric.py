@@ -3,8 +3,8 @@
 x = 2^e m with a whole number m, so of 2^e times 2 / pi only the rest modulo 4 matters for where x
 lies on the circle (Payne and Hanek, 1983), in as many parts as the argument closest to a multiple
 of pi / 2 needs. For float32 that rest is one of four. For float64 it stands in a table by
-exponents, which only angles of 2^20 and more read, on a way of their own (of float32, those of
-2^50); from others the multiple of pi / 2 is taken, in three parts (Cody and Waite, 1980).
+exponents, which only angles of 2^20 and more read, on a way of their own (of float32 those of 2^40,
+of tan 2^50); from others the multiple of pi / 2 is taken, in three parts (Cody and Waite, 1980).
 
 sin and cos of those others are one polynomial from -pi / 2 to pi / 2 around a whole or half number
 of half turns, where two up to pi / 4, of which one is picked, would be more work.
@@ -40,6 +40,8 @@ _RIGHT_1, _RIGHT_2, _RIGHT_3 = 1.5707963267341256, 6.077100506506192e-11, 3.5215
 _HALF_1, _HALF_2, _HALF_3 = 2 * _RIGHT_1, 2 * _RIGHT_2, 2 * _RIGHT_3
 _TURNS = 0.6366197723675814  # 2 / pi
 _HALVES, _HALVES_REST = _TURNS / 2, -1.9678676675182486e-17  # 1 / pi
+_NEAR_32 = 2.0**40
+"""The float32 below which half turns are found to 2^-13 of one, within what polynomials are for."""
 _NEAR_EXPONENT = 20
 _NEAR = 2.0**_NEAR_EXPONENT
 """The float64 below which so many quarter turns times the first part are exact."""
@@ -176,7 +178,7 @@ def _wave_float32(name: str, quarters: int, least: float) -> Any:
         r = fused(y, _HALVES_REST, fused(y, _HALVES, start - (shifted - _ROUND)))
         out = r * _HALF_WAVE_32(r * r)
         out = bits_float64(float64_bits(out) ^ (float64_bits(shifted) << 63))
-        if abs(x) >= _EDGE_1:
+        if abs(x) >= _NEAR_32:
             out = far(y)
         return pick(abs(x) < least, x, float32(out))
 
