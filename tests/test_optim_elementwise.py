@@ -38,6 +38,12 @@ def Plain(p, g, *, lr=0.5):
     return p - lr * g
 
 
+@optim.elementwise
+def Once(p, g, step, *, lr=0.5):
+    """Functions of options and the step's number alone, which are computed once for an array."""
+    return p - lr**0.5 * math.sqrt(lr) * math.hypot(lr, 0) / (1 + math.sinh(lr / step)) * g
+
+
 def net(dtype=ng.float32):
     ng.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).to(dtype)
@@ -62,6 +68,17 @@ def losses(cls, compiled=False, dtype=ng.float32, steps=8, **options):
         found.append(run(x, y).item())
         schedule.step()
     return found
+
+
+@pytest.mark.parametrize("lr", [0.25, 2])
+def test_what_is_the_same_for_all_elements_may_be_any_function(lr):
+    p, g = ng.randn(50, dtype=ng.float64).requires_grad_(), ng.randn(50, dtype=ng.float64)
+    optimizer, expected = Once([p], lr=lr), p.detach().numpy().copy()
+    for step in (1, 2):
+        p.grad = g
+        optimizer.step()
+        expected -= lr * lr / (1 + math.sinh(lr / step)) * g.numpy()
+    np.testing.assert_allclose(p.detach().numpy(), expected, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1}, {"maximize": True}])

@@ -24,9 +24,8 @@ import llvmlite.binding
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from .inner import pasted
+from .inner import intrinsic, pasted
 from .processor import features
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
 

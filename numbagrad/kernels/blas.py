@@ -17,10 +17,10 @@ import numba
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .amx import PARTS, load_amx
 from .blas_library import NAMES, TRANS, chosen, gemm_signature
+from .inner import intrinsic
 
 __all__ = [
     "NO_TRANS",

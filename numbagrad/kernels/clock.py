@@ -12,8 +12,8 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .inner import intrinsic
 from .machine import kernel
 
 __all__ = ["Clock", "ticks"]

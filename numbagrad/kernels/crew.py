@@ -23,10 +23,9 @@ import llvmlite.binding
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from . import store
-from .inner import inner
+from .inner import inner, intrinsic
 from .intrinsics import load
 from .intrinsics import store as put
 from .numba_compiler import address_by_words

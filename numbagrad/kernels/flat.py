@@ -12,7 +12,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.extending import NativeValue, models, register_model, unbox
+
+from .inner import intrinsic
 
 __all__ = ["C_CONTIGUOUS", "DATA", "FLAGS", "RANK", "SIZES", "FlatType", "flat_fits"]
 

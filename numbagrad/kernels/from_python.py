@@ -17,10 +17,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from . import store
 from .flat import C_CONTIGUOUS, DATA, FLAGS, RANK, SIZES
+from .inner import intrinsic
 from .pieces import CALLED, CREW, crew_places
 from .vectors import WORD, at, counted
 

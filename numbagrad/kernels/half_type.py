@@ -14,10 +14,11 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core.typeconv import Conversion
-from numba.extending import intrinsic, lower_cast, models, register_model
+from numba.extending import lower_cast, models, register_model
 from numba.np.numpy_support import as_dtype
 
 from .halves import BFLOAT16, FLOAT16, decoded, encoded
+from .inner import intrinsic
 from .processor import features
 
 __all__ = ["HalfType", "bfloat16", "bits_type", "computed", "float16", "from_bfloat16"]

@@ -12,9 +12,9 @@ from typing import Any
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .half_type import CONVERTS, HalfType, from_bfloat16, from_float16, to_bfloat16, to_float16
+from .inner import intrinsic
 from .processor import features
 
 __all__ = ["PAIRS", "SHORT", "HalfVector", "add_pairs", "halves_per_word", "narrowed", "widened"]

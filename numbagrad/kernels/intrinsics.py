@@ -10,10 +10,10 @@ import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .flat import FlatType, flat_fits
 from .half_type import computed
+from .inner import intrinsic
 from .numba_compiler import LONGEST
 
 

@@ -43,7 +43,7 @@ LONGEST = '"prefer-vector-width"="512"'
 
 
 def _inline_what_was_opaque(module: Any, codegen: Any) -> None:
-    """Put the functions of ``simd/vectors.py`` where they are called, and leave out the others."""
+    """Put the functions of ``simd/opaque.py`` where they are called, and leave out the others."""
     found = [f for f in module.functions if f.name.startswith(OPAQUE) and not f.is_declaration]
     for function in found:
         if function.linkage == Linkage.weak_any:  # what others might replace was not inlined
@@ -62,7 +62,7 @@ def _has_opaque(library: Any) -> bool:
 
 
 class _Vectorised(JITCodeLibrary):
-    """LLVM's code of a function that may call functions of ``simd/vectors.py``."""
+    """LLVM's code of a function that may call functions of ``simd/opaque.py``."""
 
     def add_ir_module(self, ir_module: Any) -> None:
         """Add a module, whose loops are for the longest vectors if such functions are called."""

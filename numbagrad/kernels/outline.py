@@ -31,10 +31,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .crew import AVAILABLE, MOST, SHARE, STATE
-from .inner import OPTIONS, Inner
+from .inner import OPTIONS, Inner, intrinsic
 
 __all__ = ["outlined"]
 

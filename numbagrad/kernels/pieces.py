@@ -14,9 +14,10 @@ import llvmlite.binding
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.extending import NativeValue, models, register_model, unbox
 
 from .flat import DATA
+from .inner import intrinsic
 from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
 __all__ = ["CALLED", "CREW", "OperandsType", "copying", "crew_places", "second_address"]

@@ -17,7 +17,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from . import store
 from .amx import AMX, load_amx
@@ -25,6 +24,7 @@ from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
 from .half_type import HalfType, half_type, memory_type
 from .half_vectors import PAIRS
 from .halves import BFLOAT16, HALVES
+from .inner import intrinsic
 from .machine import Kernel, threads
 from .vectors import VECTOR_BYTES
 

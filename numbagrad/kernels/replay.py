@@ -19,10 +19,10 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.extending import NativeValue, models, register_model, unbox
 
 from . import store
-from .inner import inner
+from .inner import inner, intrinsic
 from .intrinsics import load, pointer, stack, start
 from .intrinsics import store as put
 from .nest import OPERANDS_WORD

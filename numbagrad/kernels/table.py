@@ -14,9 +14,10 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.core.imputils import lower_builtin
-from numba.extending import NativeValue, intrinsic, models, register_model, unbox
+from numba.extending import NativeValue, models, register_model, unbox
 
 from .flat import DATA, SIZES
+from .inner import intrinsic
 from .intrinsics import array_from
 from .vectors import counted
 

@@ -13,8 +13,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from .inner import intrinsic
 from .vectors import (
     VECTOR_BYTES,
     WORD,

@@ -37,12 +37,16 @@ class HostWriter(Writer):
             return f"math.{node.op}({', '.join(values)})"
         return super()._text(node)
 
+    def root(self, x: str) -> str:
+        """The text of a square root."""
+        return f"math.sqrt({x})"
+
     def raised(self, base: str, exponent: str) -> str:
         """The text of a power."""
         return f"{base} ** {exponent}"
 
 
-_OF_MATH = frozenset("exp expm1 log log2 log10 log1p sin cos tan tanh erf erfc".split())
+_OF_MATH = frozenset("exp expm1 log log2 log10 log1p sin cos tan tanh erf erfc sqrt".split())
 
 
 class Rule:
@@ -146,8 +150,8 @@ def emit(rule: Rule) -> tuple[str, str]:
     lines += [f"from numbagrad.kernels.cpu.optim import {', '.join(sorted(used))}"]
     lines += ["from numbagrad.kernels.intrinsics import load_at, store_at"]
     lines += ["from numbagrad.kernels.lists import DATA_FIELD"]
-    if writer.simd:
-        lines += [f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}"]
+    if simd := sorted(prelude.simd | writer.simd):
+        lines += [f"from numbagrad.kernels.simd_math import {', '.join(simd)}"]
     lines += ["", "", f"def NAME({', '.join([*lists, 'sizes', 'like', *rule.scalars])}):"]
     lines += ["    one = like.dtype.type"]
     lines += ["    tiny = least(like)"] if rule.kept else []

@@ -15,10 +15,10 @@ from llvmlite import ir
 from llvmlite.ir.values import MDValue
 from numba import config, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .half_type import HalfType
 from .half_vectors import SHORT, HalfVector, narrowed, widened
+from .inner import intrinsic
 from .processor import features
 
 __all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "by_halves", "bytes_of"]

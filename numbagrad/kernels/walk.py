@@ -13,9 +13,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from .copies import transpose
+from .inner import intrinsic
 from .layout import (
     ADDRESS,
     ARRAYS,

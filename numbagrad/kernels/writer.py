@@ -153,13 +153,17 @@ class Writer:
             if value in (2, 3, 4):
                 return " * ".join([base] * int(value))
             if value == 0.5:
-                self.simd["sqrt"] = None
-                return f"sqrt({base})"
+                return self.root(base)
             if value == -1:
                 return f"{self.t}(1) / {base}"
             if value == -2:
                 return f"{self.t}(1) / ({base} * {base})"
         return self.raised(base, text)
+
+    def root(self, x: str) -> str:
+        """The text of a square root."""
+        self.simd["sqrt"] = None
+        return f"sqrt({x})"
 
     def raised(self, base: str, exponent: str) -> str:
         """The text of a power."""

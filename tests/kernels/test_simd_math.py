@@ -21,7 +21,7 @@ from numbagrad.kernels.formula import Formula
 from numbagrad.kernels.loops import ElementwiseKernel
 from numbagrad.kernels.numba_compiler import KernelCompiler
 from numbagrad.kernels.processor import features
-from numbagrad.kernels.simd.lanes import LANES
+from numbagrad.kernels.simd.lanes import AVX512
 from numbagrad.ops import activation, formulas, gamma, special
 
 SPECIAL = [0.0, 1.0, 1e-40, 5e-324, 1e-30, 2.0**-149, 3.0, 127.0, 149.0, 150.0, 200.0, 1022.0]
@@ -338,6 +338,28 @@ def test_pow_is_within_two_units(dtype, power):
     assert error[worst] <= 2, (x[fits][worst], y[fits][worst], out[fits][worst])
 
 
+@pytest.mark.parametrize("name", ["log", "sqrt", "sin", "erf", "exp", "sigmoid", "atan"])
+def test_whole_numbers_are_taken_as_doubles(name):
+    function = getattr(simd_math, name)
+    call = numba.njit(lambda x: function(x))
+    for x in (2, np.int32(3), np.uint8(200)):
+        assert call(x) == call(float(x))
+    two = numba.njit(lambda x, y: simd_math.pow(x, y))
+    assert two(2, 3) == two(2, 3.0) == 8.0
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_single_angles_between_the_ways_of_reducing_them(name, runners):
+    """Up to 2^40 (2^50) half (quarter) turns are found by one product, then by a table."""
+    rng = np.random.default_rng(0)
+    x = (2.0 ** rng.uniform(30, 60, 200_000)).astype(np.float32)
+    out = np.empty_like(x)
+    runners[name](out, x)
+    exact = np.empty(len(x))
+    runners[name](exact, x.astype(np.float64))  # which is held to two of its own units elsewhere
+    assert units(out, exact).max() <= 1
+
+
 WITHOUT_FUSED = """
 import math
 import numpy as np
@@ -363,7 +385,7 @@ def test_without_a_fused_instruction_doubles_are_as_good():
     assert done.returncode == 0, done.stderr.decode()[-2000:]
 
 
-@pytest.mark.skipif(not LANES, reason="is the case here anyway")
+@pytest.mark.skipif(not AVX512, reason="is the case here anyway")
 def test_without_avx512_the_same_holds():
     """The formulas that need no tables: as good, and right at the special values."""
     others = (name for name in features() if not name.startswith("+avx512"))

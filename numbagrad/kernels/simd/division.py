@@ -9,7 +9,7 @@ from numba import float32, float64
 
 from .decorators import formula, piece
 from .instructions import pick, whole_rest
-from .lanes import LANES, near_inverse
+from .lanes import AVX512, near_inverse
 from .root import sqrt_float64
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -29,7 +29,7 @@ def _by_one_step(d):
     return t + t * (1.0 - d * t)
 
 
-inverse_28_bits = _by_one_step if LANES else _by_float32
+inverse_28_bits = _by_one_step if AVX512 else _by_float32
 
 
 @piece

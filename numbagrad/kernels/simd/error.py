@@ -21,7 +21,7 @@ from .exponential import (
     scaled_float64,
 )
 from .instructions import FUSED, pick, polynomial, times_plus, two_product
-from .lanes import LANES
+from .lanes import AVX512
 
 _ONE = np.float32(1.0)
 
@@ -167,7 +167,7 @@ def _falling_exp(x):
     return bits_float64(float64_bits(e) + (float64_bits(shifted) << 52))
 
 
-if LANES:
+if AVX512:
     erf_float32, erf_float64 = curves.erf_float32, curves.erf_float64
     _falling_exp = tabled.exp_within_40_bits
 

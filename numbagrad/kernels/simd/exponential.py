@@ -11,11 +11,10 @@ from ..intrinsics import bits_float32, bits_float64, float32_bits, float64_bits
 from . import curves, tabled
 from .decorators import formula, piece
 from .instructions import pick, polynomial
-from .lanes import LANES, scaled
+from .lanes import AVX512, scaled
+from .tabled import LN2_32, LN2_64, LOG2E32, LOG2E64
 
 # exp(r) = 1 + r + r^2 q(r) for |r| <= ln(2) / 2, after x = n ln(2) + r.
-_LOG2E32, LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
-_LN2_32, LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
 _HALF, _ONE, _TWO = np.float32(0.5), np.float32(1.0), np.float32(2.0)
 LN2_HIGH32, LN2_LOW32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
 LN2_HIGH64, LN2_LOW64 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -41,7 +40,7 @@ def near_zero_float32(r):
 @piece
 def _reduced_float32(y):
     """Two numbers whose difference is r, and one whose lowest bits are n."""
-    shifted = y * _LOG2E32 + ROUND32
+    shifted = y * LOG2E32 + ROUND32
     n = shifted - ROUND32
     return y - n * LN2_HIGH32, n * LN2_LOW32, float32_bits(shifted)
 
@@ -127,8 +126,8 @@ def _in_steps_float64(x, n):
     return x * bits_float64(rest << 52)
 
 
-scaled_float32 = _by_instruction_float32 if LANES else _in_steps_float32
-scaled_float64 = _by_instruction_float64 if LANES else _in_steps_float64
+scaled_float32 = _by_instruction_float32 if AVX512 else _in_steps_float32
+scaled_float64 = _by_instruction_float64 if AVX512 else _in_steps_float64
 
 
 @formula
@@ -177,7 +176,7 @@ def exp2_float32(x):
     gone = x <= -150.0
     y = pick(gone, 0.0, y)
     shifted = y + ROUND32
-    t = near_zero_float32((y - (shifted - ROUND32)) * _LN2_32)
+    t = near_zero_float32((y - (shifted - ROUND32)) * LN2_32)
     out = scaled_float32(t + _ONE, float32_bits(shifted))
     return pick(gone, 0.0, out)
 
@@ -317,7 +316,7 @@ def tanh_float64(x):
     return math.copysign(pick(a > 0.625, far, near), x)
 
 
-if LANES:
+if AVX512:
     exp_float32, exp_float64 = tabled.exp_float32, tabled.exp_float64
     exp2_float32, exp2_float64 = tabled.exp2_float32, tabled.exp2_float64
     falling_exp_float32 = tabled.falling_exp_float32

@@ -12,8 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba import config, types
-from numba.extending import intrinsic
 
+from ..inner import intrinsic
 from ..processor import features
 
 __all__ = ["FUSED", "fused", "pick", "polynomial", "table", "times_plus"]

@@ -14,53 +14,49 @@ from numba import config, types
 from numba.core import cgutils
 
 from ..processor import features
-from .vectors import opaque
+from ..vectors import shuffled, spread
+from .opaque import opaque
 
-__all__ = ["LANES", "curves", "exponent", "lookup", "mantissa", "near_inverse", "root", "scaled"]
+__all__ = ["AVX512", "curves", "exponent", "lookup", "mantissa", "near_inverse", "root", "scaled"]
 
 _NEEDED = {"+avx512f", "+avx512dq", "+avx512bw", "+avx512vl"}
-LANES = _NEEDED <= features() and not config.DISABLE_JIT
+AVX512 = _NEEDED <= features() and not config.DISABLE_JIT
 """Whether the processor that kernels are compiled for has these instructions."""
 
 _LONG, _X86 = ir.IntType(32), "llvm.x86.avx512."
 _ROUNDED_AS_EVER = _LONG(4)
+_WHOLE = {types.float32: types.int32, types.float64: types.int64}
 
 
-def _of_lanes(name: str, of: Any, arguments: int, do: Callable[..., Any]) -> Any:
+def _of_lanes(name: str, of: Any, arguments: list[Any], do: Callable[..., Any]) -> Any:
     """A function of compiled code that is an instruction.
 
     name: distinct from others.
-    of, arguments: Numba's type of the result, and how many arguments there are, as wide.
+    of, arguments: Numba's types of the result and of each argument, all as wide.
     do: called with the builder and 512 bits of each argument, gives 512 bits of the result.
     """
     count = 512 // of.bitwidth
 
     def of_one(builder: Any, *args: Any) -> Any:
-        wide = []
-        for x in args:
-            one = builder.insert_element(ir.VectorType(x.type, count)(ir.Undefined), x, _LONG(0))
-            wide.append(_reordered(builder, one, one, [0] * count))
-        return builder.extract_element(do(builder, *wide), _LONG(0))
+        return builder.extract_element(
+            do(builder, *[spread(builder, x, count) for x in args]), _LONG(0)
+        )
 
     def of_vectors(builder: Any, width: int, *args: Any) -> Any:
         if width == count:
             return do(builder, *args)
         if width < count:
             order = [k % width for k in range(count)]
-            out = do(builder, *[_reordered(builder, x, x, order) for x in args])
-            return _reordered(builder, out, out, range(width))
+            out = do(builder, *[shuffled(builder, x, x, order) for x in args])
+            return shuffled(builder, out, out, list(range(width)))
         halves = []
-        for half in (range(width // 2), range(width // 2, width)):
-            parts = [_reordered(builder, x, x, half) for x in args]
+        for first in (0, width // 2):
+            half = list(range(first, first + width // 2))
+            parts = [shuffled(builder, x, x, half) for x in args]
             halves.append(of_vectors(builder, width // 2, *parts))
-        return _reordered(builder, halves[0], halves[1], range(width))
+        return shuffled(builder, halves[0], halves[1], list(range(width)))
 
     return opaque(name, of, arguments, of_one, of_vectors)
-
-
-def _reordered(builder: Any, x: Any, y: Any, order: Sequence[int]) -> Any:
-    """The elements of x and y, one after the other, in that order."""
-    return builder.shuffle_vector(x, y, ir.VectorType(_LONG, len(order))(list(order)))
 
 
 def _instruction(builder: Any, name: str, *args: Any) -> Any:
@@ -84,7 +80,7 @@ def _scaled(of: Any) -> Any:
         name = f"{_X86}mask.scalef.{_suffix(of)}"
         return _instruction(builder, name, x, n, x, _all(of), _ROUNDED_AS_EVER)
 
-    return _of_lanes(f"scaled_{of}", of, 2, do)
+    return _of_lanes(f"scaled_{of}", of, [of, of], do)
 
 
 def lookup(name: str, of: Any, values: Callable[[], list[float]]) -> Any:
@@ -98,7 +94,7 @@ def lookup(name: str, of: Any, values: Callable[[], list[float]]) -> Any:
     def do(builder: Any, index: Any) -> Any:
         return _read(builder, of, values(), index)
 
-    return _of_lanes(name, of, 1, do)
+    return _of_lanes(name, of, [_WHOLE[of]], do)
 
 
 def _read(builder: Any, of: Any, values: Sequence[float], index: Any) -> Any:
@@ -117,7 +113,7 @@ def _taken_apart(of: Any, what: str, *how: Any) -> Any:
         name = f"{_X86}mask.{what}.{_suffix(of)}"
         return _instruction(builder, name, x, *how, x, _all(of), _ROUNDED_AS_EVER)
 
-    return _of_lanes(f"{what}_{of}", of, 1, do)
+    return _of_lanes(f"{what}_{of}", of, [of], do)
 
 
 _FLOATS = types.float32, types.float64
@@ -127,14 +123,14 @@ exponent = {of: _taken_apart(of, "getexp") for of in _FLOATS}
 """The whole number e with 2^e <= abs(x) < 2^(e + 1), as a float; -inf of 0, inf of inf."""
 _FROM_ONE_OR_NAN = _LONG(8)
 mantissa = {of: _taken_apart(of, "getmant", _FROM_ONE_OR_NAN) for of in _FLOATS}
-"""x / 2^e, from 1 to 2; 1 of 0 and inf, NaN of what is below 0."""
+"""x / 2^e, from 1 to 2; 1 of 0 and inf, -1 of -0, NaN of what is below 0."""
 
 
 def _guess(builder: Any, x: Any) -> Any:
     return _instruction(builder, f"{_X86}rcp14.pd.512", x, x, _all(types.float64))
 
 
-near_inverse = _of_lanes("near_inverse", types.float64, 1, _guess)
+near_inverse = _of_lanes("near_inverse", types.float64, [types.float64], _guess)
 """1 / x of a float64, to 2^-14 of it."""
 
 
@@ -174,7 +170,7 @@ def _root(of: Any) -> Any:
         out.add_incoming(exact, within)
         return out
 
-    return _of_lanes(f"root_{of}", of, 1, do)
+    return _of_lanes(f"root_{of}", of, [of], do)
 
 
 root = {of: _root(of) for of in _FLOATS}
@@ -196,4 +192,4 @@ def curves(name: str, of: Any, rows: Callable[[], list[list[float]]]) -> Any:
             total = _fused(builder, total, x, _read(builder, of, column, index))
         return total
 
-    return _of_lanes(name, of, 2, do)
+    return _of_lanes(name, of, [of, _WHOLE[of]], do)

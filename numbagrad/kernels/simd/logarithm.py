@@ -10,7 +10,7 @@ from . import tabled
 from .decorators import formula, piece
 from .exponential import LN2_HIGH32, LN2_HIGH64, LN2_LOW32, LN2_LOW64
 from .instructions import pick, polynomial
-from .lanes import LANES
+from .lanes import AVX512
 
 _INF, _NAN = float("inf"), float("nan")
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)
@@ -209,7 +209,7 @@ def log1p_float64(x):
     return log1p_of_sum(x, 0.0)
 
 
-if LANES:
+if AVX512:
     log_float32, log_float64 = tabled.log_float32, tabled.log_float64
     log2_float32, log2_float64 = tabled.log2_float32, tabled.log2_float64
     log10_float32, log10_float64 = tabled.log10_float32, tabled.log10_float64

@@ -21,8 +21,8 @@ from .decorators import formula, piece
 from .instructions import pick, polynomial, times_plus
 from .lanes import exponent, lookup, mantissa, scaled
 
-_LOG2E32, _LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
-_LN2_32, _LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
+LOG2E32, LOG2E64 = np.float32(1.4426950408889634), 1.4426950408889634
+LN2_32, LN2_64 = np.float32(0.6931471805599453), 0.6931471805599453
 _LN2_REST32, _LN2_REST64 = np.float32(-1.904654299957768e-09), 2.3190468138462996e-17
 _ROUND32, _ROUND64 = np.float32(786432.0), 422212465065984.0  # 1.5 * 2^19 and 1.5 * 2^48
 """Added, they round to sixteenths, and the lowest bits say which."""
@@ -53,21 +53,21 @@ _CURVE_64 = polynomial(
 
 
 @piece
-def exp_parts_float32(y):
+def _exp_parts_float32(y):
     """t, p and n with exp(y) = (t + p) 2^floor(n); 1 <= t < 2, and p is small."""
-    shifted = y * _LOG2E32 + _ROUND32
+    shifted = y * LOG2E32 + _ROUND32
     n = shifted - _ROUND32
-    r = (y - n * _LN2_32) - n * _LN2_REST32
+    r = (y - n * LN2_32) - n * _LN2_REST32
     t = _power_32(float32_bits(shifted))
     return t, t * (_CURVE_32(r) * (r * r) + r), n
 
 
 @piece
-def exp_parts_float64(y):
+def _exp_parts_float64(y):
     """t, p and n with exp(y) = (t + p) 2^floor(n); 1 <= t < 2, and p is small."""
-    shifted = y * _LOG2E64 + _ROUND64
+    shifted = y * LOG2E64 + _ROUND64
     n = shifted - _ROUND64
-    r = (y - n * _LN2_64) - n * _LN2_REST64
+    r = (y - n * LN2_64) - n * _LN2_REST64
     t = _power_64(float64_bits(shifted))
     return t, t * (_CURVE_64(r) * (r * r) + r), n
 
@@ -77,7 +77,7 @@ def exp_float32(x):
     """e ** x."""
     y = pick(x > 89.5, 89.5, x)
     gone = x < -104.0  # not by underflow, which costs 100 times as much: -inf is common
-    t, p, n = exp_parts_float32(pick(gone, 0.0, y))
+    t, p, n = _exp_parts_float32(pick(gone, 0.0, y))
     return pick(gone, 0.0, _scaled_32(t + p, n))
 
 
@@ -86,7 +86,7 @@ def exp_float64(x):
     """e ** x."""
     y = pick(x > 710.0, 710.0, x)
     gone = x < -746.0
-    t, p, n = exp_parts_float64(pick(gone, 0.0, y))
+    t, p, n = _exp_parts_float64(pick(gone, 0.0, y))
     return pick(gone, 0.0, _scaled_64(t + p, n))
 
 
@@ -94,7 +94,7 @@ def exp_float64(x):
 def falling_exp_float32(x):
     """e ** x for x <= 0; 0 where that is no normal number."""
     gone = x < -87.0
-    t, p, n = exp_parts_float32(pick(gone, -87.0, x))
+    t, p, n = _exp_parts_float32(pick(gone, -87.0, x))
     return pick(gone, 0.0, _scaled_32(t + p, n))
 
 
@@ -102,21 +102,21 @@ def falling_exp_float32(x):
 def falling_exp_float64(x):
     """e ** x for x <= 0; 0 where that is no normal number."""
     gone = x < -708.0
-    t, p, n = exp_parts_float64(pick(gone, -708.0, x))
+    t, p, n = _exp_parts_float64(pick(gone, -708.0, x))
     return pick(gone, 0.0, _scaled_64(t + p, n))
 
 
 @piece
 def exp_within_float32(x):
     """e ** x for |x| < 80."""
-    t, p, n = exp_parts_float32(x)
+    t, p, n = _exp_parts_float32(x)
     return _scaled_32(t + p, n)
 
 
 @piece
 def exp_within_float64(x):
     """e ** x for |x| < 700."""
-    t, p, n = exp_parts_float64(x)
+    t, p, n = _exp_parts_float64(x)
     return _scaled_64(t + p, n)
 
 
@@ -126,9 +126,9 @@ _CURVE_40 = polynomial(0.5000000007955666, 0.1666700653949949, 0.041665111259385
 @piece
 def exp_within_40_bits(x):
     """e ** x for -700 < x <= 0, to 2^-37 of it."""
-    shifted = x * _LOG2E64 + _ROUND64
+    shifted = x * LOG2E64 + _ROUND64
     n = shifted - _ROUND64
-    r = x - n * _LN2_64
+    r = x - n * LN2_64
     t = _power_64(float64_bits(shifted))
     return _scaled_64(t + t * (_CURVE_40(r) * (r * r) + r), n)
 
@@ -141,7 +141,7 @@ def exp2_float32(x):
     y = pick(gone, 0.0, y)
     shifted = y + _ROUND32
     n = shifted - _ROUND32
-    r = (y - n) * _LN2_32
+    r = (y - n) * LN2_32
     t = _power_32(float32_bits(shifted))
     out = _scaled_32(t + t * (_CURVE_32(r) * (r * r) + r), n)
     return pick(gone, 0.0, out)
@@ -155,7 +155,7 @@ def exp2_float64(x):
     y = pick(gone, 0.0, y)
     shifted = y + _ROUND64
     n = shifted - _ROUND64
-    r = (y - n) * _LN2_64
+    r = (y - n) * LN2_64
     t = _power_64(float64_bits(shifted))
     out = _scaled_64(t + t * (_CURVE_64(r) * (r * r) + r), n)
     return pick(gone, 0.0, out)

@@ -30,7 +30,7 @@ from .instructions import (
     two_product,
     two_sum,
 )
-from .vectors import rarely
+from .opaque import rarely
 
 _ROUND = 6755399441055744.0  # 1.5 * 2^52
 _EIGHTS = 5.404319552844596e16  # 1.5 * 2^55: what is added to it is rounded to multiples of 8

@@ -32,7 +32,7 @@ _BOOL = np.dtype(np.bool_)
 LIBRARY = frozenset("floor ceil trunc rint exp2 log2".split())
 _OF_MATH = frozenset(
     "exp expm1 log log10 log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh "
-    "erf erfc hypot lgamma".split()
+    "erf erfc hypot lgamma sqrt".split()
 )
 
 
@@ -55,6 +55,10 @@ class DeviceWriter(Writer):
         text = super()._text(node)
         assert not self.simd, f"{op} has no form on a GPU"
         return text
+
+    def root(self, x: str) -> str:
+        """The text of a square root."""
+        return f"math.sqrt({x})"
 
     def raised(self, base: str, exponent: str) -> str:
         """The text of a power."""

@@ -14,8 +14,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from ..inner import intrinsic
 from ..numba_compiler import OPAQUE
 from ..processor import features
 
@@ -26,11 +26,11 @@ LONG = "+avx512f" in features()
 _FACTS = "nounwind", "readnone", "willreturn"
 
 
-def opaque(name: str, of: Any, arguments: int, of_one: Any, of_vectors: Any) -> Any:
+def opaque(name: str, of: Any, arguments: list[Any], of_one: Any, of_vectors: Any) -> Any:
     """A function of compiled code.
 
     name: distinct from others.
-    of, arguments: Numba's type of the result, and how many arguments there are.
+    of, arguments: Numba's types of the result and of each argument, one or two.
     of_one: called with the builder and the arguments, gives the result.
     of_vectors: called with the builder, the length and the arguments as vectors, gives a vector.
     """
@@ -48,13 +48,13 @@ def opaque(name: str, of: Any, arguments: int, of_one: Any, of_vectors: Any) -> 
 
     @intrinsic
     def of_a_number(typing, x):
-        return of(x), generate
+        return of(*arguments), generate
 
     @intrinsic
     def of_two(typing, x, y):
-        return of(x, y), generate
+        return of(*arguments), generate
 
-    return of_two if arguments == 2 else of_a_number
+    return of_two if len(arguments) == 2 else of_a_number
 
 
 def rarely(name: str, function: Any) -> Any:
@@ -62,7 +62,7 @@ def rarely(name: str, function: Any) -> Any:
 
     A call would keep LLVM from making vectors of a loop, and what is inlined is done for all
     elements. So its vectors come with a mask of who is meant, and who is meant is done one by one:
-    0.02 ns for each element of a loop where nobody is (Granite Rapids).
+    where nobody is, a loop takes a test and a branch for each vector.
 
     name: distinct from others.
     """
