@@ -195,16 +195,20 @@ def constant(values: Any, dtype: DType, beside: Any = None) -> Tensor:
 
 def zeros_like(x: Tensor) -> Tensor:
     """Zeros of the shape, dtype and device of ``x``."""
-    return full(x._array.shape, 0, x._dtype, x._device)
+    return _filled_like(x, 0)
 
 
 def ones_like(x: Tensor) -> Tensor:
     """Ones of the shape, dtype and device of ``x``."""
+    return _filled_like(x, 1)
+
+
+def _filled_like(x: Tensor, value: int) -> Tensor:
     if x._device is devices.cpu and not machine.closed:  # where every backward starts
         out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
-        if fill_entry(x._dtype)(out._array, 1):
+        if fill_entry(x._dtype)(out._array, value):
             return out
-    return full(x._array.shape, 1, x._dtype, x._device)
+    return full(x._array.shape, value, x._dtype, x._device)
 
 
 def fill_entry(dtype: DType) -> Any:

@@ -17,6 +17,7 @@ from ..kernels import machine
 from ..kernels.cpu import create as kernels
 from ..kernels.strides import order_of, ordered
 from ..tensor import Tensor, wrap
+from . import base
 from .argument_names import made_by_names, made_plainly
 from .base import as_operand, constant, fill_kernel, launch, new_empty
 from .base import full as filled
@@ -156,6 +157,9 @@ def zeros_like(
     """Zeros of the shape and dtype of ``input``."""
     if names:
         return made_plainly(zeros_like, names, (input,), dtype, device, requires_grad)
+    if dtype is device is memory_format is None and not requires_grad:
+        if isinstance(input, Tensor) and input._flat:
+            return base.zeros_like(input)
     memory_formats.check("zeros_like", memory_format)
     dtype = _like(dtype, as_operand("zeros_like", input))
     made = _lying(input, _filled, memory_format, 0, dtype, place_of(device, input))
@@ -174,6 +178,9 @@ def ones_like(
     """Ones of the shape and dtype of ``input``."""
     if names:
         return made_plainly(ones_like, names, (input,), dtype, device, requires_grad)
+    if dtype is device is memory_format is None and not requires_grad:
+        if isinstance(input, Tensor) and input._flat:
+            return base.ones_like(input)
     memory_formats.check("ones_like", memory_format)
     dtype = _like(dtype, as_operand("ones_like", input))
     made = _lying(input, _filled, memory_format, 1, dtype, place_of(device, input))
