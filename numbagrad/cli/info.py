@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def products() -> str:
     """By what matrices are multiplied, but the largest."""
-    unit = "the matrix unit (AMX) for float32, " if load_amx() else ""
+    unit = "the matrix unit (AMX) for float32 and bfloat16, " if load_amx() else ""
     return unit + (f"own tiles of {8 * VECTOR_BYTES} bit vectors" if VECTOR_BYTES else "BLAS")
 
 

@@ -1,4 +1,4 @@
-"""Products of float32 on the matrix unit of Intel's processors (AMX), which multiplies bfloat16.
+"""Products on the matrix unit of Intel's processors (AMX), which multiplies bfloat16.
 
 A float32 is exactly the sum of three bfloat16, the high, middle and low part of its 24 bits. Of the
 nine products of parts of two numbers, six are above 2^-24 of theirs: the tiles add up these in
@@ -7,7 +7,8 @@ Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019.
 multiplications take half the time, as the unit does 16 times as many of them; and as it rounds once
 for several of them, the sums are nearer to the exact ones than those of float32 instructions.
 
-The loops around these instructions are in ``cpu/amx_product.py``.
+The loops around these instructions are in ``cpu/amx_product.py``, of bfloat16 in
+``cpu/half_product.py``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 
+from .half_type import HalfType
+from .half_vectors import HalfVector
 from .inner import intrinsic, pasted
 from .processor import features
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
@@ -39,6 +42,8 @@ __all__ = [
     "PARTS",
     "STEP",
     "STRIP",
+    "amx_finish",
+    "amx_halves",
     "amx_merge",
     "amx_strip",
     "begin_tiles",
@@ -50,6 +55,7 @@ __all__ = [
     "packing_pays",
     "parts_multiplied",
     "split",
+    "unit_takes",
     "use_parts",
 ]
 
@@ -130,8 +136,24 @@ def _parts_multiplied(typing, like):
     return types.int64(like), generate
 
 
+def unit_takes(like):
+    """Whether the unit is there, may be used, and multiplies numbers such as ``like`` points to."""
+    return 0
+
+
+@intrinsic
+def _unit_takes(typing, like):
+    def generate(context, builder, signature, args):
+        if not AMX or not isinstance(like.dtype, HalfType) or like.dtype.name != "bfloat16":
+            return WORD(0)
+        place = builder.module.globals.get(PARTS)
+        return builder.load(place or ir.GlobalVariable(builder.module, WORD, PARTS))
+
+    return types.int64(like), generate
+
+
 if not config.DISABLE_JIT:
-    parts_multiplied = _parts_multiplied
+    parts_multiplied, unit_takes = _parts_multiplied, _unit_takes
 
 
 @pasted
@@ -350,3 +372,60 @@ def amx_merge(builder, kind, tiles, rows, columns, x, start, start_row, out, out
                 written(start_row)
             with copies:
                 written(None)
+
+
+@in_machine_code
+def amx_halves(builder, kind, tiles, steps, x, x_row, y, y_row, out):
+    """Sums of products of the rows of ``begin_tiles`` of x and ``tiles`` times 16 columns of y.
+
+    x, y are words, two bfloat16 along the sum: those of a row of x lie side by side, those of a
+    column of y below one another, 16 a step. All are addresses, out one of rows without gaps of
+    ``STRIP`` vectors of float32; x_row, y_row: bytes from row to row.
+    """
+    if not AMX or not isinstance(kind, HalfVector):
+        return
+    left, right = 6, 7
+    for many in range(1, STRIP + 1):
+        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
+            for c in range(many):
+                _instruction(builder, "tilezero", [_BYTE(c)])
+            with counted(builder, steps) as step:
+                first = builder.add(x, builder.mul(step, WORD(LINE)))
+                _load_rows(builder, left, first, x_row)
+                place = builder.add(y, builder.mul(step, builder.mul(y_row, WORD(EDGE))))
+                for c in range(many):
+                    _load_rows(builder, right, builder.add(place, WORD(LINE * c)), y_row)
+                    _instruction(builder, "tdpbf16ps", [_BYTE(c), _BYTE(left), _BYTE(right)])
+            for c in range(many):
+                to = at(builder, builder.add(out, WORD(LINE * c)), _BYTE)
+                _instruction(builder, "tilestored64", [_BYTE(c), to, WORD(STRIP * LINE)])
+
+
+def _load_rows(builder: Any, register: int, place: Any, row: Any) -> None:
+    _instruction(builder, "tileloadd64", [_BYTE(register), at(builder, place, _BYTE), row])
+
+
+@in_machine_code
+def amx_finish(builder, kind, tiles, rows, columns, x, start, start_row, out, out_row, rounds):
+    """``out = x + start`` for so many rows of ``tiles`` vectors, rounded to halves if ``rounds``.
+
+    All are addresses, x one of rows without gaps of ``STRIP`` vectors, start of float32, which with
+    ``start_row`` 0 are the same for each row; columns: in the last vector.
+    """
+    if not AMX or not isinstance(kind, HalfVector):
+        return
+    floats = ir.VectorType(kind.element, kind.count)
+    for many in range(1, STRIP + 1):
+        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
+            sums = Rows(builder, floats, many, None)
+            lines, halves = (Rows(builder, each, many, columns) for each in (floats, kind))
+            with counted(builder, rows) as i:
+                values = sums.load(builder.add(x, builder.mul(i, WORD(STRIP * LINE))))
+                old = lines.load(builder.add(start, builder.mul(i, start_row)))
+                values = [builder.fadd(*pair) for pair in zip(old, values, strict=True)]
+                to = builder.add(out, builder.mul(i, out_row))
+                with builder.if_else(builder.icmp_signed("!=", rounds, WORD(0))) as (last, before):
+                    with last:
+                        halves.store(values, to)
+                    with before:
+                        lines.store(values, to)

@@ -338,7 +338,7 @@ from numbagrad.kernels.halves import BFLOAT16, FLOAT16, decoded, encoded
 rng = np.random.default_rng(0)
 for dtype in (BFLOAT16, FLOAT16):
     for m in (1, 3, 15, 17, 31, 33, 47, 49, 63, 65, 100):
-        for n, k in ((1, 6), (1, 33), (2, 7), (7, 40), (70, 5), (70, 1)):
+        for n, k in ((1, 6), (1, 33), (2, 7), (7, 40), (70, 5), (70, 1), (70, 64), (41, 150)):
             x, y = rng.standard_normal((n, k)), rng.standard_normal((k, m))
             for turnx in (0, 1):
                 for turny in (0, 1):
@@ -365,6 +365,32 @@ def test_nothing_beyond_a_matrix_is_touched(features: str | None) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not amx.load_amx(), reason="needs a matrix unit that may be used")
+@pytest.mark.parametrize("turnx", [0, 1])
+@pytest.mark.parametrize("turny", [0, 1])
+@pytest.mark.parametrize(
+    "shape",
+    [(16, 64, 128), (17, 130, 96), (8, 64, 512), (15, 300, 1030), (530, 70, 600), (33, 65, 777)],
+)
+def test_products_on_the_matrix_unit(shape: tuple[int, int, int], turnx: int, turny: int) -> None:
+    """With all rows and words that are left over, a bias, and what is added to."""
+    n, m, k = shape
+    rng = np.random.default_rng(0)
+    x, y, bias, more = (rng.standard_normal(s) for s in ((n, k), (k, m), (m,), (n, m)))
+    left, right, bias, more = (
+        ng.from_numpy(a).to(ng.bfloat16)
+        for a in (x.T if turnx else x, y.T if turny else y, bias, more)
+    )
+    left, right = left.T if turnx else left, right.T if turny else right
+    exact = left.double().numpy() @ right.double().numpy()
+    limit = 2.0**-8 * abs(exact) + 1e-4 * np.sqrt(k)
+    assert (abs((left @ right).double().numpy() - exact) <= limit).all()
+    for start in (bias, more):
+        out = ng.addmm(start, left, right).double().numpy()
+        moved = exact + start.double().numpy()
+        assert (abs(out - moved) <= limit + 2.0**-8 * (abs(moved) + 1)).all()
 
 
 @pytest.fixture

@@ -10,6 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
+from ..amx import (
+    EDGE,
+    STEP,
+    amx_finish,
+    amx_halves,
+    begin_tiles,
+    clear,
+    end_tiles,
+    unit_takes,
+)
 from ..copies import transpose
 from ..half_tile import (
     LINE,
@@ -43,6 +53,10 @@ DEPTH = 256
 """Most words along the sum in a strip of ``y``, twice as many numbers where each holds two. With
 vectors of 64 bytes that is more than the innermost cache has, but sums are written half as often: 2
 to 3 % faster than 128 words on a Zen 5."""
+
+UNIT_DEPTH = 128
+"""The same for the matrix unit, to which the innermost cache gives strips of 32 KB in time: three
+quarters of the time of strips twice as deep."""
 
 SHALLOW = 128
 """Words of a strip that has its room on the stack: a thread's is short."""
@@ -123,24 +137,34 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
     if transx >= WIDE_OUT:
         transx, rounds = transx - WIDE_OUT, 0
     each = halves_per_word(like)
+    unit = unit_takes(like) != 0 and unit_pays(n, m, k)
+    many = EDGE if unit else 2  # rows, and words, of which parts are a multiple
     size = 2 if rounds else 4
     x_row, y_row, out_row = ldx * reads, ldy * reads, ldout * size
     if transy == LISTED:
         y_row = ldy
-    deepest = even_parts(k, each * DEPTH, 2)
+    deepest = even_parts(k, each * (UNIT_DEPTH if unit else DEPTH), STEP if unit else 2)
     # What is waited for: sums of the first words, or a start, as float32.
     waits = rounds and (deepest < k or (start != 0 and ldstart != 0))
     most = min(ROWS, max(FEW, SUMS // m)) if waits else ROWS
-    tallest = even_parts(n, most, 2)
+    tallest = even_parts(n, most, many)
     sums_row = row_of(4 * m)
     sums_bytes = tallest * sums_row if waits else 0
     start_bytes = sums_row if rounds and start and ldstart == 0 else 0
-    packs = transx or each == 1 or k % 2 or reads == 4
+    packs = transx or each == 1 or k % (STEP if unit else 2) or reads == 4
     left_bytes, words = 0, (deepest + each - 1) // each
     if packs:
         left_bytes = words * row_of(4 * tallest) if transx else tallest * row_of(4 * words)
+    turned = (words + EDGE) * row_of(4 * tallest)  # where rows are that were packed by columns
+    if unit and transx:
+        left_bytes = turned + tallest * row_of(4 * words)
     block = 0
-    room_bytes = words * ROOM_ROW + 16 * ROOM_ROW if words > SHALLOW else 0
+    room_bytes = words * ROOM_ROW + 16 * ROOM_ROW if words > SHALLOW or unit else 0
+    tiles = room_bytes
+    zeros = tiles + EDGE * ROOM_ROW
+    told = zeros + ROOM_ROW
+    if unit:
+        room_bytes = told + LINE
     scratch_bytes = sums_bytes + start_bytes + left_bytes + room_bytes
     if scratch_bytes:
         block = malloc(scratch_bytes + LINE)
@@ -183,13 +207,25 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
             elif each == 1:
                 place, place_row = left, row_of(4 * deep)
                 widen_rows(like, left, place_row, first, x_row, rows, deep)
-            elif deep % 2:
+            elif deep % (STEP if unit else 2):
                 place, place_row = left, row_of(4 * words)
                 pad_rows(like, left, place_row, first, x_row, rows, deep)
+            if unit:
+                steps = (words + EDGE - 1) // EDGE
+                more = steps * EDGE - words
+                if transx:
+                    clear_lines(like, left + words * place_col, more * place_col)
+                    place, place_row = left + turned, row_of(4 * words)
+                    turn_words(like, left, place_col, place, place_row, steps * EDGE, rows)
+                begin_tiles(like, min(EDGE, rows), room + told)
+                clear_lines(like, room + words * ROOM_ROW, more * ROOM_ROW)
+                clear_lines(like, room + zeros, ROOM_ROW)
             j = 0
             while j < m:
                 columns = min(m - j, WIDE * LANES)
-                if columns < WIDE * LANES and (FULL or columns <= (WIDE - 1) * LANES):
+                if unit:
+                    pass
+                elif columns < WIDE * LANES and (FULL or columns <= (WIDE - 1) * LANES):
                     columns = min(columns, 2 * LANES)  # two vectors, or the last one
                 if transy == LISTED:
                     pack_listed(like, reads, room, y + h * 8, y_row + j * reads, deep, columns)
@@ -203,7 +239,14 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
                     *(rows, words, place, place_row, place_col, room, ROOM_ROW),
                     *(begin, base_row, to + j * to_size, to_row),
                 )
-                if columns == WIDE * LANES if FULL else columns > (WIDE - 1) * LANES:
+                if unit:
+                    if begin == 0:
+                        begin, base_row = room + zeros, 0
+                    multiplied(
+                        *(like, rows, columns, steps, place, place_row, room, room + tiles),
+                        *(begin, base_row, to + j * to_size, to_row, ends),
+                    )
+                elif columns == WIDE * LANES if FULL else columns > (WIDE - 1) * LANES:
                     wide_halves(like, *strip, columns - (WIDE - 1) * LANES, ends)
                 elif columns > LANES:
                     middle_halves(like, *strip, columns - LANES, ends)
@@ -213,8 +256,56 @@ def by_strips(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out
             base, base_row = to, to_row
             h += deep
         i += rows
+    if unit:
+        end_tiles(like, room)
     if block:
         free(block)
+
+
+@pasted
+def unit_pays(n, m, k):
+    """Whether the matrix unit is faster than pairs of vectors: not for few rows, of which it would
+    multiply 16, nor where to enter it takes as long as all else."""
+    return n >= 8 and m >= EDGE and k >= STEP and n * m * k >= 1 << 17
+
+
+@pasted
+def clear_lines(like, place, nbytes):
+    """Write so many bytes of zeros, a whole number of vectors, to an address."""
+    for j in range(0, nbytes, VECTOR_BYTES):
+        clear(like, place + j)
+
+
+@device
+def turn_words(like, x, x_row, out, out_row, words, rows):
+    """Write so many words of each row, which lie below one another at x, side by side to out."""
+    floats = pointer(x, np.float32)
+    for i in range(0, words, LANES):
+        for j in range(0, rows, LANES):
+            place, to = x + i * x_row + j * 4, out + j * out_row + i * 4
+            transpose(floats, place, x_row, LANES, min(LANES, rows - j), to, out_row)
+
+
+@device
+def multiplied(
+    like, rows, columns, steps, x, x_row, y, sums, start, start_row, out, out_row, rounds
+):
+    """``out = start + x y`` of a strip on the matrix unit; sums: the address of room for 16 rows.
+
+    With the last rows some before them are multiplied again, for tiles have 16.
+    """
+    tiles = (columns + EDGE - 1) // EDGE
+    last = columns - (tiles - 1) * EDGE
+    i = 0
+    while i < rows:
+        again = max(0, min(i, i + EDGE - rows))
+        height = min(EDGE - again, rows - i)
+        amx_halves(like, tiles, steps, x + (i - again) * x_row, x_row, y, ROOM_ROW, sums)
+        found = sums + again * ROOM_ROW
+        amx_finish(like, tiles, height, last, found, start, start_row, out, out_row, rounds)
+        i += height
+        start += height * start_row
+        out += height * out_row
 
 
 @pasted
