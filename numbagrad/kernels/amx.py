@@ -27,7 +27,7 @@ from numba import config, types
 from numba.core import cgutils
 
 from .half_type import HalfType
-from .half_vectors import HalfVector
+from .half_vectors import PAIRS, HalfVector
 from .inner import intrinsic, pasted
 from .processor import features
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
@@ -144,7 +144,8 @@ def unit_takes(like):
 @intrinsic
 def _unit_takes(typing, like):
     def generate(context, builder, signature, args):
-        if not AMX or not isinstance(like.dtype, HalfType) or like.dtype.name != "bfloat16":
+        pairs = PAIRS and isinstance(like.dtype, HalfType) and like.dtype.name == "bfloat16"
+        if not AMX or not pairs:  # what is packed is pairs only where vectors take them too
             return WORD(0)
         place = builder.module.globals.get(PARTS)
         return builder.load(place or ir.GlobalVariable(builder.module, WORD, PARTS))

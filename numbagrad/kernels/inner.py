@@ -74,6 +74,9 @@ class Intrinsic:
     def __deepcopy__(self, memo: Any) -> Intrinsic:
         return self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: x for name, x in self.__dict__.items() if name != "_numba_type_"}
+
     def __repr__(self) -> str:
         return f"<intrinsic {self.__name__}>"
 

@@ -81,7 +81,7 @@ def _typed(name: str, plain: Callable[..., float]) -> Callable[..., float]:
         return FUNCTIONS.get((name, str(x)), FUNCTIONS[name, "float64"]).py_func
 
     def choose_of_two(x: Any, y: Any) -> Any:
-        return choose(x)
+        return of_two_whole if isinstance(y, types.Integer) else choose(x)
 
     named, chosen = (function_of_two, choose_of_two) if name in OF_TWO else (function, choose)
     overload(named, strict=False, jit_options=OPTIONS)(chosen)

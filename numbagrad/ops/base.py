@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import devices
+from .. import devices, dtypes
 from ..autograd.recorded import Recorded
 from ..dtypes import DType
 from ..errors import DimError, ShapeError
@@ -208,6 +208,7 @@ def _filled_like(x: Tensor, value: int) -> Tensor:
         out = wrap(np.empty(x._array.shape, x._dtype.numpy), x._dtype)
         if fill_entry(x._dtype)(out._array, value):
             return out
+    value = bool(value) if x._dtype is dtypes.bool_ else value
     return full(x._array.shape, value, x._dtype, x._device)
 
 

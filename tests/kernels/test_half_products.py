@@ -379,11 +379,12 @@ def test_products_on_the_matrix_unit(shape: tuple[int, int, int], turnx: int, tu
     n, m, k = shape
     rng = np.random.default_rng(0)
     x, y, bias, more = (rng.standard_normal(s) for s in ((n, k), (k, m), (m,), (n, m)))
+    left, right = (ng.from_numpy(a.T.copy() if t else a) for a, t in ((x, turnx), (y, turny)))
     left, right, bias, more = (
-        ng.from_numpy(a).to(ng.bfloat16)
-        for a in (x.T if turnx else x, y.T if turny else y, bias, more)
+        a.to(ng.bfloat16) for a in (left, right, ng.from_numpy(bias), ng.from_numpy(more))
     )
     left, right = left.T if turnx else left, right.T if turny else right
+    assert left.is_contiguous() != turnx and right.is_contiguous() != turny
     exact = left.double().numpy() @ right.double().numpy()
     limit = 2.0**-8 * abs(exact) + 1e-4 * np.sqrt(k)
     assert (abs((left @ right).double().numpy() - exact) <= limit).all()
@@ -391,6 +392,20 @@ def test_products_on_the_matrix_unit(shape: tuple[int, int, int], turnx: int, tu
         out = ng.addmm(start, left, right).double().numpy()
         moved = exact + start.double().numpy()
         assert (abs(out - moved) <= limit + 2.0**-8 * (abs(moved) + 1)).all()
+
+
+@pytest.mark.skipif(not amx.load_amx(), reason="needs a matrix unit that may be used")
+def test_the_unit_rounds_otherwise_than_vectors() -> None:
+    """So it is what multiplies, until it is told not to."""
+    x, y = (ng.randn(*shape).to(ng.bfloat16) for shape in ((64, 1024), (1024, 512)))
+    by_unit = (x @ y).float()
+    amx.use_parts(0)
+    try:
+        by_vectors = (x @ y).float()
+    finally:
+        amx.use_parts(3)
+    assert not ng.equal(by_unit, by_vectors)
+    np.testing.assert_allclose(by_unit.numpy(), by_vectors.numpy(), rtol=2.0**-7, atol=1e-2)
 
 
 @pytest.fixture

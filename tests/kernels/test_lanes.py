@@ -9,6 +9,7 @@ import numba
 import numpy as np
 import pytest
 from numba import float32, float64, int32, types
+from numba.core import serialize
 
 from numbagrad.kernels.intrinsics import float32_bits, float64_bits, wide
 from numbagrad.kernels.numba_compiler import KernelCompiler
@@ -204,3 +205,11 @@ def test_numba_may_be_told_to_do_without_avx():
     environment = {**os.environ, "NUMBA_ENABLE_AVX": "0"}
     done = subprocess.run([sys.executable, "-c", WITHOUT_AVX], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+def test_an_intrinsic_can_be_pickled_once_it_has_been_compiled():
+    """As Numba's own: a user's cached function may hold one."""
+    assert float64_bits._numba_type_
+    again = serialize.loads(serialize.dumps(float64_bits))
+    call = numba.njit(lambda x: again(x))
+    assert call(1.0) == 0x3FF0000000000000

@@ -345,7 +345,9 @@ def test_whole_numbers_are_taken_as_doubles(name):
     for x in (2, np.int32(3), np.uint8(200)):
         assert call(x) == call(float(x))
     two = numba.njit(lambda x, y: simd_math.pow(x, y))
-    assert two(2, 3) == two(2, 3.0) == 8.0
+    assert two(2, 3) == two(2, 3.0) == two(2.0, 3) == 8.0
+    length = numba.njit(lambda x, y: simd_math.hypot(x, y))
+    assert length(2.5, 3) == length(2.5, 3.0) == length(3, 2.5)
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
