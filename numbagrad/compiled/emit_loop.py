@@ -11,7 +11,7 @@ import re
 
 from ..kernels.expr import inputs_of
 from ..kernels.halves import half_name, is_floating
-from ..kernels.loops import COSTLY, is_costly, is_wide
+from ..kernels.loops import COSTLY, is_costly
 from ..kernels.writer import Writer, cast
 from .emit_text import Text
 from .memory import rounded
@@ -65,8 +65,7 @@ class LoopText:
         self.after: list[list[str]] = [[] for _ in range(self.dims + 1)]
         self.body: list[str] = []
         self.second: list[str] = []  # a loop of its own over the last dim, after that of ``body``
-        bodies = [line.expr for line in loop.lines]
-        self.costly, self.wide = is_costly(bodies), is_wide(bodies)
+        self.costly = is_costly([line.expr for line in loop.lines])
         self.outer = 0  # dims whose loops are others' too
         self.scratch = 0
         self.sums = 0
@@ -102,7 +101,7 @@ class LoopText:
             else:
                 self.summed(o, store, names[store.line])
         e.scratch = max(e.scratch, self.scratch)
-        if self.wide:
+        if self.costly:
             e.use("wide")
         return [*self.first, *self.nest(outer), *self.last]
 
@@ -129,7 +128,7 @@ class LoopText:
         if self.shared:
             lines.append(f"for c in prange({self.e.number(self.chunks)}):")
             indent = "    "
-            lines += [f"{indent}wide()"] if self.wide else []
+            lines += [f"{indent}wide()"] if self.costly else []
         for d in range(outer, self.dims):
             lines += [indent + line for line in self.before[d]]
             size = self.e.number(self.loop.space[d])

@@ -52,11 +52,6 @@ def is_costly(bodies: Sequence[Expr]) -> bool:
     return any(node.op in COSTLY for node in topological(list(bodies)))
 
 
-def is_wide(bodies: Sequence[Expr]) -> bool:
-    """Whether a loop over these expressions gains by the longest vectors."""
-    return any(node.op in COSTLY or node.op == "sqrt" for node in topological(list(bodies)))
-
-
 @functools.cache
 def numba_name(dtype: np.dtype) -> str:
     """Numba's name of what is computed where memory holds ``dtype``."""
@@ -88,8 +83,8 @@ def emit(
         "import numpy as np",
         f"from numba import {_imports(compute, outs)}",
     ]
-    long_vectors = is_wide(bodies)
-    used = "load_apart, store_apart" + (", wide" if long_vectors else "")
+    costly = is_costly(bodies)
+    used = "load_apart, store_apart" + (", wide" if costly else "")
     lines += ["", f"from numbagrad.kernels.intrinsics import {used}"]
     lines += ["from numbagrad.kernels.pieces import second_way_in", ""]
     if writer.simd:
@@ -107,7 +102,7 @@ def emit(
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]
     lines += ["    for i in range(n):"]
     indent = " " * 8
-    if long_vectors:
+    if costly:
         lines += [f"{indent}wide()"]
     # No output meets an input, or it is that input: then each element is read before it is written.
     pieces = 1 + len(out_names)

@@ -14,10 +14,10 @@ from ..kernels.formula import Formula
 from ..kernels.loops import ElementwiseKernel
 from ..kernels.strides import order_of
 from ..tape import NUMBERS
-from ..tensor import Tensor
+from ..tensor import Tensor, wrap
 from . import formulas as f
 from .autocasting import raised
-from .base import Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
+from .base import SHORT, Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
 from .from_formula import elementwise
 from .remembered import remembered
 from .short_way import make_binary
@@ -91,6 +91,9 @@ def clone(x: Tensor, *, memory_format: Any = None) -> Tensor:
 
 def contiguous_copy(x: Tensor) -> Tensor:
     """A contiguous copy of ``x``, with its history."""
+    array = x._array
+    if x._edge is None and array.size < SHORT and (not machine.recording or machine.on_host(x)):
+        return wrap(array.copy(), x._dtype)
     return Contiguous.apply(x)
 
 

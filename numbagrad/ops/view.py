@@ -21,10 +21,9 @@ from ..errors import ShapeError
 from ..kernels import machine
 from ..shaped import Size
 from ..tape import grad_mode, next_sequence
-from ..tensor import Tensor, wrap
+from ..tensor import Tensor
 from .argument_names import sizes_by_name
 from .base import (
-    SHORT,
     Op,
     _remember_view,
     as_operand,
@@ -476,12 +475,7 @@ def contiguous(x: Tensor, memory_format: Any = None) -> Tensor:
     """
     if memory_format is not None:
         memory_formats.check("contiguous", memory_format)
-    array = x._array
-    if x._flat or array.flags.c_contiguous:
-        return x
-    if x._edge is None and array.size < SHORT and (not machine.recording or machine.on_host(x)):
-        return wrap(array.copy(), x._dtype)
-    return contiguous_copy(x)
+    return x if x._flat or x._array.flags.c_contiguous else contiguous_copy(x)
 
 
 _PUBLIC = """

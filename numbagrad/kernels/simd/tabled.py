@@ -53,23 +53,38 @@ _CURVE_64 = polynomial(
 
 
 @piece
+def _parts_float32(shifted, r):
+    """t, 1 <= t < 2, and a small p: t + p is exp(r) by the power of 2 that the lowest bits say."""
+    t = _power_32(float32_bits(shifted))
+    return t, t * (_CURVE_32(r) * (r * r) + r)
+
+
+@piece
+def _parts_float64(shifted, r):
+    """t, 1 <= t < 2, and a small p: t + p is exp(r) by the power of 2 that the lowest bits say."""
+    t = _power_64(float64_bits(shifted))
+    return t, t * (_CURVE_64(r) * (r * r) + r)
+
+
+# n ln(2) goes in two fused steps: rounded alone it would lose what it is taken from.
+
+
+@piece
 def _exp_parts_float32(y):
-    """t, p and n with exp(y) = (t + p) 2^floor(n); 1 <= t < 2, and p is small."""
+    """t, p and n with exp(y) = (t + p) 2^floor(n)."""
     shifted = y * LOG2E32 + _ROUND32
     n = shifted - _ROUND32
-    r = (y - n * LN2_32) - n * _LN2_REST32
-    t = _power_32(float32_bits(shifted))
-    return t, t * (_CURVE_32(r) * (r * r) + r), n
+    t, p = _parts_float32(shifted, times_plus(-n, _LN2_REST32, times_plus(-n, LN2_32, y)))
+    return t, p, n
 
 
 @piece
 def _exp_parts_float64(y):
-    """t, p and n with exp(y) = (t + p) 2^floor(n); 1 <= t < 2, and p is small."""
+    """t, p and n with exp(y) = (t + p) 2^floor(n)."""
     shifted = y * LOG2E64 + _ROUND64
     n = shifted - _ROUND64
-    r = (y - n * LN2_64) - n * _LN2_REST64
-    t = _power_64(float64_bits(shifted))
-    return t, t * (_CURVE_64(r) * (r * r) + r), n
+    t, p = _parts_float64(shifted, times_plus(-n, _LN2_REST64, times_plus(-n, LN2_64, y)))
+    return t, p, n
 
 
 @formula
@@ -141,10 +156,8 @@ def exp2_float32(x):
     y = pick(gone, 0.0, y)
     shifted = y + _ROUND32
     n = shifted - _ROUND32
-    r = (y - n) * LN2_32
-    t = _power_32(float32_bits(shifted))
-    out = _scaled_32(t + t * (_CURVE_32(r) * (r * r) + r), n)
-    return pick(gone, 0.0, out)
+    t, p = _parts_float32(shifted, (y - n) * LN2_32)
+    return pick(gone, 0.0, _scaled_32(t + p, n))
 
 
 @formula
@@ -155,10 +168,8 @@ def exp2_float64(x):
     y = pick(gone, 0.0, y)
     shifted = y + _ROUND64
     n = shifted - _ROUND64
-    r = (y - n) * LN2_64
-    t = _power_64(float64_bits(shifted))
-    out = _scaled_64(t + t * (_CURVE_64(r) * (r * r) + r), n)
-    return pick(gone, 0.0, out)
+    t, p = _parts_float64(shifted, (y - n) * LN2_64)
+    return pick(gone, 0.0, _scaled_64(t + p, n))
 
 
 # log(x) = e log(2) - log(c) + log(1 + r), where 1 + r = m c. c is 1 for the first m and 1 / 2 for
