@@ -45,6 +45,7 @@ __all__ = [
     "amx_finish",
     "amx_halves",
     "amx_merge",
+    "amx_square",
     "amx_strip",
     "begin_tiles",
     "clear",
@@ -297,53 +298,116 @@ def exponent_of(typing, peak):
 
 
 @in_machine_code
-def amx_strip(builder, kind, tiles, steps, x, y, row, out, out_row, parts):
-    """The result of one panel of x and ``tiles`` of y: ``out = x y + row`` for 16 columns each.
+def amx_strip(builder, kind, tiles, steps, x, y, start, start_row, out, out_row, parts):
+    """The result of one panel of x and ``tiles`` of y: ``out = x y + start``, 16 columns each.
 
-    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; row: the address of what is added
-    to each row, or 0; out_row: bytes from row to row; parts: how many of each number to multiply.
+    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; start: the address of what is
+    added, or 0; start_row, out_row: bytes from row to row; parts: how many of each number to
+    multiply.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
+    lefts, right = (4, 5, 6), 7
     for many in range(1, STRIP + 1):
+
+        def step_of(step, count, many=many):
+            left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+            for part in range(count):
+                _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
+            place = builder.add(y, builder.mul(step, WORD(many * PANEL_BYTES)))
+            for c in range(many):
+                held = None
+                for k, part in _PRODUCTS[count]:
+                    if part != held:
+                        _load(builder, right, builder.add(place, WORD(part * TILE)))
+                        held = part
+                    _multiply(builder, c, lefts[k], right)
+                place = builder.add(place, WORD(PANEL_BYTES))
+
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
-            _strip(builder, many, steps, x, y, row, out, out_row, parts)
+            places = [(0, c) for c in range(many)]
+            _block(builder, places, steps, step_of, start, start_row, out, out_row, parts)
 
 
-def _strip(
-    builder: Any, tiles: int, steps: Any, x: Any, y: Any, row: Any, out: Any, out_row: Any,
-    parts: Any,
+@in_machine_code
+def amx_square(
+    builder, kind, tiles, steps, x, panel, y, y_step, start, start_row, out, out_row, parts
+):
+    """``amx_strip`` for two panels of x, ``panel`` bytes apart, and one or two tiles of y.
+
+    y_step: bytes from step to step of y. The sums are those of ``amx_strip`` bit by bit; a tile of
+    y is loaded half as often.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    lefts, rights = (4, 5), (6, 7)
+    for many in (1, 2):
+        places = [(i, c) for i in range(2) for c in range(many)]
+
+        def step_of(step, count, many=many, places=places):
+            left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+            place = builder.add(y, builder.mul(step, y_step))
+            held = None, None
+            for k, part in _PRODUCTS[count]:
+                if k != held[0]:
+                    to = builder.add(left, WORD(k * TILE))
+                    for register in lefts:
+                        _load(builder, register, to)
+                        to = builder.add(to, panel)
+                if part != held[1]:
+                    for c in range(many):
+                        to = WORD(c * PANEL_BYTES + part * TILE)
+                        _load(builder, rights[c], builder.add(place, to))
+                held = k, part
+                for result, (i, c) in enumerate(places):
+                    _multiply(builder, result, lefts[i], rights[c])
+
+        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
+            _block(builder, places, steps, step_of, start, start_row, out, out_row, parts)
+
+
+_PRODUCTS = {
+    3: [(0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0)],
+    2: [(0, 1), (1, 0), (0, 0)],
+    1: [(0, 0)],
+}
+"""Which part of x meets which of y, for so many parts: the pairs that are above 2^-24. Each part of
+y comes once, and from pair to pair one of the two remains where that can be."""
+
+
+def _block(
+    builder: Any, places: list[tuple[int, int]], steps: Any, step_of: Any, start: Any,
+    start_row: Any, out: Any, out_row: Any, parts: Any,
 ) -> None:  # fmt: skip
-    results, lefts, right = range(tiles), (4, 5, 6), 7
-    with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
+    """Sums in the registers from 0 on, which stand in those rows and columns of tiles; step_of:
+    adds up the products of a step."""
+
+    def where(begin: Any, row: Any, place: tuple[int, int]) -> Any:
+        down = builder.mul(row, WORD(place[0] * EDGE))
+        return builder.add(begin, builder.add(down, WORD(place[1] * LINE)))
+
+    with builder.if_else(builder.icmp_signed("!=", start, WORD(0))) as (added, alone):
         with added:
-            for c in results:
-                _load(builder, c, builder.add(row, WORD(64 * c)), 0)
+            for result, place in enumerate(places):
+                _load(builder, result, where(start, start_row, place), start_row)
         with alone:
-            for c in results:
-                _instruction(builder, "tilezero", [_BYTE(c)])
-    for count in (3, 2, 1):
+            for result in range(len(places)):
+                _instruction(builder, "tilezero", [_BYTE(result)])
+    for count in _PRODUCTS:
         with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
             with counted(builder, steps) as step:
-                left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
-                for part in range(count):
-                    _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
-                place = builder.add(y, builder.mul(step, WORD(tiles * PANEL_BYTES)))
-                for c in results:
-                    # The small products first; each part of y meets what is above 2^-24.
-                    for part in reversed(range(count)):
-                        _load(builder, right, builder.add(place, WORD(part * TILE)))
-                        for k in reversed(range(count - part)):
-                            three = [_BYTE(c), _BYTE(lefts[k]), _BYTE(right)]
-                            _instruction(builder, "tdpbf16ps", three)
-                    place = builder.add(place, WORD(PANEL_BYTES))
-    for c in results:
-        to = at(builder, builder.add(out, WORD(64 * c)), _BYTE)
-        _instruction(builder, "tilestored64", [_BYTE(c), to, out_row])
+                step_of(step, count)
+    for result, place in enumerate(places):
+        to = at(builder, where(out, out_row, place), _BYTE)
+        _instruction(builder, "tilestored64", [_BYTE(result), to, out_row])
 
 
-def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
-    args = [_BYTE(register), at(builder, place, _BYTE), WORD(row)]
+def _multiply(builder: Any, result: int, left: int, right: int) -> None:
+    _instruction(builder, "tdpbf16ps", [_BYTE(result), _BYTE(left), _BYTE(right)])
+
+
+def _load(builder: Any, register: int, place: Any, row: Any = None) -> None:
+    args = [_BYTE(register), at(builder, place, _BYTE), WORD(LINE) if row is None else row]
     _instruction(builder, "tileloadd64", args)
 
 
