@@ -21,7 +21,7 @@ from .inner import intrinsic
 from .vectors import VECTOR_BYTES, WORD, at, counted, overlapping, spread
 
 __all__ = ["CALLED", "CREW", "OperandsType", "copying", "crew_places", "second_address"]
-__all__ += ["second_way_in"]
+__all__ += ["second_way_in", "thread_count"]
 
 _PLACES = WORD.as_pointer()
 CALLED = ir.FunctionType(ir.VoidType(), [_PLACES, WORD])
@@ -73,6 +73,32 @@ counts threads. 0 until somebody needed it."""
 
 crew_places = (ctypes.c_int64 * 3)()
 llvmlite.binding.add_symbol(CREW, ctypes.addressof(crew_places))
+
+
+@intrinsic
+def _thread_count(typing):
+    """How many threads share the loops of this thread; 1 until somebody needed to know."""
+
+    def generate(context, builder, signature, args):
+        places, module = ir.ArrayType(WORD, len(crew_places)), builder.module
+        found = module.globals.get(CREW) or ir.GlobalVariable(module, places, CREW)
+        count = builder.load(cgutils.gep_inbounds(builder, found, 0, 2))
+        out = cgutils.alloca_once_value(builder, WORD(1))
+        with cgutils.if_likely(builder, builder.icmp_signed("!=", count, WORD(0))):
+            kind = ir.FunctionType(WORD, []).as_pointer()
+            builder.store(builder.call(builder.inttoptr(count, kind), []), out)
+        return builder.load(out)
+
+    return types.intp(), generate
+
+
+if config.DISABLE_JIT:
+
+    def thread_count():
+        """One."""
+        return 1
+else:
+    thread_count = _thread_count
 
 
 def second_address(result: Any) -> int:

@@ -40,7 +40,7 @@ ROWS = 512
 
 COLUMNS = 1024
 """Most columns beside them whose sums are kept until they are whole: 2 MB, each strip without gaps,
-as rows of a large matrix lie in the same few sets of a cache (1024^3: 10.4 ms in place, now 8.0)."""
+as rows of a large matrix lie in the same few sets of a cache (1024^3: 10.4 ms in place, 8.0 so)."""
 
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
 RESULT_BYTES = 2 * EDGE * STRIP * LINE

@@ -21,7 +21,14 @@ from ..inner import device, keep
 from ..intrinsics import address, pointer, wide
 from ..product import gemm_kernel
 from ..simd_math import sigmoid, tanh
-from .state_products import ROWS, active, add_product, add_states, copied, prepared
+from .state_products import (
+    active,
+    add_product,
+    add_states,
+    copied,
+    prepared,
+    rows_of_a_task,
+)
 
 __all__ = ["gru", "gru_grad", "lstm", "lstm_grad", "rnn", "rnn_grad"]
 
@@ -63,10 +70,11 @@ def rnn(out, last, h0, weight, starts, relu, reverse):
     """
     n = h0.shape[0]
     right = prepared(weight, 1, starts.size - 1, n)
+    each = rows_of_a_task(right, weight, 1, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         rnn_rows(first, rows, right, out, last, h0, weight, starts, relu, reverse)
     blas_restore(previous)
     keep(right)
@@ -104,10 +112,11 @@ def rnn_grad(ggiven, gh0, g, glast, out, weight, starts, relu, reverse):
     """
     n = gh0.shape[0]
     right = prepared(weight, 0, starts.size - 1, n)
+    each = rows_of_a_task(right, weight, 0, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         rnn_grad_rows(first, rows, right, ggiven, gh0, g, glast, out, weight, starts, relu, reverse)
     blas_restore(previous)
     keep(right)
@@ -177,10 +186,11 @@ def lstm(gates, out, wide_out, cells, last, last_cell, h0, c0, weight, narrow, s
     """
     n, steps = h0.shape[0], starts.size - 1
     right, narrowing = prepared(weight, 1, steps, n), prepared(narrow, 1, steps, n)
+    each = rows_of_a_task(right, weight, 1, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         lstm_rows(
             *(first, rows, right, narrowing, gates, out, wide_out, cells),
             *(last, last_cell, h0, c0, weight, narrow, starts, reverse),
@@ -273,10 +283,11 @@ def lstm_grad(
     n = gh0.shape[0]
     steps = starts.size - 1
     right, widening = prepared(weight, 0, steps, n), prepared(narrow, 0, steps, n)
+    each = rows_of_a_task(right, weight, 0, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         lstm_grad_rows(
             *(first, rows, right, widening, ggates, gh0, gc0, gout, g, glast),
             *(glast_cell, gates, cells, c0, weight, narrow, starts, reverse),
@@ -350,10 +361,11 @@ def gru(gates, out, held, last, h0, weight, bias, starts, biased, reverse):
     """
     n = h0.shape[0]
     right = prepared(weight, 1, starts.size - 1, n)
+    each = rows_of_a_task(right, weight, 1, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         gru_rows(
             *(first, rows, right, gates, out, held),
             *(last, h0, weight, bias, biased, starts, reverse),
@@ -426,10 +438,11 @@ def gru_grad(ggates, gheld, gh0, g, glast, gates, held, out, h0, weight, starts,
     """
     n = h0.shape[0]
     right = prepared(weight, 0, starts.size - 1, n)
+    each = rows_of_a_task(right, weight, 0, n)
     previous = blas_alone(n * weight.size)
-    for task in prange((n + ROWS - 1) // ROWS):
-        first = task * ROWS
-        rows = min(ROWS, n - first)
+    for task in prange((n + each - 1) // each):
+        first = task * each
+        rows = min(each, n - first)
         gru_grad_rows(
             *(first, rows, right, ggates, gheld, gh0, g, glast),
             *(gates, held, out, h0, weight, starts, reverse),
