@@ -1,6 +1,7 @@
 """Products of matrices: blocks that our own threads share out, see ``gemm.py`` for each of them.
 
-The blocks depend on the sizes alone, so the result does not depend on the number of threads.
+The blocks depend on the sizes alone, so the result does not depend on the number of threads; on the
+matrix unit, where it depends on no blocks, they are as many as there are threads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from ..blas import blas_alone, blas_restore
 from ..inner import device
 from ..intrinsics import address, itemsize
 from ..machine import kernel
+from ..pieces import thread_count
 from ..product import VECTORS, gemm, gemm_kernel, product_kernel
+from .amx_product import unit_is_faster
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -37,11 +40,29 @@ def blocks(like, n, m, work, transx):
     if work < GRAIN:
         return n, m
     if work >= 1 << 28:
-        return even_part(n, 512), even_part(m, 512)
-    width = 256 if work >= (1 << 23 if parts_multiplied(like) else 1 << 25) else 128
-    if m >= (2 * n if transx and n >= 2 * width else n):
-        return n, even_part(m, min(width, (m + 1) // 2))
-    return even_part(n, min(width, (n + 1) // 2)), m
+        rows, cols = even_part(n, 512), even_part(m, 512)
+    else:
+        width = 256 if work >= (1 << 23 if parts_multiplied(like) else 1 << 25) else 128
+        rows, cols = n, m
+        if m >= (2 * n if transx and n >= 2 * width else n):
+            cols = even_part(m, min(width, (m + 1) // 2))
+        else:
+            rows = even_part(n, min(width, (n + 1) // 2))
+    return few_blocks(like, n, m, work // (n * m), rows, cols)
+
+
+@device
+def few_blocks(like, n, m, k, rows, cols):
+    """Where the matrix unit takes all blocks of ``rows`` by ``cols``, larger ones, as many as there
+    are threads: each splits its factors, and what the unit makes of a row depends on no other."""
+    down, across = (n + rows - 1) // rows, (m + cols - 1) // cols
+    least, narrowest = n - (down - 1) * rows, m - (across - 1) * cols
+    if not parts_multiplied(like) or not unit_is_faster(least, narrowest, k):
+        return rows, cols
+    count = thread_count()
+    across = min(across, max(1, count // down))
+    down = min(down, (count + across - 1) // across)
+    return even_part(n, (n + down - 1) // down), even_part(m, (m + across - 1) // across)
 
 
 @device
