@@ -298,12 +298,11 @@ def exponent_of(typing, peak):
 
 
 @in_machine_code
-def amx_strip(builder, kind, tiles, steps, x, y, start, start_row, out, out_row, parts):
-    """The result of one panel of x and ``tiles`` of y: ``out = x y + start``, 16 columns each.
+def amx_strip(builder, kind, tiles, steps, x, y, row, out, out_row, parts):
+    """The result of one panel of x and ``tiles`` of y: ``out = row + x y``, 16 columns each.
 
-    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; start: the address of what is
-    added, or 0; start_row, out_row: bytes from row to row; parts: how many of each number to
-    multiply.
+    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; row: the address of what is added
+    to each row, or 0; out_row: bytes from row to row; parts: how many of each number to multiply.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
@@ -326,13 +325,11 @@ def amx_strip(builder, kind, tiles, steps, x, y, start, start_row, out, out_row,
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
             places = [(0, c) for c in range(many)]
-            _block(builder, places, steps, step_of, start, start_row, out, out_row, parts)
+            _block(builder, places, steps, step_of, row, out, out_row, parts)
 
 
 @in_machine_code
-def amx_square(
-    builder, kind, tiles, steps, x, panel, y, y_step, start, start_row, out, out_row, parts
-):
+def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, row, out, out_row, parts):
     """``amx_strip`` for two panels of x, ``panel`` bytes apart, and one or two tiles of y.
 
     y_step: bytes from step to step of y. The sums are those of ``amx_strip`` bit by bit; a tile of
@@ -363,7 +360,7 @@ def amx_square(
                     _multiply(builder, result, lefts[i], rights[c])
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
-            _block(builder, places, steps, step_of, start, start_row, out, out_row, parts)
+            _block(builder, places, steps, step_of, row, out, out_row, parts)
 
 
 _PRODUCTS = {
@@ -376,20 +373,16 @@ y comes once, and from pair to pair one of the two remains where that can be."""
 
 
 def _block(
-    builder: Any, places: list[tuple[int, int]], steps: Any, step_of: Any, start: Any,
-    start_row: Any, out: Any, out_row: Any, parts: Any,
+    builder: Any, places: list[tuple[int, int]], steps: Any, step_of: Any, row: Any, out: Any,
+    out_row: Any, parts: Any,
 ) -> None:  # fmt: skip
     """Sums in the registers from 0 on, which stand in those rows and columns of tiles; step_of:
     adds up the products of a step."""
 
-    def where(begin: Any, row: Any, place: tuple[int, int]) -> Any:
-        down = builder.mul(row, WORD(place[0] * EDGE))
-        return builder.add(begin, builder.add(down, WORD(place[1] * LINE)))
-
-    with builder.if_else(builder.icmp_signed("!=", start, WORD(0))) as (added, alone):
+    with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
         with added:
-            for result, place in enumerate(places):
-                _load(builder, result, where(start, start_row, place), start_row)
+            for result, (_, c) in enumerate(places):
+                _load(builder, result, builder.add(row, WORD(c * LINE)), 0)
         with alone:
             for result in range(len(places)):
                 _instruction(builder, "tilezero", [_BYTE(result)])
@@ -397,8 +390,9 @@ def _block(
         with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
             with counted(builder, steps) as step:
                 step_of(step, count)
-    for result, place in enumerate(places):
-        to = at(builder, where(out, out_row, place), _BYTE)
+    for result, (i, c) in enumerate(places):
+        down = builder.mul(out_row, WORD(i * EDGE))
+        to = at(builder, builder.add(out, builder.add(down, WORD(c * LINE))), _BYTE)
         _instruction(builder, "tilestored64", [_BYTE(result), to, out_row])
 
 
@@ -406,8 +400,8 @@ def _multiply(builder: Any, result: int, left: int, right: int) -> None:
     _instruction(builder, "tdpbf16ps", [_BYTE(result), _BYTE(left), _BYTE(right)])
 
 
-def _load(builder: Any, register: int, place: Any, row: Any = None) -> None:
-    args = [_BYTE(register), at(builder, place, _BYTE), WORD(LINE) if row is None else row]
+def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
+    args = [_BYTE(register), at(builder, place, _BYTE), WORD(row)]
     _instruction(builder, "tileloadd64", args)
 
 

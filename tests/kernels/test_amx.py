@@ -252,18 +252,49 @@ def test_precision():
     assert found["highest"] < 1e-7 < found["high"] < 1e-5 < found["medium"] < 1e-2
 
 
-def test_the_same_bits_for_any_number_of_threads():
-    rng = np.random.default_rng(2)
+def on_each_number_of_threads(run):
     before = ng.get_num_threads()
-    x, y = (ng.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((700, 300), (300, 500)))
     try:
-        found = []
         for threads in range(1, before + 1):
             ng.set_num_threads(threads)
-            found.append((x @ y).numpy())
+            yield run()
     finally:
         ng.set_num_threads(before)
-    assert all((each == found[0]).all() for each in found)
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "k"), [(700, 300, 500), (1024, 512, 128), (520, 1100, 130), (513, 70, 33)]
+)
+def test_the_same_bits_for_any_number_of_threads(n, m, k):
+    rng = np.random.default_rng(2)
+    x, y, bias = (
+        ng.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((n, k), (m, k), (m,))
+    )
+    turned = x.t().contiguous().t(), y.t().contiguous().t()
+
+    def run():
+        products = [a @ b.t() for a in (x, turned[0]) for b in (y, turned[1])]
+        return [p.numpy() for p in (*products, ng.nn.functional.linear(x, y, bias))]
+
+    first, *others = on_each_number_of_threads(run)
+    for each in others:
+        assert all((a == b).all() for a, b in zip(first, each, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("n", [16, 21, 40])
+def test_recurrent_layers_the_same_bits_for_any_number_of_threads(kind, n):
+    layer, x = getattr(ng.nn, kind)(64, 128), ng.randn(9, n, 64)
+
+    def run():
+        layer.zero_grad()
+        out, _ = layer(x)
+        out.square().sum().backward()
+        return [out.detach().numpy(), *[p.grad.numpy() for p in layer.parameters()]]
+
+    first, *others = on_each_number_of_threads(run)
+    for each in others:
+        assert all((a == b).all() for a, b in zip(first, each, strict=True))
 
 
 def test_several_threads_of_python_multiply_at_once():

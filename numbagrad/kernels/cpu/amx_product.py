@@ -24,7 +24,7 @@ from ..amx import (
     exponent_of,
     split,
 )
-from ..copies import transpose
+from ..copies import copy_rectangle, transpose
 from ..inner import device, pasted
 from ..intrinsics import pointer
 from ..tile import scratch
@@ -44,6 +44,7 @@ as rows of a large matrix lie in the same few sets of a cache (1024^3: 10.4 ms i
 
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
 RESULT_BYTES = 2 * EDGE * STRIP * LINE
+ROW_BYTES = STRIP * LINE
 
 LEAST = 1 << 17
 """Multiplications below which the unit is not worth to enter."""
@@ -98,7 +99,7 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
     left = (block + LINE - 1) & -LINE
     here = left + left_bytes
     sums = here + right_bytes
-    room, result = scratch(LINE), scratch(RESULT_BYTES)
+    room, result, row = scratch(LINE), scratch(RESULT_BYTES), scratch(ROW_BYTES)
     left_peak, right_peak = scratch(LINE), scratch(LINE)
     lines = min(n, EDGE)
     begin_tiles(like, lines, room)
@@ -147,8 +148,12 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                             *(added, added_row, to, to_row),
                         )
                     else:
+                        one = 0
+                        if added and added_row == 0:
+                            copy_rectangle(like, row, ROW_BYTES, added, 0, 1, columns)
+                            one, added = row, 0
                         multiplied(
-                            *(like, lines, rows, columns, steps, left, strip, result),
+                            *(like, lines, rows, columns, steps, left, strip, result, one),
                             *(added, added_row * size, to, to_row * size, parts),
                         )
                 place += (m + EDGE - 1) // EDGE * panel
@@ -225,29 +230,28 @@ def split_all(like, along, turned, x, row, count, deep, out, panel, step, peak):
 
 @device
 def multiplied(
-    like, lines, rows, columns, steps, left, right, room, start, start_row, out, out_row, parts
+    like, lines, rows, columns, steps, left, right, room, row, start, start_row, out, out_row, parts
 ):
-    """``out = start + x y`` for panels of both factors.
+    """``out = row + x y + start`` for panels of both factors.
 
-    lines: rows of a tile of the result; room: the address of room for two panels of it.
+    lines: rows of a tile of the result; room: the address of room for two panels of it; row: with
+    which sums of all rows begin, as long as ``STRIP`` tiles are wide; start: what is added to them.
+    Both may be 0.
     """
     tiles = (columns + EDGE - 1) // EDGE
     last = columns - (tiles - 1) * EDGE
     panel, step = steps * PANEL_BYTES, tiles * PANEL_BYTES
     begin_step, to_step = EDGE * start_row if start else 0, EDGE * out_row
-    plain = start == 0 or start_row == 0  # else sums of some are added up: they are more exact
     pairs = rows // (2 * EDGE)
     for c in range(0, tiles, 2):
         some, end = min(2, tiles - c), last if c + 2 >= tiles else EDGE
-        x, y, begin, to = left, right + c * PANEL_BYTES, start, out + c * LINE
-        begin += c * LINE if start else 0
+        x, y, to = left, right + c * PANEL_BYTES, out + c * LINE
+        begin, first = start + c * LINE if start else 0, row + c * LINE if row else 0
         for _ in range(pairs):
-            if plain and end == EDGE:
-                amx_square(
-                    *(like, some, steps, x, panel, y, step, begin, start_row, to, out_row, parts)
-                )
+            if start == 0 and end == EDGE:
+                amx_square(like, some, steps, x, panel, y, step, first, to, out_row, parts)
             else:
-                amx_square(*(like, some, steps, x, panel, y, step, 0, 0, room, STRIP * LINE, parts))
+                amx_square(like, some, steps, x, panel, y, step, first, room, STRIP * LINE, parts)
                 amx_merge(like, some, 2 * EDGE, end, room, begin, start_row, to, out_row)
             x += 2 * panel
             begin += 2 * begin_step
@@ -258,10 +262,10 @@ def multiplied(
     i = 2 * pairs * EDGE
     while i < rows:
         height = min(EDGE, rows - i)
-        if plain and last == EDGE and height == lines:
-            amx_strip(like, tiles, steps, left, right, start, start_row, out, out_row, parts)
+        if start == 0 and last == EDGE and height == lines:
+            amx_strip(like, tiles, steps, left, right, row, out, out_row, parts)
         else:
-            amx_strip(like, tiles, steps, left, right, 0, 0, room, STRIP * LINE, parts)
+            amx_strip(like, tiles, steps, left, right, row, room, STRIP * LINE, parts)
             amx_merge(like, tiles, height, last, room, start, start_row, out, out_row)
         left += panel
         out += to_step
