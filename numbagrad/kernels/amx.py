@@ -298,22 +298,23 @@ def exponent_of(typing, peak):
 
 
 @in_machine_code
-def amx_strip(builder, kind, tiles, steps, x, y, row, out, out_row, parts):
-    """The result of one panel of x and ``tiles`` of y: ``out = row + x y``, 16 columns each.
+def amx_strip(builder, kind, tiles, steps, x, y, y_step, row, out, out_row, parts):
+    """The result of one panel of x and ``tiles`` of y, 1 or ``STRIP``: ``out = row + x y``.
 
-    x, y: addresses of panels of ``steps`` times ``PANEL_BYTES``; row: the address of what is added
-    to each row, or 0; out_row: bytes from row to row; parts: how many of each number to multiply.
+    x, y: addresses of panels, of ``steps`` times ``PANEL_BYTES`` each, 16 columns a tile; y_step:
+    bytes from step to step of y; row: the address of what is added to each row, or 0; out_row:
+    bytes from row to row; parts: how many of each number to multiply.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
     lefts, right = (4, 5, 6), 7
-    for many in range(1, STRIP + 1):
+    for many in (1, STRIP):
 
         def step_of(step, count, many=many):
             left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
             for part in range(count):
                 _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
-            place = builder.add(y, builder.mul(step, WORD(many * PANEL_BYTES)))
+            place = builder.add(y, builder.mul(step, y_step))
             for c in range(many):
                 held = None
                 for k, part in _PRODUCTS[count]:
@@ -330,11 +331,8 @@ def amx_strip(builder, kind, tiles, steps, x, y, row, out, out_row, parts):
 
 @in_machine_code
 def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, row, out, out_row, parts):
-    """``amx_strip`` for two panels of x, ``panel`` bytes apart, and one or two tiles of y.
-
-    y_step: bytes from step to step of y. The sums are those of ``amx_strip`` bit by bit; a tile of
-    y is loaded half as often.
-    """
+    """``amx_strip`` for two panels of x, ``panel`` bytes apart, and one or two tiles of y: the same
+    bits, and each tile of y is loaded half as often."""
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
     lefts, rights = (4, 5), (6, 7)

@@ -24,7 +24,7 @@ from ..amx import (
     exponent_of,
     split,
 )
-from ..copies import copy_rectangle, transpose
+from ..copies import transpose
 from ..inner import device, pasted
 from ..intrinsics import pointer
 from ..tile import scratch
@@ -150,7 +150,8 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                     else:
                         one = 0
                         if added and added_row == 0:
-                            copy_rectangle(like, row, ROW_BYTES, added, 0, 1, columns)
+                            for c in range(columns):
+                                pointer(row, like)[c] = pointer(added, like)[c]
                             one, added = row, 0
                         multiplied(
                             *(like, lines, rows, columns, steps, left, strip, result, one),
@@ -260,12 +261,15 @@ def multiplied(
     start += 2 * pairs * begin_step
     out += 2 * pairs * to_step
     i = 2 * pairs * EDGE
+    some = STRIP if tiles == STRIP else 1
     while i < rows:
         height = min(EDGE, rows - i)
-        if start == 0 and last == EDGE and height == lines:
-            amx_strip(like, tiles, steps, left, right, row, out, out_row, parts)
-        else:
-            amx_strip(like, tiles, steps, left, right, row, room, STRIP * LINE, parts)
+        direct = start == 0 and last == EDGE and height == lines
+        for c in range(0, tiles, some):
+            y, first = right + c * PANEL_BYTES, row + c * LINE if row else 0
+            to, to_row = (out, out_row) if direct else (room, STRIP * LINE)
+            amx_strip(like, some, steps, left, y, step, first, to + c * LINE, to_row, parts)
+        if not direct:
             amx_merge(like, tiles, height, last, room, start, start_row, out, out_row)
         left += panel
         out += to_step
