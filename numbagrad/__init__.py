@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from .collector import paused as _paused
 from .later import asked_for as _asked_for
-from .later import register_files as _register_files
 
 with _paused():
     from . import autograd, cuda, errors, kernels
@@ -170,8 +169,6 @@ short = int16
 newaxis = None
 
 __version__ = "0.1.0"
-
-_register_files()
 
 
 _LATER = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,8 +154,7 @@ def result_type(operands: list[tuple[DType, int]]) -> DType:
     return result
 
 
-@dataclass(frozen=True)
-class FloatLimits:
+class FloatLimits(NamedTuple):
     """What ``finfo`` returns: Python floats, and the dtype's name."""
 
     bits: int

@@ -326,7 +326,7 @@ def origin(depth: int = 1) -> tuple[Location | None, str]:
     In a backward pass the line is that of the forward op, which its node remembers.
     """
     frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+    while frame is not None and OUR_FILES[frame.f_code.co_filename]:
         if frame.f_code is run_backward.__code__:
             node = frame.f_locals.get("node")
             if node is not None:

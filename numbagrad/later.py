@@ -10,17 +10,21 @@ from typing import Any
 
 from .collector import paused
 
-__all__ = ["OUR_FILES", "asked_for", "register_files"]
+__all__ = ["OUR_FILES", "asked_for"]
 
-OUR_FILES: set[str] = set()
-"""The source files of this package; the user's line is the first frame outside of them."""
+_FOLDER = os.path.dirname(__file__) + os.sep
 
 
-def register_files() -> None:
-    """Note which source files are ours, those too that are imported when they are first needed."""
-    for folder, inner, names in os.walk(os.path.dirname(__file__)):
-        inner[:] = [name for name in inner if name != "__pycache__"]
-        OUR_FILES.update([os.path.join(folder, name) for name in names if name.endswith(".py")])
+class _Files(dict[str, bool]):
+    """Of each source file that was asked for whether it is ours."""
+
+    def __missing__(self, name: str) -> bool:
+        ours = self[name] = name.startswith(_FOLDER)
+        return ours
+
+
+OUR_FILES = _Files()
+"""Whether a source file is of this package; the user's line is the first frame outside of them."""
 
 
 def asked_for(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:

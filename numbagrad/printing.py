@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +17,7 @@ from .dtypes import DType, bool_, get_default_dtype, int64
 __all__ = ["set_printoptions"]
 
 
-@dataclass(frozen=True)
-class PrintOptions:
+class PrintOptions(NamedTuple):
     """What `set_printoptions` sets; the defaults are PyTorch's."""
 
     precision: int = 4  # digits after the decimal point
@@ -75,7 +73,7 @@ def set_printoptions(
     for name, size in given.items():
         if size < 0:
             raise ValueError(f"set_printoptions: {name} must be 0 or more, got {size}.")
-    _options = replace(base, sci_mode=sci_mode, **given)
+    _options = base._replace(sci_mode=sci_mode, **given)
 
 
 def tensor_repr(

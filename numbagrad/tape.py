@@ -56,7 +56,7 @@ NUMBERS = frozenset((float, int, bool, TracedFloat))
 def user_location(depth: int = 1) -> Location | None:
     """The innermost frame outside this package, as a code object and an instruction."""
     frame: FrameType | None = _getframe(depth)
-    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+    while frame is not None and OUR_FILES[frame.f_code.co_filename]:
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
 
@@ -118,7 +118,7 @@ class Counter:
         every write. The first ``ours`` callers are known to be in this package."""
         self.value += 1
         frame: FrameType | None = _getframe(ours + 1)
-        while frame is not None and frame.f_code.co_filename in OUR_FILES:
+        while frame is not None and OUR_FILES[frame.f_code.co_filename]:
             frame = frame.f_back
         self.where = None if frame is None else (frame.f_code, frame.f_lasti)
 

@@ -81,7 +81,7 @@ def _is_user_asking(name: str, depth: int) -> bool:
     object has."""
     if name[:2] == name[-2:] == "__" and name != "__dict__":
         return False
-    return sys._getframe(depth).f_code.co_filename not in OUR_FILES
+    return not OUR_FILES[sys._getframe(depth).f_code.co_filename]
 
 
 def _asked() -> Asked | None:

@@ -31,7 +31,7 @@ attributes of the others."""
 def is_code(value: Any) -> bool:
     """Whether ``value`` is a function, a class or a kernel of the user, which may be replaced."""
     if isinstance(value, types.FunctionType):
-        return value.__code__.co_filename not in OUR_FILES and not installed(value)
+        return not OUR_FILES[value.__code__.co_filename] and not installed(value)
     if isinstance(value, type):
         return is_open(value) and not installed(value)
     if not type(value).__flags__ & _HEAP_TYPE:
@@ -59,7 +59,7 @@ def installed(value: types.FunctionType | type) -> bool:
 
 def installed_file(name: str) -> bool:
     """Whether a source file is of an installed package, of Python or of ours."""
-    return name in OUR_FILES or name.startswith(folders())
+    return OUR_FILES[name] or name.startswith(folders())
 
 
 def package_of(kind: type | types.ModuleType) -> str:

@@ -19,7 +19,8 @@ from numba.core.typing.templates import make_intrinsic_template
 
 from .numba_compiler import InnerCompiler
 
-__all__ = ["OPTIONS", "Inner", "device", "exchanged", "inner", "intrinsic", "keep", "pasted"]
+__all__ = ["OPTIONS", "Inner", "Intrinsic", "device", "exchanged", "inner", "intrinsic", "keep"]
+__all__ += ["pasted"]
 
 OPTIONS = {
     "error_model": "numpy",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import llvmlite.binding
 from numba import config
 
@@ -13,13 +15,17 @@ def features() -> frozenset[str]:
 
     NUMBA_CPU_FEATURES says what to take it for, NUMBA_ENABLE_AVX=0 to do without AVX.
     """
-    told = config.CPU_FEATURES
+    return _features(config.CPU_FEATURES, bool(config.ENABLE_AVX))
+
+
+@functools.cache  # LLVM takes 0.3 ms to tell
+def _features(told: str | None, avx: bool) -> frozenset[str]:
     if told is None:
         try:
             told = llvmlite.binding.get_host_cpu_features().flatten()
         except RuntimeError:
             return frozenset()
-        if not config.ENABLE_AVX:
+        if not avx:
             told = told.replace("+avx", "-avx")
     return frozenset(told.split(","))
 

@@ -8,8 +8,7 @@ Start reading at ``by_lanes``, then at ``_row``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
@@ -61,8 +60,7 @@ def by_lanes(x, i, end, begin, step, four, merge, p):
     return acc
 
 
-@dataclass(frozen=True)
-class _Fold:
+class _Fold(NamedTuple):
     """How vectors are taken in: ``one(builder, total, vector)``, ``four(builder, total, a, b, c,
     d)``; how totals are joined, and what comes of the last number.
 

@@ -6,6 +6,7 @@ products of matrices and ``copies.py`` for moving numbers.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from numba.core import cgutils
 
 from .half_type import HalfType
 from .half_vectors import SHORT, HalfVector, narrowed, widened
-from .inner import intrinsic
+from .inner import Intrinsic
 from .processor import features
 
 __all__ = ["VECTOR_BYTES", "WORD", "Rows", "as_written", "at", "by_halves", "bytes_of"]
@@ -42,6 +43,24 @@ WORD = ir.IntType(64)
 _FLOAT_BYTES = {ir.FloatType: 4, ir.DoubleType: 8}
 
 
+class _MachineCode(Intrinsic):
+    """What stands for a function of ``in_machine_code`` until a call of it is compiled."""
+
+    function_in: Callable[[Any, Any], Any]
+
+    def __init__(self, written: Callable[..., Any], build: Callable[..., None]):
+        super().__init__(written, False)
+        self._written, self._build = written, build
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        # Numba reads the names of the parameters here.
+        words = list(inspect.signature(self._build).parameters.values())[2:]
+        first = list(inspect.signature(self._written).parameters.values())[:2]
+        setattr(self._written, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
+        return super()._numba_type_
+
+
 def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     """The function of compiled code that ``build(builder, kind, *words)`` writes.
 
@@ -50,14 +69,14 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
     would be optimised again in each place, which takes LLVM longer than all the rest. name: by
     default that of ``build``.
     """
-    words = list(inspect.signature(build).parameters.values())[2:]
+    count = build.__code__.co_argcount - 2
     name = name or build.__name__
 
     def made(module: Any, real: Any) -> Any:
         place = f"numbagrad_{name}_{real}"
         if place in module.globals:
             return module.globals[place]
-        kind = ir.FunctionType(ir.VoidType(), [WORD] * len(words))
+        kind = ir.FunctionType(ir.VoidType(), [WORD] * count)
         function = ir.Function(module, kind, place)
         function.linkage = "internal"
         function.attributes.add("noinline")
@@ -73,13 +92,10 @@ def in_machine_code(build: Callable[..., None], name: str = "") -> Any:
             builder.call(made(builder.module, real), args[1:])
             return context.get_dummy_value()
 
-        return types.void(like, *[types.int64] * len(words)), generate
+        return types.void(like, *[types.int64] * count), generate
 
-    first = list(inspect.signature(written).parameters.values())[:2]
-    # Numba reads the names of the parameters here.
-    setattr(written, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
     written.__name__, written.__doc__ = name, build.__doc__
-    result = intrinsic(written)
+    result = _MachineCode(written, build)
     result.function_in = made  # of an LLVM module, for one kind of floats
     return result
 

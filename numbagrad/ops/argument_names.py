@@ -65,11 +65,10 @@ def rename(functions: Iterable[Any], usual: dict[str, str] = USUAL) -> None:
             continue
         code = function.__code__
         names = UNUSUAL.get(function.__name__, usual)
-        count = code.co_argcount
+        variables, count = code.co_varnames, code.co_argcount
+        parameters = variables[:count]
         wanted = {
-            old: new
-            for old, new in names.items()
-            if old in code.co_varnames[:count] and new not in code.co_varnames
+            old: new for old, new in names.items() if old in parameters and new not in variables
         }
         if wanted:
             function.__code__ = renamed(code, wanted)

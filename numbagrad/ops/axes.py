@@ -33,7 +33,7 @@ DTYPE_WORDS = {
 """PyTorch's names of the dtypes that are not floating, as its messages have them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Axes:
     """Dims of a shape, seen for a reduction.
 

@@ -37,7 +37,7 @@ ALL = builtins.slice(None)
 NUMBERS = frozenset((int, float, bool))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Group:
     """An index tensor for dimensions ``dim`` to ``dim + span`` of a view, counted as one."""
 

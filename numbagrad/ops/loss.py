@@ -27,7 +27,7 @@ from .remembered import remembered
 __all__: list[str] = []  # PyTorch has the losses in nn.functional alone
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Classes:
     """What a loss of class indices compares with.
 

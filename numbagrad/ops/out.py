@@ -77,7 +77,7 @@ MAKERS = frozenset(
 GENERATED = "<functions that take out>"
 """Where tracebacks say that the generated text stands."""
 
-OUR_FILES.add(GENERATED)
+OUR_FILES[GENERATED] = True
 
 
 # -- writing ---------------------------------------------------------------------------------------

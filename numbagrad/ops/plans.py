@@ -33,7 +33,7 @@ _new = object.__new__
 GENERATED = "<functions that remember>"
 """Where tracebacks say that the generated text stands."""
 
-OUR_FILES.add(GENERATED)
+OUR_FILES[GENERATED] = True
 
 
 Plan = Callable[..., Any]

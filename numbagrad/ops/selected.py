@@ -52,7 +52,7 @@ class Unsized(RecordingError, AttributeError):
 def _asked() -> str:
     """What the user's line has called that came here."""
     frame, name = sys._getframe(2), SHAPE
-    while frame is not None and frame.f_code.co_filename in OUR_FILES:
+    while frame is not None and OUR_FILES[frame.f_code.co_filename]:
         code = frame.f_code  # a wrapper's text is written when it is first called: by ``_wake``
         if code.co_filename != GENERATED and code.co_name != "_wake":
             name = code.co_name

@@ -82,7 +82,7 @@ def _nested(op: PointwiseOp, nest: tuple, args: tuple, edges: tuple, arrays: tup
         node._saved = saved
         frame = getframe(2)
         code = frame.f_code
-        inside = code.co_filename in OUR_FILES
+        inside = OUR_FILES[code.co_filename]
         node._where = user_location(3) if inside else (code, frame.f_lasti)
     return out
 
@@ -132,7 +132,7 @@ def make_unary(op: PointwiseOp) -> Callable:
                         node._saved = saved
                         frame = getframe(1)
                         code = frame.f_code
-                        if code.co_filename in OUR_FILES:
+                        if OUR_FILES[code.co_filename]:
                             node._where = user_location(2)
                         else:
                             node._where = (code, frame.f_lasti)
@@ -208,7 +208,7 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                             node._saved = saved
                             frame = getframe(1)
                             code = frame.f_code
-                            if code.co_filename in OUR_FILES:
+                            if OUR_FILES[code.co_filename]:
                                 node._where = user_location(2)
                             else:
                                 node._where = (code, frame.f_lasti)
@@ -257,7 +257,7 @@ def make_binary(op: PointwiseOp, operator: bool) -> Callable:
                         node._saved = saved
                         frame = getframe(1)
                         code = frame.f_code
-                        if code.co_filename in OUR_FILES:
+                        if OUR_FILES[code.co_filename]:
                             node._where = user_location(2)
                         else:
                             node._where = (code, frame.f_lasti)

@@ -17,6 +17,6 @@ def warn_user(message: str) -> None:
         watcher.warns()
     frame: Any = sys._getframe(1)
     level = 2
-    while frame.f_back is not None and frame.f_code.co_filename in OUR_FILES:
+    while frame.f_back is not None and OUR_FILES[frame.f_code.co_filename]:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, stacklevel=level)

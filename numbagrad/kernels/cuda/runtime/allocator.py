@@ -12,7 +12,6 @@ import bisect
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ....errors import OutOfMemoryError
@@ -50,17 +49,16 @@ class MemoryDriver(Protocol):
         """Wait until the device is idle."""
 
 
-@dataclass(eq=False, slots=True)
 class Block:
-    """Part of a segment. before, after: its neighbours in the segment."""
+    """Part of a segment, whose address it has. before, after: its neighbours in the segment."""
 
-    address: int
-    size: int
-    stream: Any
-    segment: int  # address of the segment
-    free: bool = False
-    before: Block | None = None
-    after: Block | None = None
+    __slots__ = ("address", "after", "before", "free", "segment", "size", "stream")
+
+    def __init__(self, address: int, size: int, stream: Any, segment: int, free: bool = False):
+        self.address, self.size, self.stream, self.segment = address, size, stream, segment
+        self.free = free
+        self.before: Block | None = None
+        self.after: Block | None = None
 
 
 class _Pool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import device
 
@@ -19,8 +18,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
-class DeviceProperties:
+class DeviceProperties(NamedTuple):
     """Name, compute capability, bytes of memory and multiprocessors of a GPU."""
 
     name: str
