@@ -20,7 +20,8 @@ from numba.core.registry import cpu_target
 from numba.core.targetconfig import TargetConfig
 from numba.core.types.functions import BaseFunction
 
-from numbagrad.kernels import quick_inlining, quick_numba, quick_parts, simd_math
+from numbagrad.kernels import quick_inlining, quick_numba, quick_parts
+from numbagrad.kernels.simd_math import exp
 from numbagrad.kernels.inner import pasted
 from numbagrad.kernels.quick_numba import quick
 
@@ -234,7 +235,7 @@ def test_kernels_do_without_what_reads_lifetimes_later():
 
 def row(out, x, y, p):
     for i in range(x.shape[0]):
-        value = x[i] * y[i % 3] - simd_math.exp(x[i]) if p else max(x[i], y[0])
+        value = x[i] * y[i % 3] - exp(x[i]) if p else max(x[i], y[0])
         out[i] = value**2 if not value == 0 else out[i] // 2
 
 
