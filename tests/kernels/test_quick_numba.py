@@ -21,9 +21,9 @@ from numba.core.targetconfig import TargetConfig
 from numba.core.types.functions import BaseFunction
 
 from numbagrad.kernels import quick_inlining, quick_numba, quick_parts
-from numbagrad.kernels.simd_math import exp
 from numbagrad.kernels.inner import pasted
 from numbagrad.kernels.quick_numba import quick
+from numbagrad.kernels.simd_math import exp
 
 known = pytest.mark.skipif(
     not numba.__version__.startswith(quick_numba.KNOWN),

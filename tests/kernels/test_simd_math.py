@@ -23,7 +23,7 @@ from numbagrad.kernels.numba_compiler import KernelCompiler
 from numbagrad.kernels.processor import features
 from numbagrad.kernels.simd.lanes import AVX512
 from numbagrad.kernels.simd_math import hypot
-from numbagrad.kernels.simd_math import pow as power
+from numbagrad.kernels.simd_math import pow as raised
 from numbagrad.ops import activation, formulas, gamma, special
 
 SPECIAL = [0.0, 1.0, 1e-40, 5e-324, 1e-30, 2.0**-149, 3.0, 127.0, 149.0, 150.0, 200.0, 1022.0]
@@ -95,7 +95,7 @@ def power():
     @numba.njit(error_model="numpy")
     def apply(out, x, y):
         for i in range(x.shape[0]):
-            out[i] = power(x[i], y[i])
+            out[i] = raised(x[i], y[i])
 
     return apply
 
@@ -346,7 +346,7 @@ def test_whole_numbers_are_taken_as_doubles(name):
     call = numba.njit(lambda x: function(x))
     for x in (2, np.int32(3), np.uint8(200)):
         assert call(x) == call(float(x))
-    two = numba.njit(lambda x, y: power(x, y))
+    two = numba.njit(lambda x, y: raised(x, y))
     assert two(2, 3) == two(2, 3.0) == two(2.0, 3) == 8.0
     length = numba.njit(lambda x, y: hypot(x, y))
     assert length(2.5, 3) == length(2.5, 3.0) == length(3, 2.5)
