@@ -77,14 +77,15 @@ def measure(rounds: int = 31) -> list[Row]:
 
 
 def copies(threads: int, size: int) -> list[Call]:
-    """The ways to copy ``size`` float32 numbers."""
-    x, y = uniform(size), np.empty(size, np.float32)
-    ways = [copying.by_loop(threads), copying.by_memcpy(threads)]
-    for way in ways:
-        y[:] = 0
+    """The ways to copy ``size`` float32 numbers, each with memory of its own: what one of them has
+    read and written would be in a large cache for the other."""
+    found: list[Call] = []
+    for way in (copying.by_loop(threads), copying.by_memcpy(threads)):
+        x, y = uniform(size), np.zeros(size, np.float32)
         way(y, x)
         np.testing.assert_array_equal(y, x)
-    return [partial(way, y, x) for way in ways]
+        found.append(partial(way, y, x))
+    return found
 
 
 def fastest(timings: list[Timing]) -> Timing:
