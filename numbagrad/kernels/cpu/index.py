@@ -188,9 +188,9 @@ def gather(out, bad, x, index):
     n, j, k = out.shape
     m = x.shape[1]
     entries, rows = index.reshape(-1), max(1, _BLOCK // max(1, k))
+    values, numbers = x.reshape(-1), out.reshape(-1)
     bad[0] = -1
     if j * k == 1:  # one of each row: the classes that a loss looks at
-        values, numbers = x.reshape(-1), out.reshape(-1)
         for block in prange((n + rows - 1) // rows):
             start, stop = block * rows, min(n, (block + 1) * rows)
             if _all_good(entries, start, stop, m):
@@ -209,9 +209,9 @@ def gather(out, bad, x, index):
         if not _all_good(entries, (a * j + start) * k, (a * j + stop) * k, m):
             bad[0] = 0
         elif k == 1:
-            for i in range(start, stop):
-                b = np.uintp(i)
-                out[a, b, 0] = x[a, np.uintp(index[a, b, 0]), 0]
+            for i in range(a * j + start, a * j + stop):
+                at = a * m + load_apart(entries, i, "0.0.2")
+                store_apart(numbers, i, load_apart(values, at, "0.0.2"), "0.1.2")
         else:
             for i in range(start, stop):
                 b = np.uintp(i)
