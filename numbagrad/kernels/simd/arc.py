@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .decorators import formula
+from . import curves
+from .decorators import formula, piece
 from .instructions import pick, polynomial
+from .lanes import AVX512
 
 _ONE, _HALF = np.float32(1.0), np.float32(0.5)
 _RIGHT_32, _RIGHT_REST_32 = np.float32(1.5707963267948966), np.float32(-4.371139000186241e-08)
@@ -57,20 +59,32 @@ _ATAN_64 = polynomial(
 )
 
 
-def _atan(one: Any, right: Any, rest: Any, curve: Any) -> Any:
+def _by_power(curve: Any) -> Any:
+    @piece
+    def near(t):
+        """Inverse tangent of 0 <= t <= 1."""
+        z = t * t
+        return t + t * (z * curve(z))
+
+    return near
+
+
+_near_32 = curves.atan_near_float32 if AVX512 else _by_power(_ATAN_32)
+_near_64 = _by_power(_ATAN_64)
+
+
+def _atan(one: Any, right: Any, rest: Any, near_of: Any) -> Any:
     @formula
     def atan(x):
         """Inverse tangent, in radians."""
         a = abs(x)
-        t = pick(a > 1.0, one / a, a)
-        z = t * t
-        near = t + t * (z * curve(z))
+        near = near_of(pick(a > 1.0, one / a, a))
         return math.copysign(pick(a > 1.0, right - (near - rest), near), x)
 
     return atan
 
 
-def _atan2(zero: Any, one: Any, right: Any, rest: Any, curve: Any) -> Any:
+def _atan2(zero: Any, one: Any, right: Any, rest: Any, near_of: Any) -> Any:
     @formula
     def atan2(y, x):
         """The angle of the point (x, y), in radians; the signs of zeros count."""
@@ -79,8 +93,7 @@ def _atan2(zero: Any, one: Any, right: Any, rest: Any, curve: Any) -> Any:
         low, high = pick(steep, b, a), pick(steep, a, b)
         t = pick(high == 0.0, low, low / high)
         t = pick((a == b) & (a > 0.0), one, t)  # both infinite
-        z = t * t
-        near = t + t * (z * curve(z))
+        near = near_of(t)
         # From 0, pi / 2 or pi, forwards or backwards.
         first = pick(steep, one, pick(back, one + one, zero))
         turn = pick(steep != back, -near, near)
@@ -152,9 +165,9 @@ def _acos(one: Any, half: Any, right: Any, rest: Any, curve: Any) -> Any:
 
 
 _OF_32, _OF_64 = (_RIGHT_32, _RIGHT_REST_32), (_RIGHT_64, _RIGHT_REST_64)
-atan_float32, atan_float64 = _atan(_ONE, *_OF_32, _ATAN_32), _atan(1.0, *_OF_64, _ATAN_64)
-atan2_float32 = _atan2(_ZERO_32, _ONE, *_OF_32, _ATAN_32)
-atan2_float64 = _atan2(0.0, 1.0, *_OF_64, _ATAN_64)
+atan_float32, atan_float64 = _atan(_ONE, *_OF_32, _near_32), _atan(1.0, *_OF_64, _near_64)
+atan2_float32 = _atan2(_ZERO_32, _ONE, *_OF_32, _near_32)
+atan2_float64 = _atan2(0.0, 1.0, *_OF_64, _near_64)
 asin_float32, asin_float64 = (
     _asin(_ONE, _HALF, *_OF_32, _ASIN_32),
     _asin(1.0, 0.5, *_OF_64, _ASIN_64),

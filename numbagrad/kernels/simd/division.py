@@ -8,7 +8,7 @@ import numpy as np
 from numba import float32, float64
 
 from .decorators import formula, piece
-from .instructions import pick, whole_rest
+from .instructions import pick, times_plus, whole_rest
 from .lanes import AVX512, near_inverse
 from .root import sqrt_float64
 
@@ -30,6 +30,22 @@ def _by_one_step(d):
 
 
 inverse_28_bits = _by_one_step if AVX512 else _by_float32
+
+
+@piece
+def _by_two_steps(d):
+    """1 / d of a normal float64, to 2^-52 of it."""
+    t = _by_one_step(d)
+    return times_plus(t, times_plus(-d, t, 1.0), t)
+
+
+@piece
+def _by_division(d):
+    """1 / d."""
+    return 1.0 / d
+
+
+inverse_float64 = _by_two_steps if AVX512 else _by_division
 
 
 @piece

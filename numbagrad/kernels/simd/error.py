@@ -183,6 +183,10 @@ def erfc_float32(x):
     return float32(pick(x < 0.0, 2.0 - out, out))
 
 
+if AVX512:
+    erfc_float32 = curves.erfc_float32
+
+
 # In float64 exp(-a^2) q(s) / (1 + a) with s = (a - 3.5) / (a + 3.5), where q changes little near 0.
 # Most roundings are kept, beside the exponent or exp(r) - 1, for there are many one after another.
 

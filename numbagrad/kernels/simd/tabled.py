@@ -148,6 +148,16 @@ def exp_within_40_bits(x):
     return _scaled_64(t + t * (_CURVE_40(r) * (r * r) + r), n)
 
 
+@piece
+def falling_parts_float32(y, low):
+    """t, r and n with exp(-y - low) = t (1 + r) 2^floor(n), 1 <= t < 2, for 0 <= y < 110 and a low
+    that is far smaller."""
+    shifted = _ROUND32 - y * LOG2E32
+    n = shifted - _ROUND32
+    r = times_plus(-n, _LN2_REST32, times_plus(-n, LN2_32, -y)) - low
+    return _power_32(float32_bits(shifted)), _CURVE_32(r) * (r * r) + r, n
+
+
 @formula
 def exp2_float32(x):
     """2 ** x."""
