@@ -20,7 +20,7 @@ from .intrinsics import address, itemsize, load, stack, start
 from .shares import inlined
 from .vectors import VECTOR_BYTES, WORD, Rows, by_halves, bytes_of, counted, in_machine_code
 
-__all__ = ["by_lanes", "least_row", "most_row", "product_row", "sum_row"]
+__all__ = ["by_lanes", "least_row", "most_row", "number_row", "product_row", "sum_row"]
 
 LONG = 1 << 13
 """Elements from which a row is read in its four quarters at once, not from its begin to its end:
@@ -131,6 +131,19 @@ def _add_four(builder: Any, total: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     return _add(builder, total, builder.fadd(builder.fadd(a, b), builder.fadd(c, d)))
 
 
+def _number(builder: Any, value: Any) -> Any:
+    """``value``, where NaN 0."""
+    return builder.select(builder.fcmp_ordered("ord", value, value), value, value.type(None))
+
+
+def _add_number(builder: Any, total: Any, value: Any) -> Any:
+    return _add(builder, total, _number(builder, value))
+
+
+def _add_four_numbers(builder: Any, total: Any, *four: Any) -> Any:
+    return _add_four(builder, total, *[_number(builder, value) for value in four])
+
+
 # -- products: in float64, where four may be more than float32 can hold ----------------------------
 
 
@@ -199,6 +212,8 @@ _SUM = _Fold(
     short=8 * VECTOR_BYTES,
 )
 
+_NUMBERS = _SUM._replace(one=_add_number, four=_add_four_numbers)
+
 _PRODUCT = _Fold(
     begin=1.0,
     one=_multiply,
@@ -243,6 +258,7 @@ def _of_array(fold: _Fold, name: str) -> Any:
 
 
 sum_row = _of_array(_SUM, "sum_of_row")
+number_row = _of_array(_NUMBERS, "sum_of_numbers_of_row")
 product_row = _of_array(_PRODUCT, "product_of_row")
 most_row = _of_array(_extreme(">", _same), "most_of_row")
 least_row = _of_array(_extreme("<", _negative), "least_of_row")  # negated, as ``lowered`` has it

@@ -30,7 +30,7 @@ from ..order import (
     to_most,
     up,
 )
-from ..row_folds import by_lanes, least_row, most_row, product_row, sum_row
+from ..row_folds import by_lanes, least_row, most_row, number_row, product_row, sum_row
 from ..shares import GRAIN, WIDE, inlined, is_deep, lanes_of, parts_of, rows_of
 
 __all__ = [
@@ -185,7 +185,7 @@ def _add_number(acc, value, p):
 def nansum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: the sum of what is not NaN."""
     for part in prange(0, parts_of(out, x)):
-        _fold(out, x, part, _zero, _add_number, _each, _plus, _same, 0, by_lanes)
+        _fold(out, x, part, _zero, _add_number, _each, _plus, _same, 0, number_row)
 
 
 @inlined
