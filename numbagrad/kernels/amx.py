@@ -52,6 +52,7 @@ __all__ = [
     "end_tiles",
     "exponent_of",
     "load_amx",
+    "note_exponents",
     "packed_bytes",
     "packing_pays",
     "parts_multiplied",
@@ -209,30 +210,39 @@ def clear(builder, kind, place):
 
 
 @in_machine_code
-def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, out, peak):
+def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, out, peak, peak_2):
     """Write the three parts of two blocks of 16 by 16 numbers, pair by pair, to tiles at out.
 
     height: rows of each tile that are written. x: address of the first block; the second is ``gap``
     bytes after it; row: bytes from row to row. rows, columns, rows_2, columns_2: how many of each
-    block are there; zeros stand for the others. peak: the address of a vector that comes to hold
-    the largest bits, without sign, of all lanes.
+    block are there; zeros stand for the others. peak, peak_2: the addresses of vectors that come to
+    hold the largest bits, without sign, of all lanes: of the first 8 rows, and of the others.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
-    ints = ir.VectorType(_INT, EDGE)
-    place = at(builder, peak, ints)
-    largest = cgutils.alloca_once_value(builder, builder.load(place, align=64))
+    ints, half = ir.VectorType(_INT, EDGE), WORD(EDGE // 2)
 
     def written(first, second):
         """A loop over rows; the two: what loads a row of a block, given the row and its place."""
-        with counted(builder, height) as i:
-            begin = builder.add(x, builder.mul(i, row))
-            found = [first(i, begin), second(i, builder.add(begin, gap))]
-            parts = [_three_parts(builder, value, largest) for value in found]
-            to = builder.add(out, builder.shl(i, WORD(6)))
-            for part, (one, other) in enumerate(zip(*parts, strict=True)):
-                both = builder.or_(builder.lshr(one, _everywhere(16)), other)
-                builder.store(both, at(builder, builder.add(to, WORD(part * TILE)), ints), align=64)
+        with counted(builder, WORD(2)) as below:
+            top = builder.mul(below, half)
+            left = builder.sub(height, top)
+            count = builder.select(builder.icmp_signed("<", left, half), left, half)
+            chosen = builder.select(builder.icmp_signed("==", top, WORD(0)), peak, peak_2)
+            place = at(builder, chosen, ints)
+            largest = cgutils.alloca_once(builder, ints)
+            builder.store(builder.load(place, align=64), largest)
+            with counted(builder, count) as passed:
+                i = builder.add(top, passed)
+                begin = builder.add(x, builder.mul(i, row))
+                found = [first(i, begin), second(i, builder.add(begin, gap))]
+                parts = [_three_parts(builder, value, largest) for value in found]
+                to = builder.add(out, builder.shl(i, WORD(6)))
+                for part, (one, other) in enumerate(zip(*parts, strict=True)):
+                    both = builder.or_(builder.lshr(one, _everywhere(16)), other)
+                    there = at(builder, builder.add(to, WORD(part * TILE)), ints)
+                    builder.store(both, there, align=64)
+            builder.store(builder.load(largest), place, align=64)
 
     whole = Rows(builder, kind, 1, None)
 
@@ -254,7 +264,6 @@ def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, 
             written(*[lambda i, begin: whole.load(begin)[0]] * 2)
         with otherwise:
             written(*partly)
-    builder.store(builder.load(largest), place, align=64)
 
 
 def _everywhere(number: int) -> Any:
@@ -282,28 +291,63 @@ def _three_parts(builder: Any, value: Any, largest: Any) -> list[Any]:
 
 @intrinsic
 def exponent_of(typing, peak):
-    """Bits of the exponent of the largest number that ``split`` has seen, 127 for those from 1
-    to 2; peak: the address of its vector."""
+    """127 + e for the least e with 2^e at least as large as all numbers that ``split`` has seen, 0
+    where all are 0; peak: the address of its vector."""
 
     def generate(context, builder, signature, args):
-        ints = ir.VectorType(_INT, EDGE)
-        kind = ir.FunctionType(_INT, [ints])
-        name = f"llvm.vector.reduce.umax.v{EDGE}i32"
-        largest = cgutils.get_or_insert_function(builder.module, kind, name)
-        value = builder.load(at(builder, args[0], ints), align=64)
-        bits = builder.call(largest, [value])
-        return builder.zext(builder.lshr(bits, _INT(23)), WORD)
+        place = at(builder, args[0], ir.VectorType(_INT, EDGE))
+        return _exponent(builder, builder.load(place, align=64))
 
     return types.int64(types.int64), generate
 
 
 @in_machine_code
-def amx_strip(builder, kind, tiles, steps, x, y, y_step, row, out, out_row, parts):
-    """The result of one panel of x and ``tiles`` of y, 1 or ``STRIP``: ``out = row + x y``.
+def note_exponents(builder, kind, peak, lanes, exponents, both):
+    """Write what ``exponent_of`` is for each half of a panel, and clear the two vectors at peak.
+
+    lanes: whether these are lanes of the first, else each half has a vector; exponents: the address
+    of both; both: of two numbers, which come to hold the least that is not 0 and the largest.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    ints = ir.VectorType(_INT, EDGE)
+    places = [at(builder, builder.add(peak, WORD(k * LINE)), ints) for k in range(2)]
+    first, second = (builder.load(place, align=64) for place in places)
+    for place in places:
+        builder.store(ints(None), place, align=64)
+    flags = ir.VectorType(ir.IntType(1), EDGE)
+    upper = flags([k >= EDGE // 2 for k in range(EDGE)])
+    by_lane = builder.icmp_signed("!=", lanes, WORD(0))
+    halves = [
+        builder.select(by_lane, builder.select(upper, ints(None), first), first),
+        builder.select(by_lane, builder.select(upper, first, ints(None)), second),
+    ]
+    least, most = (at(builder, builder.add(both, WORD(8 * k)), WORD) for k in range(2))
+    for k, half in enumerate(halves):
+        value = _exponent(builder, half)
+        builder.store(value, at(builder, builder.add(exponents, WORD(8 * k)), WORD))
+        larger = builder.icmp_unsigned(">", value, builder.load(most))
+        builder.store(builder.select(larger, value, builder.load(most)), most)
+        # 0 less one is the largest of all.
+        below = builder.sub(builder.load(least), WORD(1))
+        less = builder.icmp_unsigned("<", builder.sub(value, WORD(1)), below)
+        builder.store(builder.select(less, value, builder.load(least)), least)
+
+
+def _exponent(builder: Any, peak: Any) -> Any:
+    kind = ir.FunctionType(_INT, [peak.type])
+    name = f"llvm.vector.reduce.umax.v{EDGE}i32"
+    bits = builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [peak])
+    return builder.zext(builder.lshr(builder.add(bits, _INT(0x7FFFFF)), _INT(23)), WORD)
+
+
+@in_machine_code
+def amx_strip(builder, kind, tiles, steps, x, y, y_step, out, out_row, parts):
+    """The result of one panel of x and ``tiles`` of y, 1 or ``STRIP``: ``out = x y``.
 
     x, y: addresses of panels, of ``steps`` times ``PANEL_BYTES`` each, 16 columns a tile; y_step:
-    bytes from step to step of y; row: the address of what is added to each row, or 0; out_row:
-    bytes from row to row; parts: how many of each number to multiply.
+    bytes from step to step of y; out_row: bytes from row to row; parts: how many of each number to
+    multiply.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
@@ -326,11 +370,11 @@ def amx_strip(builder, kind, tiles, steps, x, y, y_step, row, out, out_row, part
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
             places = [(0, c) for c in range(many)]
-            _block(builder, places, steps, step_of, row, out, out_row, parts)
+            _block(builder, places, steps, step_of, out, out_row, parts)
 
 
 @in_machine_code
-def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, row, out, out_row, parts):
+def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, out, out_row, parts):
     """``amx_strip`` for two panels of x, ``panel`` bytes apart, and one or two tiles of y: the same
     bits, and each tile of y is loaded half as often."""
     if not AMX or not isinstance(kind.element, ir.FloatType):
@@ -358,7 +402,7 @@ def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, row, out, out_r
                     _multiply(builder, result, lefts[i], rights[c])
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
-            _block(builder, places, steps, step_of, row, out, out_row, parts)
+            _block(builder, places, steps, step_of, out, out_row, parts)
 
 
 _PRODUCTS = {
@@ -371,19 +415,14 @@ y comes once, and from pair to pair one of the two remains where that can be."""
 
 
 def _block(
-    builder: Any, places: list[tuple[int, int]], steps: Any, step_of: Any, row: Any, out: Any,
-    out_row: Any, parts: Any,
+    builder: Any, places: list[tuple[int, int]], steps: Any, step_of: Any, out: Any, out_row: Any,
+    parts: Any,
 ) -> None:  # fmt: skip
     """Sums in the registers from 0 on, which stand in those rows and columns of tiles; step_of:
     adds up the products of a step."""
 
-    with builder.if_else(builder.icmp_signed("!=", row, WORD(0))) as (added, alone):
-        with added:
-            for result, (_, c) in enumerate(places):
-                _load(builder, result, builder.add(row, WORD(c * LINE)), 0)
-        with alone:
-            for result in range(len(places)):
-                _instruction(builder, "tilezero", [_BYTE(result)])
+    for result in range(len(places)):
+        _instruction(builder, "tilezero", [_BYTE(result)])
     for count in _PRODUCTS:
         with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
             with counted(builder, steps) as step:
@@ -398,8 +437,8 @@ def _multiply(builder: Any, result: int, left: int, right: int) -> None:
     _instruction(builder, "tdpbf16ps", [_BYTE(result), _BYTE(left), _BYTE(right)])
 
 
-def _load(builder: Any, register: int, place: Any, row: int = LINE) -> None:
-    args = [_BYTE(register), at(builder, place, _BYTE), WORD(row)]
+def _load(builder: Any, register: int, place: Any) -> None:
+    args = [_BYTE(register), at(builder, place, _BYTE), WORD(LINE)]
     _instruction(builder, "tileloadd64", args)
 
 

@@ -262,39 +262,86 @@ def on_each_number_of_threads(run):
         ng.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    ("n", "m", "k"), [(700, 300, 500), (1024, 512, 128), (520, 1100, 130), (513, 70, 33)]
-)
-def test_the_same_bits_for_any_number_of_threads(n, m, k):
+SIZES = [(700, 300, 500), (1024, 512, 128), (520, 1100, 130), (513, 70, 33), (600, 300, 129)]
+
+
+def unusual(x, y, what):
+    """Numbers that the unit leaves to tiles, in a part of the rows or columns."""
+    if what == "nan":
+        x[0, 0] = np.nan
+    elif what == "large":
+        x[-1, 3], y[5, 0] = 1e30, -1e25
+    elif what == "small":
+        x[: len(x) // 2] *= 1e-30
+        y[40:90] *= 1e-25
+    elif what == "none":
+        x[16:200], x[7] = 0, 1e-41
+
+
+@pytest.mark.parametrize("what", ["usual", "nan", "large", "small", "none"])
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_the_same_bits_for_any_number_of_threads(n, m, k, what):
     rng = np.random.default_rng(2)
-    x, y, bias = (
-        ng.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((n, k), (m, k), (m,))
-    )
-    turned = x.t().contiguous().t(), y.t().contiguous().t()
+    x, y, bias = (rng.standard_normal(s).astype(np.float32) for s in ((n, k), (m, k), (m,)))
+    unusual(x, y, what)
+    first, second, row = ng.from_numpy(x), ng.from_numpy(y), ng.from_numpy(bias)
+    turned = first.t().contiguous().t(), second.t().contiguous().t()
 
     def run():
-        products = [a @ b.t() for a in (x, turned[0]) for b in (y, turned[1])]
-        return [p.numpy() for p in (*products, ng.nn.functional.linear(x, y, bias))]
+        products = [a @ b.t() for a in (first, turned[0]) for b in (second, turned[1])]
+        return [p.numpy() for p in (*products, ng.nn.functional.linear(first, second, row))]
 
-    first, *others = on_each_number_of_threads(run)
+    expected, *others = on_each_number_of_threads(run)
     for each in others:
-        assert all((a == b).all() for a, b in zip(first, each, strict=True))
+        for a, b in zip(expected, each, strict=True):
+            np.testing.assert_array_equal(a, b)
+    with np.errstate(all="ignore"):
+        exact = x.astype(np.float64) @ y.T.astype(np.float64)
+        size = np.abs(x).astype(np.float64) @ np.abs(y.T).astype(np.float64)
+    for got in expected[:4]:
+        good = np.isfinite(exact) & (np.abs(exact) < 3e38)
+        assert np.isfinite(got[good]).all() and not np.isfinite(got[np.isnan(exact)]).any()
+        assert (np.abs(got - exact) <= 1e-6 * size + 1e-35)[good].all()
+
+
+def test_blocks_that_would_be_too_small_for_the_unit():
+    """As many blocks as threads would leave a last one for tiles, whose sums have other bits."""
+    script = """
+import numpy as np, numbagrad as ng
+rng = np.random.default_rng(0)
+for n, m, k, threads in [(60, 3310, 184, 12), (79, 652, 128, 5), (870, 127, 31, 6)]:
+    x, y = (ng.tensor(rng.standard_normal(s).astype(np.float32)) for s in ((n, k), (k, m)))
+    found = []
+    for count in (1, threads):
+        ng.set_num_threads(count)
+        found.append((x @ y).numpy())
+    assert (found[0] == found[1]).all(), (n, m, k)
+"""
+    told = {"NUMBA_NUM_THREADS": "12"}
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, **told}, check=True)
 
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 @pytest.mark.parametrize("n", [16, 21, 40])
 def test_recurrent_layers_the_same_bits_for_any_number_of_threads(kind, n):
-    layer, x = getattr(ng.nn, kind)(64, 128), ng.randn(9, n, 64)
+    """Of the last step alone, so that gradients vanish on the way to the first."""
+    layer, x = getattr(ng.nn, kind)(64, 128), ng.randn(90, n, 64, requires_grad=True)
+    with ng.no_grad():
+        x[3, 1, 2] = np.inf
+        for p in layer.parameters():
+            p *= 0.5
 
     def run():
         layer.zero_grad()
+        x.grad = None
         out, _ = layer(x)
-        out.square().sum().backward()
-        return [out.detach().numpy(), *[p.grad.numpy() for p in layer.parameters()]]
+        out[-1, 2:].square().sum().backward()
+        return [a.numpy() for a in (out.detach(), x.grad, *[p.grad for p in layer.parameters()])]
 
     first, *others = on_each_number_of_threads(run)
     for each in others:
-        assert all((a == b).all() for a, b in zip(first, each, strict=True))
+        for a, b in zip(first, each, strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_several_threads_of_python_multiply_at_once():

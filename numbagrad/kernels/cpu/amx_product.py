@@ -22,6 +22,7 @@ from ..amx import (
     clear,
     end_tiles,
     exponent_of,
+    note_exponents,
     split,
 )
 from ..copies import transpose
@@ -30,7 +31,7 @@ from ..intrinsics import pointer
 from ..tile import scratch
 from .tiled_product import by_tiles
 
-__all__ = ["by_amx", "pack", "unit_is_faster"]
+__all__ = ["WIDE", "by_amx", "pack", "unit_is_faster"]
 
 STEPS = 4
 """Most tiles along the sum: 64 columns of so many fill the innermost cache."""
@@ -42,21 +43,28 @@ COLUMNS = 512
 """Most columns beside them whose sums are kept until they are whole: 1 MB, each strip without gaps,
 as rows of a large matrix lie in the same few sets of a cache (1024^3: 10.4 ms in place, 8.0 so)."""
 
+WIDE = STRIP * EDGE
+"""Columns of a strip."""
+
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
 RESULT_BYTES = 2 * EDGE * STRIP * LINE
-ROW_BYTES = STRIP * LINE
+PEAK_BYTES = 2 * LINE
 
 LEAST = 1 << 17
 """Multiplications below which the unit is not worth to enter."""
 
-LARGEST = 127 + 60
-"""Exponent from which sums may overflow that would not in float32, infinite or NaN above it."""
+GROUP = 8
+"""Rows that go to the unit or to tiles together, whatever rows are multiplied with them. Threads
+share rows by multiples of these, so that results do not depend on their number."""
 
-LOWEST = 127 - 80
-"""Exponent up to which parts of a number may be under 2^-126, which the unit takes for 0."""
+LARGEST = 127 + 61
+"""Exponent, as ``exponent_of`` gives it, from which sums may overflow that would not in float32."""
 
-SMALLEST = 2 * 127 - 76
-"""Sum of two exponents up to which parts of products may be under 2^-126: they would be 0."""
+LOWEST = 127 - 79
+"""That up to which parts of a number may be under 2^-126, which the unit takes for 0."""
+
+SMALLEST = 2 * 127 - 74
+"""Sum of two up to which parts of products may be under 2^-126: they would be 0."""
 
 malloc = types.ExternalFunction("malloc", types.int64(types.int64))
 free = types.ExternalFunction("free", types.void(types.int64))
@@ -77,7 +85,8 @@ def unit_is_faster(n, m, k):
 def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout, parts):
     """``product`` of float32; parts: how many of each number to multiply.
 
-    Blocks with numbers that are too large, infinite or NaN, and of small ones alone, go to tiles.
+    Groups of rows with numbers that are too large, infinite or NaN, and of small ones alone, are
+    multiplied by tiles, and so are all rows by such a strip of y.
     """
     size, packed = 4, y
     if transy == PACKED:
@@ -90,18 +99,23 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
     panels = (min(n, ROWS) + EDGE - 1) // EDGE
     left_bytes = panels * (depth // STEP) * PANEL_BYTES
     right_bytes = 0 if packed else RIGHT_BYTES
-    wide = min((m + STRIP * EDGE - 1) & -(STRIP * EDGE), COLUMNS)
+    wide = min((m + WIDE - 1) & -WIDE, COLUMNS)
     sums_bytes = min(n, ROWS) * wide * size if k > depth else 0
-    block = malloc(left_bytes + right_bytes + sums_bytes + LINE)  # a thread's stack is short
+    highs_bytes = (
+        panels * (EDGE // GROUP) * 8 + EDGE * LINE
+    )  # and what a group reads past its tiles
+    # A thread's stack is short.
+    block = malloc(left_bytes + right_bytes + sums_bytes + highs_bytes + LINE)
     if block == 0:
         by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout)
         return
     left = (block + LINE - 1) & -LINE
     here = left + left_bytes
     sums = here + right_bytes
-    room, result, row = scratch(LINE), scratch(RESULT_BYTES), scratch(ROW_BYTES)
-    left_peak, right_peak = scratch(LINE), scratch(LINE)
-    lines = min(n, EDGE)
+    highs = sums + sums_bytes
+    room, result = scratch(LINE), scratch(RESULT_BYTES)
+    peaks, peak, both = scratch(PEAK_BYTES), scratch(LINE), scratch(LINE)
+    lines, across = min(n, EDGE), size if transx else x_row
     begin_tiles(like, lines, room)
     # A block of the result stays in the second cache until all of the sum is in it.
     for i in range(0, n, ROWS):
@@ -112,54 +126,75 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                 deep = min(depth, k - h)
                 steps = (deep + STEP - 1) // STEP
                 first = x + (h * x_row + i * size if transx else i * x_row + h * size)
-                clear(like, left_peak)
                 panel = steps * PANEL_BYTES
+                clear(like, peaks)
+                clear(like, peaks + LINE)
+                clear(like, both)
                 split_all(
                     *(like, not transx, transx, first, x_row, rows, deep),
-                    *(left, panel, PANEL_BYTES, left_peak),
+                    *(left, panel, PANEL_BYTES, peaks, highs, both),
                 )
-                high = exponent_of(left_peak)
-                for j in range(begin, end, STRIP * EDGE):
-                    columns = min(STRIP * EDGE, m - j)
+                least, most = pointer(both, np.int64)[0], pointer(both, np.int64)[1]
+                for j in range(begin, end, WIDE):
+                    columns = min(WIDE, m - j)
                     second = y + (j * y_row + h * size if transy else h * y_row + j * size)
                     if packed:
                         strip = place + j // EDGE * panel
-                        high_2 = exponent_of(packed)
+                        high = exponent_of(packed)
                     else:
                         strip = here
-                        clear(like, right_peak)
+                        clear(like, peak)
                         step = (columns + EDGE - 1) // EDGE * PANEL_BYTES
                         split_all(
                             *(like, transy, transy, second, y_row, columns, deep),
-                            *(strip, PANEL_BYTES, step, right_peak),
+                            *(strip, PANEL_BYTES, step, peak, 0, 0),
                         )
-                        high_2 = exponent_of(right_peak)
+                        high = exponent_of(peak)
                     kept = sums + (j - begin) * rows * size
-                    added, added_row, to, to_row = kept, STRIP * EDGE, kept, STRIP * EDGE
+                    added, added_row, to, to_row = kept, WIDE, kept, WIDE
                     if h == 0:
                         added_row = ldstart if start else 0
                         added = start + (i * added_row + j) * size if start else 0
                     if h + deep == k:
                         to, to_row = out + i * out_row + j * size, ldout
-                    usual = max(high, high_2) < LARGEST and min(high, high_2) > LOWEST
-                    if not usual or high + high_2 <= SMALLEST:
-                        by_tiles(
-                            *(like, transx, transy, rows, columns, deep, first, ldx, second, ldy),
-                            *(added, added_row, to, to_row),
-                        )
-                    else:
-                        one = 0
-                        if added and added_row == 0:
-                            for c in range(columns):
-                                pointer(row, like)[c] = pointer(added, like)[c]
-                            one, added = row, 0
+                    if can_multiply(least, high) and can_multiply(most, high):
                         multiplied(
-                            *(like, lines, rows, columns, steps, left, strip, result, one),
+                            *(like, lines, rows, columns, steps, left, strip, result),
                             *(added, added_row * size, to, to_row * size, parts),
                         )
+                        continue
+                    none = max(least, high) >= LARGEST
+                    none = none or not can_multiply(min(most, LARGEST - 1), high)
+                    count = rows if none else GROUP
+                    for g in range(0, rows, count):
+                        count = min(count, rows - g)
+                        at = added + g * added_row * size if added else 0
+                        there = to + g * to_row * size
+                        if not none and can_multiply(pointer(highs, np.int64)[g // GROUP], high):
+                            # Half of a panel, and whatever comes after it.
+                            half = left + g // EDGE * panel + g % EDGE * LINE
+                            multiplied(
+                                *(like, 0, count, columns, steps, half, strip, result),
+                                *(at, added_row * size, there, to_row * size, parts),
+                            )
+                        else:
+                            by_tiles(
+                                *(like, transx, transy, count, columns, deep),
+                                *(first + g * across, ldx, second, ldy, at, added_row),
+                                *(there, to_row),
+                            )
                 place += (m + EDGE - 1) // EDGE * panel
     end_tiles(like, room)
     free(block)
+
+
+@pasted
+def can_multiply(high, high_2):
+    """Whether the unit is as good as float32 instructions for factors of these exponents."""
+    if max(high, high_2) >= LARGEST:
+        return False
+    low = min(high, high_2)
+    return low == 0 or (low > LOWEST and high + high_2 > SMALLEST)
 
 
 @pasted
@@ -186,11 +221,11 @@ def pack(like, transy, m, k, y, ldy, out):
         first = y + (h * size if transy else h * row)
         j = 0
         while j < m:
-            columns = min(STRIP * EDGE, m - j)
+            columns = min(WIDE, m - j)
             step = (columns + EDGE - 1) // EDGE * PANEL_BYTES
             begin = first + j * (row if transy else size)
             split_all(
-                like, transy, transy, begin, row, columns, deep, place, PANEL_BYTES, step, out
+                like, transy, transy, begin, row, columns, deep, place, PANEL_BYTES, step, out, 0, 0
             )
             place += step * ((deep + STEP - 1) // STEP)
             j += columns
@@ -198,17 +233,21 @@ def pack(like, transy, m, k, y, ldy, out):
 
 
 @device
-def split_all(like, along, turned, x, row, count, deep, out, panel, step, peak):
+def split_all(like, along, turned, x, row, count, deep, out, panel, step, peak, highs, both):
     """Split ``count`` rows or columns of a factor, ``deep`` numbers of each, into tiles at out.
 
     along: whether the numbers of each lie side by side; turned: whether tiles have to be
     transposed; row: bytes from row to row as stored; panel, step: bytes from 16 rows or columns to
-    the next, and from 32 numbers of each.
+    the next, and from 32 numbers of each. highs: where the exponents of each ``GROUP`` go, and
+    ``both`` their extremes, for which peak is two vectors of zeros; 0: peak is one that comes to
+    hold the largest bits of all.
     """
     size = 4
     i = 0
     while i < count:
-        place = out
+        place, second = out, peak
+        if highs and along:
+            second = peak + LINE
         out += panel
         lines = min(EDGE, count - i)
         h = 0
@@ -216,28 +255,34 @@ def split_all(like, along, turned, x, row, count, deep, out, panel, step, peak):
             near, far = min(EDGE, deep - h), max(0, min(EDGE, deep - h - EDGE))
             if along:
                 first = x + i * row + h * size
-                split(like, lines, first, row, LINE, lines, near, lines, far, place, peak)
+                split(like, lines, first, row, LINE, lines, near, lines, far, place, peak, second)
             else:
                 first = x + h * row + i * size
-                split(like, EDGE, first, row, EDGE * row, near, lines, far, lines, place, peak)
+                split(
+                    *(like, EDGE, first, row, EDGE * row, near, lines, far, lines),
+                    *(place, peak, second),
+                )
             if turned:
                 for part in range(3):
                     tile = place + part * (PANEL_BYTES // 3)
                     transpose(like, tile, LINE, EDGE, EDGE, tile, LINE)
             place += step
             h += STEP
+        if highs:
+            note_exponents(like, peak, not along, highs, both)
+            highs += EDGE // GROUP * 8
         i += EDGE
 
 
 @device
 def multiplied(
-    like, lines, rows, columns, steps, left, right, room, row, start, start_row, out, out_row, parts
+    like, lines, rows, columns, steps, left, right, room, start, start_row, out, out_row, parts
 ):
-    """``out = row + x y + start`` for panels of both factors.
+    """``out = x y + start`` for panels of both factors.
 
-    lines: rows of a tile of the result; room: the address of room for two panels of it; row: with
-    which sums of all rows begin, as long as ``STRIP`` tiles are wide; start: what is added to them.
-    Both may be 0.
+    lines: rows of a tile of the result; room: the address of room for two panels of it. A start of
+    0 adds nothing. What is added comes last, to be rounded once: also where it is what the strips
+    before have come to.
     """
     tiles = (columns + EDGE - 1) // EDGE
     last = columns - (tiles - 1) * EDGE
@@ -247,12 +292,12 @@ def multiplied(
     for c in range(0, tiles, 2):
         some, end = min(2, tiles - c), last if c + 2 >= tiles else EDGE
         x, y, to = left, right + c * PANEL_BYTES, out + c * LINE
-        begin, first = start + c * LINE if start else 0, row + c * LINE if row else 0
+        begin = start + c * LINE if start else 0
         for _ in range(pairs):
             if start == 0 and end == EDGE:
-                amx_square(like, some, steps, x, panel, y, step, first, to, out_row, parts)
+                amx_square(like, some, steps, x, panel, y, step, to, out_row, parts)
             else:
-                amx_square(like, some, steps, x, panel, y, step, first, room, STRIP * LINE, parts)
+                amx_square(like, some, steps, x, panel, y, step, room, STRIP * LINE, parts)
                 amx_merge(like, some, 2 * EDGE, end, room, begin, start_row, to, out_row)
             x += 2 * panel
             begin += 2 * begin_step
@@ -265,10 +310,10 @@ def multiplied(
     while i < rows:
         height = min(EDGE, rows - i)
         direct = start == 0 and last == EDGE and height == lines
+        to, to_row = (out, out_row) if direct else (room, STRIP * LINE)
         for c in range(0, tiles, some):
-            y, first = right + c * PANEL_BYTES, row + c * LINE if row else 0
-            to, to_row = (out, out_row) if direct else (room, STRIP * LINE)
-            amx_strip(like, some, steps, left, y, step, first, to + c * LINE, to_row, parts)
+            y, there = right + c * PANEL_BYTES, to + c * LINE
+            amx_strip(like, some, steps, left, y, step, there, to_row, parts)
         if not direct:
             amx_merge(like, tiles, height, last, room, start, start_row, out, out_row)
         left += panel

@@ -1,7 +1,7 @@
 """Products of matrices: blocks that our own threads share out, see ``gemm.py`` for each of them.
 
-The blocks depend on the sizes alone, so the result does not depend on the number of threads; on the
-matrix unit, where it depends on no blocks, they are as many as there are threads.
+The blocks depend on the sizes alone, so the result does not depend on the number of threads. On the
+matrix unit, where it does not depend on them, they are as many as there are threads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..intrinsics import address, itemsize
 from ..machine import kernel
 from ..pieces import thread_count
 from ..product import VECTORS, gemm, gemm_kernel, product_kernel
-from .amx_product import unit_is_faster
+from .amx_product import WIDE, unit_is_faster
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -56,15 +56,20 @@ def blocks(like, n, m, work, transx):
 @device
 def few_blocks(like, n, m, k, rows, cols):
     """Where the matrix unit takes all blocks of ``rows`` by ``cols``, larger ones, as many as there
-    are threads: each splits its factors, and what the unit makes of a row depends on no other."""
+    are threads, for each splits its factors. What the unit makes of 8 rows and a strip of columns
+    depends on no others."""
+    cols = (cols + WIDE - 1) // WIDE * WIDE
     down, across = (n + rows - 1) // rows, (m + cols - 1) // cols
-    least, narrowest = n - (down - 1) * rows, m - (across - 1) * cols
-    if not parts_multiplied(like) or not unit_is_faster(least, narrowest, k):
-        return rows, cols
-    count = thread_count()
-    across = min(across, max(1, count // down))
-    down = min(down, (count + across - 1) // across)
-    return even_part(n, (n + down - 1) // down), even_part(m, (m + across - 1) // across)
+    if parts_multiplied(like) and unit_is_faster(n - (down - 1) * rows, m - (across - 1) * cols, k):
+        count = thread_count()
+        across = min(across, max(1, count // down))
+        down = min(down, (count + across - 1) // across)
+        more = even_part(n, (n + down - 1) // down)
+        wider = (even_part(m, (m + across - 1) // across) + WIDE - 1) // WIDE * WIDE
+        least, narrowest = (n - 1) % more + 1, (m - 1) % wider + 1
+        if unit_is_faster(least, narrowest, k):
+            return more, wider
+    return rows, cols
 
 
 @device

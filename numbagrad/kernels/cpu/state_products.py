@@ -71,8 +71,8 @@ def rows_of_a_task(right, weight, transposed, n):
     """How many rows of the batch one task carries, given what ``prepared`` made.
 
     The matrix unit takes 16 rows in the time in which a packed factor comes from the second cache:
-    64 steps of 16 rows, 128 by 512, take 370 us, and twice 8 rows 520. What it makes of a row does
-    not depend on the rows beside it, so tasks may be as many as there are threads for.
+    64 steps of 16 rows, 128 by 512, take 370 us, and twice 8 rows 520. What it makes of 8 rows does
+    not depend on others, so tasks may be as many as there are threads for.
     """
     m = weight.shape[0] if transposed else weight.shape[1]
     on_unit = right.size and right.shape[1] > strip_of(weight, m)
