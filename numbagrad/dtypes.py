@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import DTypeError
+
+if TYPE_CHECKING:
+    from .float_limits import FloatLimits
 
 __all__ = ["DType", "finfo", "get_default_dtype", "iinfo", "set_default_dtype"]
 
@@ -154,21 +157,10 @@ def result_type(operands: list[tuple[DType, int]]) -> DType:
     return result
 
 
-class FloatLimits(NamedTuple):
-    """What ``finfo`` returns: Python floats, and the dtype's name."""
-
-    bits: int
-    eps: float
-    max: float
-    min: float
-    tiny: float
-    smallest_normal: float
-    resolution: float
-    dtype: str
-
-
 def finfo(dtype: DType | None = None) -> FloatLimits:
     """Limits of a floating dtype, by default the default one: eps, tiny, max, min."""
+    from .float_limits import FloatLimits
+
     dtype = _default if dtype is None else to_dtype(dtype)
     if not dtype.is_floating_point:
         raise DTypeError(f"finfo: requires a floating point dtype, got {dtype}; use ng.iinfo.")

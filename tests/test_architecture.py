@@ -20,7 +20,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A part may import parts of its own layer and of those above it in this list, nothing below.
 # Modules that stand alone are named by file, packages by folder.
 LAYERS = [
-    {"errors", "tables", "collector", "item_dict", "later", "memory_formats", "version"},
+    {"errors", "tables", "collector", "item_dict", "later", "memory_formats", "version"}
+    | {"float_limits"},
     {"dtypes", "devices"},
     {"kernels"},
     {"printing", "dlpack"},

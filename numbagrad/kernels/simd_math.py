@@ -100,43 +100,33 @@ def _typed(name: str, plain: Callable[..., float]) -> Callable[..., float]:
     return named
 
 
-_PLAIN: dict[str, Callable[..., float]] = {
-    "exp": math.exp,
-    "falling_exp": math.exp,
-    "exp2": np.exp2,
-    "expm1": math.expm1,
-    "log": math.log,
-    "log2": math.log2,
-    "log10": math.log10,
-    "log1p": math.log1p,
-    "sin": math.sin,
-    "cos": math.cos,
-    "pow": np.power,
-    "sqrt": math.sqrt,
-    "tan": math.tan,
-    "asin": math.asin,
-    "acos": math.acos,
-    "atan": math.atan,
-    "atan2": math.atan2,
-    "sinh": math.sinh,
-    "cosh": math.cosh,
-    "asinh": math.asinh,
-    "acosh": math.acosh,
-    "atanh": math.atanh,
-    "erfc": math.erfc,
-    "mod": np.mod,
-    "floordiv": np.floor_divide,
-    "hypot": math.hypot,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "lgamma": math.lgamma,
-    "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Functions are made when they are first asked for, which most are not."""
-    if name not in _PLAIN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = _typed(name, _PLAIN[name])
-    return made
+exp = _typed("exp", math.exp)
+falling_exp = _typed("falling_exp", math.exp)
+exp2 = _typed("exp2", np.exp2)
+expm1 = _typed("expm1", math.expm1)
+log = _typed("log", math.log)
+log2 = _typed("log2", math.log2)
+log10 = _typed("log10", math.log10)
+log1p = _typed("log1p", math.log1p)
+sin = _typed("sin", math.sin)
+cos = _typed("cos", math.cos)
+pow = _typed("pow", np.power)
+sqrt = _typed("sqrt", math.sqrt)
+tan = _typed("tan", math.tan)
+asin = _typed("asin", math.asin)
+acos = _typed("acos", math.acos)
+atan = _typed("atan", math.atan)
+atan2 = _typed("atan2", math.atan2)
+sinh = _typed("sinh", math.sinh)
+cosh = _typed("cosh", math.cosh)
+asinh = _typed("asinh", math.asinh)
+acosh = _typed("acosh", math.acosh)
+atanh = _typed("atanh", math.atanh)
+erfc = _typed("erfc", math.erfc)
+mod = _typed("mod", np.mod)
+floordiv = _typed("floordiv", np.floor_divide)
+hypot = _typed("hypot", math.hypot)
+tanh = _typed("tanh", math.tanh)
+erf = _typed("erf", math.erf)
+lgamma = _typed("lgamma", math.lgamma)
+sigmoid = _typed("sigmoid", lambda x: 1 / (1 + math.exp(-x)))

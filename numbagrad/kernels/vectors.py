@@ -50,14 +50,14 @@ class _MachineCode(Intrinsic):
 
     def __init__(self, written: Callable[..., Any], build: Callable[..., None]):
         super().__init__(written, False)
-        self._written, self._build = written, build
+        self._build = build
 
     @functools.cached_property
     def _numba_type_(self) -> Any:
         # Numba reads the names of the parameters here.
         words = list(inspect.signature(self._build).parameters.values())[2:]
-        first = list(inspect.signature(self._written).parameters.values())[:2]
-        setattr(self._written, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
+        first = list(inspect.signature(self._define).parameters.values())[:2]
+        setattr(self._define, "__signature__", inspect.Signature([*first, *words]))  # noqa: B010
         return super()._numba_type_
 
 
