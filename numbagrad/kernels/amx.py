@@ -7,8 +7,8 @@ Artificial Intelligence Datatype For Higher-Precision Computations", ARITH 2019.
 multiplications take half the time, as the unit does 16 times as many of them; and as it rounds once
 for several of them, the sums are nearer to the exact ones than those of float32 instructions.
 
-The loops around these instructions are in ``cpu/amx_product.py``, of bfloat16 in
-``cpu/half_product.py``.
+The loops around these instructions are in ``cpu/amx_product.py``; products of bfloat16 themselves
+are in ``amx_halves.py``.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 
-from .half_type import HalfType
-from .half_vectors import PAIRS, HalfVector
 from .inner import intrinsic, pasted
 from .processor import features
 from .vectors import VECTOR_BYTES, WORD, Rows, at, counted, in_machine_code
 
 __all__ = [
     "AMX",
+    "BYTE",
     "EDGE",
     "LINE",
     "PACK",
@@ -42,8 +41,6 @@ __all__ = [
     "PARTS",
     "STEP",
     "STRIP",
-    "amx_finish",
-    "amx_halves",
     "amx_merge",
     "amx_square",
     "amx_strip",
@@ -52,12 +49,14 @@ __all__ = [
     "end_tiles",
     "exponent_of",
     "load_amx",
+    "load_tile",
+    "multiply_tiles",
     "note_exponents",
     "packed_bytes",
     "packing_pays",
     "parts_multiplied",
     "split",
-    "unit_takes",
+    "tile_instruction",
     "use_parts",
 ]
 
@@ -97,7 +96,7 @@ _parts = ctypes.c_int64()
 _PERMISSION, _TILE_DATA = 0x1023, 18  # arch_prctl's ARCH_REQ_XCOMP_PERM, and XFEATURE_XTILEDATA
 _PRCTL = 158
 
-_BYTE, _INT = ir.IntType(8), ir.IntType(32)
+BYTE, _INT = ir.IntType(8), ir.IntType(32)
 
 
 @functools.cache
@@ -138,25 +137,8 @@ def _parts_multiplied(typing, like):
     return types.int64(like), generate
 
 
-def unit_takes(like):
-    """Whether the unit is there, may be used, and multiplies numbers such as ``like`` points to."""
-    return 0
-
-
-@intrinsic
-def _unit_takes(typing, like):
-    def generate(context, builder, signature, args):
-        pairs = PAIRS and isinstance(like.dtype, HalfType) and like.dtype.name == "bfloat16"
-        if not AMX or not pairs:  # what is packed is pairs only where vectors take them too
-            return WORD(0)
-        place = builder.module.globals.get(PARTS)
-        return builder.load(place or ir.GlobalVariable(builder.module, WORD, PARTS))
-
-    return types.int64(like), generate
-
-
 if not config.DISABLE_JIT:
-    parts_multiplied, unit_takes = _parts_multiplied, _unit_takes
+    parts_multiplied = _parts_multiplied
 
 
 @pasted
@@ -173,7 +155,8 @@ def packing_pays(n, m, k):
     return 4 * wide * deep <= m * k * n
 
 
-def _instruction(builder: Any, name: str, args: Sequence[Any]) -> None:
+def tile_instruction(builder: Any, name: str, args: Sequence[Any]) -> None:
+    """One of AMX's instructions, by LLVM's name."""
     kind = ir.FunctionType(ir.VoidType(), [a.type for a in args])
     builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.x86.{name}"), args)
 
@@ -191,7 +174,7 @@ def begin_tiles(builder, kind, rows, room):
     heights = builder.or_(builder.mul(rows, WORD(0x01010101010101)), WORD(EDGE << 56))
     told = builder.insert_element(told, heights, _INT(6))
     builder.store(told, at(builder, room, line), align=64)
-    _instruction(builder, "ldtilecfg", [at(builder, room, _BYTE)])
+    tile_instruction(builder, "ldtilecfg", [at(builder, room, BYTE)])
 
 
 @in_machine_code
@@ -199,7 +182,7 @@ def end_tiles(builder, kind, room):
     """Give up the registers, so that the system need not keep them."""
     if not AMX:
         return
-    _instruction(builder, "tilerelease", [])
+    tile_instruction(builder, "tilerelease", [])
 
 
 @in_machine_code
@@ -357,15 +340,15 @@ def amx_strip(builder, kind, tiles, steps, x, y, y_step, out, out_row, parts):
         def step_of(step, count, many=many):
             left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
             for part in range(count):
-                _load(builder, lefts[part], builder.add(left, WORD(part * TILE)))
+                load_tile(builder, lefts[part], builder.add(left, WORD(part * TILE)))
             place = builder.add(y, builder.mul(step, y_step))
             for c in range(many):
                 held = None
                 for k, part in _PRODUCTS[count]:
                     if part != held:
-                        _load(builder, right, builder.add(place, WORD(part * TILE)))
+                        load_tile(builder, right, builder.add(place, WORD(part * TILE)))
                         held = part
-                    _multiply(builder, c, lefts[k], right)
+                    multiply_tiles(builder, c, lefts[k], right)
                 place = builder.add(place, WORD(PANEL_BYTES))
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
@@ -391,15 +374,15 @@ def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, out, out_row, p
                 if k != held[0]:
                     to = builder.add(left, WORD(k * TILE))
                     for register in lefts:
-                        _load(builder, register, to)
+                        load_tile(builder, register, to)
                         to = builder.add(to, panel)
                 if part != held[1]:
                     for c in range(many):
                         to = WORD(c * PANEL_BYTES + part * TILE)
-                        _load(builder, rights[c], builder.add(place, to))
+                        load_tile(builder, rights[c], builder.add(place, to))
                 held = k, part
                 for result, (i, c) in enumerate(places):
-                    _multiply(builder, result, lefts[i], rights[c])
+                    multiply_tiles(builder, result, lefts[i], rights[c])
 
         with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
             _block(builder, places, steps, step_of, out, out_row, parts)
@@ -422,24 +405,26 @@ def _block(
     adds up the products of a step."""
 
     for result in range(len(places)):
-        _instruction(builder, "tilezero", [_BYTE(result)])
+        tile_instruction(builder, "tilezero", [BYTE(result)])
     for count in _PRODUCTS:
         with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
             with counted(builder, steps) as step:
                 step_of(step, count)
     for result, (i, c) in enumerate(places):
         down = builder.mul(out_row, WORD(i * EDGE))
-        to = at(builder, builder.add(out, builder.add(down, WORD(c * LINE))), _BYTE)
-        _instruction(builder, "tilestored64", [_BYTE(result), to, out_row])
+        to = at(builder, builder.add(out, builder.add(down, WORD(c * LINE))), BYTE)
+        tile_instruction(builder, "tilestored64", [BYTE(result), to, out_row])
 
 
-def _multiply(builder: Any, result: int, left: int, right: int) -> None:
-    _instruction(builder, "tdpbf16ps", [_BYTE(result), _BYTE(left), _BYTE(right)])
+def multiply_tiles(builder: Any, result: int, left: int, right: int) -> None:
+    """Add to the sums in one register the products of two others."""
+    tile_instruction(builder, "tdpbf16ps", [BYTE(result), BYTE(left), BYTE(right)])
 
 
-def _load(builder: Any, register: int, place: Any) -> None:
-    args = [_BYTE(register), at(builder, place, _BYTE), WORD(LINE)]
-    _instruction(builder, "tileloadd64", args)
+def load_tile(builder: Any, register: int, place: Any, row: Any = None) -> None:
+    """Load a register from an address; row: bytes from row to row, where there are gaps."""
+    args = [BYTE(register), at(builder, place, BYTE), WORD(LINE) if row is None else row]
+    tile_instruction(builder, "tileloadd64", args)
 
 
 @in_machine_code
@@ -468,60 +453,3 @@ def amx_merge(builder, kind, tiles, rows, columns, x, start, start_row, out, out
                 written(start_row)
             with copies:
                 written(None)
-
-
-@in_machine_code
-def amx_halves(builder, kind, tiles, steps, x, x_row, y, y_row, out):
-    """Sums of products of the rows of ``begin_tiles`` of x and ``tiles`` times 16 columns of y.
-
-    x, y are words, two bfloat16 along the sum: those of a row of x lie side by side, those of a
-    column of y below one another, 16 a step. All are addresses, out one of rows without gaps of
-    ``STRIP`` vectors of float32; x_row, y_row: bytes from row to row.
-    """
-    if not AMX or not isinstance(kind, HalfVector):
-        return
-    left, right = 6, 7
-    for many in range(1, STRIP + 1):
-        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
-            for c in range(many):
-                _instruction(builder, "tilezero", [_BYTE(c)])
-            with counted(builder, steps) as step:
-                first = builder.add(x, builder.mul(step, WORD(LINE)))
-                _load_rows(builder, left, first, x_row)
-                place = builder.add(y, builder.mul(step, builder.mul(y_row, WORD(EDGE))))
-                for c in range(many):
-                    _load_rows(builder, right, builder.add(place, WORD(LINE * c)), y_row)
-                    _instruction(builder, "tdpbf16ps", [_BYTE(c), _BYTE(left), _BYTE(right)])
-            for c in range(many):
-                to = at(builder, builder.add(out, WORD(LINE * c)), _BYTE)
-                _instruction(builder, "tilestored64", [_BYTE(c), to, WORD(STRIP * LINE)])
-
-
-def _load_rows(builder: Any, register: int, place: Any, row: Any) -> None:
-    _instruction(builder, "tileloadd64", [_BYTE(register), at(builder, place, _BYTE), row])
-
-
-@in_machine_code
-def amx_finish(builder, kind, tiles, rows, columns, x, start, start_row, out, out_row, rounds):
-    """``out = x + start`` for so many rows of ``tiles`` vectors, rounded to halves if ``rounds``.
-
-    All are addresses, x one of rows without gaps of ``STRIP`` vectors, start of float32, which with
-    ``start_row`` 0 are the same for each row; columns: in the last vector.
-    """
-    if not AMX or not isinstance(kind, HalfVector):
-        return
-    floats = ir.VectorType(kind.element, kind.count)
-    for many in range(1, STRIP + 1):
-        with builder.if_then(builder.icmp_signed("==", tiles, WORD(many))):
-            sums = Rows(builder, floats, many, None)
-            lines, halves = (Rows(builder, each, many, columns) for each in (floats, kind))
-            with counted(builder, rows) as i:
-                values = sums.load(builder.add(x, builder.mul(i, WORD(STRIP * LINE))))
-                old = lines.load(builder.add(start, builder.mul(i, start_row)))
-                values = [builder.fadd(*pair) for pair in zip(old, values, strict=True)]
-                to = builder.add(out, builder.mul(i, out_row))
-                with builder.if_else(builder.icmp_signed("!=", rounds, WORD(0))) as (last, before):
-                    with last:
-                        halves.store(values, to)
-                    with before:
-                        lines.store(values, to)

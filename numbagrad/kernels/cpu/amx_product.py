@@ -31,7 +31,7 @@ from ..intrinsics import pointer
 from ..tile import scratch
 from .tiled_product import by_tiles
 
-__all__ = ["WIDE", "by_amx", "pack", "unit_is_faster"]
+__all__ = ["STRIP_COLUMNS", "by_amx", "pack", "unit_is_faster"]
 
 STEPS = 4
 """Most tiles along the sum: 64 columns of so many fill the innermost cache."""
@@ -43,7 +43,7 @@ COLUMNS = 512
 """Most columns beside them whose sums are kept until they are whole: 1 MB, each strip without gaps,
 as rows of a large matrix lie in the same few sets of a cache (1024^3: 10.4 ms in place, 8.0 so)."""
 
-WIDE = STRIP * EDGE
+STRIP_COLUMNS = STRIP * EDGE
 """Columns of a strip."""
 
 RIGHT_BYTES = STRIP * STEPS * PANEL_BYTES
@@ -99,11 +99,11 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
     panels = (min(n, ROWS) + EDGE - 1) // EDGE
     left_bytes = panels * (depth // STEP) * PANEL_BYTES
     right_bytes = 0 if packed else RIGHT_BYTES
-    wide = min((m + WIDE - 1) & -WIDE, COLUMNS)
+    wide = min((m + STRIP_COLUMNS - 1) & -STRIP_COLUMNS, COLUMNS)
     sums_bytes = min(n, ROWS) * wide * size if k > depth else 0
     highs_bytes = (
-        panels * (EDGE // GROUP) * 8 + EDGE * LINE
-    )  # and what a group reads past its tiles
+        panels * (EDGE // GROUP) * 8 + GROUP * LINE
+    )  # what a group may read past its tiles
     # A thread's stack is short.
     block = malloc(left_bytes + right_bytes + sums_bytes + highs_bytes + LINE)
     if block == 0:
@@ -135,8 +135,8 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                     *(left, panel, PANEL_BYTES, peaks, highs, both),
                 )
                 least, most = pointer(both, np.int64)[0], pointer(both, np.int64)[1]
-                for j in range(begin, end, WIDE):
-                    columns = min(WIDE, m - j)
+                for j in range(begin, end, STRIP_COLUMNS):
+                    columns = min(STRIP_COLUMNS, m - j)
                     second = y + (j * y_row + h * size if transy else h * y_row + j * size)
                     if packed:
                         strip = place + j // EDGE * panel
@@ -151,7 +151,7 @@ def by_amx(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, l
                         )
                         high = exponent_of(peak)
                     kept = sums + (j - begin) * rows * size
-                    added, added_row, to, to_row = kept, WIDE, kept, WIDE
+                    added, added_row, to, to_row = kept, STRIP_COLUMNS, kept, STRIP_COLUMNS
                     if h == 0:
                         added_row = ldstart if start else 0
                         added = start + (i * added_row + j) * size if start else 0
@@ -221,7 +221,7 @@ def pack(like, transy, m, k, y, ldy, out):
         first = y + (h * size if transy else h * row)
         j = 0
         while j < m:
-            columns = min(WIDE, m - j)
+            columns = min(STRIP_COLUMNS, m - j)
             step = (columns + EDGE - 1) // EDGE * PANEL_BYTES
             begin = first + j * (row if transy else size)
             split_all(

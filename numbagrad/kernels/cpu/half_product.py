@@ -10,16 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numba import types
 
-from ..amx import (
-    EDGE,
-    STEP,
-    amx_finish,
-    amx_halves,
-    begin_tiles,
-    clear,
-    end_tiles,
-    unit_takes,
-)
+from ..amx import EDGE, STEP, begin_tiles, clear, end_tiles
+from ..amx_halves import amx_finish, amx_halves, unit_takes
 from ..copies import transpose
 from ..half_tile import (
     LINE,

@@ -15,7 +15,7 @@ from ..intrinsics import address, itemsize
 from ..machine import kernel
 from ..pieces import thread_count
 from ..product import VECTORS, gemm, gemm_kernel, product_kernel
-from .amx_product import WIDE, unit_is_faster
+from .amx_product import STRIP_COLUMNS, unit_is_faster
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
 
@@ -36,18 +36,18 @@ def blocks(like, n, m, work, transx):
     matrix unit packs both factors, so blocks of 256 gain sooner: 8 % of a transformer's step.
     """
     if (m == 1 or n == 1) and work >= VECTORS:
-        return even_part(n, max(1, n // 4)), even_part(m, max(256, m // 4))
+        return even_part(n, max(1, n // 4), 16), even_part(m, max(256, m // 4), 16)
     if work < GRAIN:
         return n, m
     if work >= 1 << 28:
-        rows, cols = even_part(n, 512), even_part(m, 512)
+        rows, cols = even_part(n, 512, 16), even_part(m, 512, 16)
     else:
         width = 256 if work >= (1 << 23 if parts_multiplied(like) else 1 << 25) else 128
         rows, cols = n, m
         if m >= (2 * n if transx and n >= 2 * width else n):
-            cols = even_part(m, min(width, (m + 1) // 2))
+            cols = even_part(m, min(width, (m + 1) // 2), 16)
         else:
-            rows = even_part(n, min(width, (n + 1) // 2))
+            rows = even_part(n, min(width, (n + 1) // 2), 16)
     if AMX:  # a constant: elsewhere nothing of this is compiled
         return few_blocks(like, n, m, work // (n * m), rows, cols)
     return rows, cols
@@ -58,14 +58,14 @@ def few_blocks(like, n, m, k, rows, cols):
     """Where the matrix unit takes all blocks of ``rows`` by ``cols``, larger ones, as many as there
     are threads, for each splits its factors. What the unit makes of 8 rows and a strip of columns
     depends on no others."""
-    cols = (cols + WIDE - 1) // WIDE * WIDE
+    cols = (cols + STRIP_COLUMNS - 1) // STRIP_COLUMNS * STRIP_COLUMNS
     down, across = (n + rows - 1) // rows, (m + cols - 1) // cols
     if parts_multiplied(like) and unit_is_faster(n - (down - 1) * rows, m - (across - 1) * cols, k):
         count = thread_count()
         across = min(across, max(1, count // down))
         down = min(down, (count + across - 1) // across)
-        more = even_part(n, (n + down - 1) // down)
-        wider = (even_part(m, (m + across - 1) // across) + WIDE - 1) // WIDE * WIDE
+        more = even_part(n, (n + down - 1) // down, 16)
+        wider = even_part(m, (m + across - 1) // across, STRIP_COLUMNS)
         least, narrowest = (n - 1) % more + 1, (m - 1) % wider + 1
         if unit_is_faster(least, narrowest, k):
             return more, wider
@@ -73,10 +73,10 @@ def few_blocks(like, n, m, k, rows, cols):
 
 
 @device
-def even_part(size, width):
-    """``size`` over the number of parts of at most ``width``, rounded up to whole vectors."""
+def even_part(size, width, whole):
+    """``size`` over the number of parts of at most ``width``, rounded up to a multiple of whole."""
     parts = (size + width - 1) // width
-    return (size + parts * 16 - 1) // (parts * 16) * 16
+    return (size + parts * whole - 1) // (parts * whole) * whole
 
 
 @device

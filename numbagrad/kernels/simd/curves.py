@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from decimal import Context, Decimal, getcontext, localcontext
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .decorators import formula, piece
 from .instructions import pick, times_plus
 from .lanes import curves, lookup, scaled
 from .tabled import falling_parts_float32
+from .trigonometric import turns
 
 _scaled, _TWO = scaled[float32], np.float32(2.0)
 
@@ -67,25 +68,38 @@ def _rows(over: Any, width: float, count: int, points: int) -> list[list[float]]
     return rows
 
 
-def _odd(name: str, of: Any, over: Callable[[Decimal], Decimal], width: float, points: int) -> Any:
-    """The function up to 31.5 widths (15.5 in float64) from 0; 1 and -1 from there on."""
+def _around(name: str, of: Any, over: Any, width: float, points: int) -> Any:
+    """What gives p(c), t and q(t) of a b up to 31.5 widths (15.5 in float64)."""
     single = of is float32
     count, bits_of = (32, float32_bits) if single else (16, float64_bits)
     number = np.float32 if single else float
-    end, wide, per_width = number((count - 0.5) * width), number(width), number(1 / width)
+    wide, per_width = number(width), number(1 / width)
     nearest = number(12582912.0 if single else 6755399441055744.0)  # 1.5 * 2^23 and 1.5 * 2^52
     rows = functools.cache(lambda: _rows(over, width, count, points))
     middle = lookup(f"{name}_middle_{of}", of, lambda: [row[0] for row in rows()])
     beside = curves(f"{name}_beside_{of}", of, lambda: [row[1:] for row in rows()])
+
+    @piece
+    def around(b):
+        shifted = b * per_width + nearest
+        t, k = b - (shifted - nearest) * wide, bits_of(shifted)
+        return middle(k), t, beside(t, k)
+
+    return around
+
+
+def _odd(name: str, of: Any, over: Callable[[Decimal], Decimal], width: float, points: int) -> Any:
+    """The function that is 1 and -1 from the last of the curves on."""
+    around = _around(name, of, over, width, points)
+    end: Any = np.float32(31.5 * width) if of is float32 else 15.5 * width
 
     @formula
     def function(x):
         """Error function, or hyperbolic tangent."""
         a = abs(x)
         b = pick(a > end, end, a)
-        shifted = b * per_width + nearest
-        t, k = b - (shifted - nearest) * wide, bits_of(shifted)
-        out = times_plus(b, middle(k), (b * t) * beside(t, k))
+        middle, t, beside = around(b)
+        out = times_plus(b, middle, (b * t) * beside)
         return math.copysign(pick((a >= end) | (out > 1.0), 1.0, out), x)
 
     return function
@@ -108,52 +122,47 @@ def _atan_over(signed: Decimal) -> Decimal:
     return total
 
 
-_ATAN_WIDTH = 33 / 1024  # 31 of which are 1, to half of one
-
-
-@functools.cache
-def _atan_rows() -> list[list[float]]:
-    return _rows(_atan_over, _ATAN_WIDTH, 32, 4)
-
-
-_atan_middle = lookup("atan_middle_float32", float32, lambda: [row[0] for row in _atan_rows()])
-_atan_beside = curves("atan_beside_float32", float32, lambda: [row[1:] for row in _atan_rows()])
-_NEAREST = np.float32(12582912.0)  # 1.5 * 2^23
-_ATAN_WIDE, _PER_ATAN_WIDE = np.float32(_ATAN_WIDTH), np.float32(1 / _ATAN_WIDTH)
+# 31 widths are 1, to half of one.
+_around_atan = _around("atan", float32, _atan_over, 33 / 1024, 4)
 
 
 @piece
 def atan_near_float32(b):
     """Inverse tangent of 0 <= b <= 1."""
-    shifted = b * _PER_ATAN_WIDE + _NEAREST
-    t, k = b - (shifted - _NEAREST) * _ATAN_WIDE, float32_bits(shifted)
-    return times_plus(b, _atan_middle(k), (b * t) * _atan_beside(t, k))
+    middle, t, beside = _around_atan(b)
+    return times_plus(b, middle, (b * t) * beside)
 
 
 # erfcx(b) = exp(b^2) erfc(b) has the derivative 2 b erfcx(b) - 2 / sqrt(pi), and all others by it.
 
 
-def _erfcx(width: float, count: int) -> Callable[[Decimal], Decimal]:
-    """erfcx from -width to count times width, by Taylor's series around multiples of the width.
+_ERFC_WIDTH, _ERFC_END = 0.328125, 10.25  # of which erfc is half the least number
+
+
+@functools.cache
+def _erfcx_series() -> list[list[Decimal]]:
+    """Taylor's series of erfcx around the first 32 multiples of the width.
 
     Each begins with what the one before it gives there. That adds up to 10^48 times its rounding.
     """
-    with localcontext(Context(prec=120)) as context:
-        w, terms, root = Decimal(width), 70, context.sqrt(_pi())
-        value, series = Decimal(1), []
-        for k in range(count):
-            c = k * w
-            row = [value, 2 * c * value - 2 / root]
-            for n in range(1, terms):
+    with localcontext(Context(prec=120)):
+        slope = (2 * Decimal(turns(400)) / 2**400).sqrt()  # 2 / sqrt(pi)
+        width, value, series = Decimal(_ERFC_WIDTH), Decimal(1), []
+        for k in range(32):
+            c = k * width
+            row = [value, 2 * c * value - slope]
+            for n in range(1, 70):
                 row.append((2 * c * row[n] + 2 * row[n - 1]) / (n + 1))
             series.append(row)
-            value = _along(row, w)
+            value = _along(row, width)
+    return series
 
-    def function(b: Decimal) -> Decimal:
-        k = max(0, min(count - 1, round(b / Decimal(width))))
-        return _along(series[k], b - k * Decimal(width))
 
-    return function
+def _erfcx(b: Decimal) -> Decimal:
+    """exp(b^2) erfc(b) from half a width below 0 to the end of the last curve."""
+    width = Decimal(_ERFC_WIDTH)
+    k = min(max(round(b / width), 0), 31)
+    return _along(_erfcx_series()[k], b - k * width)
 
 
 def _along(row: list[Decimal], t: Decimal) -> Decimal:
@@ -163,33 +172,7 @@ def _along(row: list[Decimal], t: Decimal) -> Decimal:
     return total
 
 
-def _pi() -> Decimal:
-    """By Machin's formula, in the precision that holds."""
-
-    def arctan_of_inverse(n: int) -> Decimal:
-        term = total = 1 / Decimal(n)
-        k = 1
-        while abs(term) > total.scaleb(-getcontext().prec):
-            term /= -n * n
-            k += 2
-            total += term / k
-        return total
-
-    return 16 * arctan_of_inverse(5) - 4 * arctan_of_inverse(239)
-
-
-_ERFC_WIDTH, _ERFC_CURVES, _ERFC_END = 0.328125, 32, 10.25  # of which erfc is half the least number
-
-
-@functools.cache
-def _erfc_rows() -> list[list[float]]:
-    over = _erfcx(_ERFC_WIDTH, _ERFC_CURVES)
-    return _rows(over, _ERFC_WIDTH, _ERFC_CURVES, 7)
-
-
-_erfc_middle = lookup("erfc_middle_float32", float32, lambda: [row[0] for row in _erfc_rows()])
-_erfc_beside = curves("erfc_beside_float32", float32, lambda: [row[1:] for row in _erfc_rows()])
-_WIDE, _PER_WIDE = np.float32(_ERFC_WIDTH), np.float32(1 / _ERFC_WIDTH)
+_around_erfc = _around("erfc", float32, _erfcx, _ERFC_WIDTH, 7)
 
 
 @formula
@@ -197,10 +180,8 @@ def erfc_float32(x):
     """1 - erf(x), accurate where that is small."""
     a = abs(x)
     b = pick(a > _ERFC_END, _ERFC_END, a)
-    shifted = b * _PER_WIDE + _NEAREST
-    t, k = b - (shifted - _NEAREST) * _WIDE, float32_bits(shifted)
-    middle, beside = _erfc_middle(k), t * _erfc_beside(t, k)
-    y = b * b
+    middle, t, curve = _around_erfc(b)
+    beside, y = t * curve, b * b
     power, rest, n = falling_parts_float32(y, times_plus(b, b, -y))
     # power (1 + rest) (middle + beside), of whose largest part no bit is lost.
     most = power * middle

@@ -49,7 +49,7 @@ _PLACES = 1400
 """Binary places of 2 / pi: 971 for the largest exponent, and 4 parts of 53."""
 
 
-def _turns(places: int) -> int:
+def turns(places: int) -> int:
     """2 / pi times 2 ** places, by Machin's formula: pi = 16 arctan(1/5) - 4 arctan(1/239)."""
     one = 1 << places + 32
 
@@ -91,9 +91,9 @@ def _spans_float32() -> list[tuple[float, float]]:
     """2 / pi for float32 numbers below the first of ``2 ** _EDGES``, and from each of them on: of
     numbers from 2^e on, multiples of 4 / 2^(e - 23) say nothing."""
     places, spans = 256, []
-    turns = _turns(places)
+    there = turns(places)
     for shift in (e - 23 for e in (0, *_EDGES)):
-        whole, unit = _rest(turns, shift, places), 1 << places + shift
+        whole, unit = _rest(there, shift, places), 1 << places + shift
         high = whole / unit
         spans.append((high, (whole - int(high * unit)) / unit))
     return spans
@@ -101,10 +101,10 @@ def _spans_float32() -> list[tuple[float, float]]:
 
 def _rows_float64() -> list[tuple[float, ...]]:
     """2 / pi for mantissas from 1 to 2 of each exponent from that of ``_NEAR`` on."""
-    turns, bits = _turns(_PLACES), (53, 53, 53, 53)
+    there, bits = turns(_PLACES), (53, 53, 53, 53)
     rows = []
     for e in range(_NEAR_EXPONENT, 1024):
-        rest = _rest(turns, e - 52) if e > 52 else turns << e
+        rest = _rest(there, e - 52) if e > 52 else there << e
         rows.append(_parts(rest, _PLACES - 52 if e > 52 else _PLACES, bits))
     return [*rows, (math.nan,) * 4]
 
