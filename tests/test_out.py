@@ -11,6 +11,7 @@ import functools
 import inspect
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,10 @@ import pytest
 
 import numbagrad as ng
 from numbagrad.errors import DeviceError, DTypeError, GradError, ShapeError
+from numbagrad.kernels import blocks
+from numbagrad.ops import out as functions
 from numbagrad.ops.out import FUNCTIONS, LINALG, SPECIAL
+from numbagrad.ops.out_directly import FIRST_MADE
 
 ROWS: dict[str, str] = {}
 
@@ -379,6 +383,42 @@ def test_out_in_a_compiled_function(name):
 
 
 # -- memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(FIRST_MADE))
+def test_large_results_are_made_where_they_are_wanted(name, monkeypatch):
+    x, y, z = (ng.rand(300, 300) + 0.1 for _ in range(3))
+    given = {"x": x, "y": y, "z": z, "v": ng.rand(300), "A": x, "S": ng.rand(3, 300, 300)}
+    expected = plain(name, given)
+    out = ng.full(expected.shape, -1.0, dtype=expected.dtype)
+    if expected.nbytes >= blocks.LARGE:
+        monkeypatch.setattr(functions, "copy_kernel", lambda *_: pytest.fail("copied"))
+    same(name, into(name, out, given), expected)
+
+
+def test_a_large_out_that_is_read_is_written_last():
+    x = ng.rand(300, 300)
+    for call in (
+        lambda out: ng.cumsum(x, 0, out=out),
+        lambda out: ng.add(x, x, alpha=2, out=out),
+        lambda out: ng.clamp(x, x.mean(0), 0.8, out=out),
+    ):
+        expected, kept = call(ng.empty(300, 300)), x.clone()
+        same("", call(x), expected)
+        x.copy_(kept)
+
+
+def test_what_views_a_large_out_is_copied_first():
+    x, out = ng.rand(300, 300), ng.zeros(300, 300)
+    functions.into("add", lambda x: (x + 1).T, out, (x,), {})
+    same("", out, (x + 1).T)
+
+
+def test_another_threads_result_does_not_lie_in_out():
+    out = ng.zeros(300, 300)
+    with blocks.promised(out._array), ThreadPoolExecutor(1) as pool:
+        other = pool.submit(lambda: ng.ones(300, 300) + 1).result()
+    assert not out.any() and (other == 2).all()
 
 
 @pytest.mark.parametrize("name", "exp neg round cumsum softmax tril".split())

@@ -9,16 +9,18 @@ it may still be in a cache.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import mmap
 import os
 import sys
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 
-__all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "zeroed", "zeros"]
+__all__ = ["LARGE", "Block", "empty", "kept_bytes", "lasting", "promised", "zeroed", "zeros"]
 
 LARGE = 1 << 18
 """Bytes from which an array lies in a block. A reused one costs 2 to 3 us; fresh pages for as many
@@ -57,6 +59,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 _blocks: dict[int, list[tuple[Block, int]]] = {}  # by their size: with where an array begins
+_promised: dict[int, np.ndarray] = {}  # by the thread
 _kept = 0
 _numbers = itertools.count()
 
@@ -113,6 +116,11 @@ _ALONE = _references_to_a_free_block()
 
 def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     """An uninitialised C-contiguous array of ``nbytes``, at least ``LARGE``, in all."""
+    if _promised:
+        found = _promised.get(threading.get_ident())
+        if found is not None and found.shape == shape and found.dtype == dtype:
+            del _promised[threading.get_ident()]
+            return found
     unit = 1 << nbytes.bit_length() - 4  # at most an eighth more than asked for
     size = -(-nbytes // unit) * unit
     with _lock:
@@ -123,6 +131,17 @@ def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
         if found is not None:
             return np.ndarray(shape, dtype, *found)
     return np.empty(shape, dtype)
+
+
+@contextlib.contextmanager
+def promised(array: np.ndarray) -> Iterator[None]:
+    """Within, the first array of the shape and dtype of ``array`` that this thread asks ``empty``
+    for is ``array``."""
+    _promised[threading.get_ident()] = array
+    try:
+        yield
+    finally:
+        _promised.pop(threading.get_ident(), None)
 
 
 def lasting(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:

@@ -17,15 +17,15 @@ from .. import devices
 from ..autograd.modes import no_grad
 from ..errors import DeviceError, DTypeError, GradError, ShapeError
 from ..kernels import machine
-from ..kernels.cpu import matmul as products
 from ..later import OUR_FILES
-from ..tape import NUMBERS, grad_mode
+from ..tape import grad_mode
 from ..tensor import Tensor
 from . import formulas
 from .argument_names import OLDER, UNUSUAL, USUAL, renamed
-from .base import base_of, broadcast_shape, copy_kernel
+from .base import base_of, copy_kernel
 from .inplace import check_distinct
 from .operand import check_operands
+from .out_directly import at_once, direct, overlap, result_of, tensors_in
 from .remembered import plainly
 from .resizing import check_resizable, resized
 from .warned import warn_user
@@ -94,7 +94,7 @@ def into(
     """
     if hasattr(op, "in_order"):
         args = op.in_order(args)
-    if type(out) is Tensor and not options and _at_once(name, op, out, args):
+    if type(out) is Tensor and not options and at_once(name, op, out, args):
         out._bump_version()
         return out
     several = isinstance(out, (tuple, list))
@@ -105,15 +105,19 @@ def into(
             raise TypeError(
                 f"{name}(): argument 'out'{place} must be Tensor, not {type(each).__name__}."
             )
-    inputs = _tensors((*args, *options.values()))
+    inputs = tensors_in((*args, *options.values()))
     _check_memory(name, outs, inputs)
     if name in MAKERS:
         options = _made_alike(name, args, options, outs[0])
-    if not several and not options and _direct(name, op, out, args):
+    if not several and not options and direct(name, op, out, args):
         out._bump_version()
         return out
     with no_grad():
-        value = function(*args, **options)
+        value = (
+            function(*args, **options)
+            if several
+            else result_of(name, outs[0], function, args, options)
+        )
     values = value if isinstance(value, (tuple, list)) else (value,)
     if isinstance(value, Tensor) is several or len(values) != len(outs):
         raise TypeError(
@@ -134,17 +138,6 @@ def _kind(value: Any) -> str:
     return "Tensor" if isinstance(value, Tensor) else f"tuple of {len(value)} Tensors"
 
 
-def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among arguments, and those in sequences."""
-    found: list[Tensor] = []
-    for value in values:
-        if isinstance(value, Tensor):
-            found.append(value)
-        elif isinstance(value, (tuple, list)):
-            found += [each for each in value if isinstance(each, Tensor)]
-    return found
-
-
 def _check_memory(name: str, outs: tuple[Tensor, ...], inputs: list[Tensor]) -> None:
     """Raise unless all ``outs`` may be written while ``inputs`` are read."""
     if grad_mode.enabled:
@@ -160,38 +153,12 @@ def _check_memory(name: str, outs: tuple[Tensor, ...], inputs: list[Tensor]) -> 
         for tensor in inputs:
             if tensor._device is not out._device and tensor._array.ndim:
                 raise devices.mixed(name, tensor._device, out._device)
-            if _overlap(out, tensor) == "part":
+            if overlap(out, tensor) == "part":
                 raise GradError(
                     f"{name}: unsupported operation: some elements of the input tensor and the "
                     f"written-to tensor refer to a single memory location. Please clone() the "
                     f"tensor before performing the operation."
                 )
-
-
-def _overlap(x: Tensor, y: Tensor) -> str:
-    """How the memory of two tensors meets: "none", "same" (element by element), "part", or
-    "unknown", where both have gaps that the other may lie in."""
-    a, b = x._array, y._array
-    if a is b:
-        return "same"
-    if not a.size or not b.size or x._device is not y._device:
-        return "none"
-    if base_of(x) is not base_of(y) and (machine.is_traced(a) or machine.is_traced(b)):
-        return "none"
-    first, second = machine.address_of(a), machine.address_of(b)
-    spans = _span(a), _span(b)
-    if first >= second + spans[1] or second >= first + spans[0]:
-        return "none"
-    if first == second and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype:
-        return "same"
-    dense = spans == (a.size * a.itemsize, b.size * b.itemsize)
-    return "part" if dense else "unknown"
-
-
-def _span(array: Any) -> int:
-    """Bytes from the first element of ``array`` to the end of its last."""
-    pairs = zip(array.shape, array.strides, strict=True)
-    return sum([(n - 1) * step for n, step in pairs]) + array.itemsize
 
 
 def _made_alike(name: str, args: tuple, options: dict, out: Tensor) -> dict:
@@ -204,7 +171,7 @@ def _made_alike(name: str, args: tuple, options: dict, out: Tensor) -> dict:
         raise DeviceError(
             f"{name}: device {asked} does not match device of out parameter ({out._device})"
         )
-    if name == "normal" and _tensors(args):
+    if name == "normal" and tensors_in(args):
         return options
     return {**options, "dtype": out._dtype, "device": out._device}
 
@@ -240,7 +207,8 @@ def _write(name: str, out: Tensor, value: Tensor) -> None:
                 f"meant."
             )
         resized(name, out, shape)
-    machine.launch(copy_kernel, out._array, value._array)
+    if value._array is not out._array:
+        machine.launch(copy_kernel, out._array, value._array)
     out._bump_version()
 
 
@@ -250,99 +218,6 @@ NOTHING_BUT = {
     "round": formulas.Round.op.unary,
 }
 """What functions come to where no option is given: a call of theirs less."""
-
-# -- without a copy --------------------------------------------------------------------------------
-
-ELEMENTWISE = {
-    "add": formulas.Add.op,
-    "div": formulas.Div.op,
-    "neg": formulas.Neg.op,
-    "round": formulas.Round.op,
-    "square": formulas.Square.op,
-    "sub": formulas.Sub.op,
-}
-"""What functions that look at their options first apply to floats where these are the usual."""
-
-
-def _at_once(name: str, op: Any, out: Tensor, args: tuple) -> bool:
-    """Run an elementwise op where nothing is broadcast, shared or followed; whether it was so.
-
-    The usual case: all that could be wrong takes 12 us to rule out.
-    """
-    if machine.recording or machine.autocasting or not out._flat or out._device is not devices.cpu:
-        return False
-    if op is None:
-        op = ELEMENTWISE.get(name) if out._dtype.is_floating_point else None
-    if op is None or len(args) != len(op.inputs) or out._edge is not None or out._base is not None:
-        return False
-    array = out._array
-    first, arrays = machine.address_of(array), [array]
-    last = first + array.nbytes
-    for each in args:
-        if type(each) is not Tensor:
-            if type(each) not in NUMBERS:
-                return False
-            arrays.append(each)
-            continue
-        other = each._array
-        if each is not out:
-            followed = each._edge is not None or each._base is not None
-            if followed or not each._flat or each._device is not devices.cpu:
-                return False
-            begin = machine.address_of(other)
-            if other.shape != array.shape or (begin < last and first < begin + other.nbytes):
-                return False
-        arrays.append(other)
-    found = op.prepared(args)
-    return found is not None and found[1] is out._dtype and bool(found[0](*arrays))
-
-
-def _direct(name: str, op: Any, out: Tensor, args: tuple) -> bool:
-    """Let the kernel write ``out`` itself; whether that could be."""
-    tensors = _tensors(args)
-    if machine.autocasting or any([t._device is not out._device for t in tensors]):
-        return False
-    if any([_overlap(out, each) == "unknown" for each in tensors]):
-        return False
-    if op is None and out._dtype.is_floating_point:
-        op = ELEMENTWISE.get(name)
-    if op is not None:
-        return _elementwise(op, out, args)
-    if name in ("mm", "bmm", "matmul") and len(tensors) == len(args) == 2:
-        return _product(name, out, *tensors)
-    return False
-
-
-def _elementwise(op: Any, out: Tensor, args: tuple) -> bool:
-    if len(args) != len(op.inputs):
-        return False
-    args = tuple([op._checked(i, a) for i, a in enumerate(args)])
-    tensors = [a for a in args if isinstance(a, Tensor)]
-    if not tensors or op.result_dtype(args) is not out._dtype:
-        return False
-    if broadcast_shape(op.name, *[t._array.shape for t in tensors]) != out._array.shape:
-        return False
-    arrays = [a._array if isinstance(a, Tensor) else a for a in args]
-    machine.launch(op.kernel, out._array, *arrays)
-    return True
-
-
-def _product(name: str, out: Tensor, x: Tensor, y: Tensor) -> bool:
-    a, b, c = x._array, y._array, out._array
-    rank = 3 if name == "bmm" else 2
-    if not a.ndim == b.ndim == rank or a.shape[-1] != b.shape[-2] or a.shape[:-2] != b.shape[:-2]:
-        return False
-    if c.shape != (*a.shape[:-1], b.shape[-1]) or not c.flags.c_contiguous:
-        return False
-    alike = x._dtype is y._dtype is out._dtype and out._dtype.is_floating_point
-    if not alike or any([_overlap(out, each) != "none" for each in (x, y)]):
-        return False
-    if rank == 2:
-        machine.launch(products.mm, c, a, b, 0, 0, 0)
-    else:
-        machine.launch(products.bmm, c, a, b, 0, 0)
-    return True
-
 
 # -- the functions ---------------------------------------------------------------------------------
 
