@@ -117,10 +117,10 @@ _ALONE = _references_to_a_free_block()
 def empty(shape: tuple[int, ...], dtype: np.dtype, nbytes: int) -> np.ndarray:
     """An uninitialised C-contiguous array of ``nbytes``, at least ``LARGE``, in all."""
     if _promised:
-        found = _promised.get(threading.get_ident())
-        if found is not None and found.shape == shape and found.dtype == dtype:
+        wanted = _promised.get(threading.get_ident())
+        if wanted is not None and wanted.shape == shape and wanted.dtype == dtype:
             del _promised[threading.get_ident()]
-            return found
+            return wanted
     unit = 1 << nbytes.bit_length() - 4  # at most an eighth more than asked for
     size = -(-nbytes // unit) * unit
     with _lock:
