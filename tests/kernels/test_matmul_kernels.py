@@ -160,6 +160,54 @@ def test_blocks_do_not_depend_on_threads(sizes):
         assert np.array_equal(one, two)
 
 
+MANY_THREADS = """
+import numpy as np
+from numbagrad.kernels import machine, product
+from numbagrad.kernels.cpu.matmul import blocks, mm
+
+SIZES = [(512, 512, 300), (128, 512, 784), (200, 70, 999), (37, 800, 65), (512, 90, 4000)]
+
+@product.gemm_kernel(grain=1 << 60)
+def count(out, n, m, k):
+    rows, cols = blocks(out, n, m, n * m * k, 0)
+    out[0, 0] = (n + rows - 1) // rows * ((m + cols - 1) // cols)
+
+def counted(n, m, k, threads, dtype):
+    machine.set_threads(threads)
+    out = np.zeros((1, 1), dtype)
+    count(out, n, m, k)
+    return int(out[0, 0])
+
+rng = np.random.default_rng(0)
+x = rng.standard_normal((300, 300))
+mm(np.empty_like(x), x, x, 0, 0, 0)  # the crew comes with the first loop that is shared out
+for dtype in (np.float32, np.float64):
+    # Results that are one block by their sizes, of sums that are long: of BLAS or the unit.
+    for n, m, k in [(512, 512, 1024), (512, 128, 4096), (256, 256, 4096), (300, 500, 2000)]:
+        assert counted(n, m, k, 2, dtype) >= 2, (n, m, k)
+        assert counted(n, m, k, 4, dtype) >= 4, (n, m, k)
+    assert counted(512, 512, 512, 16, dtype) == 16
+    assert counted(16, 16, 16, 16, dtype) == 1
+    for n, m, k in SIZES:
+        x = rng.standard_normal((n, k)).astype(dtype)
+        y = rng.standard_normal((k, m)).astype(dtype)
+        found = []
+        for threads in (1, 2, 3, 8, 16):
+            machine.set_threads(threads)
+            out = np.empty((n, m), dtype)
+            mm(out, x, y, 0, 0, 0)
+            found.append(out)
+        assert all((each == found[0]).all() for each in found), (n, m, k)
+"""
+
+
+@pytest.mark.parametrize("unit", ["1", "0"])
+def test_blocks_are_enough_for_many_threads(unit):
+    """With the same bits; this machine need not have as many processors."""
+    told = {"NUMBA_NUM_THREADS": "16", "NUMBAGRAD_AMX": unit}
+    subprocess.run([sys.executable, "-c", MANY_THREADS], env={**os.environ, **told}, check=True)
+
+
 def test_large_products_leave_blas_threads_alone():
     before = blas.blas_threads_now()
     x = rand(256, 256)

@@ -1,7 +1,7 @@
 """Products of matrices: blocks that our own threads share out, see ``gemm.py`` for each of them.
 
-The blocks depend on the sizes alone, so the result does not depend on the number of threads. On the
-matrix unit, where it does not depend on them, they are as many as there are threads.
+The blocks depend on the sizes alone, so the result does not depend on the number of threads. Where
+it does not depend on them, by tiles and on the matrix unit, there are enough for all threads.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from numba import prange
 
 from ..amx import AMX, parts_multiplied
-from ..blas import blas_alone, blas_restore
+from ..blas import blas_alone, blas_restore, tiles_below
 from ..inner import device
 from ..intrinsics import address, itemsize
 from ..machine import kernel
 from ..pieces import thread_count
 from ..product import VECTORS, gemm, gemm_kernel, product_kernel
+from ..vectors import VECTOR_BYTES
 from .amx_product import STRIP_COLUMNS, unit_is_faster
 
 __all__ = ["addmm", "bmm", "integer_mm", "mm", "shared_gemm"]
@@ -41,6 +42,12 @@ def blocks(like, n, m, work, transx):
         return n, m
     if work >= 1 << 28:
         rows, cols = even_part(n, 512, 16), even_part(m, 512, 16)
+        for _ in range(2):  # a small result of long sums is shared out too
+            if ((n + rows - 1) // rows) * ((m + cols - 1) // cols) < 4:
+                if rows >= cols:
+                    rows = even_part(n, (rows + 1) // 2, 16)
+                else:
+                    cols = even_part(m, (cols + 1) // 2, 16)
     else:
         width = 256 if work >= (1 << 23 if parts_multiplied(like) else 1 << 25) else 128
         rows, cols = n, m
@@ -49,7 +56,11 @@ def blocks(like, n, m, work, transx):
         else:
             rows = even_part(n, min(width, (n + 1) // 2), 16)
     if AMX:  # a constant: elsewhere nothing of this is compiled
-        return few_blocks(like, n, m, work // (n * m), rows, cols)
+        rows, cols = few_blocks(like, n, m, work // (n * m), rows, cols)
+    if VECTOR_BYTES:
+        k = work // (n * m)
+        unit = AMX and parts_multiplied(like) and unit_is_faster(rows, cols, k)
+        return more_blocks(itemsize(like), bool(unit), n, m, k, rows, cols)
     return rows, cols
 
 
@@ -70,6 +81,36 @@ def few_blocks(like, n, m, k, rows, cols):
         if unit_is_faster(least, narrowest, k):
             return more, wider
     return rows, cols
+
+
+@device
+def more_blocks(size, unit, n, m, k, rows, cols):
+    """Smaller blocks than ``rows`` by ``cols``, if there are more threads than such blocks.
+
+    Only where tiles or, with ``unit``, the matrix unit take them, which make the same numbers of
+    any part of a product: if the last block is one for them too. size: bytes of a number.
+    """
+    count = thread_count()
+    if count <= 2 or (not unit and rows * cols * k >= tiles_below()):
+        return rows, cols
+    more, wider = rows, cols
+    while True:
+        least, narrowest = (n - 1) % more + 1, (m - 1) % wider + 1
+        if unit:
+            taken = unit_is_faster(least, narrowest, k)
+        else:
+            taken = least >= 16 and narrowest * size >= VECTOR_BYTES
+        if not taken:
+            return rows, cols
+        rows, cols = more, wider
+        if (n + rows - 1) // rows * ((m + cols - 1) // cols) >= count:
+            return rows, cols
+        if rows >= cols:
+            more = even_part(n, (rows + 1) // 2, 16)
+        else:
+            wider = even_part(m, (cols + 1) // 2, STRIP_COLUMNS)
+        if more * wider * k < GRAIN or (more == rows and wider == cols):
+            return rows, cols
 
 
 @device
