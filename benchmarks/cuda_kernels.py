@@ -237,6 +237,10 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target, label_smoothing=0.1).backward()
         F.nll_loss(x, target).backward()
         F.cross_entropy(x, target).backward(create_graph=True)
+        rows = full(96, m, kind=kind, grad=True)
+        for smoothing in (0.0, 0.1):
+            options = {"label_smoothing": smoothing, "options": "blocks"}
+            F.linear_cross_entropy(x, rows, target, **options).backward()
     classes = full(8, 4, 48, kind=kind, grad=True)
     F.cross_entropy(classes, full(8, 48, kind=ng.int64), label_smoothing=0.1).backward()
     F.ctc_loss(classes, full(4, 3, kind=ng.int64), (8,) * 4, (3,) * 4).backward()

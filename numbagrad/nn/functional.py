@@ -49,6 +49,7 @@ from ..ops.grid import affine_grid, grid_sample
 from ..ops.group_norm import group_norm
 from ..ops.inplace import in_place
 from ..ops.linalg import linear, matmul
+from ..ops.linear_loss import linear_cross_entropy
 from ..ops.loss import cross_entropy, nll_loss
 from ..ops.loss_formulas import (
     gaussian_nll_loss,
@@ -175,6 +176,7 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "linear_cross_entropy",
     "local_response_norm",
     "log_softmax",
     "logsigmoid",

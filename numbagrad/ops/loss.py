@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
+from ..dtypes import DType
 from ..errors import DimError, DTypeError, GradError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import loss as kernels
@@ -168,19 +169,19 @@ class CrossEntropy(Op, remembers=True):
         return gx
 
 
-def _prepare(
-    name: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str
-) -> tuple[Tensor, Classes]:
-    """``x`` (b, c), or (b, c, p) of more dimensions, and the checked Classes."""
+def classes_of(
+    name: str, shape: tuple[int, ...], dtype: DType, target: Tensor, weight: Tensor | None,
+    ignore: int, reduction: str,
+) -> Classes:  # fmt: skip
+    """The checked Classes for logits of a shape, (b, c, ...) or (c)."""
     as_operand(name, target, 1)
     if target._dtype.category != 1:
         way_out = "Convert classes with .long()."
-        if name == "cross_entropy":
-            way_out += f" Chances of each class need the shape of input, {list(x._array.shape)}."
+        if name != "nll_loss":
+            way_out += f" Chances of each class need the shape of input, {list(shape)}."
         raise DTypeError(
             f"{name}: expected target of dtype ng.int64, but got {target._dtype}. {way_out}"
         )
-    shape = x._array.shape
     if not shape:
         raise ShapeError(f"{name}: input expected to have 1 or more dimensions, got a 0-d tensor.")
     axis = 1 if len(shape) > 1 else 0
@@ -198,10 +199,10 @@ def _prepare(
     classes = shape[axis]
     if weight is not None:
         as_operand(name, weight, 2)
-        if weight._array.shape != (classes,) or weight._dtype is not x._dtype:
+        if weight._array.shape != (classes,) or weight._dtype is not dtype:
             raise ShapeError(
                 f"{name}: weight tensor should be defined either for all {classes} classes or no "
-                f"classes, in {x._dtype}, but got {weight._dtype} of shape "
+                f"classes, in {dtype}, but got {weight._dtype} of shape "
                 f"{list(weight._array.shape)}."
             )
         if weight._edge is not None and grad_mode.enabled:
@@ -209,14 +210,23 @@ def _prepare(
                 f"{name}: it is not differentiable with respect to argument 'weight', which "
                 f"requires a gradient. Pass weight.detach()."
             )
-    if len(shape) != 2:
-        places = shape[2:]
-        x = x.reshape((shape[0], classes, math.prod(places)) if places else (1, classes))
     target = contiguous(cast(target, dtypes.int64))
     if len(got) != 1:
         target = target.reshape((target._array.size,))
     weight = None if weight is None else contiguous(weight)
-    return x, Classes(target, weight, int(ignore), REDUCTIONS[reduction])
+    return Classes(target, weight, int(ignore), REDUCTIONS[reduction])
+
+
+def _prepare(
+    name: str, x: Tensor, target: Tensor, weight: Tensor | None, ignore: int, reduction: str
+) -> tuple[Tensor, Classes]:
+    """``x`` (b, c), or (b, c, p) of more dimensions, and the checked Classes."""
+    shape = x._array.shape
+    found = classes_of(name, shape, x._dtype, target, weight, ignore, reduction)
+    if len(shape) != 2:
+        places = shape[2:]
+        x = x.reshape((shape[0], shape[1], math.prod(places)) if places else (1, shape[0]))
+    return x, found
 
 
 @remembered

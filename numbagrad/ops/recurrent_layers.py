@@ -8,12 +8,11 @@ runs again step by step, by operations that are on the tape. Start reading at ``
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from .. import dtypes
-from ..autograd import grad as gradients
 from ..kernels import machine
 from ..kernels.cpu import matmul, recurrent
 from ..tape import grad_mode
@@ -23,20 +22,9 @@ from .index import index_select
 from .join import cat
 from .linalg import affine, column_sum, linear, product
 from .recurrent_steps import Form, gru_step, lstm_step, rnn_step, states_before
+from .taped import again
 
 # -- what the layers share -------------------------------------------------------------------------
-
-
-def _again(ctx: Any, layer: Callable[..., tuple], inputs: Sequence[Any], grads: tuple) -> tuple:
-    """Gradients that can be differentiated: of ``layer`` on ``inputs``, step by step on the tape.
-
-    The inputs go in as views, so that what one of them was made from does not count twice.
-    """
-    views = [None if t is None else t.view(*t._array.shape) for t in inputs]
-    needs = ctx.needs_input_grad[: len(views)]
-    wanted = [v for v, needed in zip(views, needs, strict=True) if needed]
-    found = iter(gradients(layer(*views), wanted, grads, create_graph=True, allow_unused=True))
-    return tuple([next(found) if needed else None for needed in needs])
 
 
 def _both(b_ih: Tensor | None, b_hh: Tensor | None) -> Tensor | None:
@@ -138,7 +126,7 @@ class Rnn(Op):
         is_relu, form, reverse = ctx.options
         if grad_mode.enabled:
             layer = partial(Rnn.steps, is_relu=is_relu, form=form, reverse=reverse)
-            return _again(ctx, layer, inputs, (g, glast))
+            return again(ctx.needs_input_grad, layer, inputs, (g, glast))
         x, h0, w_ih, w_hh, *_ = inputs
         ggiven = new_empty(out._array.shape, x._dtype, x._device)
         gh0 = new_empty(h0._array.shape, x._dtype, x._device)
@@ -195,7 +183,7 @@ class Lstm(Op):
         form, reverse = ctx.options
         if grad_mode.enabled:
             layer = partial(Lstm.steps, form=form, reverse=reverse)
-            return _again(ctx, layer, inputs, (g, glast, glast_cell))
+            return again(ctx.needs_input_grad, layer, inputs, (g, glast, glast_cell))
         x, h0, c0, w_ih, w_hh, _, _, w_hr = inputs
         every = (0, 0) if w_hr is None else out._array.shape
         shapes = gates._array.shape, h0._array.shape, c0._array.shape, every
@@ -256,7 +244,7 @@ class Gru(Op):
         form, reverse = ctx.options
         if grad_mode.enabled:
             layer = partial(Gru.steps, form=form, reverse=reverse)
-            return _again(ctx, layer, inputs, (g, glast))
+            return again(ctx.needs_input_grad, layer, inputs, (g, glast))
         x, h0, w_ih, w_hh, *_ = inputs
         ggates, gheld = [new_empty(gates._array.shape, x._dtype, x._device) for _ in range(2)]
         gh0 = new_empty(h0._array.shape, x._dtype, x._device)

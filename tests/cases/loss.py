@@ -142,6 +142,14 @@ def _unit(draw: Draw) -> list[Sample]:
     ]
 
 
+def linear_cross_entropy(
+    x: Any, w: Any, target: Any, linear_bias: Any = None, ignore_index: int = -100, **options: Any
+) -> Any:
+    """Cross entropy of a linear layer's outputs."""
+    logits = np.tensordot(x, w, (-1, -1)) + (0 if linear_bias is None else linear_bias)
+    return cross_entropy(logits, target, ignore_index=ignore_index, **options)
+
+
 CASES = [
     _pair("mse_loss", lambda x, y: (x - y) ** 2),
     _pair("l1_loss", lambda x, y: np.abs(x - y)),
@@ -212,6 +220,34 @@ CASES = [
         function=_functional + "cross_entropy",
         method=NO_METHOD,
         errors=_class_errors,
+    ),
+    Case(
+        "linear_cross_entropy",
+        lambda d: [
+            sample(d(2, 4), d(3, 4), np.array([2, 0])),
+            sample(d(2, 4), d(3, 4), np.array([2, 0]), linear_bias=d(3), reduction="sum"),
+            sample(d(2, 4), d(3, 4), np.array([2, 0]), reduction="none", label_smoothing=0.2),
+            sample(d(2, 4), d(3, 4), np.array([-100, 1])),
+            sample(d(2, 4), d(3, 4), np.array([2, 0]), ignore_index=0),
+            sample(d(2, 4), d(3, 2, 4), np.array([[2, 0], [1, 1]]), linear_bias=d(3, 2)),
+            sample(d(4), d(3, 4), np.array(1)),
+            sample(d(0, 4), d(3, 4), np.zeros(0, "int64"), reduction="sum", kind="empty"),
+        ],
+        linear_cross_entropy,
+        function=_functional + "linear_cross_entropy",
+        method=NO_METHOD,
+        errors=(
+            wrong(
+                _logits,
+                np.ones((4, 2), "float32"),
+                np.array([0, 3]),
+                raises=RuntimeError,
+                words=".",
+            ),
+            wrong(_logits, _logits[0], np.array([0, 3]), raises=RuntimeError, words="."),
+            wrong(_logits, _logits, np.array([0, 2]), raises=IndexError, words="out of bounds"),
+            wrong(_logits, _logits, np.array([0, 1, 1]), raises=ValueError, words="batch_size"),
+        ),
     ),
     Case(
         "cross_entropy-weight",

@@ -16,6 +16,7 @@ from . import (
     instancenorm,
     lazy,
     linear,
+    linear_loss,
     loss,
     normalization,
     padding,
@@ -41,6 +42,7 @@ from .image import *  # noqa: F403
 from .instancenorm import *  # noqa: F403
 from .lazy import *  # noqa: F403
 from .linear import *  # noqa: F403
+from .linear_loss import *  # noqa: F403
 from .loss import *  # noqa: F403
 from .module import Module
 from .normalization import *  # noqa: F403
@@ -68,6 +70,7 @@ __all__ = [
     *instancenorm.__all__,
     *lazy.__all__,
     *linear.__all__,
+    *linear_loss.__all__,
     *loss.__all__,
     *normalization.__all__,
     *padding.__all__,

@@ -1,0 +1,26 @@
+"""Gradients that can be differentiated, of ops whose kernels are not: ``again``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..autograd import grad as gradients
+
+__all__: list[str] = []
+
+
+def again(
+    needs: Sequence[bool], function: Callable[..., Any], inputs: Sequence[Any], grads: tuple
+) -> tuple:
+    """The gradients of ``function`` at ``inputs`` where ``needs`` says so, by operations on the
+    tape; grads: of its results.
+
+    The inputs go in as views, so that what one of them was made from does not count twice.
+    """
+    views = [None if t is None else t.view(*t._array.shape) for t in inputs]
+    pairs = list(zip(views, needs, strict=False))
+    wanted = [v for v, needed in pairs if needed]
+    made = function(*views)
+    found = iter(gradients(made, wanted, grads, create_graph=True, allow_unused=True))
+    return tuple([next(found) if needed else None for _, needed in pairs])
