@@ -239,7 +239,7 @@ def rows(kind: Any) -> None:
         F.cross_entropy(x, target).backward(create_graph=True)
         rows = full(96, m, kind=kind, grad=True)
         for smoothing in (0.0, 0.1):
-            options = {"label_smoothing": smoothing, "options": "blocks"}
+            options: dict[str, Any] = {"label_smoothing": smoothing, "options": "blocks"}
             F.linear_cross_entropy(x, rows, target, **options).backward()
     classes = full(8, 4, 48, kind=kind, grad=True)
     F.cross_entropy(classes, full(8, 48, kind=ng.int64), label_smoothing=0.1).backward()

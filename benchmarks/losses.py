@@ -1,4 +1,4 @@
-"""Softmax, softmax loss and layer norm, forward and backward."""
+"""Softmax, softmax loss, also of a linear layer, and layer norm, forward and backward."""
 
 from __future__ import annotations
 
@@ -44,6 +44,14 @@ def _loss(xp: Any, x: Any, labels: Any) -> Any:
     return -xp.mean(picked)
 
 
+def _linear_in_torch(lib: Any, x: Any, weight: Any, labels: Any) -> Any:
+    return lib.nn.functional.linear_cross_entropy(x, weight, labels)
+
+
+def _linear(xp: Any, x: Any, weight: Any, labels: Any) -> Any:
+    return _loss(xp, xp.matmul(x, weight.T), labels)
+
+
 def _norm_in_torch(lib: Any, x: Any, weight: Any, bias: Any) -> Any:
     return lib.nn.functional.layer_norm(x, weight.shape, weight, bias)
 
@@ -58,6 +66,14 @@ def _logits(n: int, classes: int) -> Any:
     return lambda: [uniform(n, classes) * 4, np.random.default_rng(0).integers(0, classes, n)]
 
 
+def _words(n: int, k: int, classes: int) -> Any:
+    def arrays() -> list[np.ndarray]:
+        labels = np.random.default_rng(0).integers(0, classes, n)
+        return [uniform(n, k), uniform(classes, k) / np.float32(k**0.5), labels]
+
+    return arrays
+
+
 def _layer(n: int, m: int) -> Any:
     return lambda: [uniform(n, m), uniform(m) + np.float32(1.5), uniform(m + 1)[1:]]
 
@@ -67,6 +83,7 @@ WORKLOADS = [
     Gradient("softmax (1024, 1024)", lambda: [uniform(1024, 1024)], _softmax_in_torch, _softmax),
     Gradient("softmax loss (128, 10)", _logits(128, 10), _loss_in_torch, _loss),
     Gradient("softmax loss (512, 1000)", _logits(512, 1000), _loss_in_torch, _loss),
+    Gradient("linear loss (512, 128, 16384)", _words(512, 128, 16384), _linear_in_torch, _linear),
     Gradient("layer norm (32, 64)", _layer(32, 64), _norm_in_torch, _norm),
     Gradient("layer norm (2048, 768)", _layer(2048, 768), _norm_in_torch, _norm, 1e-3),
 ]
