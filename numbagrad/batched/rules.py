@@ -155,8 +155,9 @@ def _column_sum(batch: Any, args: tuple[Any, ...], given: list[Any]) -> bool:
 _ALL = """
     sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm3 norm nansum
     squares argmax argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad
-    logsumexp_rows softmax_axis softmax_axis_grad log_softmax_axis log_softmax_axis_grad cumsum
-    cumprod logcumsumexp cummax cummin sort topk kth triangle gcd pick place cross
+    logsumexp_rows logsumexp_axis softmax_axis softmax_axis_grad log_softmax_axis
+    log_softmax_axis_grad cumsum cumprod logcumsumexp cummax cummin sort topk kth triangle gcd pick
+    place cross
 """.split()
 _FIRST = {
     "layer_norm": 4, "conv": 2, "conv_input_grad": 2, "max_pool": 3, "max_pool_grad": 3,

@@ -114,25 +114,43 @@ class LogSoftmaxGrad(Op, remembers=True):
         return gg, -h * p * _sum(g, form) if ctx.needs_input_grad[1] else None
 
 
+COLUMNS = 16
+"""Fewest columns that a logsumexp goes down side by side; fewer become rows, which takes a copy."""
+
+
 class LogSumExp(Op, remembers=True):
-    """The logarithm of the sum of exponentials of each row of a matrix."""
+    """The logarithm of the sum of exponentials along the middle axis of ``form``, in ``shape``."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        out = new_empty(x._array.shape[:1], x._dtype, x._device)
-        machine.launch(kernels.logsumexp_rows, out._array, contiguous(x)._array)
+    def forward(ctx: Any, x: Tensor, form: Form, shape: tuple[int, ...]) -> Tensor:
+        outer, m, inner = form
+        out = new_empty(shape, x._dtype, x._device)
+        given = contiguous(x)._array
+        if inner == 1:
+            sums, rows = out._array.reshape((outer,)), given.reshape((outer, m))
+            machine.launch(kernels.logsumexp_rows, sums, rows)
+        else:
+            sums = out._array.reshape((outer, inner))
+            machine.launch(kernels.logsumexp_axis, sums, given.reshape(form))
+        ctx.form = form
         ctx.save(x, out)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:
         x, out = ctx.saved_tensors
+        outer, m, inner = ctx.form
+        whole: tuple[int, ...] = (outer, m, inner)
+        sums: tuple[int, ...] = (outer, 1, inner)
         if grad_mode.enabled:
-            return g.unsqueeze(1) * exp(x - out.unsqueeze(1))
+            part = exp(x.reshape(whole) - out.reshape(sums))
+            return (g.reshape(sums) * part).reshape(x._array.shape)
+        if inner == 1:
+            whole, sums = whole[:2], sums[:2]
         gx = new_empty(x._array.shape, x._dtype, x._device)
-        column = x._array.shape[0], 1
-        sums = contiguous(g)._array.reshape(column), out._array.reshape(column)
-        machine.launch(kernels.LOGSUMEXP_GRAD, gx._array, sums[0], contiguous(x)._array, sums[1])
+        pairs = (g, sums), (x, whole), (out, sums)
+        arrays = [contiguous(t)._array.reshape(s) for t, s in pairs]
+        machine.launch(kernels.LOGSUMEXP_GRAD, gx._array.reshape(whole), *arrays)
         return gx
 
 
@@ -259,14 +277,16 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         x = cast(x, dtypes.get_default_dtype())
     shape = x._array.shape
     dims = normalize_dims("logsumexp", None if dim == () else dim, len(shape)) if shape else ()
-    if len(shape) == 2 and dims == (1,) and not keepdim:
-        return LogSumExp.apply(x)
     kept = [d for d in range(len(shape)) if d not in dims]
-    if dims != tuple(range(len(kept), len(shape))):
+    out = tuple([1 if d in dims else s for d, s in enumerate(shape) if keepdim or d in kept])
+    first, last = (dims[0], dims[-1] + 1) if dims else (0, 0)
+    behind = math.prod(shape[last:])
+    if last - first == len(dims) and not 1 < behind < COLUMNS:
+        form = math.prod(shape[:first]), math.prod(shape[first:last]), behind
+    else:  # others lie between them, or too few behind for a vector
         x = x.permute((*kept, *dims)).contiguous()
-    n, m = math.prod([shape[d] for d in kept]), math.prod([shape[d] for d in dims])
-    out = LogSumExp.apply(x.reshape((n, m)))
-    return out.reshape([1 if d in dims else s for d, s in enumerate(shape) if keepdim or d in kept])
+        form = math.prod([shape[d] for d in kept]), math.prod([shape[d] for d in dims]), 1
+    return LogSumExp.apply(x, form, out)
 
 
 def halves_here(x: Tensor) -> bool:

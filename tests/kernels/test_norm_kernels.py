@@ -105,6 +105,19 @@ def test_log_softmax_of_large_numbers_keeps_its_digits():
     np.testing.assert_allclose(each, -log_softmax(x)[[0, 1], target], rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 7, 300), (3, 1, 513), (2, 0, 4)])
+def test_logsumexp_of_columns(shape, dtype):
+    x = np.random.default_rng(0).standard_normal(shape).astype(dtype) * 5
+    if x.size:
+        x[0, :, 0], x[0, 0, 1], x[0, -1, 2], x[-1, 0, 3] = -np.inf, np.inf, np.nan, 700
+    out = np.empty((shape[0], shape[2]), dtype)
+    norm.logsumexp_axis(out, x)
+    with np.errstate(all="ignore"):
+        expected = np.logaddexp.reduce(x.astype(np.float64), 1)
+    np.testing.assert_allclose(out, expected, 1e-6 if dtype is np.float32 else 1e-14)
+
+
 def test_rows_without_columns():
     sums = np.empty(2)
     norm.logsumexp_rows(sums, np.empty((2, 0)))

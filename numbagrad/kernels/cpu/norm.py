@@ -27,6 +27,7 @@ __all__ = [
     "log_softmax_axis_grad",
     "log_softmax_rows",
     "log_softmax_rows_grad",
+    "logsumexp_axis",
     "logsumexp_rows",
     "logsumexp_with_softmax",
     "softmax_axis",
@@ -316,6 +317,28 @@ def log_softmax_axis(out, x):
                 line[j] = (load(x, row + j) - peak[j]) - total[j]
             for j in range(width):
                 store(out, row + j, line[j])
+
+
+@kernel(grain=16384)
+def logsumexp_axis(out, x):
+    """``logsumexp_rows`` along the middle axis. out (outer, inner) C; x (outer, m, inner) C."""
+    _, m, inner = x.shape
+    tasks, parts = _tasks(x)
+    for task in prange(0, tasks):
+        begin, width = _columns(x, task, parts)
+        zero = x.dtype.type(0)
+        peak, total = stack(WIDTH, zero), stack(WIDTH, zero)
+        columns_max(peak, x, begin, width)
+        for j in range(width):
+            # inf - inf would be NaN where the answer is the peak itself.
+            peak[j] = zero if abs(peak[j]) == np.inf else peak[j]
+            total[j] = zero
+        for row in range(begin, begin + m * inner, inner):
+            for j in range(width):
+                total[j] += exp(load(x, row + j) - peak[j])
+        to = task // parts * inner + inner * (task % parts) // parts
+        for j in range(width):
+            store(out, to + j, log(total[j]) + peak[j])
 
 
 @kernel(grain=16384)

@@ -11,9 +11,11 @@ import math
 import numpy as np
 from numba import prange
 
-from ..inner import inner, pasted
-from ..intrinsics import load, stack, store, widened
+from ..inner import device, inner, pasted
+from ..intrinsics import larger, load, stack, store, widened
 from ..machine import kernel
+from ..pieces import thread_count
+from ..simd_math import exp, log
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "recurrence"]
 
@@ -21,11 +23,21 @@ GRAIN = 1 << 15
 LANES = 512
 """Most columns of a task: 4 KB of accumulators."""
 
+FEWEST = 64
+"""Fewest columns of a task that there is for the sake of a thread. Of what waits for memory alone,
+two threads in one row take longer than one: each fetches ahead what the other is writing."""
+
 AHEAD = 32
 """Numbers of a row that are looked at for an extreme that none of them may be."""
 
 ABREAST = 8
 """Rows of a recurrence that go on together."""
+
+TOGETHER = 64
+"""Elements of a row whose exponentials and logarithms are taken by vectors."""
+
+SPREAD = 300.0
+"""How much larger than the first of them float32 may be: float64 loses what it does not show."""
 
 inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
@@ -36,10 +48,9 @@ def _tiles(x):
 
 
 @pasted
-def _scan(out, x, task, first, step, reverse):
-    """Do one of ``outer * _tiles(x)`` tasks: some columns of one outer index."""
+def _scan(out, x, task, tiles, first, step, reverse):
+    """Do one of ``outer * tiles`` tasks: some columns of one outer index."""
     _, n, inner = x.shape
-    tiles = _tiles(x)
     o, tile = task // tiles, task % tiles
     if inner == 1:
         acc = widened(x.dtype.type(first))
@@ -72,18 +83,20 @@ def _times(acc, value):
 @kernel(grain=GRAIN)
 def cumsum(out, x, reverse):
     """out, x (outer, n, inner) C; out may be x. From the end if ``reverse``."""
-    for task in prange(0, x.shape[0] * _tiles(x)):
+    tiles = _tiles(x)
+    for task in prange(0, x.shape[0] * tiles):
         if reverse:
-            _scan(out, x, task, 0, _plus, True)
+            _scan(out, x, task, tiles, 0, _plus, True)
         else:
-            _scan(out, x, task, 0, _plus, False)
+            _scan(out, x, task, tiles, 0, _plus, False)
 
 
 @kernel(grain=GRAIN)
 def cumprod(out, x):
     """out, x (outer, n, inner) C; out may be x."""
-    for task in prange(0, x.shape[0] * _tiles(x)):
-        _scan(out, x, task, 1, _times, False)
+    tiles = _tiles(x)
+    for task in prange(0, x.shape[0] * tiles):
+        _scan(out, x, task, tiles, 1, _times, False)
 
 
 @inlined
@@ -128,24 +141,76 @@ def recurrence(out, a, b, driven, start, reverse):
             _recur(out, a, b, driven, start, reverse, begin, 1, inner, n, right - left)
 
 
+@device
+def _logs_of_columns(out, x, o, begin, width):
+    """``logcumsumexp`` of some columns of one outer index."""
+    _, n, inner = x.shape
+    most, total, line = stack(LANES, -np.inf), stack(LANES, 0.0), stack(LANES, 0.0)
+    for lane in range(width):
+        most[lane], total[lane] = -np.inf, 0.0  # the sum is total * exp(most)
+    at = o * n * inner + begin
+    for _ in range(n):
+        for lane in range(width):
+            value, before, mass = np.float64(load(x, at + lane)), most[lane], total[lane]
+            apart = 0.0 if value == before else abs(value - before)
+            less, above = exp(-apart), value > before
+            mass = mass * less + 1.0 if above else mass + less
+            most[lane], total[lane] = value if above else before, mass
+            line[lane] = log(mass)
+        for lane in range(width):
+            store(out, at + lane, most[lane] + line[lane])
+        at += inner
+
+
+@device
+def _logs_of_row(out, x, first, last, spread):
+    """``logcumsumexp`` of the elements from ``first`` to ``last``, some at a time.
+
+    Exponentials are taken below the largest element up to the end of some, which for the first of
+    them loses as much as it is larger than theirs. Where that is more than ``spread``, one by one.
+    """
+    powers, logs = stack(TOGETHER, 0.0), stack(TOGETHER, 0.0)
+    most, total = -np.inf, 0.0
+    for begin in range(first, last, TOGETHER):
+        count = min(TOGETHER, last - begin)
+        high, low = most, max(most, np.float64(load(x, begin)))
+        for k in range(count):
+            high = larger(high, np.float64(load(x, begin + k)))
+        if not high - low <= spread:  # -inf and NaN too
+            for k in range(count):
+                value = np.float64(load(x, begin + k))
+                apart = 0.0 if value == most else abs(value - most)
+                less, above = math.exp(-apart), value > most
+                total = total * less + 1.0 if above else total + less
+                most = value if above else most
+                store(out, begin + k, most + math.log(total))
+            continue
+        total *= math.exp(most - high)
+        for k in range(count):
+            powers[k] = exp(np.float64(load(x, begin + k)) - high)
+        for k in range(count):
+            total += powers[k]
+            powers[k] = total
+        for k in range(count):
+            logs[k] = log(powers[k])
+        for k in range(count):
+            store(out, begin + k, high + logs[k])
+        most = high
+
+
 @kernel(grain=GRAIN)
 def logcumsumexp(out, x):
     """out, x (outer, n, inner) C floating: logarithms of running sums of exponentials."""
     outer, n, inner = x.shape
-    for o in prange(0, outer):
-        for i in range(inner):
-            most, total = -np.inf, 0.0  # the sum is total * exp(most)
-            for j in range(n):
-                at = (o * n + j) * inner + i
-                value = np.float64(load(x, at))
-                if value > most:
-                    total = total * math.exp(most - value) + 1.0
-                    most = value
-                elif value == most:
-                    total += 1.0
-                else:
-                    total += math.exp(value - most)
-                store(out, at, most + math.log(total))
+    tiles = max(_tiles(x), min(inner // FEWEST, thread_count() // max(1, outer)))
+    spread = SPREAD if x.itemsize < 8 else 1.0
+    for task in prange(0, outer * tiles):
+        o, tile = task // tiles, task % tiles
+        if inner == 1:
+            _logs_of_row(out, x, o * n, (o + 1) * n, spread)
+        else:
+            begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
+            _logs_of_columns(out, x, o, begin, end - begin)
 
 
 @inlined
@@ -159,8 +224,8 @@ def _least(value, before):
 
 
 @inlined
-def _extreme(values, indices, x, task, leads):
-    """Do one of ``outer * _tiles(x)`` tasks. leads: whether a value takes the place of another."""
+def _extreme(values, indices, x, task, tiles, leads):
+    """Do one of ``outer * tiles`` tasks. leads: whether a value takes the place of another."""
     _, n, inner = x.shape
     if inner == 1:
         base = task * n
@@ -190,7 +255,6 @@ def _extreme(values, indices, x, task, leads):
                 store(values, base + j, most)
                 store(indices, base + j, place)
         return
-    tiles = _tiles(x)
     o, tile = task // tiles, task % tiles
     begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
     zero = x.dtype.type(0)
@@ -212,12 +276,14 @@ def _extreme(values, indices, x, task, leads):
 @kernel(grain=GRAIN, outputs=2)
 def cummax(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for task in prange(0, x.shape[0] * _tiles(x)):
-        _extreme(values, indices, x, task, _most)
+    tiles = _tiles(x)
+    for task in prange(0, x.shape[0] * tiles):
+        _extreme(values, indices, x, task, tiles, _most)
 
 
 @kernel(grain=GRAIN, outputs=2)
 def cummin(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
-    for task in prange(0, x.shape[0] * _tiles(x)):
-        _extreme(values, indices, x, task, _least)
+    tiles = _tiles(x)
+    for task in prange(0, x.shape[0] * tiles):
+        _extreme(values, indices, x, task, tiles, _least)

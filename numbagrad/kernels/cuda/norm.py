@@ -37,6 +37,7 @@ __all__ = [
     "log_softmax_axis_grad",
     "log_softmax_rows",
     "log_softmax_rows_grad",
+    "logsumexp_axis",
     "logsumexp_rows",
     "softmax_axis",
     "softmax_axis_grad",
@@ -163,20 +164,21 @@ def log_softmax_axis_grad(gx, g, out):
 
 
 def _logsumexp(real: Any, team: Team) -> Any:
-    width, count = team.width, team.count
+    width, count, row_of = team.width, team.count, rows_of(team)
     peak_of, mass_of = exponentials(real, team)
 
-    def logsumexp(out, x, n, m):
+    def logsumexp(out, x, n, m, inner):
         shared = cuda.shared.array(WARPS, real)
         lane = cuda.threadIdx.x % width
         base = cuda.blockIdx.x * count
         while base < n:
             i = base + cuda.threadIdx.x // width
+            row, step = row_of(i, m, inner)
             end = m if i < n else 0
-            peak = peak_of(x, i * m, 1, lane, end, shared)
+            peak = peak_of(x, row, step, lane, end, shared)
             if abs(peak) == real(math.inf):  # inf - inf would be NaN
                 peak = real(0)
-            total = mass_of(x, i * m, 1, lane, end, peak, shared)
+            total = mass_of(x, row, step, lane, end, peak, shared)
             if lane == 0 and i < n:
                 out[i] = (real(math.log(total)) if total > 0 else real(-math.inf)) + peak
                 if total != total:
@@ -188,7 +190,18 @@ def _logsumexp(real: Any, team: Team) -> Any:
 
 def logsumexp_rows(out, x):
     """Logarithm of the sum of exponentials of each row. out (n) C; x (n, m) C."""
-    _rows(_logsumexp, *x.shape, out, x)
+    n, m = x.shape
+    logsumexp_axis(out, x.reshape(n, m, 1))
+
+
+def logsumexp_axis(out, x):
+    """``logsumexp_rows`` along the middle axis. out (outer, inner) C; x (outer, m, inner) C."""
+    outer, m, inner = x.shape
+    n = outer * inner
+    if n:
+        team = team_for(m, inner)
+        kernel = made(_logsumexp, x.itemsize, team)
+        start(kernel, grid_of(team, n), BLOCK, out, x, n, m, inner)
 
 
 # -- layer normalisation ---------------------------------------------------------------------------
