@@ -13,8 +13,8 @@ import os
 import re
 import site
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from numba import types
 from .processor import features, is_amd
 
 __all__ = ["NAMES", "TRANS", "Library", "chosen", "gemm_signature", "limit_threads"]
+__all__ += ["one_thread"]
 
 CHOICES = ("auto", "mkl", "openblas")
 """What NUMBAGRAD_BLAS may say; "auto", the default, is oneMKL where it is installed and fast.
@@ -175,20 +176,34 @@ def bundled_openblas(name: str = "scipy") -> Path | None:
 
 def limit_threads(n: int) -> None:
     """Let the factorisations of NumPy and SciPy, and whatever else they multiply, use n threads."""
-    for limit in _limits():
+    for limit, _ in _limits():
         limit(n)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within, they use one."""
+    before = [told() for _, told in _limits()]
+    limit_threads(1)
+    try:
+        yield
+    finally:
+        for (limit, _), n in zip(_limits(), before, strict=True):
+            limit(n)
+
+
 @functools.cache
-def _limits() -> list[Callable[[int], None]]:
-    """Of each OpenBLAS what sets the number of its threads."""
+def _limits() -> list[tuple[Callable[[int], None], Callable[[], int]]]:
+    """Of each OpenBLAS what sets the number of its threads, and what tells it."""
     found = []
     for name, suffix in (("numpy", "64_"), ("scipy", "")):
         path = bundled_openblas(name)
         if path is not None:
             with suppress(OSError, AttributeError):  # it will not load, or names things otherwise
                 library = ctypes.CDLL(str(path))
-                found.append(getattr(library, f"scipy_openblas_set_num_threads{suffix}"))
+                pair = [f"scipy_openblas_{verb}_num_threads{suffix}" for verb in ("set", "get")]
+                limit, told = [getattr(library, each) for each in pair]
+                found.append((limit, told))
     return found
 
 
