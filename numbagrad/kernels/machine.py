@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from numba import config, types
 from numba.core.registry import CPUDispatcher
 
 from .. import devices
@@ -359,7 +360,8 @@ class Kernel:
 
     moves: it moves elements and does not look at them, so that halves go as int16.
     takes_halves: it reads and writes float16 and bfloat16 itself; others of the CPU get float32
-    copies of them, see ``widened.py``.
+    copies of them, see ``widened.py``. loads_halves: it does where it is not compiled into a step,
+    whose loops such copies are a part of; its arrays are C, and of several dtypes too.
     turned: gives the same kernel for matrices that are stored by columns, where there is one;
     compiled steps choose.
     """
@@ -380,7 +382,8 @@ class Kernel:
         self.twin: Any = None
         self.turned: Callable[[], Kernel] | None = None
         self.moves = False
-        self.takes_halves = False
+        self.takes_halves = self.loads_halves = False
+        self._of_halves: dict[Any, Callable[..., None]] = {}  # by types, and whether parallel
         self._serial: Any = None
         self._parallel: Any = None
 
@@ -407,12 +410,34 @@ class Kernel:
                 if a.itemsize == 2:
                     if self.moves and args[0].itemsize == 2:
                         args = _as_integers(args)
+                    elif self.loads_halves and not config.DISABLE_JIT:
+                        self._entry_of_halves(args)(*args)
+                        return
                     elif widens(self, args):
                         return
                 if grain is not None and a.size >= grain:
                     # On one thread too: LLVM orders the sums of the two compilations differently.
                     compiled, grain = self._parallel or self.parallel, None
         (compiled or self._serial or self.serial)(*args)
+
+    def _entry_of_halves(self, args: tuple[Any, ...]) -> Callable[..., None]:
+        """What runs on arrays that may be halves, which Numba's dispatcher does not know."""
+        grain = self.grain
+        many = grain is not None and any([type(a) is ndarray and a.size >= grain for a in args])
+        key = many, *[(a.dtype, a.ndim) if type(a) is ndarray else type(a) for a in args]
+        entry = self._of_halves.get(key)
+        if entry is None:
+            from .half_type import memory_type
+
+            kinds = [
+                types.Array(memory_type(a.dtype), a.ndim, "C")
+                if type(a) is ndarray
+                else (types.float64 if isinstance(a, float) else types.intp)
+                for a in args
+            ]
+            dispatcher = self.parallel if many else self.serial
+            entry = self._of_halves[key] = store.entry_of_compiled(dispatcher, tuple(kinds))
+        return entry
 
     def run_small(self, *args: Any) -> None:
         """Run on host arrays that are known to have less than ``grain`` elements."""
@@ -446,20 +471,21 @@ def kernel(
     grain: int | None = None,
     reassoc: bool = False,
     moves: bool = False,
+    loads_halves: bool = False,
     **options: Any,
 ) -> Any:
     """Make a plain function on arrays a ``Kernel``; use as ``@kernel`` or ``@kernel(grain=...)``.
 
     reassoc: let LLVM reorder sums, which it needs to vectorise a reduction. moves: it moves
-    elements from its inputs to its first argument and computes nothing with them. options: those
-    of ``store.jit``, for kernels of our own.
+    elements from its inputs to its first argument and computes nothing with them. loads_halves: see
+    ``Kernel``. options: those of ``store.jit``, for kernels of our own.
     """
 
     def decorate(function: Any) -> Kernel:
         if isinstance(function, CPUDispatcher):
             function = function.py_func
         made = Kernel(function, outputs, grain, reassoc=reassoc, **options)
-        made.moves = moves
+        made.moves, made.loads_halves = moves, loads_halves
         return made
 
     return decorate if function is None else decorate(function)

@@ -13,6 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
+from .half_type import computed
 from .inner import inner
 from .intrinsics import bits_float32, bits_float64, float32_bits, float64_bits, larger
 
@@ -194,8 +195,10 @@ def _lowest(like):
 
 @overload(bottom)
 def _bottom(like):
-    if isinstance(like.dtype, types.Float):
-        return lambda like: like.dtype.type(-np.inf)
+    real = computed(like.dtype)
+    if isinstance(real, types.Float):
+        least = getattr(np, real.name)(-np.inf)
+        return lambda like: least
     return lambda like: lowest(like)
 
 
@@ -245,14 +248,14 @@ def _lowered_by_four(top, a, b, c, d):
 
 @overload(to_most)
 def _to_most(top, like):
-    if isinstance(like.dtype, types.Float):
+    if isinstance(computed(like.dtype), types.Float):
         return lambda top, like: top
     return lambda top, like: from_rising(top, like)
 
 
 @overload(to_least)
 def _to_least(top, like):
-    if isinstance(like.dtype, types.Float):
+    if isinstance(computed(like.dtype), types.Float):
         return lambda top, like: -top
     return lambda top, like: from_falling(top, like)
 

@@ -15,6 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
+from .half_type import computed
 from .inner import OPTIONS
 from .intrinsics import address, itemsize, load, stack, start
 from .shares import inlined
@@ -235,7 +236,7 @@ def _of_array(fold: _Fold, name: str) -> Any:
         return by_lanes(x, i, end, begin, step, four, merge, p)
 
     def in_vectors(x, i, end, begin, step, four, merge, p):
-        if end - i >= short // itemsize(x):
+        if end - i >= short // max(itemsize(x), 4):  # halves as the float32 that they become
             total = stack(1, begin(x))
             whole_row(x, end - i, address(x) + i * itemsize(x), start(total))
             return total[0]
@@ -245,7 +246,7 @@ def _of_array(fold: _Fold, name: str) -> Any:
         return acc
 
     def choose(x, i, end, begin, step, four, merge, p):
-        vectors = VECTOR_BYTES > 0 and x.dtype in (types.float32, types.float64)
+        vectors = VECTOR_BYTES > 0 and computed(x.dtype) in (types.float32, types.float64)
         return in_vectors if vectors else row
 
     overload(row, strict=False, jit_options=OPTIONS | {"forceinline": True})(choose)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numba import config
 
 from . import machine
 from .expr import symbol
@@ -43,6 +44,8 @@ def takes(kernel: Any, args: tuple[Any, ...]) -> bool:
     of one dtype, formulas any; what only moves elements has them as words."""
     if getattr(kernel, "moves", False):
         return bool(args[0].itemsize == 2)
+    if getattr(kernel, "loads_halves", False):
+        return not machine.is_compiling() and not config.DISABLE_JIT
     if not getattr(kernel, "takes_halves", False):
         return False
     dtype = args[0].dtype

@@ -13,6 +13,7 @@ from numba import prange
 
 from ..expr import expr, symbol
 from ..formula import Formula
+from ..half_type import sum_type
 from ..inner import device, inner, pasted
 from ..intrinsics import larger, load, stack, store, wide
 from ..loops import ElementwiseKernel
@@ -295,14 +296,14 @@ def softmax_axis_grad(gx, g, out):
                 store(gx, row + j, line[j])
 
 
-@kernel(grain=16384)
+@kernel(grain=16384, loads_halves=True)
 def log_softmax_axis(out, x):
     """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
     _, m, inner = x.shape
     tasks, parts = _tasks(x)
     for task in prange(0, tasks):
         begin, width = _columns(x, task, parts)
-        zero = x.dtype.type(0)
+        zero = sum_type(x.dtype).type(0)
         peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
         columns_max(peak, x, begin, width)
         for j in range(width):
@@ -319,14 +320,14 @@ def log_softmax_axis(out, x):
                 store(out, row + j, line[j])
 
 
-@kernel(grain=16384)
+@kernel(grain=16384, loads_halves=True)
 def logsumexp_axis(out, x):
     """``logsumexp_rows`` along the middle axis. out (outer, inner) C; x (outer, m, inner) C."""
     _, m, inner = x.shape
     tasks, parts = _tasks(x)
     for task in prange(0, tasks):
         begin, width = _columns(x, task, parts)
-        zero = x.dtype.type(0)
+        zero = sum_type(x.dtype).type(0)
         peak, total = stack(WIDTH, zero), stack(WIDTH, zero)
         columns_max(peak, x, begin, width)
         for j in range(width):

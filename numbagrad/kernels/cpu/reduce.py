@@ -17,6 +17,7 @@ import numpy as np
 from numba import prange
 
 from ..extremes import find
+from ..half_type import sum_type
 from ..intrinsics import added, lesser, load, plus, stack, store, widened
 from ..machine import kernel
 from ..order import (
@@ -138,12 +139,12 @@ def _same(acc, x, p):
 
 @inlined
 def _zero(x):
-    return widened(x.dtype.type(0))
+    return widened(sum_type(x.dtype).type(0))
 
 
 @inlined
 def _one(x):
-    return widened(x.dtype.type(1))
+    return widened(sum_type(x.dtype).type(1))
 
 
 @inlined
@@ -161,14 +162,14 @@ def _over(acc, x, p):
     return acc / p
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def sum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add, _added, _plus, _same, 0, sum_row)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def mean(out, x, count):
     """out (outer, pieces, inner) C; x (outer, n, inner) C: the sum of x, divided by ``count``."""
     for part in prange(0, parts_of(out, x)):
@@ -181,7 +182,7 @@ def _add_number(acc, value, p):
     return acc + (wide if wide == wide else widened(0.0))
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def nansum(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: the sum of what is not NaN."""
     for part in prange(0, parts_of(out, x)):
@@ -198,7 +199,7 @@ def _times(acc, other):
     return acc * other
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def prod(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C."""
     for part in prange(0, parts_of(out, x)):
@@ -255,21 +256,21 @@ def _is_set(acc, x, p):
     return acc != 0
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def any(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _false, _or, _each, _either, _is_set, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def all(out, x):
     """out (outer, pieces, inner) bool C; x (outer, n, inner) C. NaN counts as true."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _true, _and, _each, _both, _is_set, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def count_nonzero(out, x):
     """out (outer, pieces, inner) int64 C; x (outer, n, inner) C. Pieces are joined by ``sum``."""
     for part in prange(0, parts_of(out, x)):
@@ -336,28 +337,28 @@ def _low(acc, x, p):
     return to_least(acc, x)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_high, _highest, _higher, _high, 0, most_row)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) C, n > 0. NaN if there is one."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_low, _lowest, _higher, _low, 0, least_row)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def abs_amax(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: the infinity norm."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _bottom, _keep_far, _farthest, _higher, _high, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def abs_amin(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C, n > 0: least magnitude."""
     for part in prange(0, parts_of(out, x)):
@@ -400,28 +401,28 @@ def _root(acc, x, p):
     return acc ** (1.0 / p)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def norm1(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: sum of magnitudes."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_size, _each, _plus, _same, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def norm2(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of squares."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_square, _each, _plus, _square_root, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def norm3(out, x):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: root of the sum of cubes."""
     for part in prange(0, parts_of(out, x)):
         _fold(out, x, part, _zero, _add_cube, _each, _plus, _cube_root, 0, by_lanes)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def norm(out, x, p):
     """out (outer, pieces, inner) C; x (outer, n, inner) floating C: p-norm, p float, not 0."""
     for part in prange(0, parts_of(out, x)):
@@ -469,7 +470,7 @@ def _fold_squares(out, x, center, divisor, part):
             store(out, base + lane, lanes[lane] / divisor)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def squares(out, x, center, divisor):
     """out (outer, pieces, inner) C; x (outer, n, inner) C; center (outer, 1, inner) C.
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 from numba import prange
 
+from ..half_type import sum_type
 from ..inner import device, inner, pasted
 from ..intrinsics import larger, load, stack, store, widened
 from ..machine import kernel
@@ -53,16 +54,16 @@ def _scan(out, x, task, tiles, first, step, reverse):
     _, n, inner = x.shape
     o, tile = task // tiles, task % tiles
     if inner == 1:
-        acc = widened(x.dtype.type(first))
+        acc = widened(sum_type(x.dtype).type(first))
         for j in range(n):
             i = o * n + (n - 1 - j if reverse else j)
             acc = step(acc, widened(load(x, i)))
             store(out, i, acc)
         return
     begin, end = inner * tile // tiles, inner * (tile + 1) // tiles
-    lanes = stack(LANES, widened(x.dtype.type(first)))
+    lanes = stack(LANES, widened(sum_type(x.dtype).type(first)))
     for lane in range(end - begin):
-        lanes[lane] = widened(x.dtype.type(first))
+        lanes[lane] = widened(sum_type(x.dtype).type(first))
     for j in range(n):
         base = (o * n + (n - 1 - j if reverse else j)) * inner + begin
         for lane in range(end - begin):
@@ -80,7 +81,7 @@ def _times(acc, value):
     return acc * value
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def cumsum(out, x, reverse):
     """out, x (outer, n, inner) C; out may be x. From the end if ``reverse``."""
     tiles = _tiles(x)
@@ -91,7 +92,7 @@ def cumsum(out, x, reverse):
             _scan(out, x, task, tiles, 0, _plus, False)
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def cumprod(out, x):
     """out, x (outer, n, inner) C; out may be x."""
     tiles = _tiles(x)
@@ -198,7 +199,7 @@ def _logs_of_row(out, x, first, last, spread):
         most = high
 
 
-@kernel(grain=GRAIN)
+@kernel(grain=GRAIN, loads_halves=True)
 def logcumsumexp(out, x):
     """out, x (outer, n, inner) C floating: logarithms of running sums of exponentials."""
     outer, n, inner = x.shape
@@ -273,7 +274,7 @@ def _extreme(values, indices, x, task, tiles, leads):
         base += inner
 
 
-@kernel(grain=GRAIN, outputs=2)
+@kernel(grain=GRAIN, outputs=2, loads_halves=True)
 def cummax(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
     tiles = _tiles(x)
@@ -281,7 +282,7 @@ def cummax(values, indices, x):
         _extreme(values, indices, x, task, tiles, _most)
 
 
-@kernel(grain=GRAIN, outputs=2)
+@kernel(grain=GRAIN, outputs=2, loads_halves=True)
 def cummin(values, indices, x):
     """values, indices, x (outer, n, inner) C. The last of equals, as in PyTorch; NaN stays."""
     tiles = _tiles(x)
