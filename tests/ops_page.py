@@ -116,9 +116,9 @@ ng.sort(x, out=(values, indices))
 An `out` of another shape is resized, with a warning unless it was empty; its dtype may be any that
 the result's can be cast to; where gradients are on, nothing may require grad. `zeros`, `randn` and
 others that make tensors take dtype and device from it. Elementwise functions and matrix products
-write straight into an `out` that fits, on both devices and in compiled functions; of large results on the
-CPU, from 256 KB on, so do reductions, running sums, `cat`, `stack`, `clamp`, `pow`, `where`, `softmax`
-and some more. Others copy their result. It differs from PyTorch's:
+write straight into an `out` that fits, on both devices and in compiled functions; of large results
+on the CPU, from 256 KB on, so do reductions, running sums, `cat`, `stack`, `clamp`, `pow`, `where`,
+`softmax` and some more. Others copy their result. It differs from PyTorch's:
 
 - An `out` that is one of the inputs is right with every function; one that overlaps an input partly
   is refused by every function.
