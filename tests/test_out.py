@@ -414,6 +414,35 @@ def test_what_views_a_large_out_is_copied_first():
     same("", out, (x + 1).T)
 
 
+def test_a_large_out_is_as_it_was_after_an_error():
+    out, x = ng.zeros(300, 300), ng.rand(300, 300)
+    with pytest.raises(ShapeError):
+        ng.cat([x.long(), ng.ones(3, 4)], out=out)
+    view = out.view(90_000)
+    with pytest.raises(GradError):
+        ng.logsumexp(x.t(), 1, out=out)
+    with pytest.raises(ShapeError):
+        ng.where(x > 0.5, x.t(), ng.ones(7), out=out)
+    assert not out.any() and not view.any()
+
+
+@pytest.mark.parametrize("n", [100, 300])
+def test_an_array_that_is_the_memory_of_out(n):
+    x, out = ng.rand(n, n), ng.rand(n, n)
+    for function in (
+        lambda y, **to: ng.where(x > 0.5, x, y, **to),
+        lambda y, **to: ng.add(x, y, alpha=2, **to),
+        lambda y, **to: ng.mul(x, y, **to),
+        lambda y, **to: ng.maximum(x, y, **to),
+    ):
+        try:
+            expected = function(ng.tensor(out.numpy().T.copy()))
+            function(out.numpy().T, out=out)
+        except TypeError:  # no array is taken there
+            continue
+        same("", out, expected)
+
+
 def test_another_threads_result_does_not_lie_in_out():
     out = ng.zeros(300, 300)
     with blocks.promised(out._array), ThreadPoolExecutor(1) as pool:

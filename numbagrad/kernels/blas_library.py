@@ -13,6 +13,7 @@ import os
 import re
 import site
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -174,22 +175,41 @@ def bundled_openblas(name: str = "scipy") -> Path | None:
     return found[0] if found else None
 
 
+class _Alone:
+    """How many calls are in ``one_thread``, and how many threads there are to be after the last."""
+
+    lock = threading.Lock()
+    calls = 0
+    after: tuple[int, ...] = ()
+
+
 def limit_threads(n: int) -> None:
     """Let the factorisations of NumPy and SciPy, and whatever else they multiply, use n threads."""
-    for limit, _ in _limits():
-        limit(n)
+    with _Alone.lock:
+        if _Alone.calls:
+            _Alone.after = (n,) * len(_limits())
+            return
+        for limit, _ in _limits():
+            limit(n)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within, they use one."""
-    before = [told() for _, told in _limits()]
-    limit_threads(1)
+    """Within, they use one; in other threads of Python too."""
+    with _Alone.lock:
+        if not _Alone.calls:
+            _Alone.after = tuple([told() for _, told in _limits()])
+            for limit, _ in _limits():
+                limit(1)
+        _Alone.calls += 1
     try:
         yield
     finally:
-        for (limit, _), n in zip(_limits(), before, strict=True):
-            limit(n)
+        with _Alone.lock:
+            _Alone.calls -= 1
+            if not _Alone.calls:
+                for (limit, _), n in zip(_limits(), _Alone.after, strict=True):
+                    limit(n)
 
 
 @functools.cache

@@ -216,9 +216,6 @@ VECTORS = 1 << 19
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
-    layout = "C"
-    """Of the arrays, where they are halves."""
-
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self.grain: int = grain
@@ -235,15 +232,6 @@ class GemmKernel(Kernel):
             load_products(args[0].dtype)
             self._loaded.add(args[0].itemsize)
         super().__call__(*args)
-
-    def signature(self, args: tuple[Any, ...]) -> tuple[types.Type, ...]:
-        """The types for which the kernel is compiled where it is entered past the dispatcher."""
-        return tuple(
-            types.Array(memory_type(a.dtype), a.ndim, self.layout)
-            if type(a) is np.ndarray
-            else (types.float64 if isinstance(a, float) else types.intp)
-            for a in args
-        )
 
     def _half_entry(self, many: bool, args: tuple[Any, ...]) -> Callable[..., None]:
         """What runs on halves, of which both have two bytes: float32 copies for some kernels, and

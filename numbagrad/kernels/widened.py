@@ -1,9 +1,10 @@
 """Kernels of the CPU on float16 and bfloat16: on float32 copies, whose results are rounded once.
 
-A formula reads and writes halves itself, and so do kernels that say so (``Kernel.takes_halves``) or
-that only move elements. All others see float32: what they read is copied for them, what they write
-is rounded into the halves afterwards. The copies go through the verbs, so that a recorded step has
-them as loops, which fuse with what stands before and after.
+A formula reads and writes halves itself, and so do kernels that say so (``Kernel.takes_halves``,
+outside of compiled steps ``loads_halves``) or that only move elements. All others see float32: what
+they read is copied for them, what they write is rounded into the halves afterwards. The copies go
+through the verbs, so that a recorded step has them as loops, which fuse with what stands before and
+after.
 """
 
 from __future__ import annotations

@@ -82,6 +82,11 @@ def _kind(x: Any, on: tuple[str, ...] = BOTH) -> DType | None:
     return grad_mode.autocast.kinds.get(device) if device in on else None
 
 
+def takes_part(*values: Any) -> bool:
+    """Whether the autocast that this thread is in has products of any of ``values`` in halves."""
+    return grad_mode.autocast is not None and any([_kind(v) is not None for v in values])
+
+
 def lowered(*values: Any, on: tuple[str, ...] = BOTH) -> tuple[Any, ...]:
     """``values``, their tensors in the dtype of the autocast that this thread is in."""
     state = grad_mode.autocast

@@ -11,27 +11,30 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..errors import ShapeError
+from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import bias as biases
 from ..kernels.cpu import class_blocks, matmul
 from ..kernels.cpu.loss import NONE
 from ..tape import grad_mode
 from ..tensor import Tensor
+from .autocasting import takes_part
 from .base import Op, as_operand, contiguous, new_empty, same_device
 from .linalg import linear
 from .loss import Classes, classes_of, cross_entropy
 from .reduction import reduction_of
 from .remembered import remembered
 from .taped import again
+from .warned import warn_user
 
 __all__: list[str] = []  # PyTorch has it in nn.functional alone
 
 BLOCK_BYTES = 2 << 20
-"""Bytes of a block of logits: it stays in the second cache, or near."""
+"""Bytes of a block of logits, which the second cache holds, or nearly."""
 
 LEAST = 256
-"""Fewest classes in a block: products of fewer pay too much for what they split or pack."""
+"""Fewest classes in a block, also of so many rows that it is larger: products of fewer pay too much
+for what they split or pack."""
 
 MOST = 32
 """Most blocks of a compiled step, whose program names each of them."""
@@ -47,9 +50,9 @@ def in_blocks(n: int, k: int, c: int, itemsize: int) -> bool:
     Their logits are made twice. To write and read all of them takes as long from 32 MB on for 128
     weights: 4096 rows by 8192 classes, forward and backward, take 192 ms by blocks and 273
     otherwise (a Granite Rapids, one thread), 512 by 32,000 take 99 and 112, and of 512 weights 339
-    and 284.
+    and 284. From 256 MB on blocks are taken for what they save.
     """
-    return c >= max(FEWEST, 2 * k) and n * c * itemsize >= LARGE * max(1, k / 128)
+    return c >= max(FEWEST, 2 * k) and n * c * itemsize >= LARGE * min(8, max(1, k / 128))
 
 
 def _width(n: int, c: int, itemsize: int) -> int:
@@ -172,15 +175,17 @@ def linear_cross_entropy(
 ) -> Tensor:
     """``cross_entropy(linear(input, linear_weight, linear_bias), target)``.
 
-    With many classes the logits (n, c) are never all in memory: a block of classes at a time is
-    made, for the loss, and again for the gradient. Results are the same within rounding.
+    With many classes a block of the logits (n, c) is made at a time, for the loss, and again for
+    the gradient. Results are the same within rounding. So it is for matrices of float32 and float64
+    with class indices, from 2048 classes and 32 MB of logits on (256 MB if k is large); gradients
+    that are to be differentiated take all of the logits.
 
     input (n, k) or (k); linear_weight (c, k), or (c, d1, ..., k) for a loss at each of (d1, ...);
     linear_bias: its shape without k; target, weight, reduction, label_smoothing: as for
     ``cross_entropy``, and ignore_index, where None stands for -100. options:
-    None takes what is faster; anything else asks for blocks, for what they save of memory, and says
-    no more (see ``nn.LinearCrossEntropyOptions``). Differentiable to any order. Raises
-    ShapeError if sizes do not fit.
+    None takes what is faster; anything else asks for blocks of smaller losses too, for what they
+    save of memory, and says no more (see ``nn.LinearCrossEntropyOptions``). Differentiable to any
+    order. Raises ShapeError if sizes do not fit.
 
     >>> linear_cross_entropy(tensor([[1.0]]), tensor([[0.0], [0.0]]), tensor([1])).item()
     0.6931471824645996
@@ -205,23 +210,40 @@ def linear_cross_entropy(
         raise ShapeError(
             f"{name}: linear_weight {list(wide)} needs an input (n, k), but got {list(shape)}."
         )
+    if not 0.0 <= smoothing <= 1.0:
+        raise ValueError(f"{name}: label_smoothing must be between 0.0 and 1.0, got {smoothing}.")
     given = [t for t in (x, w, linear_bias) if t is not None]
-    alike = all([t._dtype is x._dtype for t in given]) and x._dtype not in dtypes.HALVES
+    same_device(name, [*given, target])
+    low = takes_part(*given)
+    for t in given:
+        if not low and (t._dtype is not x._dtype or not t._dtype.is_floating_point):
+            raise DTypeError(
+                f"{name}: input, linear_weight and linear_bias must have one floating dtype, but "
+                f"got {x._dtype} and {t._dtype}. Convert with .to(dtype)."
+            )
     n, c = shape[0], wide[0]
-    if (
-        len(shape) == len(wide) == 2
-        and c > 0
-        and alike
-        and x._dtype.is_floating_point
-        and target._dtype.category == 1
-        and not machine.autocasting
-        and 0.0 <= smoothing <= 1.0
-        and (options is not None or in_blocks(n, wide[1], c, x._dtype.itemsize))
-    ):
-        same_device(name, [*given, target])
-        classes = classes_of(name, (n, c), x._dtype, target, weight, ignore, reduction)
-        tensors = [None if t is None else contiguous(t) for t in (x, w, linear_bias)]
-        return LinearCrossEntropy.apply(*tensors, smoothing, *classes.fields())
+    logits_shape = (*shape[:-1], *wide[:-1])
+    if target._dtype.is_floating_point and target._array.shape == logits_shape:
+        if ignore_index is not None:
+            raise ShapeError(
+                f"{name}: ignore_index cannot be specified when target contains probabilities, got "
+                f"{ignore_index}. Give such samples probabilities of zero."
+            )
+    else:
+        kind = x._dtype if weight is None else weight._dtype
+        classes = classes_of(
+            name, logits_shape, kind if low else x._dtype, target, weight, ignore, reduction
+        )
+        plain = len(shape) == len(wide) == 2 and not low and x._dtype not in dtypes.HALVES
+        if plain and c > 0 and (options or in_blocks(n, wide[1], c, x._dtype.itemsize)):
+            tensors = [None if t is None else contiguous(t) for t in (x, w, linear_bias)]
+            return LinearCrossEntropy.apply(*tensors, smoothing, *classes.fields())
+    if options:
+        warn_user(
+            f"{name}: options ignored: blocks of classes need matrices of float32 or float64 and "
+            f"class indices, but got input {list(shape)}, linear_weight {list(wide)} of {x._dtype} "
+            f"and target of {target._dtype}{', in an autocast' if low else ''}."
+        )
     if len(wide) > 2:
         flat = None if linear_bias is None else linear_bias.reshape((-1,))
         logits = linear(x, w.reshape((-1, wide[-1])), flat).reshape((n, *wide[:-1]))

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from .. import devices
+import numpy as np
+
+from .. import devices, dtypes
 from ..kernels import blocks, machine
 from ..kernels.cpu import matmul as products
 from ..tape import NUMBERS
@@ -64,6 +66,8 @@ def at_once(name: str, op: Any, out: Tensor, args: tuple) -> bool:
 
 def direct(name: str, op: Any, out: Tensor, args: tuple) -> bool:
     """Let the kernel write ``out`` itself; whether that could be."""
+    if any([isinstance(a, np.ndarray) for a in args]):
+        return False  # which may be the memory of ``out``
     tensors = tensors_in(args)
     if machine.autocasting or any([t._device is not out._device for t in tensors]):
         return False
@@ -80,26 +84,24 @@ def direct(name: str, op: Any, out: Tensor, args: tuple) -> bool:
 
 FIRST_MADE = frozenset(
     """add amax amin cat clamp clamp_max clamp_min clip concat concatenate cumprod cumsum dstack
-    full hstack log_softmax logcumsumexp logsumexp mean nan_to_num nansum norm outer pow prod
-    row_stack softmax stack std sub subtract sum threshold tril triu var vstack where
-    xlogy""".split()
+    full hstack log_softmax logcumsumexp mean nan_to_num nansum outer pow prod row_stack softmax
+    stack sub subtract sum threshold tril triu vstack where xlogy""".split()
 )
-"""Functions that look at all of their arguments before they write a number."""
+"""Functions whose first array of the shape and dtype of the result is the result, and is made when
+all arguments have been looked at: if no tensor has to be converted or copied for them."""
 
 
 def result_of(name: str, out: Tensor, function: Callable, args: tuple, options: dict) -> Any:
-    """``function(*args, **options)``, whose result may lie in the memory of ``out`` already.
-
-    The first large array of its shape and dtype that the function makes lies there: mostly the
-    result, and what is copied to ``out`` otherwise.
+    """``function(*args, **options)``, whose result may lie in the memory of ``out`` already: one of
+    the shape and dtype of ``out`` and, where copies would take long, large.
     """
-    inputs = tensors_in((*args, *options.values()))
     array = out._array
     if (
         name not in FIRST_MADE
         or machine.recording
+        or "dtype" in options
         or not (out._flat and out._device is devices.cpu and array.nbytes >= blocks.LARGE)
-        or any([overlap(out, each) != "none" for each in inputs])
+        or not _is_read_alone(out, (*args, *options.values()))
     ):
         return function(*args, **options)
     with blocks.promised(array):
@@ -107,6 +109,21 @@ def result_of(name: str, out: Tensor, function: Callable, args: tuple, options: 
     if value._array is not array and overlap(out, value) != "none":
         return value.clone()  # a view of what was made there
     return value
+
+
+def _is_read_alone(out: Tensor, values: tuple[Any, ...]) -> bool:
+    """Whether arguments are tensors as kernels take them, apart from ``out``, and numbers."""
+    for value in values:
+        if isinstance(value, (tuple, list)):
+            if not _is_read_alone(out, tuple(value)):
+                return False
+        elif isinstance(value, Tensor):
+            alike = value._dtype is out._dtype or value._dtype is dtypes.bool_
+            if not (value._flat and alike and overlap(out, value) == "none"):
+                return False
+        elif value is not None and type(value) not in NUMBERS:
+            return False
+    return True
 
 
 def _elementwise(op: Any, out: Tensor, args: tuple) -> bool:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -145,3 +146,32 @@ print(now())
 def test_threads_of_factorisations_are_limited_too():
     run = in_new_process(LIMITED, NUMBA_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2")
     assert run.stdout.split("\n")[:2] == ["[1, 1]", "[2, 2]"], run.stderr
+
+
+def test_one_thread_from_several_threads():
+    pairs = blas_library._limits()
+    if not pairs:
+        pytest.skip("no OpenBLAS of NumPy or SciPy")
+    told = pairs[0][1]
+    before = told()
+    blas_library.limit_threads(2)
+    try:
+        with blas_library.one_thread():
+            assert told() == 1
+            with blas_library.one_thread():
+                assert told() == 1
+            assert told() == 1
+            blas_library.limit_threads(2)
+            assert told() == 1
+        assert told() == 2
+
+        def work(_):
+            for _ in range(200):
+                with blas_library.one_thread():
+                    pass
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, range(4)))
+        assert told() == 2
+    finally:
+        blas_library.limit_threads(before)

@@ -169,7 +169,7 @@ SIZES = [(512, 512, 300), (128, 512, 784), (200, 70, 999), (37, 800, 65), (512, 
 
 @product.gemm_kernel(grain=1 << 60)
 def count(out, n, m, k):
-    rows, cols = blocks(out, n, m, n * m * k, 0)
+    rows, cols = blocks(out, n, m, n * m * k, 0, 1)
     out[0, 0] = (n + rows - 1) // rows * ((m + cols - 1) // cols)
 
 def counted(n, m, k, threads, dtype):

@@ -14,9 +14,22 @@ from ..intrinsics import larger
 from ..machine import kernel
 from ..simd_math import exp, falling_exp
 from .loss import NONE, reduce_losses
-from .norm import dot_of, row_max, sum_of, sum_of_exp
+from .norm import row_max, sum_of, sum_of_exp, summing
 
 __all__ = ["add_classes", "class_grads", "loss_of_classes"]
+
+
+@summing
+def sum_below(row, peak, weight, weighted):
+    """The sum of ``row - peak``, times weights."""
+    total = row.dtype.type(0)
+    if weighted:
+        for j in range(row.size):
+            total += (row[j] - peak) * weight[j]
+    else:
+        for j in range(row.size):
+            total += row[j] - peak
+    return total
 
 
 @kernel(outputs=4, grain=16384)
@@ -24,12 +37,14 @@ def add_classes(peak, mass, own, rest, x, target, weight, weighted, first, smoot
     """Take in the classes from ``first`` on, 0 for the first block, whose logits are ``x``.
 
     peak, mass, own, rest (n): of each row the largest logit so far, the sum of exp(logit - peak),
-    the target's logit, and, with ``smoothing``, the sum of logits times weights; x (n, c) C;
+    the target's logit, and, with ``smoothing``, the sum of logit - peak times weights; x (n, c) C;
     target (n) int64; weight, of all classes, used if ``weighted``.
     """
     n, c = x.shape
     one = x.dtype.type
-    lowest = one(-np.inf)
+    lowest, gone = one(-np.inf), one(first)
+    if weighted and smoothing > 0.0:
+        gone = sum_of(weight[:first])
     for i in prange(n):
         high = row_max(x[i])
         if first > 0:
@@ -38,13 +53,17 @@ def add_classes(peak, mass, own, rest, x, target, weight, weighted, first, smoot
         total = sum_of_exp(x[i], base)
         if first > 0:
             total += mass[i] * exp(peak[i] - base)
+        if smoothing > 0.0:
+            part = weight[first : first + c] if weighted else weight
+            each = sum_below(x[i], base, part, weighted)
+            if first > 0:
+                before = one(0) if peak[i] == lowest else peak[i]
+                each += rest[i] + (before - base) * gone
+            rest[i] = each
         peak[i], mass[i] = high, total
         t = target[i] - first
         if t >= 0 and t < c:
             own[i] = x[i, t]
-        if smoothing > 0.0:
-            each = dot_of(x[i], weight[first : first + c]) if weighted else sum_of(x[i])
-            rest[i] = each if first == 0 else rest[i] + each
 
 
 @kernel(outputs=5)
@@ -74,7 +93,7 @@ def loss_of_classes(
             if weighted:
                 loss *= weight[t]
             if smoothing > 0.0:
-                spread = lse[i] * whole - rest[i]
+                spread = high * whole - rest[i]
                 loss = loss * one(1.0 - smoothing) + spread * one(smoothing / classes)
         losses[i] = loss
     reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, classes)

@@ -262,6 +262,7 @@ def svd(u: Array | None, s: Array, vh: Array | None, x: Array) -> None:
         u[...], vh[...] = left if q is None else q @ left, right
 
 
+@alone_below(704, 1)
 def pinv(out: Array, x: Array, rcond: float) -> None:
     """Pseudo-inverses. x (..., m, n); out (..., n, m); rcond: singular values below that times the
     largest count as 0.

@@ -28,8 +28,8 @@ TINY = 32
 
 
 @device
-def blocks(like, n, m, work, transx):
-    """Rows and columns of one block of an ``n`` by ``m`` result.
+def blocks(like, n, m, work, transx, batch):
+    """Rows and columns of one block of an ``n`` by ``m`` result, of which there are ``batch``.
 
     Narrow blocks give a second thread to small products, wide ones pack less: at 1024^3 blocks of
     512 by 512 cost 6 % over a single call, 256 by 256 cost 12 % and 1024 by 128 cost 25 %. Blocks
@@ -60,7 +60,7 @@ def blocks(like, n, m, work, transx):
     if VECTOR_BYTES:
         k = work // (n * m)
         unit = AMX and parts_multiplied(like) and unit_is_faster(rows, cols, k)
-        return more_blocks(itemsize(like), bool(unit), n, m, k, rows, cols)
+        return more_blocks(itemsize(like), bool(unit), n, m, k, rows, cols, batch)
     return rows, cols
 
 
@@ -84,8 +84,9 @@ def few_blocks(like, n, m, k, rows, cols):
 
 
 @device
-def more_blocks(size, unit, n, m, k, rows, cols):
-    """Smaller blocks than ``rows`` by ``cols``, if there are more threads than such blocks.
+def more_blocks(size, unit, n, m, k, rows, cols, batch):
+    """Smaller blocks than ``rows`` by ``cols``, if there are more threads than such blocks of all
+    products of a batch.
 
     Only where tiles or, with ``unit``, the matrix unit take them, which make the same numbers of
     any part of a product: if the last block is one for them too. size: bytes of a number.
@@ -103,7 +104,7 @@ def more_blocks(size, unit, n, m, k, rows, cols):
         if not taken:
             return rows, cols
         rows, cols = more, wider
-        if (n + rows - 1) // rows * ((m + cols - 1) // cols) >= count:
+        if batch * ((n + rows - 1) // rows) * ((m + cols - 1) // cols) >= count:
             return rows, cols
         if rows >= cols:
             more = even_part(n, (rows + 1) // 2, 16)
@@ -172,7 +173,7 @@ def multiply(out, x, y, start, ldstart, i, j, n, m):
 @gemm_kernel(grain=GRAIN, outputs=0)
 def shared_gemm(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out, ldout):
     """``gemm`` as ``mm`` does it, for compiled steps, which have no arrays."""
-    rows, cols = blocks(like, n, m, n * m * k, transx)
+    rows, cols = blocks(like, n, m, n * m * k, transx, 1)
     across = (m + cols - 1) // cols
     size = itemsize(like)
     previous = blas_alone(n * m * k)
@@ -205,7 +206,7 @@ def mm(out, x, y, transx, transy, accumulate):
             out[:] = 0
         return
     work = n * m * k
-    rows, cols = blocks(out, n, m, work, transx)
+    rows, cols = blocks(out, n, m, work, transx, 1)
     across = (m + cols - 1) // cols
     start = address(out) if accumulate else 0
     ldstart = out.strides[0] // out.itemsize
@@ -234,7 +235,7 @@ def addmm(out, x, y, bias, transx, transy):
             return
         start, ldstart = address(out), out.strides[0] // out.itemsize
     work = n * m * k
-    rows, cols = blocks(out, n, m, work, transx)
+    rows, cols = blocks(out, n, m, work, transx, 1)
     across = (m + cols - 1) // cols
     previous = blas_alone(work)
     for b in prange((n + rows - 1) // rows * across):
@@ -274,7 +275,7 @@ def bmm(out, x, y, transx, transy):
     ldout = max(out.strides[1] // out.itemsize, m)
     x_row, y_col = x.strides[2 if transx else 1], y.strides[1 if transy else 2]
     first, left, right = address(out), address(x), address(y)
-    rows, cols = blocks(out, n, m, work, transx)
+    rows, cols = blocks(out, n, m, work, transx, batch)
     across = (m + cols - 1) // cols
     each = (n + rows - 1) // rows * across
     previous = blas_alone(work)

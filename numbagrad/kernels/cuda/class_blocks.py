@@ -27,7 +27,8 @@ def _adding(real: Any, team: Team) -> Any:
     width, count, total_of = team.width, team.count, team.sum
     peak_of, mass_of = exponentials(real, team)
 
-    def add_rows(peak, mass, own, rest, x, target, weight, n, c, weighted, first, smoothing):
+    def add_rows(peak, mass, own, rest, x, target, weight, gone, n, c, weighted, first, smoothing):
+        """gone: one number, the sum of the weights before ``first``."""
         shared = cuda.shared.array(WARPS, real)
         lane = cuda.threadIdx.x % width
         begin = cuda.blockIdx.x * count
@@ -43,12 +44,14 @@ def _adding(real: Any, team: Team) -> Any:
             each = real(0)
             if smoothing > 0.0:
                 for j in range(lane, end, width):
-                    each += x[row + j] * weight[first + j] if weighted else x[row + j]
+                    value = x[row + j] - base
+                    each += value * weight[first + j] if weighted else value
                 each = total_of(each, shared)
             if lane == 0 and i < n:
                 if first > 0:
                     total += mass[i] * real(math.exp(before - base))
-                    each += rest[i]
+                    moved = (real(0) if before == real(-math.inf) else before) - base
+                    each += rest[i] + moved * (gone[0] if weighted else real(first))
                 peak[i], mass[i] = high, total
                 if smoothing > 0.0:
                     rest[i] = each
@@ -64,12 +67,13 @@ def add_classes(peak, mass, own, rest, x, target, weight, weighted, first, smoot
     """Take in the classes from ``first`` on, 0 for the first block, whose logits are ``x``.
 
     peak, mass, own, rest (n): of each row the largest logit so far, the sum of exp(logit - peak),
-    the target's logit, and, with ``smoothing``, the sum of logits times weights; x (n, c) C;
+    the target's logit, and, with ``smoothing``, the sum of logit - peak times weights; x (n, c) C;
     target (n) int64; weight, of all classes, used if ``weighted``.
     """
     n, c = x.shape
     team = team_for(c)
-    arrays = peak, mass, own, rest, x, target, weight
+    gone = _sum_of_weights(weight[:first], weighted and smoothing > 0.0 and first > 0, weight)
+    arrays = peak, mass, own, rest, x, target, weight, gone
     options = n, c, weighted, first, smoothing
     start(made(_adding, x.itemsize, team), grid_of(team, n), BLOCK, *arrays, *options)
 
@@ -93,16 +97,16 @@ def _loss_of_classes(
             if weighted:
                 loss *= weight[t]
             if smoothing > 0.0:
-                spread = (high + base) * (whole[0] if weighted else as_type(losses, c)) - rest[i]
+                spread = high * (whole[0] if weighted else as_type(losses, c)) - rest[i]
                 loss = loss * as_type(losses, 1.0 - smoothing)
                 loss += spread * as_type(losses, smoothing / c)
         losses[i] = loss
         i += cuda.gridsize(1)
 
 
-def _sum_of_weights(weight: Any, weighted: Any, spare: Any) -> Any:
+def _sum_of_weights(weight: Any, asked: bool, spare: Any) -> Any:
     """One number on the device, ``spare`` where it is not asked for."""
-    if not weighted:
+    if not asked:
         return spare
     whole = device.empty((1, 1, 1), arithmetic(weight.dtype), weight.device)
     reduce.sum(whole, weight.reshape(1, weight.size, 1))
@@ -118,7 +122,7 @@ def loss_of_classes(
     out (1), norm (1), losses, lse, peak, mass, own, rest (n), bad (1) int64: as in these two.
     """
     n = target.size
-    whole = _sum_of_weights(weight, weighted, norm)
+    whole = _sum_of_weights(weight, weighted and smoothing > 0.0, norm)
     arrays = losses, lse, peak, mass, own, rest, target, weight, whole
     options = n, classes, weighted, ignore, smoothing
     start(_loss_of_classes, strided_grid(n), BLOCK, *arrays, *options)

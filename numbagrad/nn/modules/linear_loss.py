@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import math
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
+from ...dtypes import DType
+from ...errors import ShapeError
 from ...tensor import Tensor
 from .. import functional as F
 from .linear import Linear
@@ -22,9 +25,8 @@ POLICIES = ("auto", "accurate", "balanced", "compact")
 class LinearCrossEntropyOptions:
     """What PyTorch's programs say of chunks; here any asks for blocks of classes, no more.
 
-    Gradients may be taken again, and differentiated, with any of them; sums are as accurate as
-    those of ``cross_entropy``, and how many classes a block has is measured. Raises ValueError
-    for values that PyTorch refuses.
+    Gradients may be taken again, and differentiated, with any of them, and how many classes a block
+    has is measured. Raises ValueError for values that PyTorch refuses.
     """
 
     allow_retain_graph: bool = False
@@ -37,6 +39,8 @@ class LinearCrossEntropyOptions:
         name = type(self).__name__
         if self.acc_policy not in POLICIES:
             raise ValueError(f"{name}: invalid acc_policy {self.acc_policy!r}, not of {POLICIES}.")
+        if not isinstance(self.acc_dtype, (NoneType, DType)):
+            raise ValueError(f"{name}: acc_dtype must be a dtype or None, got {self.acc_dtype!r}.")
         size = self.batch_chunk_size
         if size is not None and not (isinstance(size, int) and size > 0):
             raise ValueError(
@@ -78,6 +82,15 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         options: LinearCrossEntropyOptions | None = None,
     ):
         Module.__init__(self)
+        name = type(self).__name__
+        if weight is not None and weight._array.shape != (num_classes,):
+            raise ShapeError(
+                f"{name}: weight must have shape [{num_classes}], got {list(weight.shape)}."
+            )
+        if not 0.0 <= label_smoothing <= 1.0:
+            raise ValueError(
+                f"{name}: label_smoothing must be between 0.0 and 1.0, got {label_smoothing}."
+            )
         self.num_classes, self.out_features = num_classes, tuple(out_features)
         outputs = num_classes * math.prod(self.out_features)
         self.linear = Linear(in_features, outputs, bias, device, dtype)
