@@ -23,7 +23,7 @@ from .processor import features
 
 __all__ = ["HalfType", "bfloat16", "bits_type", "computed", "float16", "from_bfloat16"]
 __all__ += ["from_float16", "half_type", "memory_type", "numpy_of", "round_bfloat16"]
-__all__ += ["round_float16", "sum_type", "to_bfloat16", "to_float16"]
+__all__ += ["round_float16", "signature_of", "sum_type", "to_bfloat16", "to_float16"]
 
 CONVERTS = not config.DISABLE_JIT and bool({"+f16c", "+avx512f"} & features())
 """Whether the processor has instructions that convert float16."""
@@ -61,6 +61,21 @@ def half_type(dtype: np.dtype) -> HalfType | None:
 def memory_type(dtype: np.dtype) -> types.Type:
     """Numba's type for memory of a dtype, of halves too."""
     return half_type(dtype) or numba.from_dtype(dtype)
+
+
+def signature_of(args: tuple[Any, ...], layout: str) -> tuple[types.Type, ...]:
+    """The types for which a kernel is compiled that is entered past Numba's dispatcher.
+
+    args: arrays, which have this layout, ints and floats.
+    """
+    return tuple(
+        [
+            types.Array(memory_type(a.dtype), a.ndim, layout)
+            if type(a) is np.ndarray
+            else (types.float64 if isinstance(a, float) else types.intp)
+            for a in args
+        ]
+    )
 
 
 def numpy_of(kind: types.Type) -> np.dtype:

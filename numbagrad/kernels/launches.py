@@ -11,7 +11,7 @@ import numpy as np
 from . import machine
 from .crew import load_crew
 from .from_python import spread_address
-from .half_type import memory_type
+from .half_type import memory_type, signature_of
 from .layout import TOTAL
 from .loops import Compiled, ElementwiseKernel
 from .machine import Kernel
@@ -294,7 +294,9 @@ def _compiled_kernel(kernel: Kernel, args: tuple[Any, ...]) -> tuple[int, Any] |
         kind = memory_type(args[0].dtype)
         (found,) = [v for k, v in dispatcher.overloads.items() if k[0].dtype == kind]
     elif isinstance(kernel, GemmKernel) and args[0].itemsize == 2:
-        found = dispatcher.overloads.get(kernel.signature(args))
+        found = dispatcher.overloads.get(signature_of(args, kernel.layout))
+    elif kernel.loads_halves and any([a.itemsize == 2 for a in arrays]):
+        found = dispatcher.overloads.get(signature_of(args, "C"))
     else:
         seen = args
         if kernel.moves and args[0].itemsize == 2:

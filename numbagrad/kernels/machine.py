@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from numba import config, types
+from numba import config
 from numba.core.registry import CPUDispatcher
 
 from .. import devices
@@ -427,25 +427,11 @@ class Kernel:
         key = many, *[(a.dtype, a.ndim) if type(a) is ndarray else type(a) for a in args]
         entry = self._of_halves.get(key)
         if entry is None:
-            dispatcher = self.parallel if many else self.serial
-            entry = self._of_halves[key] = store.entry_of_compiled(dispatcher, self.signature(args))
+            from .half_type import signature_of
+
+            dispatcher, kinds = self.parallel if many else self.serial, signature_of(args, "C")
+            entry = self._of_halves[key] = store.entry_of_compiled(dispatcher, kinds)
         return entry
-
-    layout = "C"
-    """Of the arrays, where they are halves."""
-
-    def signature(self, args: tuple[Any, ...]) -> tuple[types.Type, ...]:
-        """The types for which the kernel is compiled where it is entered past the dispatcher."""
-        from .half_type import memory_type
-
-        return tuple(
-            [
-                types.Array(memory_type(a.dtype), a.ndim, self.layout)
-                if type(a) is ndarray
-                else (types.float64 if isinstance(a, float) else types.intp)
-                for a in args
-            ]
-        )
 
     def run_small(self, *args: Any) -> None:
         """Run on host arrays that are known to have less than ``grain`` elements."""

@@ -21,7 +21,7 @@ from numba.core import cgutils
 from . import store
 from .amx import AMX, load_amx
 from .blas import NO_TRANS, ROW_MAJOR, TRANS, dgemm, load_blas, sgemm
-from .half_type import HalfType, half_type, memory_type
+from .half_type import HalfType, half_type, memory_type, signature_of
 from .half_vectors import PAIRS
 from .halves import BFLOAT16, HALVES
 from .inner import intrinsic
@@ -216,6 +216,9 @@ VECTORS = 1 << 19
 class GemmKernel(Kernel):
     """A kernel that calls ``gemm`` among other things, for the dtype of its first argument."""
 
+    layout = "C"
+    """Of the arrays, where they are halves."""
+
     def __init__(self, function: Any, outputs: int, grain: int, **options: Any):
         super().__init__(function, outputs, grain, **options)
         self.grain: int = grain
@@ -244,7 +247,7 @@ class GemmKernel(Kernel):
         entry = self._half_entries.get((dtype, many))
         if entry is None:
             dispatcher = self.parallel if many else self.serial
-            entry = _enter_directly(dispatcher, self.signature(args), dtype)
+            entry = _enter_directly(dispatcher, signature_of(args, self.layout), dtype)
             self._half_entries[dtype, many] = entry
         return entry
 
@@ -295,7 +298,7 @@ class StridedGemmKernel(GemmKernel):
             if args[0].itemsize == 2:
                 return self._half_entry(many, args)
             dispatcher = self.parallel if many else self.serial
-            entry = _enter_directly(dispatcher, self.signature(args), args[0].dtype)
+            entry = _enter_directly(dispatcher, signature_of(args, self.layout), args[0].dtype)
             entries[args[0].itemsize] = entry
         return entry
 
