@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import numbagrad as ng
-from numbagrad.kernels import widened
+from numbagrad.kernels import launches, widened
+from numbagrad.kernels.cpu import reduce
 
 CALLS = {
     "sum": lambda x, d: x.sum(d),
@@ -59,6 +60,13 @@ def test_nothing_is_copied(monkeypatch):
     monkeypatch.setattr(widened, "launch_widened", lambda *_: pytest.fail("copied"))
     assert x.sum().item() == 37 * 41 or x.sum().item() == 1520  # rounded to 8 bits
     assert x.amax(0).tolist() == [1.0] * 41
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16, ng.int16], ids=str)
+def test_remembered_calls_find_the_way_in(dtype):
+    x, out = (ng.ones(*shape).to(dtype)._array for shape in ((2, 8, 1), (2, 1, 1)))
+    reduce.sum(out, x)
+    assert launches._compiled_kernel(reduce.sum, (out, x)) is not None
 
 
 def test_a_compiled_step_gives_the_same():
