@@ -88,12 +88,17 @@ ROWS = [case for case in ALL if "float32" in case.dtypes and case.name not in OT
 GROUPS = [ROWS[k : k + 24] for k in range(0, len(ROWS), 24)]
 
 
+def half_of(case: Case) -> str:
+    """The half of a row: one, for each kernel of it is compiled."""
+    return list(EPS)[ROWS.index(case) % 2]
+
+
 @pytest.mark.parametrize("rows", GROUPS, ids=lambda rows: f"{rows[0].name}..{rows[-1].name}")
 def test_rows_in_halves(rows: list[Case]) -> None:
     """Dtypes and numbers, of results and gradients; of each row one half."""
     wrong = []
-    for k, case in enumerate(rows):
-        dtype = list(EPS)[k % 2]
+    for case in rows:
+        dtype = half_of(case)
         firsts = {c.kind: c for c in reversed(case.calls("float32"))}
         for call in [firsts[kind] for kind in ("plain", "empty") if kind in firsts]:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -116,8 +121,8 @@ def test_second_gradients_in_halves(part: int) -> None:
     gradients tell.
     """
     wrong = []
-    for k, case in list(enumerate(TWICE))[part::8]:
-        dtype = list(EPS)[k // 8 % 2]
+    for case in TWICE[part::8]:
+        dtype = half_of(case)
         call = next((c for c in case.calls("float32") if c.kind == "plain"), None)
         if call is None:
             continue

@@ -90,12 +90,11 @@ class Item:
         inputs = [t for t in given if is_tensor(t) and t.requires_grad]
         return [*got, *gradients(got, inputs)]
 
-    def after(self, given: Sequence[Any], got: list[Any]) -> list[Any]:
-        """``got``, with gradients where those are computed outside."""
+    def asked(self, given: Sequence[Any], got: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Results and inputs of which gradients are computed outside."""
         if self.form != "outside":
-            return got
-        inputs = [t for t in given if is_tensor(t) and t.requires_grad]
-        return [*got, *gradients(got, inputs)]
+            return [], []
+        return got, [t for t in given if is_tensor(t) and t.requires_grad]
 
 
 def gradients(outs: list[Any], inputs: list[Any]) -> list[Any]:
@@ -122,7 +121,13 @@ def outcome(items: Sequence[Item], function: Callable[..., Any]) -> list[list[An
     given = [item.given() for item in items]
     ng.manual_seed(3)
     found = function(given)
-    found = [item.after(g, got) for item, g, got in zip(items, given, found, strict=True)]
+    pairs = [item.asked(g, got) for item, g, got in zip(items, given, found, strict=True)]
+    # At once: what a compiled function gives is one graph, which is freed with the first gradient.
+    grads = iter(gradients([t for outs, _ in pairs for t in outs], [t for _, i in pairs for t in i]))
+    found = [
+        [*got, *itertools.islice(grads, len(inputs))]
+        for got, (_, inputs) in zip(found, pairs, strict=True)
+    ]
     state = ng.get_rng_state()
     return [
         [*map(seen, got), *map(seen, g), sharing(item, got, g), *versions(g)]
@@ -217,10 +222,8 @@ def agree(items: Sequence[Item]) -> list[str]:
         try:
             got = outcome(items, ng.compile(function_of(items)))
         except Exception as error:
-            if len(items) == 1:
-                text = "".join(traceback.format_exception(error)[-8:])
-                return [f"{items[0]!r}: {text}"]
-            return one_by_one(items)
+            text = f"{items[0]!r}..: " + "".join(traceback.format_exception(error)[-8:])
+            return len(items) > 1 and one_by_one(items) or [text]
     wrong = []
     for item, x, y in zip([*items, items[-1]], wanted, got, strict=True):
         wrong += [f"{item!r}: {text}" for text in differences(item, x, y)]
