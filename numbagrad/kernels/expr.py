@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import collections
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -239,13 +240,35 @@ def inputs_of(root: Expr) -> frozenset[str]:
         return root._inputs
 
 
+LONG = 400
+"""Most characters of an expression whose parts are written as often as they occur."""
+
+
 def to_text(node: Expr) -> str:
-    """Python-like text of an expression, for people."""
+    """Python-like text of an expression, for people.
+
+    Where it would be long, parts that occur more than once have names: ``t0 * t0 where t0 = ...``.
+    """
+    order = topological([node])
+    sizes: dict[Expr, int] = {}
+    for part in order:
+        sizes[part] = 4 + sum([sizes[a] for a in part.args])
+    if sizes[node] <= LONG:
+        return _written(node, {})
+    times = collections.Counter([a for part in order for a in part.args])
+    shared = [part for part in order if part.args and times[part] > 1]
+    names = {part: f"t{k}" for k, part in enumerate(shared)}
+    named = [f"{names[part]} = {_written(part, names)}" for part in shared]
+    return f"{_written(node, names)} where {', '.join(named)}"
+
+
+def _written(node: Expr, names: dict[Expr, str]) -> str:
+    """The text of ``node``, of whose parts some have names."""
     if node.op == "input":
         return str(node.value)
     if node.op == "const":
         return repr(node.value)
-    texts = [to_text(a) for a in node.args]
+    texts = [names.get(a) or _written(a, names) for a in node.args]
     infix = ARITHMETIC | COMPARISONS | LOGICAL | BITWISE | {"pow": "**"}
     if node.op in infix:
         return f"({texts[0]} {infix[node.op]} {texts[1]})"

@@ -123,7 +123,9 @@ def outcome(items: Sequence[Item], function: Callable[..., Any]) -> list[list[An
     found = function(given)
     pairs = [item.asked(g, got) for item, g, got in zip(items, given, found, strict=True)]
     # At once: what a compiled function gives is one graph, which is freed with the first gradient.
-    grads = iter(gradients([t for outs, _ in pairs for t in outs], [t for _, i in pairs for t in i]))
+    grads = iter(
+        gradients([t for outs, _ in pairs for t in outs], [t for _, i in pairs for t in i])
+    )
     found = [
         [*got, *itertools.islice(grads, len(inputs))]
         for got, (_, inputs) in zip(found, pairs, strict=True)
