@@ -122,13 +122,13 @@ def outcome(items: Sequence[Item], function: Callable[..., Any]) -> list[list[An
     ng.manual_seed(3)
     found = function(given)
     pairs = [item.asked(g, got) for item, g, got in zip(items, given, found, strict=True)]
-    # At once: what a compiled function gives is one graph, which is freed with the first gradient.
+    # At once: what a compiled function gives is one graph, freed with the first gradient.
     grads = iter(
         gradients([t for outs, _ in pairs for t in outs], [t for _, i in pairs for t in i])
     )
     found = [
-        [*got, *itertools.islice(grads, len(inputs))]
-        for got, (_, inputs) in zip(found, pairs, strict=True)
+        [*got, *itertools.islice(grads, len(mine))]
+        for got, (_, mine) in zip(found, pairs, strict=True)
     ]
     state = ng.get_rng_state()
     return [
@@ -225,7 +225,7 @@ def agree(items: Sequence[Item]) -> list[str]:
             got = outcome(items, ng.compile(function_of(items)))
         except Exception as error:
             text = f"{items[0]!r}..: " + "".join(traceback.format_exception(error)[-8:])
-            return len(items) > 1 and one_by_one(items) or [text]
+            return (one_by_one(items) if len(items) > 1 else []) or [text]
     wrong = []
     for item, x, y in zip([*items, items[-1]], wanted, got, strict=True):
         wrong += [f"{item!r}: {text}" for text in differences(item, x, y)]
