@@ -9,6 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
+from ..kernels.cpu import half_norm
 from ..kernels.cpu import norm as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
@@ -49,7 +50,10 @@ class Softmax(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, form: Form) -> Tensor:
         out = new_empty(x._array.shape, x._dtype, x._device)
-        _run(kernels.softmax_rows, kernels.softmax_axis, form, out, x)
+        # A compiled step has float32 copies of halves, which are loops that fuse.
+        halves = halves_here(x) and not machine.is_compiling()
+        rows = half_norm.softmax_rows_of_halves if halves else kernels.softmax_rows
+        _run(rows, kernels.softmax_axis, form, out, x)
         ctx.form = form
         ctx.save(out)
         return out
@@ -174,18 +178,23 @@ class LayerNorm(Op, remembers=True):
         machine.launch(kernels.layer_norm, *flat, w, b, eps, affine)
         ctx.statistics, ctx.n, ctx.m, ctx.eps = (mean, rstd), n, m, eps
         ctx.bias_shape = None if bias is None else bias._array.shape
+        ctx.dtypes = tuple([x._dtype if t is None else t._dtype for t in (weight, bias)])
         ctx.save(x, weight)
         return out
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
         x, weight = ctx.saved_tensors
+        if grad_mode.enabled and halves_here(x):
+            wide = [None if t is None else t.float() for t in (g, x, weight)]
+            kinds = x._dtype, *ctx.dtypes
+            grads = zip(_layer_norm_grad(ctx, *wide), kinds, strict=True)
+            return tuple([None if t is None else cast(t, kind) for t, kind in grads])
         if grad_mode.enabled:
             return _layer_norm_grad(ctx, g, x, weight)
         form = ctx.n, ctx.m
         gx = new_empty(x._array.shape, x._dtype, x._device)
-        gw = new_empty((ctx.m,), x._dtype, x._device)
-        gb = new_empty((ctx.m,), x._dtype, x._device)
+        gw, gb = [new_empty((ctx.m,), kind, x._device) for kind in ctx.dtypes]
         w = gw._array if weight is None else contiguous(weight)._array.reshape((ctx.m,))
         sources = contiguous(g)._array.reshape(form), contiguous(x)._array.reshape(form)
         machine.launch(
@@ -200,7 +209,7 @@ class LayerNorm(Op, remembers=True):
         return gx, gw, gb
 
 
-def _layer_norm_grad(ctx: Any, g: Tensor, x: Tensor, weight: Tensor | None) -> tuple:
+def _layer_norm_grad(ctx: Any, g: Any, x: Any, weight: Any) -> tuple:
     """The gradient of layer_norm as differentiable functions of g, x and weight."""
     form = ctx.n, ctx.m
     g, rows = g.reshape(form), x.reshape(form)
@@ -328,8 +337,10 @@ def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
                 f"{role} of shape {list(tensor._array.shape)} and normalized_shape={list(shape)}."
             )
         if tensor is not None and tensor._dtype is not x._dtype:
+            if halves_here(x) and tensor._dtype is dtypes.float32:
+                continue
             raise DTypeError(
-                f"{name}: expected {role} to have the dtype of x, {x._dtype}, but got "
+                f"{name}: expected {role} to have the dtype of input, {x._dtype}, but got "
                 f"{tensor._dtype}. Convert one with .to(dtype)."
             )
     _floating(name, x)
@@ -356,8 +367,6 @@ def layer_norm(
     """
     if machine.autocasting:
         x, weight, bias = raised(x, weight, bias)
-    if halves_here(as_operand("layer_norm", x)):
-        return in_float32(layer_norm, x, normalized_shape, eps=eps, weight=weight, bias=bias)
     m = _normalized("layer_norm", x, normalized_shape, weight=weight, bias=bias)
     return LayerNorm.apply(x, weight, bias, m, float(eps))
 

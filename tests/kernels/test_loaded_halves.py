@@ -6,6 +6,7 @@ import pytest
 import numbagrad as ng
 from numbagrad.kernels import launches, widened
 from numbagrad.kernels.cpu import reduce
+from numbagrad.nn import functional as F
 
 CALLS = {
     "sum": lambda x, d: x.sum(d),
@@ -27,6 +28,13 @@ CALLS = {
     "logsumexp": lambda x, d: x.logsumexp(d),
     "log_softmax": lambda x, d: x.log_softmax(d if isinstance(d, int) else 0),
 }
+GRADIENTS = {
+    "softmax": lambda x, d: x.softmax(d),
+    "log_softmax": lambda x, d: x.log_softmax(d),
+    "layer_norm": lambda x, d: F.layer_norm(x, x.shape[d:]),
+    "logsumexp": lambda x, d: x.logsumexp(d),
+}
+"""Those whose sums are added up in another order, which moves a last bit of float32."""
 SHAPES = [(3, 5), (2, 7, 33), (40, 300), (300, 40)]
 LONG = [(600, 400)]
 """For which threads are compiled: of one half."""
@@ -79,3 +87,62 @@ def test_a_compiled_step_gives_the_same():
 
     for one, other in zip(function(x), ng.compile(function)(x), strict=True):
         assert ng.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16], ids=str)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_the_float32_form_but_for_the_last_bit(name, dtype):
+    """Rows short, long and longer than what is kept; gradients are of results that were rounded."""
+    unit = {ng.bfloat16: 2.0**-8, ng.float16: 2.0**-11}[dtype]
+    for shape in [(3, 5), (2, 7, 33), (70, 300), (2, 9000)]:
+        rng = np.random.default_rng(0)
+        x = ng.tensor(rng.standard_normal(shape)).to(dtype)
+        for dim in (0, 1):
+            found, expected = [], []
+            for kind, made in ((dtype, found), (ng.float32, expected)):
+                leaf = x.to(kind).detach().requires_grad_()
+                out = GRADIENTS[name](leaf, dim)
+                seed = ng.linspace(-1, 2, out.numel()).to(dtype).to(kind).reshape(out.shape)
+                made += [out.detach().double(), ng.autograd.grad(out, leaf, seed)[0].double()]
+            most = expected[1].abs().max().item()
+            least = 2.0**-24 if dtype is ng.float16 else 0.0
+            np.testing.assert_allclose(found[0], expected[0], 1.01 * unit, least + 1e-6 * unit)
+            np.testing.assert_allclose(found[1], expected[1], 0, 20 * unit * most)
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16], ids=str)
+def test_rows_with_nan_and_infinities(dtype):
+    inf, nan = float("inf"), float("nan")
+    x = ng.tensor([[0.0, nan, 1.0], [inf, 0.0, 1.0], [-inf, 0.0, -inf], [-inf, -inf, -inf]])
+    for call in (ng.softmax, ng.log_softmax, ng.logsumexp):
+        found, expected = call(x.to(dtype), 1).float(), call(x, 1).to(dtype).float()
+        np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", [ng.bfloat16, ng.float16], ids=str)
+@pytest.mark.parametrize("affine", ["", "weight", "bias", "weight bias", "float32"])
+def test_layer_norm_with_each_of_its_parameters(affine, dtype):
+    """Gradients have the dtype of what they are of; a second one goes through float32."""
+    kind = ng.float32 if affine == "float32" else dtype
+    names = ("weight", "bias") if affine == "float32" else affine.split()
+    rng = np.random.default_rng(1)
+    x = ng.tensor(rng.standard_normal((70, 33))).to(dtype)
+    given = {n: ng.tensor(rng.standard_normal(33)).to(kind) for n in names}
+    found = []
+    for wide in (False, True):
+        tensors = [x, *given.values()]
+        tensors = [(t.float() if wide else t).detach().requires_grad_() for t in tensors]
+        out = F.layer_norm(tensors[0], (33,), **dict(zip(given, tensors[1:], strict=True)))
+        seed = ng.tensor(np.random.default_rng(2).standard_normal((70, 33))).to(dtype).to(out.dtype)
+        grads = ng.autograd.grad(out, tensors, seed, create_graph=True)
+        plain = ng.autograd.grad(out, tensors, seed, retain_graph=True)
+        second = ng.autograd.grad((grads[0].float() ** 2).sum(), tensors[0])
+        if not wide:
+            assert out.dtype is dtype and [t.dtype for t in grads] == [t.dtype for t in tensors]
+            assert [t.dtype for t in plain] == [t.dtype for t in tensors]
+        found.append([out, *grads, *plain, *second])
+    unit = {ng.bfloat16: 2.0**-8, ng.float16: 2.0**-11}[dtype]
+    for k, (half, single) in enumerate(zip(*found, strict=True)):
+        most = single.abs().max().item()
+        slack = 40 if k == len(found[0]) - 1 else 4  # the gradient it is of was rounded already
+        np.testing.assert_allclose(half.detach().float(), single.detach(), 0, slack * unit * most)
