@@ -92,9 +92,10 @@ def test_mkl_is_not_chosen_on_amd_but_where_it_is_asked_for(monkeypatch, choice,
 def test_tiles_do_every_product_where_they_are_faster(monkeypatch):
     features = frozenset({"+avx2", "+fma", "+avx512f"})
     monkeypatch.setattr(blas_library, "features", lambda: features)
-    for amd, below in ((True, blas_library.ALWAYS), (False, 1 << 28)):
+    always = blas_library.ALWAYS
+    for amd, mkl, below in ((True, True, always), (False, False, always), (False, True, 1 << 26)):
         monkeypatch.setattr(blas_library, "is_amd", lambda amd=amd: amd)
-        assert blas_library._tiles_below(1 << 28) == below
+        assert blas_library._tiles_below(1 << 26, mkl) == below
     features -= {"+avx512f"}
     monkeypatch.setattr(blas_library, "is_amd", lambda: True)
     assert blas_library._tiles_below(1 << 28) == 1 << 28

@@ -180,6 +180,24 @@ def test_the_order_of_a_sum_does_not_depend_on_the_tile():
     assert np.array_equal(part, whole[11:18, 20:38])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_a_page_apart_give_the_bits_of_others(dtype):
+    """AVX-512 has them copied, some rows at a time, whole vectors where they are turned."""
+    rng = np.random.default_rng(2)
+    page = 4096 // np.dtype(dtype).itemsize
+    for n, m, k in ((12, 257, 3), (33, 512, 129), (250, 300, 128), (300, 256, 200)):
+        y = rng.standard_normal((k, m)).astype(dtype)
+        for transx in (0, 1):
+            there = rng.standard_normal((k, page) if transx else (n, page)).astype(dtype)
+            x = there[:, :n] if transx else there[:, :k]
+            found, expected = np.empty((n, m), dtype), np.empty((n, m), dtype)
+            by_tiles(found, x, y, transx, 0, 0, 0)
+            by_tiles(expected, x.copy(), y, transx, 0, 0, 0)
+            assert np.array_equal(found, expected)
+            largest = 1e-3 if dtype is np.float32 else 1e-11
+            np.testing.assert_allclose(found, (x.T if transx else x) @ y, 0, largest)
+
+
 @pytest.mark.parametrize(
     ("features", "nbytes"), [("+avx,+avx2,+fma", 32), ("+sse2", 0)], ids=["avx2", "sse2"]
 )

@@ -40,7 +40,15 @@ PANELS = 21
 """Most float32 panels of ``x``, packed; a gap between them keeps them apart in the caches."""
 
 GAP = 64
-PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else 1
+
+CLASH = 4096
+"""Bytes from row to row, or a multiple, with which AVX-512 has ``x`` copied, rows with a gap: as
+stored they would lie in the same few places of each cache. 1024^3 in float64 takes 30 ms for 37."""
+
+COPIED = 128
+"""Rows of float64 that are copied at a time, of float32 nearly twice as many."""
+
+PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else COPIED * (8 * DEPTH + GAP)
 
 
 @device
@@ -56,18 +64,29 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     lined = transy or (n >= TALL and not shallow)
     room = scratch(ROOM)
     panels = scratch(PANELS_ROOM)
+    between = x_col if transx else x_row
+    worth = n >= 2 * PANEL and m >= (8 if transx else 4) * WIDE * lanes
+    clash = not FULL and worth and between & (CLASH - 1) == 0
     h = 0
     while h < k:
         depth = min(DEPTH, k - h)
         i = 0
         while i < n:
             rows = min(FEW if shallow else BLOCK // (DEPTH * size), n - i)
-            left = x + i * x_row + h * x_col
+            left, left_row, left_col = x + i * x_row + h * x_col, x_row, x_col
             whole, panel = 0, PANEL * depth * size + GAP  # rows of x in panels; bytes of one
             if FULL and transx and m >= PACKED:
                 rows = min(rows, PANELS * 4 // size * PANEL)
                 whole = rows // PANEL * PANEL
                 copy_panels(like, panels, panel, left, x_col, depth, rows // PANEL)
+            if clash:
+                left_row, left_col = depth * size + GAP, size
+                rows = min(rows, PANELS_ROOM // left_row)
+                if transx:
+                    copied_turned(like, depth, rows, left, x_col, panels, left_row)
+                else:
+                    copied(like, rows, depth, left, x_row, panels, left_row)
+                left = panels
             j = 0
             while j < m:
                 columns = min(m - j, WIDE * lanes)
@@ -98,7 +117,7 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
                     )
                     done = whole
                 strip = (
-                    *(rows - done, depth, left + done * x_row, x_row, x_col, 0),
+                    *(rows - done, depth, left + done * left_row, left_row, left_col, 0),
                     *(right, right_row, begin + done * base_row, base_row),
                     *(to + done * out_row, out_row),
                 )
@@ -137,3 +156,15 @@ def copied(like, rows, columns, x, x_row, out, out_row):
         to, row = pointer(out + i * out_row, like), pointer(x + i * x_row, like)
         for j in range(columns):
             to[j] = row[j]
+
+
+@pasted
+def copied_turned(like, rows, columns, x, x_row, out, out_row):
+    """As ``turned``, number by number, which takes less to compile."""
+    gap = out_row // itemsize(like)
+    for i in range(rows):
+        to, row = pointer(out, like), pointer(x + i * x_row, like)
+        place = i
+        for j in range(columns):
+            to[place] = row[j]
+            place += gap
