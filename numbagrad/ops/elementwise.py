@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import devices, dtypes, memory_formats
@@ -19,6 +20,7 @@ from . import formulas as f
 from .autocasting import raised
 from .base import SHORT, Op, as_operand, copy_kernel, meets, new_empty, ones_like, short_copy
 from .from_formula import elementwise
+from .operand import number_of
 from .remembered import remembered
 from .short_way import make_binary
 from .transfer import transfer
@@ -320,12 +322,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
         got = mask._dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise DTypeError(f"masked_fill: only supports boolean masks, but got {got}.")
     if not isinstance(value, Tensor):
-        kind = dtypes.of_number(value)
-        if kind.category > x._dtype.category:
-            raise DTypeError(
-                f"masked_fill: value {value!r} cannot be converted to {x._dtype} without overflow "
-                f"or loss. Convert x first."
-            )
+        value = number_of("masked_fill", value, x._dtype)
     elif value._array.ndim:
         raise ShapeError(
             f"masked_fill: only supports a 0-dimensional value tensor, but got one of shape "
@@ -481,6 +478,7 @@ def _limiting(min: Any = None, max: Any = None) -> tuple[Any, tuple]:
 def _filling(mask: Any, value: Any) -> tuple[Any, tuple]:
     """The op that ``masked_fill`` is; none where it has something to check."""
     fits = isinstance(mask, Tensor) and mask._dtype is dtypes.bool_ and type(value) in NUMBERS
+    fits = fits and not 65504 < abs(value) < math.inf  # which float16 has no more
     return (_Fill.op, (mask, value)) if fits else (None, ())
 
 

@@ -1,10 +1,14 @@
-"""What is said of an argument that should be a tensor."""
+"""What is said of an argument that should be a tensor, or a number that a dtype holds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import DTypeError
 from ..tensor import Tensor
 from .selected import Selected
 
@@ -35,4 +39,22 @@ def check_operands(name: str, error: AttributeError, args: Sequence[Any]) -> Non
 def _has(attribute: str | None) -> bool:
     return attribute is not None and (
         hasattr(Tensor, attribute) or attribute in Tensor.__annotations__
+    )
+
+
+def number_of(name: str, value: Any, dtype: DType) -> Any:
+    """``value``, which came to the function ``name``, as ``dtype`` holds it: a bool whether it is
+    not 0, ints without its fraction, unsigned ones from below 0 again from above."""
+    if type(value) is not complex:
+        if dtype is dtypes.bool_:
+            return bool(value)
+        if dtype.is_floating_point:
+            if not math.isfinite(value) or abs(value) <= float(dtypes.finfo(dtype).max):
+                return value
+        elif math.isfinite(value):
+            whole, limits = math.trunc(value), dtypes.iinfo(dtype)
+            if (limits.min or -limits.max) <= whole <= limits.max:
+                return whole if limits.min or whole >= 0 else whole + int(limits.max) + 1
+    raise DTypeError(
+        f"{name}: value {value!r} cannot be converted to {dtype} without overflow. Convert x first."
     )

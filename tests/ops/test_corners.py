@@ -178,6 +178,29 @@ def test_addbmm_keeps_its_dtype():
     assert ng.broadcast_shapes((5, 1), 4) == (5, 4)
 
 
+FILLED = {
+    ("bool", 2): True, ("bool", float("nan")): True, ("bool", 0.0): False, ("int64", 1.9): 1,
+    ("int32", -1.9): -1, ("uint8", -1): 255, ("uint8", True): 1, ("float32", 2**30): 2.0**30,
+    ("uint8", 256): None, ("uint8", -256): None, ("int8", 128.0): None, ("int64", 2**63): None,
+    ("int32", float("nan")): None, ("int32", float("inf")): None, ("float32", 1e39): None,
+    ("float16", 70000): None, ("float16", float("inf")): float("inf"), ("float64", 1j): None,
+}  # fmt: skip
+"""What PyTorch makes of a number that is filled in; None where it raises."""
+
+
+@pytest.mark.parametrize(("dtype", "value"), FILLED)
+def test_numbers_become_what_the_dtype_holds(dtype, value):
+    x, mask = ng.zeros(3, dtype=getattr(ng, dtype)), ng.tensor([True, False, True])
+    expected = FILLED[dtype, value]
+    for fill in (ng.masked_fill, ng.Tensor.masked_fill_):
+        if expected is None:
+            with pytest.raises(TypeError, match=r"masked_fill: value .* cannot be converted"):
+                fill(x, mask, value)
+            assert not x.any()
+        else:
+            assert fill(x.clone(), mask, value).tolist() == [expected, x[1].item(), expected]
+
+
 WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda x: F.softshrink(x, -0.5), ValueError, "lambda must be greater or equal to 0"),
     (lambda x: F.prelu(x, ng.ones(1, 3)), RuntimeError, "scalar or 1D tensor"),
