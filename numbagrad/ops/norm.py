@@ -52,8 +52,11 @@ class Softmax(Op, remembers=True):
         out = new_empty(x._array.shape, x._dtype, x._device)
         # A compiled step has float32 copies of halves, which are loops that fuse.
         halves = halves_here(x) and not machine.is_compiling()
-        rows = half_norm.softmax_rows_of_halves if halves else kernels.softmax_rows
-        _run(rows, kernels.softmax_axis, form, out, x)
+        if halves:
+            rows, axis = half_norm.softmax_rows_of_halves, half_norm.softmax_axis_of_halves
+        else:
+            rows, axis = kernels.softmax_rows, kernels.softmax_axis
+        _run(rows, axis, form, out, x)
         ctx.form = form
         ctx.save(out)
         return out

@@ -220,7 +220,7 @@ LOGSUMEXP_GRAD = ElementwiseKernel(
 
 
 @pasted
-def _tasks(x):
+def tasks_of(x):
     """How many tasks share the middle-axis kernels, of how many parts each of the outer ones."""
     outer, _, inner = x.shape
     parts = (inner + WIDTH - 1) // WIDTH
@@ -228,7 +228,7 @@ def _tasks(x):
 
 
 @pasted
-def _columns(x, task, parts):
+def columns_of(x, task, parts):
     """Where a task's first row begins in all of x (outer, m, inner), and its columns."""
     _, m, inner = x.shape
     o, part = task // parts, task % parts
@@ -255,9 +255,9 @@ def columns_max(peak, x, begin, width):
 def softmax_axis(out, x):
     """Softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
     _, m, inner = x.shape
-    tasks, parts = _tasks(x)
+    tasks, parts = tasks_of(x)
     for task in prange(0, tasks):
-        begin, width = _columns(x, task, parts)
+        begin, width = columns_of(x, task, parts)
         zero, one = x.dtype.type(0), x.dtype.type(1)
         peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
         columns_max(peak, x, begin, width)
@@ -280,9 +280,9 @@ def softmax_axis(out, x):
 def softmax_axis_grad(gx, g, out):
     """Gradient of softmax along the middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
     _, m, inner = out.shape
-    tasks, parts = _tasks(out)
+    tasks, parts = tasks_of(out)
     for task in prange(0, tasks):
-        begin, width = _columns(out, task, parts)
+        begin, width = columns_of(out, task, parts)
         zero = sum_type(out.dtype).type(0)
         total, line = stack(WIDTH, zero), stack(WIDTH, zero)
         for j in range(width):
@@ -301,9 +301,9 @@ def softmax_axis_grad(gx, g, out):
 def log_softmax_axis(out, x):
     """Logarithm of softmax along the middle axis. out, x (outer, m, inner) C; out may be x."""
     _, m, inner = x.shape
-    tasks, parts = _tasks(x)
+    tasks, parts = tasks_of(x)
     for task in prange(0, tasks):
-        begin, width = _columns(x, task, parts)
+        begin, width = columns_of(x, task, parts)
         zero = sum_type(x.dtype).type(0)
         peak, total, line = stack(WIDTH, zero), stack(WIDTH, zero), stack(WIDTH, zero)
         columns_max(peak, x, begin, width)
@@ -325,9 +325,9 @@ def log_softmax_axis(out, x):
 def logsumexp_axis(out, x):
     """``logsumexp_rows`` along the middle axis. out (outer, inner) C; x (outer, m, inner) C."""
     _, m, inner = x.shape
-    tasks, parts = _tasks(x)
+    tasks, parts = tasks_of(x)
     for task in prange(0, tasks):
-        begin, width = _columns(x, task, parts)
+        begin, width = columns_of(x, task, parts)
         zero = sum_type(x.dtype).type(0)
         peak, total = stack(WIDTH, zero), stack(WIDTH, zero)
         columns_max(peak, x, begin, width)
@@ -347,9 +347,9 @@ def logsumexp_axis(out, x):
 def log_softmax_axis_grad(gx, g, out):
     """Gradient of log_softmax, middle axis. gx, g, out (outer, m, inner) C; gx may be g."""
     _, m, inner = out.shape
-    tasks, parts = _tasks(out)
+    tasks, parts = tasks_of(out)
     for task in prange(0, tasks):
-        begin, width = _columns(out, task, parts)
+        begin, width = columns_of(out, task, parts)
         zero = sum_type(out.dtype).type(0)
         total, line = stack(WIDTH, zero), stack(WIDTH, zero)
         for j in range(width):

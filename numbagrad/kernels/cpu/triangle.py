@@ -8,7 +8,7 @@ from numba import prange
 from ..machine import kernel
 
 
-@kernel(grain=131072)
+@kernel(grain=131072, moves=True)
 def triangle(out, x, diagonal, upper):
     """out, x (b, n, m) C: x on and above (upper) or below the diagonal, else 0; out may be x."""
     b, n, m = x.shape
