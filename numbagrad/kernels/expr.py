@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -257,7 +258,8 @@ def to_text(node: Expr) -> str:
         return _written(node, {})
     times = collections.Counter([a for part in order for a in part.args])
     shared = [part for part in order if part.args and times[part] > 1]
-    names = {part: f"t{k}" for k, part in enumerate(shared)}
+    free = (name for k in itertools.count() if (name := f"t{k}") not in inputs_of(node))
+    names = dict(zip(shared, free, strict=False))
     named = [f"{names[part]} = {_written(part, names)}" for part in shared]
     return f"{_written(node, names)} where {', '.join(named)}"
 

@@ -342,8 +342,9 @@ def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
         if tensor is not None and tensor._dtype is not x._dtype:
             if halves_here(x) and tensor._dtype is dtypes.float32:
                 continue
+            more = ", or ng.float32" if halves_here(x) else ""
             raise DTypeError(
-                f"{name}: expected {role} to have the dtype of input, {x._dtype}, but got "
+                f"{name}: expected {role} to have the dtype of input, {x._dtype}{more}, but got "
                 f"{tensor._dtype}. Convert one with .to(dtype)."
             )
     _floating(name, x)

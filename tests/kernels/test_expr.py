@@ -30,6 +30,19 @@ def test_long_ones_name_what_occurs_twice():
     assert values["t4"] * values["t4"] == nested(0.25)
 
 
+def test_names_of_parts_are_not_those_of_inputs():
+    def nested(t0, t2):
+        a = (t0 + t2) * 0.5
+        b = a * a + a * t2 + a
+        c = b * b + b * t0 + b
+        d = c * c + c * 0.5 + c
+        e = d * d + d * 0.5 + d
+        return e * e + e
+
+    text = str(Formula.from_function(nested, "f")).partition(" where ")[2]
+    assert [part.split(" = ")[0] for part in text.split(", ")] == ["t1", "t3", "t4", "t5", "t6"]
+
+
 def test_the_second_gradient_of_a_polynomial_is_no_book():
     """Its docstring was 3.8 MB, which took three quarters of the time to compile it."""
     twice = derivative(derivative(Erfcx.op.formula, "x"), "x")

@@ -43,10 +43,12 @@ GAP = 64
 
 CLASH = 4096
 """Bytes from row to row, or a multiple, with which AVX-512 has ``x`` copied, rows with a gap: as
-stored they would lie in the same few places of each cache. 1024^3 in float64 takes 30 ms for 37."""
+stored they would lie in the same few places of each cache. 1024^3 in float64 takes 31 ms for 37.
+Of a transposed ``x`` each step along a row is on another page from so many bytes on."""
 
-COPIED = 128
-"""Rows of float64 that are copied at a time, of float32 nearly twice as many."""
+COPIED = 64
+"""Rows of float64 that are copied at a time, of float32 nearly twice as many: threads may have a
+stack of 160 KB."""
 
 PANELS_ROOM = PANELS * (4 * PANEL * DEPTH + GAP) if FULL else COPIED * (8 * DEPTH + GAP)
 
@@ -64,9 +66,8 @@ def by_tiles(like, transx, transy, n, m, k, x, ldx, y, ldy, start, ldstart, out,
     lined = transy or (n >= TALL and not shallow)
     room = scratch(ROOM)
     panels = scratch(PANELS_ROOM)
-    between = x_col if transx else x_row
     worth = n >= 2 * PANEL and m >= (8 if transx else 4) * WIDE * lanes
-    clash = not FULL and worth and between & (CLASH - 1) == 0
+    clash = not FULL and worth and (x_col >= CLASH if transx else x_row & (CLASH - 1) == 0)
     h = 0
     while h < k:
         depth = min(DEPTH, k - h)
