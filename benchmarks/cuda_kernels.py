@@ -1,14 +1,15 @@
 """Compile every GPU kernel and count its registers, on a machine without a GPU.
 
-    python -m benchmarks.cuda_kernels [--arch 80 90] [--only NAME] [--share K N]
+    python -m benchmarks.cuda_kernels [--arch 80 90] [--only NAME] [--share K N] [--all]
 
 Operations run with nobody behind the doorway (``pretend``): they launch what they would launch on a
 GPU, and what they launch is compiled to NVIDIA's intermediate code for the oldest architecture and
-linked for each. ``--share K N``: only every N-th kernel from the K-th on. Prints kernel, types,
-architecture, registers, spilled bytes. Exits 1 if a kernel does not compile, if one spills
-registers, if a block of the size it is started with needs more registers or shared memory than
-there are, if a file of GPU kernels starts none of those compiled, or if a CPU kernel has neither a
-twin nor a reason in cuda_gaps.py.
+linked for it; for the others too if it comes near to a limit there, with ``--all`` in any case: to
+link takes as long as to compile. ``--share K N``: only every N-th kernel from the K-th on. Prints
+kernel, types, architecture, registers, spilled bytes. Exits 1 if a kernel does not compile, if one
+spills registers, if a block of the size it is started with needs more registers or shared memory
+than there are, if a file of GPU kernels starts none of those compiled, or if a CPU kernel has
+neither a twin nor a reason in cuda_gaps.py.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ from .cuda_gaps import KNOWN_GAPS, pairs
 REGISTERS = 65536
 SHARED_BYTES = 48 * 1024
 """What a block has at the most, the same on sm_80 and sm_90; more memory has to be asked for."""
+FAR = 0.5
+"""Part of what a thread or a block may have of registers and memory up to which a kernel is far
+from a limit."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,16 @@ class Report:
 
 
 def compile_for(
-    kernel: Callable[..., None], argument_types: tuple, archs: Sequence[int], threads: int
+    kernel: Callable[..., None],
+    argument_types: tuple,
+    archs: Sequence[int],
+    threads: int,
+    every: bool = True,
 ) -> Iterator[Report]:
     """Compile ``kernel`` for the oldest of ``archs`` and link that for each; without a driver.
 
-    threads: of its largest block.
+    threads: of its largest block. every: link for the others too where the oldest is far from its
+    limits.
     """
     import numba.cuda.dispatcher as dispatcher
     from numba import cuda, types
@@ -109,15 +118,17 @@ def compile_for(
         seconds = time.perf_counter() - begin
         yield Report(name, words, arch, registers, bytes_spilled, seconds, needs)
         begin = time.perf_counter()
+        if not (every or bytes_spilled or needs or _too_large(registers, text, threads, FAR)):
+            break
 
 
-def _too_large(registers: int, text: str, threads: int) -> str:
-    """What a block of so many threads needs too much of, or nothing."""
+def _too_large(registers: int, text: str, threads: int, part: float = 1) -> str:
+    """What a block of so many threads needs too much of, or nothing; of this part of all."""
     shared = re.search(r"(\d+) bytes smem", text)
-    if shared and int(shared[1]) > SHARED_BYTES:
+    if shared and int(shared[1]) > part * SHARED_BYTES:
         return f"a block needs {shared[1]} bytes of shared memory, there are {SHARED_BYTES}"
     each = -(-32 * registers // 256) * 256  # a warp takes them by 256
-    if each * -(-threads // 32) > REGISTERS:
+    if each * -(-threads // 32) > part * REGISTERS or registers > part * 256:
         return f"a block of {threads} threads needs more than {REGISTERS} registers: {registers}"
     return ""
 
@@ -527,6 +538,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--arch", type=int, nargs="+", default=[80, 90])
     parser.add_argument("--only", default="", help="part of a kernel's name")
     parser.add_argument("--share", type=int, nargs=2, default=[0, 1], metavar=("K", "N"))
+    parser.add_argument("--all", action="store_true", help="link each for every architecture")
     chosen = parser.parse_args(arguments)
     device.pretend()
     failed = 0
@@ -542,7 +554,7 @@ def main(arguments: list[str] | None = None) -> int:
     with seldom():
         for kernel, argument_types in mine:
             threads = kernels[kernel, argument_types]
-            for report in compile_for(kernel, argument_types, chosen.arch, threads):
+            for report in compile_for(kernel, argument_types, chosen.arch, threads, chosen.all):
                 print(report, flush=True)
                 failed += bool(report.error or report.spilled)
     print(f"{len(mine)} kernels, {failed} failed")

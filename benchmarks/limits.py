@@ -33,6 +33,8 @@ COPIED = {"16 KB": 4_096, "256 KB": 65_536, "4 MB": 1_000_000, "40 MB": 10_000_0
 ELEMENTS = {"10^6": (1000, 1000), "10^7": (2500, 4000)}
 SHAPES = [(256, 256, 256), (128, 512, 784), (512, 512, 512), (1024, 1024, 1024)]
 """Rows, columns and length of the sums of products."""
+WIDE_SHAPES = [(256, 256, 256), (512, 512, 512), (1024, 1024, 1024)]
+"""Those of float64."""
 REST = 0.15
 """Seconds between libraries that have threads, see ``interleave``: NumPy's BLAS lets its threads
 turn for 100 ms after a product."""
@@ -142,8 +144,10 @@ def product_rows(threads: int, rounds: int) -> list[Row]:
     torch, found, best = load_peer(), [], 0.0
     if torch is not None:
         torch.set_num_threads(threads)
-    for n, m, k in SHAPES:
-        x, y = uniform(n, k), uniform(k, m)
+    kinds = [(shape, np.float32) for shape in SHAPES] + [(s, np.float64) for s in WIDE_SHAPES]
+    for (n, m, k), kind in kinds:
+        x, y = uniform(n, k).astype(kind), uniform(k, m).astype(kind)
+        single = kind is np.float32
         pairs: dict[str, Call] = {}
         for name, lib in (("numbagrad", ng), ("torch", torch)):
             if lib is not None:
@@ -153,16 +157,17 @@ def product_rows(threads: int, rounds: int) -> list[Row]:
             np.testing.assert_allclose(
                 np.asarray(call()), x @ y, rtol=0, atol=1e-4 * k, err_msg=name
             )
-        if threads == 1:
+        if threads == 1 and single:
             pairs |= _parts_of(x, y)
         timings = interleave(list(pairs.values()), rounds, rest=REST if threads > 1 else 0.0)
         times = dict(zip(pairs, timings, strict=True))
         rates = {name: 2e-9 * n * m * k / timing.median for name, timing in times.items()}
-        best = max(best, *rates.values())
+        best = max(best, *rates.values()) if single else best
         figures = ", ".join(f"{name} {value:.3g}" for name, value in rates.items())
         found.append(
             timed_row(
-                *(SUITE, f"product {n} x {m} x {k} / numpy", times["numbagrad"], times["numpy"]),
+                *(SUITE, f"product {n} x {m} x {k}{'' if single else ' of float64'} / numpy"),
+                *(times["numbagrad"], times["numpy"]),
                 threads=threads,
                 asked=AT_MOST_NUMPY,
                 note=f"{threads} thread(s), GFLOP/s: {figures}",
