@@ -144,7 +144,8 @@ def product_rows(threads: int, rounds: int) -> list[Row]:
     torch, found, best = load_peer(), [], 0.0
     if torch is not None:
         torch.set_num_threads(threads)
-    kinds = [(shape, np.float32) for shape in SHAPES] + [(s, np.float64) for s in WIDE_SHAPES]
+    kinds: list[Any] = [(shape, np.float32) for shape in SHAPES]
+    kinds += [(shape, np.float64) for shape in WIDE_SHAPES]
     for (n, m, k), kind in kinds:
         x, y = uniform(n, k).astype(kind), uniform(k, m).astype(kind)
         single = kind is np.float32
