@@ -18,6 +18,8 @@ from ..kernels.cpu import (
     bias,
     conv,
     cross,
+    half_norm,
+    layer_norm,
     matmul,
     norm,
     pool,
@@ -156,8 +158,8 @@ _ALL = """
     sum mean prod any all count_nonzero amax amin abs_amax abs_amin norm1 norm2 norm3 norm nansum
     squares argmax argmin softmax_rows softmax_rows_grad log_softmax_rows log_softmax_rows_grad
     logsumexp_rows logsumexp_axis softmax_axis softmax_axis_grad log_softmax_axis
-    log_softmax_axis_grad cumsum cumprod logcumsumexp cummax cummin sort topk kth triangle gcd pick
-    place cross
+    log_softmax_axis_grad softmax_rows_of_halves softmax_axis_of_halves cumsum cumprod
+    logcumsumexp cummax cummin sort topk kth triangle gcd pick place cross
 """.split()
 _FIRST = {
     "layer_norm": 4, "conv": 2, "conv_input_grad": 2, "max_pool": 3, "max_pool_grad": 3,
@@ -166,7 +168,8 @@ _FIRST = {
 
 
 def _by_name(name: str) -> Any:
-    for module in (reduce, norm, scan, sort, triangle, whole, along, pool, conv, cross, resample):
+    rows = reduce, norm, half_norm, layer_norm, scan, sort
+    for module in (*rows, triangle, whole, along, pool, conv, cross, resample):
         if name in vars(module):
             return vars(module)[name]
     raise KeyError(name)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels.cpu import bias, loss, matmul, norm, plane_loss, reduce
+from ..kernels.cpu import bias, layer_norm, loss, matmul, plane_loss, reduce
 from ..kernels.expr import Expr, expr, substitute, symbol
 from ..kernels.halves import half_name
 from ..kernels.loops import ElementwiseKernel, compute_type, numba_name
@@ -381,8 +381,8 @@ MODES: dict[Any, tuple[str, ...]] = {
     loss.cross_entropy_with_grad: _CLASSES,
     plane_loss.cross_entropy_of_planes: _CLASSES,
     plane_loss.cross_entropy_of_planes_grad: _CLASSES,
-    norm.layer_norm: ("affine",),
-    norm.layer_norm_grad: ("affine",),
+    layer_norm.layer_norm: ("affine",),
+    layer_norm.layer_norm_grad: ("affine",),
 }
 """Parameters that choose among branches: a compiled step has the kernel for its own choice, which
 takes half the time to compile."""

@@ -10,6 +10,7 @@ from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import half_norm
+from ..kernels.cpu import layer_norm as layer_kernels
 from ..kernels.cpu import norm as kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
@@ -178,7 +179,7 @@ class LayerNorm(Op, remembers=True):
         b = mean if bias is None else contiguous(bias)._array.reshape((m,))
         affine = (weight is not None) + 2 * (bias is not None)
         flat = out._array.reshape((n, m)), mean, rstd, rows.reshape((n, m))
-        machine.launch(kernels.layer_norm, *flat, w, b, eps, affine)
+        machine.launch(layer_kernels.layer_norm, *flat, w, b, eps, affine)
         ctx.statistics, ctx.n, ctx.m, ctx.eps = (mean, rstd), n, m, eps
         ctx.bias_shape = None if bias is None else bias._array.shape
         ctx.dtypes = tuple([x._dtype if t is None else t._dtype for t in (weight, bias)])
@@ -201,7 +202,7 @@ class LayerNorm(Op, remembers=True):
         w = gw._array if weight is None else contiguous(weight)._array.reshape((ctx.m,))
         sources = contiguous(g)._array.reshape(form), contiguous(x)._array.reshape(form)
         machine.launch(
-            kernels.layer_norm_grad,
+            layer_kernels.layer_norm_grad,
             *(gx._array.reshape(form), gw._array, gb._array, *sources, *ctx.statistics, w),
             int(weight is not None),
         )
@@ -306,15 +307,21 @@ def halves_here(x: Tensor) -> bool:
     return x._dtype in dtypes.HALVES and x._device.type == "cpu"
 
 
+def check_dtype(name: str, role: str, x: Tensor, wanted: tuple[Any, ...]) -> None:
+    """Raise unless ``x`` has the dtype of the input, or another that is wanted."""
+    if x._dtype not in wanted:
+        one_of = ", or ".join(map(str, wanted))
+        raise DTypeError(
+            f"{name}: expected {role} to have the dtype of input, {one_of}, but got {x._dtype}. "
+            f"Convert one with .to(dtype)."
+        )
+
+
 def single(name: str, role: str, x: Any, kind: Any) -> Any:
     """``x``, of the halves ``kind`` or float32, in float32; what is no tensor as it is."""
     if not isinstance(x, Tensor):
         return x
-    if x._dtype not in (kind, dtypes.float32):
-        raise DTypeError(
-            f"{name}: expected {role} to have the dtype of input, {kind}, or ng.float32, but got "
-            f"{x._dtype}. Convert one with .to(dtype)."
-        )
+    check_dtype(name, role, x, (kind, dtypes.float32))
     return x.float()
 
 
@@ -333,20 +340,15 @@ def _normalized(name: str, x: Any, shape: Any, **affine: Tensor | None) -> int:
             f"{name}: Given normalized_shape={list(shape)}, expected input with shape "
             f"{['*', *shape]}, but got input of size {list(x._array.shape)}."
         )
+    wanted = (x._dtype, dtypes.float32) if halves_here(x) else (x._dtype,)
     for role, tensor in affine.items():
         if tensor is not None and tensor._array.shape != shape:
             raise ShapeError(
                 f"{name}: Expected {role} to be of same shape as normalized_shape, but got "
                 f"{role} of shape {list(tensor._array.shape)} and normalized_shape={list(shape)}."
             )
-        if tensor is not None and tensor._dtype is not x._dtype:
-            if halves_here(x) and tensor._dtype is dtypes.float32:
-                continue
-            more = ", or ng.float32" if halves_here(x) else ""
-            raise DTypeError(
-                f"{name}: expected {role} to have the dtype of input, {x._dtype}{more}, but got "
-                f"{tensor._dtype}. Convert one with .to(dtype)."
-            )
+        if tensor is not None:
+            check_dtype(name, role, tensor, wanted)
     _floating(name, x)
     return math.prod(shape)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from numbagrad.kernels import machine
-from numbagrad.kernels.cpu import bias, loss, norm, plane_loss
+from numbagrad.kernels.cpu import bias, layer_norm, loss, norm, plane_loss
 
 DTYPES = [np.float32, np.float64]
 SHAPES = [(4, 7), (1, 1), (3, 100), (40, 700)]
@@ -139,12 +139,12 @@ def test_layer_norm(dtype):
         out, mean, rstd = np.empty_like(x), np.empty(n, dtype), np.empty(n, dtype)
         for affine in range(4):
             w, b = weight if affine & 1 else np.ones(m), shift if affine & 2 else np.zeros(m)
-            norm.layer_norm(out, mean, rstd, x, weight, shift, 1e-5, affine)
+            layer_norm.layer_norm(out, mean, rstd, x, weight, shift, 1e-5, affine)
             expected = layer_norm_reference(x, w, b, 1e-5)
             for found, value in zip((out, mean, rstd), expected, strict=True):
                 close(found, value, 300)
             gx, gw, gb = np.empty_like(x), np.empty_like(weight), np.empty_like(weight)
-            norm.layer_norm_grad(gx, gw, gb, g, x, mean, rstd, weight, affine)
+            layer_norm.layer_norm_grad(gx, gw, gb, g, x, mean, rstd, weight, affine)
             unit = (x - expected[1][:, None]) * expected[2][:, None]
             gu = g * w
             along = (gu * unit).mean(-1, keepdims=True)
@@ -174,9 +174,9 @@ def test_sums_do_not_depend_on_threads():
         for threads in range(1, min(before, 2) + 1):
             machine.set_threads(threads)
             out, mean, rstd = np.empty_like(x), *np.empty((2, 3000), np.float32)
-            norm.layer_norm(out, mean, rstd, x, x[0], x[0], 1e-5, 3)
+            layer_norm.layer_norm(out, mean, rstd, x, x[0], x[0], 1e-5, 3)
             gx, (gw, gb, columns) = np.empty_like(x), np.empty((3, 50), np.float32)
-            norm.layer_norm_grad(gx, gw, gb, x, x, mean, rstd, x[0], 3)
+            layer_norm.layer_norm_grad(gx, gw, gb, x, x, mean, rstd, x[0], 3)
             bias.column_sum(columns, x)
             results.append((out, gx, gw, gb, columns))
     finally:

