@@ -447,3 +447,26 @@ def test_an_index_of_one_element_that_is_wrong(compiled):
     with pytest.raises(IndexError, match=r"out of (bounds|range)") as caught:
         f(ng.tensor([0, 7, 1]))
     assert compiled or caught.value.__notes__ == ["vmap: this came at element 1."]
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.bfloat16, ng.float16], ids=str)
+def test_rows_of_every_element_are_one_launch(dtype, monkeypatch):
+    """Halves have kernels of their own, which need rules of their own."""
+    x, w = ng.randn(5, 7, 9).to(dtype), ng.ones(9).to(dtype)
+    launched = []
+    plain = machine.Kernel.__call__
+
+    def noted(kernel, *args):
+        launched.append(kernel.__name__)
+        return plain(kernel, *args)
+
+    monkeypatch.setattr(machine.Kernel, "__call__", noted)
+    for name, function in {
+        "softmax_rows": lambda x: x.softmax(1), "softmax_axis": lambda x: x.softmax(0),
+        "log_softmax": lambda x: x.log_softmax(1), "logsumexp": lambda x: x.logsumexp(1),
+        "layer_norm": lambda x: F.layer_norm(x, (9,), w, w), "triangle": lambda x: x.tril(),
+    }.items():  # fmt: skip
+        launched.clear()
+        found = vmap(function)(x)
+        assert sum(name in kernel for kernel in launched) == 1, launched
+        assert ng.equal(found, ng.stack([function(row) for row in x]))
