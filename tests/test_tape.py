@@ -126,6 +126,32 @@ def test_hooks_of_a_node_see_and_replace():
     assert x.grad.tolist() == [21.0, 21.0]
 
 
+def test_a_hook_sees_the_gradients_of_both_operands_where_they_are_one_tensor():
+    x = leaf(3.0)
+    seen = []
+    y = x * x
+    y.grad_fn.register_hook(lambda into, out: seen.append([t.item() for t in into]))
+    y.backward(retain_graph=True)
+    assert seen == [[3.0, 3.0]] and x.grad.item() == 6.0
+    (x * x).backward()  # without a hook there is one
+    assert x.grad.item() == 12.0
+
+
+def test_the_gradient_of_a_tensor_by_itself_is_one_kernel():
+    x = ng.linspace(-2, 2, 12).reshape(3, 4).requires_grad_()
+    with ng.profiler.profile() as profile:
+        (x * x).backward(ng.ones(3, 4))
+    names = [row.name for row in profile.key_averages()]
+    assert [n for n in names if n.startswith("MulBackward")] == ["MulBackward.mul_grad_twice"], (
+        names
+    )
+    assert x.grad.tolist() == (2 * x).tolist()
+    row = x[0].detach().requires_grad_()
+    y = x.detach() * row  # of one number each, but two tensors
+    y.sum().backward()
+    assert row.grad.tolist() == x.sum(0).tolist()
+
+
 def test_post_accumulate_hook_runs_after_the_gradient_is_there():
     x = leaf(2.0)
     seen = []

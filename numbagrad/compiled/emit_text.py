@@ -22,7 +22,7 @@ from ..kernels.expr import FUNCTIONS as _EXPR_FUNCTIONS
 from ..kernels.half_type import memory_type
 from ..kernels.halves import half_name
 from ..kernels.loops import numba_name
-from ..kernels.writer import helper_lines
+from ..kernels.writer import helper_line
 from .memory import assign
 from .program import Buffer, Instruction, Operand, Program, Scalar, label
 from .template import DONE, Argument, Entry, Part
@@ -355,8 +355,7 @@ class Text:
         """The text of a module with one function."""
         blas = sorted(n[5:] for n in self.simd if n.startswith("blas:"))
         maths = sorted(n for n in self.simd if ":" not in n)
-        helped = [line for op, t in self.helpers for line in ("", "", *helper_lines(op, t))]
-        words = {word for line in (*body, *helped) for word in _WORD.findall(line)}
+        words = {word for line in body for word in _WORD.findall(line)}
         used = self.types.keys() & words
         halves = sorted(self.halves.keys() & words)
         count = f"{len(self.program.instructions)} instructions."
@@ -378,6 +377,7 @@ class Text:
         of_table = self.intrinsics.keys() & set(table_functions.__all__)
         others = sorted(self.intrinsics.keys() - of_table)
         heads.append(f"from numbagrad.kernels.intrinsics import {', '.join(others)}")
+        heads += [helper_line(op, t) for op, t in self.helpers]
         if "clock:ticks" in self.simd:
             heads.append("from numbagrad.kernels.clock import ticks")
         if "product:gemm" in self.simd:
@@ -386,7 +386,6 @@ class Text:
             heads.append(f"from numbagrad.kernels.simd_math import {', '.join(maths)}")
         if of_table:
             heads.append(f"from numbagrad.kernels.table import {', '.join(sorted(of_table))}")
-        heads += helped
         signature = f"def NAME({', '.join(params)}):"
         if "wide" in self.intrinsics and "prange" not in extra:
             body = ["wide()", *body]

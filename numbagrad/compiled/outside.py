@@ -258,11 +258,10 @@ def plan(
     if not recording.incoming:
         return None
     events = recording.events
-    forward = {
-        r.memory for e in events[: recording.split] for r in refs(e) if r.memory.kind == "made"
-    }
+    forward = [r.memory for e in events[: recording.split] for r in refs(e)]
     backward = {r.memory for e in events[recording.split :] for r in refs(e)}
-    between = [m for m in dict.fromkeys(forward) if m in backward]
+    # In the order of the program, which is part of its text, by which it is found on disk.
+    between = [m for m in dict.fromkeys(forward) if m.kind == "made" and m in backward]
     fresh = {r.memory: f"gradient{k}" for k, r in enumerate(recording.outgoing) if r is not None}
     names = {r.memory: f"g{k}" for k, r in enumerate(recording.incoming)}
     names |= {m: f"saved{k}" for k, m in enumerate(between)}

@@ -210,8 +210,9 @@ class Recorder(Deciding):
     def ref(self, array: Any) -> Ref:
         """``array`` by its memory."""
         memory, step = self._memory_of(array), array.itemsize
-        distance = machine.address_of(array) - memory.start
-        outside = array.size and not 0 <= distance < max(memory.size, 1) * memory.dtype.itemsize
+        # Nothing lies anywhere: its address, which differs in each process, would be in the text.
+        distance = machine.address_of(array) - memory.start if array.size else 0
+        outside = not 0 <= distance < max(memory.size, 1) * memory.dtype.itemsize
         if outside or distance % step or array.dtype != memory.dtype:
             raise RecordingError(
                 "launch: an array was copied or changed behind the verbs empty, view and launch, "

@@ -262,15 +262,15 @@ def _run(
             "in-place: a compiled function changed the history of one of its arguments. Change a "
             "clone of it, or pass detach() of it."
         )
-    gradients = frozenset([id(b.grad) for b in before])
-    looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
-    asked = [b for b in before if id(b.tensor) in edges_read - gradients]
     seen = frozenset(recorder.grads_read)
     looked_at = [k for k, t in stand_in.items() if id(t) in seen]
     closed_over = (seen | recorder.grads_set) & {id(b.tensor) for b in before}
     effects = effects_since(before, recorder)
     effects.argument_needs += _turned(leaves, stand_in)
-    _put_in_order(effects, recorder)
+    _put_in_order(before, effects, recorder)
+    gradients = frozenset([id(b.grad) for b in before])
+    looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
+    asked = [b for b in before if id(b.tensor) in edges_read - gradients]
     stand_ins = {id(tensor): k for k, tensor in stand_in.items()}
     known = {id(b.tensor) for b in before}
     settle = Settler(recorder)
@@ -367,21 +367,22 @@ def _grads_by_id(
     return found | {id(t._grad): ("grad", k) for k, t in stand_in.items() if t._grad is not None}
 
 
-def _put_in_order(effects: Effects, recorder: Recorder) -> None:
-    """Sort effects as the memory of their tensors is met: the collector's order would differ from
-    run to run, and so would the text of the program, which names its cache file."""
+def _put_in_order(before: list[Before], effects: Effects, recorder: Recorder) -> None:
+    """Sort tensors and effects as their memory is met: the collector's order would differ from run
+    to run, and so would the text of the program, which names its cache file."""
     met: dict[Memory, int] = {}
     for event in recorder.events:
         if isinstance(event, Launch):
             for ref in refs_of(event):
                 met.setdefault(ref.memory, len(met))
 
-    def place(effect: tuple[Tensor, Tensor | None]) -> list[int]:
-        memories = [None if t is None else recorder.known_memory(t._array) for t in effect]
+    def place(*tensors: Tensor | None) -> list[int]:
+        memories = [None if t is None else recorder.known_memory(t._array) for t in tensors]
         return [-1 if m is None else met.get(m, -1) for m in memories]
 
-    effects.grads.sort(key=place)
-    effects.arrays.sort(key=place)
+    for found in effects.grads, effects.arrays:
+        found.sort(key=lambda effect: place(*effect))
+    before.sort(key=lambda b: place(b.tensor, b.grad))
 
 
 def _owners(root: Any, found: list[Before]) -> list[Before]:

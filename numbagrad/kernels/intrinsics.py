@@ -428,6 +428,21 @@ def _picked(typing, condition, x, y):
     return x(types.boolean, x, x), generate
 
 
+@intrinsic
+def _signum(typing, x):
+    """1 or -1 with the sign of a number, 0 and NaN as they are."""
+
+    def generate(context, builder, signature, args):
+        (value,) = args
+        number = value.type
+        whole = isinstance(number, ir.IntType)
+        compared = builder.icmp_signed if whole else builder.fcmp_ordered
+        rest = builder.select(compared("<", value, number(0)), number(-1), value)
+        return builder.select(compared(">", value, number(0)), number(1), rest)
+
+    return x(x), generate
+
+
 if config.DISABLE_JIT:
     from .plain_intrinsics import (
         added,
@@ -447,6 +462,7 @@ if config.DISABLE_JIT:
         picked,
         plus,
         pointer,
+        signum,
         smaller,
         stack,
         start,
@@ -468,4 +484,4 @@ else:
     call, call_for, call_python = _call, _call_for, _call_python
     stack, widened, lesser, added = _stack, _widened, _lesser, _added
     parted, plus, unknown, wide = _parted, _plus, _unknown, _wide
-    larger, smaller, picked = _larger, _smaller, _picked
+    larger, smaller, picked, signum = _larger, _smaller, _picked, _signum

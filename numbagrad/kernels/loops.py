@@ -30,7 +30,7 @@ from .halves import arithmetic
 from .layout import WORTH, by_value, layout
 from .nest import interpreted, nest
 from .pieces import second_address
-from .writer import SIMD, Writer, cast, helper_lines
+from .writer import SIMD, Writer, cast, helper_line
 
 CHEAP_GRAIN = 1 << 16
 """Elements from which threads pay for arithmetic: relu of so many takes 3.7 us instead of 5.4."""
@@ -92,11 +92,9 @@ def emit(
             f"from numbagrad.kernels.simd_math import {', '.join(sorted(writer.simd))}",
             "",
         ]
-    lines += [f"T = {compute}", ""]
     if writer.helpers:
-        lines += ["from numba import njit", ""]
-        for helper in writer.helpers:
-            lines += ["", *helper_lines(helper, "T"), ""]
+        lines[-1:] = [*[helper_line(helper, "T") for helper in writer.helpers], ""]
+    lines += [f"T = {compute}", ""]
     lines += ["", f"def NAME({', '.join(['n', *out_names, *inputs])}):"]
     lines += [f'    """{"; ".join(map(str, formulas))}"""', "    second_way_in()"]
     lines += [f"    {p}_i = T({p})" for p in inputs if p in scalars]

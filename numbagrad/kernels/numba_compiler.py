@@ -25,8 +25,8 @@ from numba.core.untyped_passes import (
     WithLifting,
 )
 
-__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OwnCompiler"]
-__all__ += ["address_by_words", "way_by_words"]
+__all__ = ["AllocatingCompiler", "InnerCompiler", "KernelCompiler", "OverloadCompiler"]
+__all__ += ["OwnCompiler", "address_by_words", "way_by_words"]
 
 
 class _NoEngine:
@@ -270,3 +270,9 @@ class InnerCompiler(KernelCompiler):
     """For functions that only other compiled functions call."""
 
     lowering = InnerLowering
+
+
+class OverloadCompiler(InnerCompiler):
+    """For what stands behind an overloaded function such as ``min``, which may need any pass."""
+
+    spared = ()

@@ -30,6 +30,7 @@ __all__ = [
     "picked",
     "plus",
     "pointer",
+    "signum",
     "smaller",
     "stack",
     "start",
@@ -163,6 +164,11 @@ def picked(condition, x, y):
 def smaller(x, y):
     """The smaller of two numbers, NaN if one is NaN."""
     return np.minimum(x, y)
+
+
+def signum(x):
+    """1 or -1 with the sign of a number, 0 and NaN as they are."""
+    return np.sign(x) if x else x
 
 
 def unknown(number):

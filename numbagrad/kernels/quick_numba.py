@@ -13,6 +13,7 @@ import numba
 
 from . import quick_parts
 from .exchange import Exchange, Part
+from .numba_compiler import OverloadCompiler
 from .quick_inlining import Inlining
 
 __all__ = ["KNOWN", "quick"]
@@ -24,15 +25,16 @@ KNOWN = ("0.68.",)
 def _parts() -> tuple[Part, ...]:
     from numba.core import base, ir, postproc
     from numba.core.inline_closurecall import InlineWorker
-    from numba.core.targetconfig import TargetConfig
+    from numba.core.targetconfig import ConfigStack, TargetConfig
     from numba.core.types.functions import BaseFunction
     from numba.core.typing.npydecl import NumpyRulesArrayOperator
-    from numba.core.typing.templates import _IntrinsicTemplate
+    from numba.core.typing.templates import _IntrinsicTemplate, _OverloadFunctionTemplate
 
     return (
         quick_parts.operators(NumpyRulesArrayOperator),
         quick_parts.calls(BaseFunction),
         quick_parts.intrinsics(_IntrinsicTemplate),
+        quick_parts.overloads(_OverloadFunctionTemplate, ConfigStack, OverloadCompiler, numba.jit),
         quick_parts.options(TargetConfig),
         quick_parts.variables(ir),
         quick_parts.lifetimes(postproc),

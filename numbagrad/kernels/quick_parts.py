@@ -6,6 +6,7 @@ name of an attribute, and its other value. See ``quick_numba.py``.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
@@ -22,6 +23,7 @@ __all__ = [
     "lifetimes",
     "operators",
     "options",
+    "overloads",
     "places",
     "sizes",
     "variables",
@@ -78,6 +80,23 @@ def intrinsics(template: Any) -> Part:
         return numbas(self, args, kws) if known is None else known
 
     return template, "generic", generic
+
+
+def overloads(template: Any, stack: Any, compiler: Any, cpu: Any) -> Part:
+    """The decorator of what stands behind an overloaded function: that has no way in of its own,
+    where no references are counted. Numba makes machine code of it, which nobody calls.
+
+    stack: of the options of what compiles; cpu: the decorator of which this is a form.
+    """
+    numbas = template._get_jit_decorator
+
+    def decorator(self: Any) -> Any:
+        found, options = numbas(self), stack.top_or_none()
+        if found is not cpu or options is None or options.nrt:
+            return found
+        return functools.partial(found, pipeline_class=compiler)
+
+    return template, "_get_jit_decorator", decorator
 
 
 def options(config: Any) -> Part:

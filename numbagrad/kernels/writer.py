@@ -13,23 +13,12 @@ import numpy as np
 from .expr import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, Expr, topological
 from .simd_math import FUNCTIONS
 
-__all__ = ["SIMD", "Writer", "cast", "helper_lines", "literal"]
+__all__ = ["SIMD", "Writer", "cast", "helper_line", "literal"]
 
 # Functions that Numba lacks, or that lose the width of float32, in the terms of those it has; names
 # are of intrinsics.
-_HELPERS = {
-    "sign": """
-def sign(x):
-    return T(1) if x > T(0) else (T(-1) if x < T(0) else x)
-""",
-    "max": "larger",
-    "min": "smaller",
-    "where": "picked",
-    "floordiv": """
-def floordiv(x, y):
-    return T(x // y)
-""",
-}
+_HELPERS = {"sign": "signum", "max": "larger", "min": "smaller", "where": "picked"}
+"""Functions that Numba lacks, or makes branches of: those of ``intrinsics.py``."""
 _CALLS = {
     "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
     "max": "maximum", "min": "minimum", "where": "picked", "sign": "sign", "floordiv": "floordiv",
@@ -118,7 +107,7 @@ class Writer:
         if op == "pow":
             return self._power(values[0], args[1], values[1])
         if op == "floordiv" and self.integer:
-            return f"{self._helper(op)}({values[0]}, {values[1]})"
+            return f"{self.t}({values[0]} // {values[1]})"
         if op in ARITHMETIC and (self.integer or op not in SIMD):
             return f"{values[0]} {ARITHMETIC[op]} {values[1]}"
         if op in BITWISE:
@@ -134,7 +123,7 @@ class Writer:
         return f"{name}({', '.join(values)})"
 
     def _helper(self, op: str) -> str:
-        """The name of a function that Numba lacks, to be written for this type."""
+        """The name of a function that Numba lacks, for this type."""
         self.helpers[op] = None
         return helper_name(op, self.t)
 
@@ -183,12 +172,9 @@ def helper_name(op: str, t: str) -> str:
     return _CALLS[op] if t == "T" else f"{_CALLS[op]}_{t}"
 
 
-def helper_lines(op: str, t: str) -> list[str]:
-    """The helper function of ``op`` as source lines."""
-    if _HELPERS[op].isidentifier():
-        return [f"from numbagrad.kernels.intrinsics import {_HELPERS[op]} as {helper_name(op, t)}"]
-    text = _HELPERS[op].strip().replace(f"def {_CALLS[op]}(", f"def {helper_name(op, t)}(")
-    return ["@njit(error_model='numpy')", *text.replace("T(", f"{t}(").splitlines()]
+def helper_line(op: str, t: str) -> str:
+    """What imports the helper function of ``op``."""
+    return f"from numbagrad.kernels.intrinsics import {_HELPERS[op]} as {helper_name(op, t)}"
 
 
 def cast(text: str, is_bool: bool, to: str, t: str) -> str:

@@ -141,7 +141,8 @@ class PointwiseOp:
         if only is not None and only.second is None:
             only = None
         keep_out = len(needs) in used
-        found = SavePlan(self, keep, keep_out, rules, not used, passes, checks, only)
+        twice = self._rule("twice") if all(needs) and "twice" in self._grads else None
+        found = SavePlan(self, keep, keep_out, rules, not used, passes, checks, only, twice)
         self.plans[key] = found
         return found
 

@@ -37,17 +37,19 @@ class SavePlan:
 
     passes: where every gradient is ``g`` itself or none. checks: the saved values that have a
     version, all but numbers. only: the one rule of an op of one or two inputs, formula(g, saved).
+    twice: what gives the gradient of both operands where they are one tensor, if the op has it.
     """
 
-    __slots__ = ("checks", "keep", "keep_out", "nothing", "only", "op", "passes", "rules")
+    __slots__ = ("checks", "keep", "keep_out", "nothing", "only", "op", "passes", "rules", "twice")
 
     def __init__(
         self, op: PointwiseOp, keep: tuple[bool, ...], keep_out: bool,
         rules: tuple[GradRule | None, ...], nothing: bool, passes: tuple[bool, ...] | None,
-        checks: tuple[int, ...], only: GradRule | None,
+        checks: tuple[int, ...], only: GradRule | None, twice: GradRule | None,
     ):  # fmt: skip
         self.op, self.keep, self.keep_out, self.rules = op, keep, keep_out, rules
-        self.nothing, self.passes, self.checks, self.only = nothing, passes, checks, only
+        self.nothing, self.passes, self.checks = nothing, passes, checks
+        self.only, self.twice = only, twice
 
 
 class PointwiseNode(Node):
@@ -96,6 +98,9 @@ class PointwiseNode(Node):
         if plan.only is not None and rare is None:
             result = plan.only.apply(grad, saved[plan.only.second])
             return (result, None) if plan.rules[0] is plan.only else (None, result)
+        if plan.twice is not None and saved[0] is saved[1] and self._hooks is None:
+            if rare is None or rare.meta is None:
+                return plan.twice.apply(grad, saved[0]), None
         results: list[Any] = []
         for rule in plan.rules:
             if rule is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import numbagrad
 import numbagrad as ng
+from numbagrad import nn
 from numbagrad.kernels import store
 
 ROOT = Path(numbagrad.__file__).parents[1]
@@ -125,6 +127,53 @@ def test_edits_are_noticed(filled):
     text = STEP.replace("x * 2.0", "x * 3.0").replace("** 2", "** 4")
     found, ours, _ = finish(start(folder, text))
     assert found.endswith("[4.0, 4.0, 4.0]") and "step" in ours
+
+
+def outside(x, collected):
+    """A model whose gradient is asked for outside: what it keeps goes to another program."""
+    model = nn.Sequential(
+        *[m for _ in range(3) for m in (nn.Linear(4, 4), nn.Tanh(), nn.Dropout())]
+    )
+    compiled = ng.compile(model)
+    compiled(x).sum().backward()
+    return compiled.source
+
+
+def gradients_of_others(x, collected):
+    """Gradients that somebody else has made come in as arguments do.
+
+    The collector tells of what it has looked at after what it has not.
+    """
+    layers = []
+    for k in range(4):
+        layers.append(nn.Linear(4, 4))
+        layers[-1](x).sum().backward()
+        if k == collected:
+            gc.collect()
+
+    @ng.compile
+    def more(x):
+        sum(layer(x).sum() for layer in layers).backward()
+
+    more(x)
+    return more.source
+
+
+def nothing(x, collected):
+    """What has no numbers has an address too, of anything."""
+    compiled = ng.compile(lambda x: x[[]])
+    compiled(x)
+    return compiled.source
+
+
+@pytest.mark.parametrize("made", [outside, gradients_of_others, nothing])
+def test_the_text_is_the_same_wherever_memory_lies(made):
+    """It is the name by which the next process finds the code: addresses decide nothing in it."""
+    texts, between = set(), []
+    for k in range(5):
+        between.append([bytearray(40 * j) for j in range(101 * k)])
+        texts.add(made(ng.ones(3, 4), k))
+    assert len(texts) == 1
 
 
 def test_damaged_files_cost_a_compilation(filled):
