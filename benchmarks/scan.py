@@ -1,12 +1,14 @@
 """Many operations beside torch's, once over: which are slow, and at which size.
 
-    python -m benchmarks.scan [--grad] [--size SIZE] [--threads N] [--over R] [EXPRESSION ...]
+    python -m benchmarks.scan [--grad] [--dtype DTYPE] [--size SIZE] [--threads N] [--over R]
+        [EXPRESSION ...]
 
 Each expression is evaluated with the names of ``arrays`` as tensors of either library, ``L`` the
 library and ``F`` its ``nn.functional``; sizes are large (10^6 numbers) or small (40,000). With
-``--grad`` it goes forward and backward. Prints those whose ratio of best times is over R, the worst
-first, and the geometric mean of all. It is a look, not a measurement: two to four blocks of rounds
-in turns, in one process, and results are not compared.
+``--grad`` it goes forward and backward. With ``--dtype`` what is float32 has that dtype, and the
+expressions are those of ``DTYPES``, without those that torch refuses. Prints those whose ratio of
+best times is over R, the worst first, and the geometric mean of all. It is a look, not a
+measurement: two to four blocks of rounds in turns, in one process, and results are not compared.
 """
 
 from __future__ import annotations
@@ -73,6 +75,24 @@ L.linalg.solve(sq, sq); L.cdist(x[:300], y[:300]); x.index_add(0, l, y); x.scatt
 im.mean((2, 3)); im.std((0, 2, 3)); F.normalize(im, dim=1); x.square().mean()
 """
 
+DTYPES = """
+x.sum(); x.sum(0); x.sum(1); x.mean(); x.prod(1); x.max(); x.amax(1); x.max(0); x.min(1)
+x.argmax(); x.argmax(1); x.std(1); x.var(0); x.norm(); x.any(); x.all(1); x.cumsum(0); x.cumsum(1)
+x.sort(1); x.argsort(0); x.topk(8, 1); x.kthvalue(5, 1); x.median(1); x.unique(); x.nonzero()
+L.count_nonzero(x); x.flatten().bincount(); x + y; x - y; x * y; x / y; x // y; x % y; x**2; x + 3
+x.abs(); -x; x.sign(); ~x; x & y; x ^ y; x << 1; x < y; x == y; x > 2; x.clamp(1, 3); x.exp()
+x.sigmoid(); x.tanh(); x.sqrt(); x.relu(); F.gelu(x); x.isnan(); L.logical_not(x); L.maximum(x, y)
+L.minimum(x, y); L.where(m, x, y); x.masked_fill(m, 1); x[m]; x + y[0]; x + y[:, :1]; x + y.t()
+x[::2, ::2] + y[::2, ::2]; x.float(); x.double(); x.long(); x.bool(); x.to(L.bfloat16)
+x.t().contiguous(); x.flip(0); x.flip(1); x.roll(5, 0); x.rot90(); x.tril(); x.repeat(2, 2)
+L.cat([x, y], 1); L.stack([x, y], -1); x.diff(); x.gather(1, i); x[l]; x[:, l]; x[l, l]
+x.index_select(1, l); x.index_add(0, l, y); x.scatter_add(1, i, y); x.softmax(1); x.softmax(0)
+x.log_softmax(1); x.logsumexp(1); F.layer_norm(x, x.shape[1:]); F.rms_norm(x, x.shape[1:]); x @ y
+x @ v; s @ s.transpose(1, 2); F.embedding(r, x); F.one_hot(x.long(), 8); F.max_pool2d(im, 2)
+F.conv2d(im, k3, padding=1); F.group_norm(im, 4); F.batch_norm(im, None, None, training=True)
+F.interpolate(im, scale_factor=2); x.equal(y); L.isclose(x, y); x.lerp(y, 0.5); x.clone()
+"""
+
 
 def arrays(large: bool) -> dict[str, np.ndarray]:
     """What the expressions are made of."""
@@ -93,10 +113,22 @@ def arrays(large: bool) -> dict[str, np.ndarray]:
     }  # fmt: skip
 
 
-def names(library: Any, given: dict[str, np.ndarray], grad: bool) -> dict[str, Any]:
-    """The names of expressions, in one library."""
+def whole(array: np.ndarray) -> np.ndarray:
+    """Whole numbers from 0 to 5 in the place of floats, which every dtype holds."""
+    return np.minimum(np.abs(2 * array), 5).astype(np.int64)
+
+
+def names(
+    library: Any, given: dict[str, np.ndarray], grad: bool, dtype: str = "float32"
+) -> dict[str, Any]:
+    """The names of expressions, in one library; dtype: of what is float32 in ``given``."""
     found = {"L": library, "F": library.nn.functional}
+    kind = getattr(library, dtype)
     for name, array in given.items():
+        if array.dtype == np.float32 and dtype != "float32":
+            same = array if kind.is_floating_point else whole(array)
+            found[name] = library.tensor(same.copy()).to(kind)
+            continue
         found[name] = library.tensor(array.copy())
         if grad and array.dtype == np.float32 and name != "p":
             found[name].requires_grad_()
@@ -139,11 +171,21 @@ def compared(expression: str, sides: Sequence[dict[str, Any]], grad: bool) -> tu
     return times[0], times[1]
 
 
+def is_refused(expression: str, known: dict[str, Any]) -> bool:
+    """Whether the library does not know it for such tensors."""
+    try:
+        eval(expression, known)
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return True
+    return False
+
+
 def main() -> None:
     """Compare expressions and print the slow ones."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("expressions", nargs="*", metavar="EXPRESSION")
     parser.add_argument("--grad", action="store_true")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--size", choices=("large", "small"), default="large")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--over", type=float, default=1.2, metavar="R")
@@ -151,8 +193,9 @@ def main() -> None:
     torch = load_torch(options.threads)
     ng.set_num_threads(options.threads)
     given = arrays(options.size == "large")
-    sides = [names(library, given, options.grad) for library in (ng, torch)]
-    text = (GRADIENTS if options.grad else FORWARD).replace("\n", ";")
+    sides = [names(library, given, options.grad, options.dtype) for library in (ng, torch)]
+    text = FORWARD if options.dtype == "float32" else DTYPES
+    text = (GRADIENTS if options.grad else text).replace("\n", ";")
     expressions = options.expressions or [e.strip() for e in text.split(";") if e.strip()]
     rows = []
     off: Any = contextlib.nullcontext if options.grad else ng.no_grad
@@ -160,6 +203,11 @@ def main() -> None:
     with warnings.catch_warnings(), off(), off_there():
         warnings.simplefilter("ignore")
         for expression in expressions:
+            if is_refused(expression, sides[1]):
+                continue
+            if is_refused(expression, sides[0]):
+                print(f"only torch knows {expression}")
+                continue
             ours, theirs = compared(expression, sides, options.grad)
             rows.append((ours / theirs, ours, theirs, expression))
     rows.sort(reverse=True)

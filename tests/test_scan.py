@@ -6,7 +6,7 @@ import numbagrad as ng
 from benchmarks import scan
 
 
-@pytest.mark.parametrize("text", [scan.FORWARD, scan.GRADIENTS])
+@pytest.mark.parametrize("text", [scan.FORWARD, scan.GRADIENTS, scan.DTYPES])
 def test_expressions_can_be_read(text):
     for expression in filter(str.strip, text.replace("\n", ";").split(";")):
         compile(expression.strip(), "scan", "eval")
@@ -17,3 +17,12 @@ def test_a_run_evaluates_and_goes_back():
     scan.runner(compile("x * v", "scan", "eval"), known, True)()
     assert known["x"].grad is not None and known["v"].grad.shape == known["v"].shape
     assert scan.best(scan.runner(compile("x[:3]", "scan", "eval"), known, False), 0.0) > 0
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "bfloat16", "float64"])
+def test_other_dtypes(dtype):
+    known = scan.names(ng, scan.arrays(False), False, dtype)
+    assert known["x"].dtype is known["im"].dtype is getattr(ng, dtype)
+    assert known["i"].dtype is ng.int64 and known["m"].dtype is ng.bool
+    assert scan.is_refused("-x", known) == (dtype == "bool")
+    assert not scan.is_refused("x.sum()", known)

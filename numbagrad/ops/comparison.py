@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import dtypes
 from ..errors import DTypeError
-from ..tensor import Tensor
+from ..kernels import machine
+from ..tensor import Tensor, wrap
 from .base import as_operand
 from .formulas import Neg, Sub
 from .from_formula import Elementwise
@@ -199,10 +200,26 @@ def allclose(
 
 
 def equal(x: Tensor, y: Tensor) -> bool:
-    """Whether the tensors have the same shape and elements, as a Python bool."""
+    """Whether the tensors have the same shape and elements, as a Python bool.
+
+    Looks no further than the part, of 1024 elements and then more, in which they differ.
+    """
     as_operand("equal", x)
     as_operand("equal", y, 1)
-    return x._array.shape == y._array.shape and bool(Eq.op(x, y).all())
+    a, b = x._array, y._array
+    if a.shape != b.shape:
+        return False
+    apart = machine.recording and not machine.on_host(x, y)
+    if a.size <= 1024 or apart or not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return bool(Eq.op(x, y).all())
+    a, b = a.reshape(-1), b.reshape(-1)
+    begin, count = 0, 1024
+    while begin < a.size:
+        parts = [wrap(array[begin : begin + count], t._dtype) for array, t in ((a, x), (b, y))]
+        if not Eq.op(*parts).all():
+            return False
+        begin, count = begin + count, 1 << 18
+    return True
 
 
 def _same_kind(name: str, x: Any, y: Any) -> None:

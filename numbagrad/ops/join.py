@@ -43,6 +43,9 @@ of the shortest such parts; so few contiguous ones are copied one by one, which 
 _ALL = builtins.slice(None)
 
 
+COLUMNS = 4096
+"""Elements of columns of single numbers from which a kernel of their own pays."""
+
 # -- joining ---------------------------------------------------------------------------------------
 
 
@@ -57,6 +60,16 @@ def _side_by_side(out: Tensor, tensors: Sequence[Tensor], dim: int, sizes: Seque
         if all([x._flat for x in tensors]):
             _by_fours(flat, [x._array for x in tensors], [n * width for n in sizes])
             return
+    elif (
+        array.size >= COLUMNS
+        and 1 < shape[dim] * width == len(tensors) <= 4
+        and all([n == 1 for n in sizes])
+        and not machine.is_recording()
+        and all([x._flat for x in tensors])
+    ):
+        columns = [x._array.reshape(-1) for x in tensors]
+        machine.launch(join.interleave, flat, *[*columns, *columns[:1] * 2][:4])
+        return
     elif (
         array.nbytes >= LARGE
         and rows > 1

@@ -39,3 +39,14 @@ def test_many_parts_of_a_tensor_are_joined(dtype, dim):
     assert ng.cat(x.split(16, dim), dim).equal(x)
     assert ng.cat(x.transpose(0, 1).split(16, dim), dim).equal(x.transpose(0, 1))
     assert ng.cat([x, x[:, :0], x], 1)[:, 160:].equal(x)
+
+
+@pytest.mark.parametrize("dtype", [ng.uint8, ng.bfloat16, ng.float32, ng.float64, ng.bool])
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_columns_of_single_numbers(dtype, count):
+    whole = ng.arange(count * 20001).reshape(20001, count).to(dtype)
+    columns = [column.contiguous() for column in whole.unbind(1)]
+    assert ng.equal(ng.stack(columns, 1), whole)
+    assert ng.equal(ng.cat([c[:, None] for c in columns], 1), whole)
+    wide = ng.cat([whole[:, :2].contiguous(), whole[:, :0], whole[:, 2:].contiguous()], 1)
+    assert ng.equal(wide, whole)

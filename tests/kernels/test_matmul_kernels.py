@@ -125,13 +125,19 @@ def test_bmm(dtype):
     assert (out == 0).all()
 
 
-def test_integer_mm():
-    for dtype in (np.int64, np.uint8):
-        x = (10 * rand(2, 3, 4)).astype(np.int64).astype(dtype)
-        y = (10 * rand(2, 4, 5)).astype(np.int64).astype(dtype)
-        out = np.full((2, 3, 5), 77, dtype)
-        integer_mm(out, x, y)
-        assert (out == x @ y).all()
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8])
+@pytest.mark.parametrize(
+    "sizes",
+    [(3, 4, 5), (1, 1, 1), (2, 0, 3), (70, 37, 1), (33, 18, 16), (65, 50, 300), (1, 19, 17)],
+)
+def test_integer_mm(dtype, sizes):
+    n, k, m = sizes
+    rng = np.random.default_rng(0)
+    x = rng.integers(-90, 90, (2, n, k)).astype(dtype)
+    y = rng.integers(-90, 90, (2, k, m)).astype(dtype)
+    out = np.full((2, n, m), 77, dtype)
+    integer_mm(out, x, y)
+    assert (out == x @ y).all()
 
 
 # Sizes on both sides of every limit of ``blocks``; the last ones leave ragged edges.

@@ -375,3 +375,15 @@ def test_the_larger_of_two_tensors_has_no_dim():
     ):
         with pytest.raises(TypeError, match="of two tensors there is neither dim nor keepdim"):
             wrong()
+
+
+@pytest.mark.parametrize("dtype", [ng.float32, ng.int64, ng.bool, ng.bfloat16])
+@pytest.mark.parametrize("n", [1, 1024, 1025, 300_000])
+def test_one_other_element_anywhere(dtype, n):
+    x = ng.ones(n, dtype=dtype)
+    assert ng.equal(x, x.clone()) and x.equal(ng.ones(2 * n, dtype=dtype)[::2])
+    for at in {0, n // 2, n - 1}:
+        y = x.clone()
+        y[at] = 0
+        assert not ng.equal(x, y) and not y.equal(x)
+    assert not ng.equal(x, x[:-1])

@@ -6,6 +6,7 @@ import numpy as np
 from numba import prange
 
 from ..copies import copy_lines_at
+from ..inner import pasted
 from ..intrinsics import address, load_at, pointer, store_at
 from ..machine import kernel
 from ..vectors import VECTOR_BYTES
@@ -42,6 +43,39 @@ def place_four(out, a, b, c, d, start):
         at += c.shape[1]
         for j in range(d.shape[1]):
             out[i, np.uintp(at + j)] = d[i, j]
+
+
+@kernel(grain=262144, moves=True)
+def interleave(out, a, b, c, d):
+    """out (n, w), w from 2 to 4; a b c d (n), of which the first w become its columns; all C."""
+    n, w = out.shape
+    for block in prange((n + _BLOCK - 1) // _BLOCK):
+        first = block * _BLOCK
+        count = min(_BLOCK, n - first)
+        to = pointer(address(out) + first * w * out.itemsize, out.dtype)
+        p, q = _from(a, first), _from(b, first)
+        r, s = _from(c, first), _from(d, first)
+        # Steps that are constants, of which LLVM makes permutations of vectors.
+        if w == 2:
+            for i in range(count):
+                to[2 * i] = p[i]
+                to[2 * i + 1] = q[i]
+        elif w == 3:
+            for i in range(count):
+                to[3 * i] = p[i]
+                to[3 * i + 1] = q[i]
+                to[3 * i + 2] = r[i]
+        else:
+            for i in range(count):
+                to[4 * i] = p[i]
+                to[4 * i + 1] = q[i]
+                to[4 * i + 2] = r[i]
+                to[4 * i + 3] = s[i]
+
+
+@pasted
+def _from(x, first):
+    return pointer(address(x) + first * x.itemsize, x.dtype)
 
 
 @kernel(grain=1 << 20)

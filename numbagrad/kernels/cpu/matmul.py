@@ -11,7 +11,7 @@ from numba import prange
 from ..amx import AMX, parts_multiplied
 from ..blas import blas_alone, blas_restore, tiles_below
 from ..inner import device
-from ..intrinsics import address, itemsize
+from ..intrinsics import address, itemsize, pointer
 from ..machine import kernel
 from ..pieces import thread_count
 from ..product import VECTORS, gemm, gemm_kernel, product_kernel
@@ -292,15 +292,58 @@ def bmm(out, x, y, transx, transy):
     blas_restore(previous)
 
 
-@kernel
+WHOLE_ROWS, WHOLE_DEEP, WHOLE_WIDE = 32, 16, 256
+"""Rows of a product of integers that are made together, and of the right factor the part that stays
+in the innermost cache meanwhile: 32 KB of int64."""
+
+FEW_COLUMNS = 16
+"""Up to so many columns of integers are sums along rows, not of rows."""
+
+
+@kernel(grain=16384, allocates=True)
 def integer_mm(out, x, y):
     """``out[b] = x[b] y[b]`` for integers, wrapping as they do; all C, rank 3."""
     batch, n, m = out.shape
-    for b in range(batch):
-        for i in range(n):
+    k, size = x.shape[2], out.itemsize
+    row = m * size
+    tasks = (n + WHOLE_ROWS - 1) // WHOLE_ROWS
+    for task in prange(batch * tasks):
+        b, first = task // tasks, task % tasks * WHOLE_ROWS
+        last = min(first + WHOLE_ROWS, n)
+        if m <= FEW_COLUMNS:
+            columns = y[b].T.copy()
+            for i in range(first, last):
+                for j in range(m):
+                    total = out.dtype.type(0)
+                    for h in range(k):
+                        total += x[b, i, h] * columns[j, h]
+                    out[b, i, j] = total
+            continue
+        for i in range(first, last):
             for j in range(m):
                 out[b, i, j] = 0
-            for h in range(x.shape[2]):
-                factor = x[b, i, h]
-                for j in range(m):
-                    out[b, i, j] += factor * y[b, h, j]
+        for left in range(0, m, WHOLE_WIDE):
+            width = min(WHOLE_WIDE, m - left)
+            for begin in range(0, k, WHOLE_DEEP):
+                end = min(begin + WHOLE_DEEP, k)
+                for i in range(first, last):
+                    to = pointer(address(out) + ((b * n + i) * m + left) * size, out.dtype)
+                    at, h = address(y) + ((b * k + begin) * m + left) * size, begin
+                    while h + 4 <= end:
+                        p, q = x[b, i, h], x[b, i, h + 1]
+                        r, s = x[b, i, h + 2], x[b, i, h + 3]
+                        one, two = pointer(at, out.dtype), pointer(at + row, out.dtype)
+                        three, four = (
+                            pointer(at + 2 * row, out.dtype),
+                            pointer(at + 3 * row, out.dtype),
+                        )
+                        for j in range(width):
+                            to[j] += p * one[j] + q * two[j] + r * three[j] + s * four[j]
+                        h += 4
+                        at += 4 * row
+                    while h < end:
+                        p, one = x[b, i, h], pointer(at, out.dtype)
+                        for j in range(width):
+                            to[j] += p * one[j]
+                        h += 1
+                        at += row

@@ -12,7 +12,7 @@ from .runtime.launch import strided_grid
 from .runtime.shape import BLOCK, SIMULATED
 from .runtime.warp import split
 
-__all__ = ["place", "place_four"]
+__all__ = ["interleave", "place", "place_four"]
 
 FEW = 16 if SIMULATED else 1 << 16
 """Up to so many elements one launch for four arrays is over before a second one is prepared."""
@@ -22,6 +22,13 @@ def place(out, x, start):
     """out (n, w), x (n, v) C: columns start to start + v of out become x; out is kept elsewhere."""
     n, v = x.shape
     elementwise.copy(out.element_view((n, v), (out.shape[1], 1), start), x)
+
+
+def interleave(out, a, b, c, d):
+    """out (n, w), w from 2 to 4; a b c d (n), of which the first w become its columns; all C."""
+    n, w = out.shape
+    for j, x in enumerate((a, b, c, d)[:w]):
+        place(out, x.element_view((n, 1), (1, 1), 0), j)
 
 
 def place_four(out, a, b, c, d, start):
