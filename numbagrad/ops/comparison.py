@@ -10,7 +10,6 @@ from ..errors import DTypeError
 from ..kernels import machine
 from ..tensor import Tensor, wrap
 from .base import as_operand
-from .formulas import Neg, Sub
 from .from_formula import Elementwise
 from .short_way import make_binary
 
@@ -152,6 +151,13 @@ class Isfinite(Elementwise):
         return math.isfinite(x)
 
 
+class BitwiseNot(Elementwise):
+    """~x."""
+
+    def formula(x):
+        return -1 - x
+
+
 class BitwiseAnd(Elementwise):
     """Bits set in both; logical and of bools."""
 
@@ -254,7 +260,7 @@ def bitwise_not(x: Tensor) -> Tensor:
     if x._dtype is dtypes.bool_:
         return LogicalNot.op.unary(x)
     _same_kind("not", x, 0)
-    return Sub.op.binary(Neg.op.unary(x), 1)
+    return BitwiseNot.op.unary(x)
 
 
 eq = Eq.function
