@@ -125,12 +125,12 @@ def names(
     found = {"L": library, "F": library.nn.functional}
     kind = getattr(library, dtype)
     for name, array in given.items():
-        if array.dtype == np.float32 and dtype != "float32":
-            same = array if kind.is_floating_point else whole(array)
-            found[name] = library.tensor(same.copy()).to(kind)
-            continue
-        found[name] = library.tensor(array.copy())
-        if grad and array.dtype == np.float32 and name != "p":
+        real = array.dtype == np.float32
+        given_as = whole(array) if real and not kind.is_floating_point else array.copy()
+        found[name] = library.tensor(given_as)
+        if real and dtype != "float32":
+            found[name] = found[name].to(kind)
+        if grad and real and name != "p":
             found[name].requires_grad_()
     return found
 
