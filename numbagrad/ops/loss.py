@@ -49,6 +49,14 @@ class Classes:
         weight = spare if self.weight is None else self.weight._array
         return self.target._array, weight, int(self.weight is not None), self.ignore
 
+    def losses(self, x: Tensor, count: int) -> Tensor:
+        """Memory for the losses of so many rows: in float32 where only their sum is rounded to
+        float16 or bfloat16."""
+        dtype = x._dtype
+        if self.reduction != kernels.NONE and dtype in dtypes.HALVES:
+            dtype = dtypes.float32
+        return new_empty((count,), dtype, x._device)
+
     def check(self, name: str, bad: Any, classes: int) -> None:
         """Raise if a kernel has found a target that is no class."""
         target = self.target._array
@@ -87,7 +95,7 @@ class Nll(Op, remembers=True):
         classes = Classes(*options)
         (b, c, p), device = _sizes(x), x._device
         numpy = arithmetic(x._dtype.numpy)
-        losses = new_empty((b * p,), x._dtype, device)
+        losses = classes.losses(x, b * p)
         norm = machine.empty((1,), numpy, device)
         bad = machine.empty((1,), dtypes.int64.numpy, device)
         single = new_empty((), x._dtype, device)

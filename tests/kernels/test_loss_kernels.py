@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import numbagrad as ng
 from numbagrad.kernels.cpu import loss
+from numbagrad.nn import functional as F
 
 
 @pytest.mark.parametrize("reduction", [loss.MEAN, loss.SUM])
@@ -54,3 +56,24 @@ def test_a_wrong_target_is_reported(turned):
     run(out, losses, lse, norm, bad, gx, x, target, *rest)
     wrong = gx[:, 1] if turned else gx[1]
     assert bad[0] == 1 and np.isnan(out[0]) and wrong.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("dtype", [ng.float16, ng.bfloat16])
+@pytest.mark.parametrize("shape", [(5, 7), (300, 10), (3, 4, 6), (1, 1)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_likelihoods_of_halves_are_rounded_once(dtype, shape, reduction):
+    n, c, *places = shape
+    rng = np.random.default_rng(n)
+    target = ng.tensor(rng.integers(0, c, (n, *places)))
+    x, weight = ng.tensor(rng.standard_normal(shape)), ng.tensor(rng.random(c) + 0.1)
+    found = []
+    for kind in (dtype, ng.float64):
+        given = x.to(dtype).to(kind).requires_grad_()
+        options = {"reduction": reduction, "ignore_index": 1}
+        out = F.nll_loss(given, target, weight.to(dtype).to(kind), **options)
+        out.sum().backward()
+        assert out.dtype is kind
+        found.append((out.detach().double(), given.grad.double()))
+    within = 1.01 * ng.finfo(dtype).eps / 2
+    for got, wanted in zip(*found, strict=True):
+        assert ng.allclose(got, wanted, rtol=within, atol=1e-6, equal_nan=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import prange
 
+from ..half_type import sum_type
 from ..inner import pasted
 from ..intrinsics import larger, lesser, load, load_apart, plus, stack, store, store_apart
 from ..machine import kernel
@@ -42,16 +43,17 @@ def reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, redu
                 wrong = i
             total += losses[i]
             if weighted:
-                mass += weight[t] if inside else np.nan
+                mass += load(weight, t) if inside else np.nan
             else:
                 mass += 1.0
     bad[0] = wrong
     # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
     norm[0] = mass if reduction == MEAN and mass != 0.0 else 1.0
+    one = sum_type(out.dtype).type
     if reduction == MEAN:
-        out[0] = total / mass
+        out[0] = one(total / mass)
     elif reduction == SUM:
-        out[0] = total
+        out[0] = one(total)
 
 
 @kernel(outputs=5, grain=16384)
@@ -298,7 +300,7 @@ def target_rows(out, target, weight, weighted, ignore, smoothing):
             out[i, j] = share if kept else 0.0
 
 
-@kernel(outputs=4)
+@kernel(outputs=4, loads_halves=True)
 def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
     """Negative log likelihood: minus the entry of each row that ``target`` names, reduced.
 
@@ -306,32 +308,34 @@ def nll(out, losses, norm, bad, x, target, weight, weighted, ignore, reduction):
     ``cross_entropy``.
     """
     c, p = x.shape[1], x.shape[2]
+    one = sum_type(losses.dtype).type
     i = 0
     for plane in range(x.shape[0]):
         for place in range(p):
             t = target[i]
-            losses[i] = 0
+            losses[i] = one(0)
             if t < 0 or t >= c:
                 if t != ignore:
-                    losses[i] = np.nan
+                    losses[i] = one(np.nan)
             elif t != ignore:
-                own = x[plane, t, place]
-                losses[i] = -own * weight[t] if weighted else -own
+                own = load(x, (plane * c + t) * p + place)
+                losses[i] = -own * load(weight, t) if weighted else -own
             i += 1
     reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, reduction, c)
 
 
-@kernel
+@kernel(loads_halves=True)
 def nll_grad(gx, g, norm, target, weight, weighted, ignore, reduction):
     """Gradient of ``nll``: ``-g weight / norm`` where ``target`` points, else 0. gx (b, c, p) C."""
     b, c, p = gx.shape
+    one = sum_type(gx.dtype).type
     for i in range(gx.size):
-        store(gx, i, gx.dtype.type(0))
+        store(gx, i, one(0))
     i = 0
     for plane in range(b):
         for place in range(p):
             t = target[i]
             if t != ignore and t >= 0 and t < c:
-                scale = g[i] if reduction == NONE else gx.dtype.type(g[0] / norm[0])
-                gx[plane, t, place] = -scale * weight[t] if weighted else -scale
+                scale = load(g, i) if reduction == NONE else one(load(g, 0) / norm[0])
+                gx[plane, t, place] = -scale * load(weight, t) if weighted else -scale
             i += 1
