@@ -5,8 +5,8 @@
 
 Each expression is evaluated with the names of ``arrays`` as tensors of either library, ``L`` the
 library and ``F`` its ``nn.functional``; sizes are large (10^6 numbers) or small (40,000). With
-``--grad`` it goes forward and backward. With ``--dtype`` what is float32 has that dtype, and the
-expressions are those of ``DTYPES``, without those that torch refuses. Prints those whose ratio of
+``--grad`` it goes forward and backward, by those of ``GRADIENTS``. With ``--dtype`` what is float32
+has that dtype, and the others are those of ``DTYPES``, without those that torch refuses. Prints those whose ratio of
 best times is over R, the worst first, and the geometric mean of all. It is a look, not a
 measurement: two to four blocks of rounds in turns, in one process, and results are not compared.
 """
@@ -190,6 +190,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--over", type=float, default=1.2, metavar="R")
     options = parser.parse_args()
+    if options.grad and not getattr(ng, options.dtype).is_floating_point:
+        parser.error(f"--grad needs a floating dtype, not {options.dtype}")
     torch = load_torch(options.threads)
     ng.set_num_threads(options.threads)
     given = arrays(options.size == "large")

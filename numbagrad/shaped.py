@@ -127,8 +127,8 @@ class Shaped:
         return strides if dim is None else strides[dim]
 
     def storage_offset(self) -> int:
-        """Elements between the start of the memory and the first element."""
-        if self._base is None:
+        """Elements between the start of the memory and the first element; 0 if there is none."""
+        if self._base is None or not self._array.size:
             return 0
         distance = address_of(self._array) - address_of(self._base._array)
         return distance // self._dtype.itemsize

@@ -503,3 +503,18 @@ def test_a_formula_prints_itself():
 
     text = str(Formula.from_function(f))
     assert text == "f(x, y) = ((x * y) if (x > 0) else (-y))"
+
+
+def test_inputs_with_names_of_ours():
+    @ng.elementwise(grad_twice=lambda g, x: g * x)
+    def product(x, twice):
+        return x * twice
+
+    @ng.elementwise
+    def picks(x, picked):
+        return x if x > picked else picked * 2
+
+    a = ng.tensor([2.0, 3.0], requires_grad=True)
+    product(a, a).sum().backward()
+    assert a.grad.tolist() == [4.0, 6.0]
+    assert picks(a, ng.tensor([1.0, 4.0])).tolist() == [2.0, 8.0]

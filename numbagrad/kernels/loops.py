@@ -116,8 +116,8 @@ def emit(
 
 
 _RESERVED = frozenset(
-    "out i n T math np load_apart store_apart njit second_way_in wide abs sign maximum "
-    "minimum floordiv boolean float32 float64 int64 int32 int16 int8 uint8".split()
+    "out i n T math np load_apart store_apart second_way_in wide abs sign maximum minimum picked "
+    "boolean float32 float64 int64 int32 int16 int8 uint8".split()
 ).union(SIMD)
 
 

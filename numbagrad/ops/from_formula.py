@@ -22,7 +22,8 @@ class Elementwise:
     """Base of elementwise ops: a class with a ``formula`` and, if wished, ``grad_<input>``.
 
     Subclassing makes the op; ``cls.op`` is it and ``cls.function`` the function users call.
-    result: see ``PointwiseOp``. kind: the class of the op.
+    result, twice: see ``PointwiseOp``; an op with the latter saves both of its operands. kind: the
+    class of the op.
     """
 
     op: PointwiseOp
@@ -36,6 +37,7 @@ class Elementwise:
         grads = {k[5:]: v for k, v in cls.__dict__.items() if k.startswith("grad_")}
         formula = cls.__dict__["formula"]
         cls.op = cls.kind(name, formula, grads, cls.result, cls.__doc__)
+        cls.op.twice = cls.__dict__.get("twice")
         cls.function = staticmethod(cls.op.to_function())
 
 

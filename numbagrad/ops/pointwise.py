@@ -42,8 +42,11 @@ class PointwiseOp:
     """An elementwise operation made from a scalar formula.
 
     result: "same" (the promoted dtype), "float" (ints become the default float) or "bool".
-    lead: the operand after whose strides the result lies; the others follow it.
+    lead: the operand after whose strides the result lies; the others follow it. twice: if there is
+    one, the gradient of both operands where they are one tensor, as a formula of ``g`` and that.
     """
+
+    twice: Callable | None = None
 
     def __init__(
         self,
@@ -91,8 +94,8 @@ class PointwiseOp:
         """One gradient rule per input."""
         return [self._rule(name) for name in self.inputs]
 
-    def _rule(self, wrt: str) -> GradRule:
-        written = self._grads.get(wrt)
+    def _rule(self, wrt: str, written: Callable | None = None) -> GradRule:
+        written = written or self._grads.get(wrt)
         if written is not None:
             formula = Formula.from_function(written, f"{self.name}_grad_{wrt}")
         elif self.result == "bool":
@@ -141,7 +144,7 @@ class PointwiseOp:
         if only is not None and only.second is None:
             only = None
         keep_out = len(needs) in used
-        twice = self._rule("twice") if all(needs) and "twice" in self._grads else None
+        twice = self._rule("twice", self.twice) if self.twice and all(needs) else None
         found = SavePlan(self, keep, keep_out, rules, not used, passes, checks, only, twice)
         self.plans[key] = found
         return found
