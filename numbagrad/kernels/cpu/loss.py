@@ -49,11 +49,10 @@ def reduce_losses(out, losses, norm, bad, target, weight, weighted, ignore, redu
     bad[0] = wrong
     # With nothing to average the mean is NaN, but the gradient of the ignored rows is 0.
     norm[0] = mass if reduction == MEAN and mass != 0.0 else 1.0
-    one = sum_type(out.dtype).type
     if reduction == MEAN:
-        out[0] = one(total / mass)
+        out[0] = sum_type(out.dtype).type(total / mass)
     elif reduction == SUM:
-        out[0] = one(total)
+        out[0] = sum_type(out.dtype).type(total)
 
 
 @kernel(outputs=5, grain=16384)
