@@ -13,7 +13,7 @@ from ..errors import RecordingError
 from ..kernels.cuda.runtime.array import DeviceArray
 from ..tape import Counter
 from ..tensor import Tensor
-from .traced import place_of, root_of
+from .traced import Launch, Memory, place_of, refs_of, root_of
 
 if TYPE_CHECKING:
     from .record import Recorder
@@ -128,6 +128,24 @@ def effects_since(before: list[Before], recorder: Recorder) -> Effects:
         if (t._edge is None) != (b.edge is None):
             found.needs.append((t, t._edge is not None))
     return found
+
+
+def put_in_order(before: list[Before], effects: Effects, recorder: Recorder) -> None:
+    """Sort tensors and effects as their memory is met: the collector's order would differ from run
+    to run, and so would the text of the program, which names its cache file."""
+    met: dict[Memory, int] = {}
+    for event in recorder.events:
+        if isinstance(event, Launch):
+            for ref in refs_of(event):
+                met.setdefault(ref.memory, len(met))
+
+    def place(*tensors: Tensor | None) -> list[int]:
+        memories = [None if t is None else recorder.known_memory(t._array) for t in tensors]
+        return [-1 if m is None else met.get(m, -1) for m in memories]
+
+    for found in effects.grads, effects.arrays:
+        found.sort(key=lambda effect: place(*effect))
+    before.sort(key=lambda b: place(b.tensor, b.grad))
 
 
 def roots_of(before: list[Before]) -> dict[int, list[Before]]:

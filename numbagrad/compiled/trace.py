@@ -29,6 +29,7 @@ from .before import (
     Effects,
     effects_since,
     note_covering,
+    put_in_order,
     renew_dicts,
     roots_of,
 )
@@ -40,7 +41,7 @@ from .record import Recorder, recording_alone, recording_with
 from .repeated import first_places
 from .settle import COPY, Settler, shared, stays
 from .slots import Slot, known_slots, slot_of
-from .traced import Launch, Memory, Ref, refs_of, root_of, traced
+from .traced import Memory, Ref, root_of, traced
 
 
 @dataclass(frozen=True)
@@ -267,7 +268,7 @@ def _run(
     closed_over = (seen | recorder.grads_set) & {id(b.tensor) for b in before}
     effects = effects_since(before, recorder)
     effects.argument_needs += _turned(leaves, stand_in)
-    _put_in_order(before, effects, recorder)
+    put_in_order(before, effects, recorder)
     gradients = frozenset([id(b.grad) for b in before])
     looked_into = [b for b in before if id(b.tensor) in arrays_read - gradients]
     asked = [b for b in before if id(b.tensor) in edges_read - gradients]
@@ -365,24 +366,6 @@ def _grads_by_id(
         if g is not None:
             found.setdefault(id(g), ("grad", t))
     return found | {id(t._grad): ("grad", k) for k, t in stand_in.items() if t._grad is not None}
-
-
-def _put_in_order(before: list[Before], effects: Effects, recorder: Recorder) -> None:
-    """Sort tensors and effects as their memory is met: the collector's order would differ from run
-    to run, and so would the text of the program, which names its cache file."""
-    met: dict[Memory, int] = {}
-    for event in recorder.events:
-        if isinstance(event, Launch):
-            for ref in refs_of(event):
-                met.setdefault(ref.memory, len(met))
-
-    def place(*tensors: Tensor | None) -> list[int]:
-        memories = [None if t is None else recorder.known_memory(t._array) for t in tensors]
-        return [-1 if m is None else met.get(m, -1) for m in memories]
-
-    for found in effects.grads, effects.arrays:
-        found.sort(key=lambda effect: place(*effect))
-    before.sort(key=lambda b: place(b.tensor, b.grad))
 
 
 def _owners(root: Any, found: list[Before]) -> list[Before]:

@@ -15,10 +15,9 @@ from .simd_math import FUNCTIONS
 
 __all__ = ["SIMD", "Writer", "cast", "helper_line", "literal"]
 
-# Functions that Numba lacks, or that lose the width of float32, in the terms of those it has; names
-# are of intrinsics.
 _HELPERS = {"sign": "signum", "max": "larger", "min": "smaller", "where": "picked"}
-"""Functions that Numba lacks, or makes branches of: those of ``intrinsics.py``."""
+"""Functions that Numba lacks, makes branches of, or that lose the width of float32 there: what they
+are called in ``intrinsics.py``."""
 _CALLS = {
     "abs": "abs", "floor": "np.floor", "ceil": "np.ceil", "trunc": "np.trunc", "rint": "np.rint",
     "max": "maximum", "min": "minimum", "where": "picked", "sign": "sign", "floordiv": "floordiv",

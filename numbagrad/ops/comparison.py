@@ -205,10 +205,14 @@ def allclose(
     return bool(isclose(x, y, rtol, atol, equal_nan).all())
 
 
+FIRST, PART = 1024, 1 << 18
+"""Elements of the first part that ``equal`` compares, where most that differ do, and of others."""
+
+
 def equal(x: Tensor, y: Tensor) -> bool:
     """Whether the tensors have the same shape and elements, as a Python bool.
 
-    Looks no further than the part, of 1024 elements and then more, in which they differ.
+    Contiguous ones of the CPU are compared part by part, no further than the first that differs.
     """
     as_operand("equal", x)
     as_operand("equal", y, 1)
@@ -216,15 +220,15 @@ def equal(x: Tensor, y: Tensor) -> bool:
     if a.shape != b.shape:
         return False
     apart = machine.recording and not machine.on_host(x, y)
-    if a.size <= 1024 or apart or not (a.flags.c_contiguous and b.flags.c_contiguous):
+    if a.size <= FIRST or apart or not (a.flags.c_contiguous and b.flags.c_contiguous):
         return bool(Eq.op(x, y).all())
     a, b = a.reshape(-1), b.reshape(-1)
-    begin, count = 0, 1024
+    begin, count = 0, FIRST
     while begin < a.size:
         parts = [wrap(array[begin : begin + count], t._dtype) for array, t in ((a, x), (b, y))]
         if not Eq.op(*parts).all():
             return False
-        begin, count = begin + count, 1 << 18
+        begin, count = begin + count, PART
     return True
 
 
