@@ -238,7 +238,10 @@ def _same_kind(name: str, x: Any, y: Any) -> None:
             isinstance(operand, Tensor) and operand._dtype.is_floating_point
         )
         if floating:
-            raise DTypeError(f"{name}: not implemented for floating dtypes; use logical_{name}.")
+            raise DTypeError(
+                f"bitwise_{name}: not implemented for floating dtypes; use logical_{name}, or convert "
+                f"with .long()."
+            )
 
 
 def bitwise_and(x: Any, y: Any) -> Tensor:
