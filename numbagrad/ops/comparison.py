@@ -239,8 +239,8 @@ def _same_kind(name: str, x: Any, y: Any) -> None:
         )
         if floating:
             raise DTypeError(
-                f"bitwise_{name}: not implemented for floating dtypes; use logical_{name}, or convert "
-                f"with .long()."
+                f"bitwise_{name}: not implemented for floating dtypes; use logical_{name}, or "
+                f"convert with .long()."
             )
 
 
