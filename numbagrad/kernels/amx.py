@@ -39,14 +39,17 @@ __all__ = [
     "PACKED",
     "PANEL_BYTES",
     "PARTS",
+    "PRODUCTS",
     "STEP",
     "STRIP",
+    "TILE",
     "amx_merge",
     "amx_square",
     "amx_strip",
     "begin_tiles",
     "clear",
     "end_tiles",
+    "everywhere",
     "exponent_of",
     "load_amx",
     "load_tile",
@@ -56,6 +59,7 @@ __all__ = [
     "packing_pays",
     "parts_multiplied",
     "split",
+    "three_parts",
     "tile_instruction",
     "use_parts",
 ]
@@ -219,10 +223,10 @@ def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, 
                 i = builder.add(top, passed)
                 begin = builder.add(x, builder.mul(i, row))
                 found = [first(i, begin), second(i, builder.add(begin, gap))]
-                parts = [_three_parts(builder, value, largest) for value in found]
+                parts = [three_parts(builder, value, largest) for value in found]
                 to = builder.add(out, builder.shl(i, WORD(6)))
                 for part, (one, other) in enumerate(zip(*parts, strict=True)):
-                    both = builder.or_(builder.lshr(one, _everywhere(16)), other)
+                    both = builder.or_(builder.lshr(one, everywhere(16)), other)
                     there = at(builder, builder.add(to, WORD(part * TILE)), ints)
                     builder.store(both, there, align=64)
             builder.store(builder.load(largest), place, align=64)
@@ -249,27 +253,28 @@ def split(builder, kind, height, x, row, gap, rows, columns, rows_2, columns_2, 
             written(*partly)
 
 
-def _everywhere(number: int) -> Any:
+def everywhere(number: int) -> Any:
+    """A vector with a number in each lane."""
     return ir.Constant(ir.VectorType(_INT, EDGE), [number] * EDGE)
 
 
-def _three_parts(builder: Any, value: Any, largest: Any) -> list[Any]:
+def three_parts(builder: Any, value: Any, largest: Any) -> list[Any]:
     """Bits of the three bfloat16 that make up each float32, in the upper halves of their words.
 
     largest: the place of a vector that comes to hold the largest bits, without sign.
     """
     bits = builder.bitcast(value, ir.VectorType(_INT, EDGE))
-    size, before = builder.and_(bits, _everywhere(0x7FFFFFFF)), builder.load(largest)
+    size, before = builder.and_(bits, everywhere(0x7FFFFFFF)), builder.load(largest)
     more = builder.icmp_unsigned(">", size, before)
     builder.store(builder.select(more, size, before), largest)
     parts = []
     for _ in range(2):
-        part = builder.and_(builder.add(bits, _everywhere(0x8000)), _everywhere(0xFFFF0000))
+        part = builder.and_(builder.add(bits, everywhere(0x8000)), everywhere(0xFFFF0000))
         value = builder.fsub(value, builder.bitcast(part, value.type))
         bits = builder.bitcast(value, bits.type)
         parts.append(part)
     # Of a float32 below 2^-111 more than 16 bits may be left, in a number too small to be normal.
-    return [*parts, builder.and_(bits, _everywhere(0xFFFF0000))]
+    return [*parts, builder.and_(bits, everywhere(0xFFFF0000))]
 
 
 @intrinsic
@@ -344,7 +349,7 @@ def amx_strip(builder, kind, tiles, steps, x, y, y_step, out, out_row, parts):
             place = builder.add(y, builder.mul(step, y_step))
             for c in range(many):
                 held = None
-                for k, part in _PRODUCTS[count]:
+                for k, part in PRODUCTS[count]:
                     if part != held:
                         load_tile(builder, right, builder.add(place, WORD(part * TILE)))
                         held = part
@@ -370,7 +375,7 @@ def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, out, out_row, p
             left = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
             place = builder.add(y, builder.mul(step, y_step))
             held = None, None
-            for k, part in _PRODUCTS[count]:
+            for k, part in PRODUCTS[count]:
                 if k != held[0]:
                     to = builder.add(left, WORD(k * TILE))
                     for register in lefts:
@@ -388,7 +393,7 @@ def amx_square(builder, kind, tiles, steps, x, panel, y, y_step, out, out_row, p
             _block(builder, places, steps, step_of, out, out_row, parts)
 
 
-_PRODUCTS = {
+PRODUCTS = {
     3: [(0, 2), (0, 1), (1, 1), (1, 0), (2, 0), (0, 0)],
     2: [(0, 1), (1, 0), (0, 0)],
     1: [(0, 0)],
@@ -406,7 +411,7 @@ def _block(
 
     for result in range(len(places)):
         tile_instruction(builder, "tilezero", [BYTE(result)])
-    for count in _PRODUCTS:
+    for count in PRODUCTS:
         with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
             with counted(builder, steps) as step:
                 step_of(step, count)

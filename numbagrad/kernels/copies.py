@@ -5,6 +5,8 @@ The loops around them are in ``cpu/tiled_product.py`` and ``cpu/conv.py``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -22,7 +24,21 @@ from .vectors import (
 )
 
 __all__ = ["add_rectangle", "copy_lines", "copy_listed", "copy_panels", "copy_rectangle"]
-__all__ += ["copy_lines_at", "copy_rows_at", "copy_second", "transpose"]
+__all__ += ["copy_lines_at", "copy_rows_at", "copy_second", "transpose", "turned"]
+
+
+def turned(builder: Any, lines: list[Any]) -> list[Any]:
+    """The columns of a square of vectors, as vectors.
+
+    To interleave line i with line i + lanes / 2, log2(lanes) times over, is to transpose.
+    """
+    lanes, half = len(lines), len(lines) // 2
+    low = [i // 2 + lanes * (i % 2) for i in range(lanes)]
+    high = [half + place for place in low]
+    for _ in range(lanes.bit_length() - 1):
+        pairs = list(zip(lines[:half], lines[half:], strict=True))
+        lines = [shuffled(builder, *pair, order) for pair in pairs for order in (low, high)]
+    return lines
 
 
 @in_machine_code
@@ -40,13 +56,7 @@ def transpose(builder, kind, x, x_row, rows, columns, out, out_row):
         within = builder.icmp_signed("<", WORD(i), last)
         row = builder.select(within, WORD(i), last)
         lines += given.load(builder.add(x, builder.mul(row, x_row)))
-    # To interleave line i with line i + lanes / 2, log2(lanes) times over, is to transpose.
-    numbers, half = ir.VectorType(ir.IntType(32), lanes), lanes // 2
-    low = ir.Constant(numbers, [i // 2 + lanes * (i % 2) for i in range(lanes)])
-    high = ir.Constant(numbers, [half + i // 2 + lanes * (i % 2) for i in range(lanes)])
-    for _ in range(lanes.bit_length() - 1):
-        pairs = list(zip(lines[:half], lines[half:], strict=True))
-        lines = [builder.shuffle_vector(*p, order) for p in pairs for order in (low, high)]
+    lines = turned(builder, lines)
     for line in lines:
         builder.store(line, at(builder, out, kind), align=given.align)
         out = builder.add(out, out_row)

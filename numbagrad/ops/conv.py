@@ -2,109 +2,24 @@
 
 Three ops whose gradients are one another. With ``y = conv(x, w)``, ``<g, y>`` is linear in each of
 g, x and w: ``Convolution`` is what stands beside g, ``TransposedConvolution`` beside x and
-``ConvolutionWeight`` beside w. So every order exists. Start reading at ``Form`` and ``_conv``.
+``ConvolutionWeight`` beside w. So every order exists. Start at ``conv_form.py`` and ``_conv``.
 """
 
 from __future__ import annotations
 
-import math
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
-from ..kernels.amx import AMX
-from ..kernels.cpu import banded, depthwise
-from ..kernels.cpu import conv as products
-from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
+from .conv_form import Form, Sizes
 from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has these in nn.functional alone, but for aliases
-
-Sizes = tuple[int, ...]
-
-SEVERAL = 4
-"""Most kernels of a channel of its own that slide over it: with more, a product has rows enough."""
-
-PRODUCTS = products.conv, products.conv_input_grad, products.conv_weight_grad
-BANDED = banded.banded, banded.banded_input_grad, banded.banded_weight_grad
-DEPTHWISE = (
-    depthwise.depthwise,
-    depthwise.depthwise_input_grad,
-    depthwise.depthwise_weight_grad,
-)
-
-MANY, TALL, BROAD = 8, 24, 16
-"""Channels of the input from which bands pay; for the gradient of the weight their number times
-taps of a line too, and channels of the output. With fewer, as in a first layer, both ways take as
-long, and what unfolds compiles in half the time."""
-
-PLACES, PHASED = 64, 512
-"""Places of the output from which it pays to order the weight for the gradient of the input, and
-to part the taps of a stride; and of a single image for the gradient of the weight."""
-
-AROUND = 1.2
-"""Places of the input for each of the output up to which both may be summed over alike."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a kernel moves over an input: one number for each dimension of space.
-
-    large, small: sizes of the input and of the output, as ``Convolution`` sees them. padding: the
-    zeros in front; those behind follow from the sizes. kernel: (co, ci / groups, ...).
-    """
-
-    stride: Sizes
-    padding: Sizes
-    dilation: Sizes
-    groups: int
-    large: Sizes
-    small: Sizes
-    kernel: Sizes
-
-    def numbers(self) -> Sizes:
-        """groups, strides, paddings and dilations, as the kernels take them."""
-        missing = 3 - len(self.stride)
-        ones = (1,) * missing
-        return (
-            *(self.groups, *ones, *self.stride),
-            *(*(0,) * missing, *self.padding, *ones, *self.dilation),
-        )
-
-    def kernel_of(self, which: int, x: Tensor) -> machine.Kernel:
-        """What makes the convolution (0), or its gradient of the input (1) or of the weight (2).
-
-        Measured on a Zen 5, on one thread, as a table of what small networks have.
-        """
-        outputs, inputs, *taps = self.kernel
-        outputs //= max(1, self.groups)
-        if not VECTOR_BYTES:
-            return PRODUCTS[which]
-        if self.groups > 1 and inputs == 1 and outputs <= SEVERAL:
-            return DEPTHWISE[which]
-        by_unit = AMX and x._dtype.itemsize == 4
-        if math.prod(taps) > 2 and not by_unit:
-            if self.bands_pay(which, x._array.shape[0], outputs, inputs):
-                return BANDED[which]
-        return PRODUCTS[which]
-
-    def bands_pay(self, which: int, images: int, outputs: int, inputs: int) -> bool:
-        """Whether bands beat unfolded columns, for a group of so many channels."""
-        places, phases = math.prod(self.small), math.prod(self.stride)
-        if inputs < MANY or which == 0:
-            return inputs >= MANY
-        if which == 2:
-            tall = inputs * self.kernel[-1] >= TALL and outputs >= BROAD
-            return tall and (images > 1 or places >= PHASED)
-        alike = math.prod(self.large) <= AROUND * phases * places and max(self.stride) <= 2
-        enough = images * places >= (PLACES if phases == 1 else PHASED)
-        return alike and enough and 2 * inputs >= outputs
 
 
 def _cubic(x: Tensor) -> Any:

@@ -12,9 +12,10 @@ import pytest
 import numbagrad as ng
 from numbagrad import nn
 from numbagrad.kernels import machine
+from numbagrad.kernels.amx import load_amx
 from numbagrad.kernels.cpu import banded, conv
 from numbagrad.kernels.vectors import VECTOR_BYTES
-from numbagrad.ops.conv import BANDED, DEPTHWISE, PRODUCTS, Form
+from numbagrad.ops.conv_form import BANDED, DEPTHWISE, PRODUCTS, UNIT, Form
 
 pytestmark = pytest.mark.skipif(not VECTOR_BYTES, reason="bands are for products of vectors")
 
@@ -33,6 +34,16 @@ SHAPES = [
     (17, 1, 4, 5, (4, 3, 5), (2, 3, 2), (2, 2, 2), (1, 1, 1), (1, 2, 1)),
     (1, 1, 12, 3, (20, 24, 25), (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1)),
     (0, 1, 3, 4, (1, 6, 6), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+]
+BY_UNIT = [
+    # Of whole and broken tiles, several blocks of lines, of planes, and of images.
+    (8, 1, 70, 35, (1, 14, 14), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (3, 2, 33, 17, (1, 28, 28), (1, 5, 5), (1, 2, 2), (0, 2, 2), (1, 1, 1)),
+    (3, 1, 64, 64, (1, 20, 30), (1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
+    (9, 1, 48, 32, (1, 7, 7), (1, 3, 3), (1, 1, 1), (0, 1, 1), (1, 1, 1)),
+    (2, 1, 96, 20, (1, 60, 9), (1, 4, 2), (1, 1, 3), (0, 3, 1), (1, 2, 1)),
+    (1, 1, 33, 16, (1, 1, 700), (1, 1, 9), (1, 1, 1), (0, 0, 70), (1, 1, 20)),
+    (2, 1, 40, 16, (9, 10, 11), (3, 2, 3), (2, 1, 2), (1, 0, 1), (1, 1, 1)),
 ]
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 4e-2, "float16": 5e-3}
 
@@ -65,23 +76,75 @@ def _launched(kernel, like, *arguments):
     return out
 
 
-@pytest.mark.parametrize("dtype", list(TOLERANCES))
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_bands_give_what_columns_give(shape, dtype):
-    (x, weight, g, bias, back), form = _arrays(shape, dtype)
-    wide = [t.double() for t in (x, weight, g, bias, back)]
-    calls = [
+needs_unit = pytest.mark.skipif(not load_amx(), reason="no matrix unit, or not for us")
+
+
+def _calls(form):
+    """Each of three kernels, with its bias and without."""
+    return [
         (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 1, *form)),
         (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 0, *form)),
         (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 1, *form)),
         (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 0, *form)),
         (lambda k, x, w, g, b, c: _launched(k[2], w, g, x, *form)),
     ]
-    for call in calls:
-        found = call(BANDED, x, weight, g, bias, back).double().numpy()
-        expected = call(PRODUCTS, *wide).numpy()
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCES))
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_bands_give_what_columns_give(shape, dtype):
+    given, form = _arrays(shape, dtype)
+    wide = [t.double() for t in given]
+    for call in _calls(form):
+        found, expected = call(BANDED, *given).double().numpy(), call(PRODUCTS, *wide).numpy()
         scale = np.abs(expected).max(initial=1)
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCES[dtype] * scale)
+
+
+@needs_unit
+@pytest.mark.parametrize("shape", SHAPES + BY_UNIT, ids=str)
+def test_the_unit_gives_what_columns_give(shape):
+    given, form = _arrays(shape, "float32")
+    wide = [t.double() for t in given]
+    for call in _calls(form):
+        found, expected = call(UNIT, *given).double().numpy(), call(PRODUCTS, *wide).numpy()
+        scale = np.abs(expected).max(initial=1)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * scale)
+
+
+@needs_unit
+@pytest.mark.parametrize("shape", [SHAPES[4], SHAPES[9], *BY_UNIT[:5]], ids=str)
+def test_what_the_unit_cannot_hold_is_multiplied_as_ever(shape):
+    """Infinite, NaN, large and small numbers, one of each or all of them."""
+    (x, weight, g, bias, back), form = _arrays(shape, "float32")
+    single = x.clone(), weight.clone(), g.clone(), bias, back
+    single[0].view(-1)[5], single[2].view(-1)[7] = math.inf, math.nan
+    all_of = [(x * k, weight, g * j, bias * k, back * j) for k, j in ((1e25, 1e9), (1e-26, 1e-9))]
+    for given in (single, *all_of):
+        wide = [t.double() for t in given]
+        for call in _calls(form):
+            found, expected = call(UNIT, *given).double().numpy(), call(PRODUCTS, *wide).numpy()
+            finite = np.isfinite(expected) & (np.abs(expected) < 3e38)
+            assert np.array_equal(np.isfinite(found), finite)
+            scale = np.abs(expected[finite]).max(initial=0)
+            np.testing.assert_allclose(found[finite], expected[finite], rtol=0, atol=1e-5 * scale)
+
+
+@needs_unit
+def test_parts_that_the_unit_multiplies():
+    """``set_float32_matmul_precision`` is for convolutions too."""
+    given, form = _arrays(BY_UNIT[0], "float32")
+    wide = [t.double() for t in given]
+    errors = []
+    try:
+        for precision in ("highest", "high", "medium"):
+            ng.set_float32_matmul_precision(precision)
+            for call in _calls(form):
+                found, expected = call(UNIT, *given).numpy(), call(PRODUCTS, *wide).numpy()
+                errors.append(np.abs(found - expected).max() / np.abs(expected).max())
+    finally:
+        ng.set_float32_matmul_precision("highest")
+    assert max(errors[:5]) < 2e-6 < max(errors[5:10]) < 5e-5 < max(errors[10:]) < 1e-2
 
 
 def test_infinite_weights_meet_no_zeros_outside():
@@ -117,8 +180,8 @@ def _form(x, weight, **options):
 
 
 def test_which_convolutions_go_over_bands(monkeypatch):
-    """Where no unit multiplies matrices: with one, those of float32 are products."""
-    monkeypatch.setattr("numbagrad.ops.conv.AMX", False)
+    """Where no unit multiplies matrices, and where one does."""
+    monkeypatch.setattr("numbagrad.ops.conv_form.load_amx", lambda: False)
 
     def of(n, inputs, outputs, space, kernel, groups=1, dtype=ng.float32, **options):
         x = ng.zeros(n, inputs, *space, dtype=dtype).requires_grad_()
@@ -126,12 +189,21 @@ def test_which_convolutions_go_over_bands(monkeypatch):
         found = _form(x, weight, groups=groups, **options)
         return [BANDED.index(found[i]) if found[i] in BANDED else None for i in range(3)]
 
-    assert of(4, 16, 17, (9, 8), (3, 3), padding=1) == [0, 1, 2]
-    assert of(4, 16, 17, (65,), (3,), padding=1, dtype=ng.bfloat16) == [0, 1, 2]
+    assert of(20, 16, 17, (9, 8), (3, 3), padding=1) == [0, 1, 2]
+    assert of(20, 16, 17, (65,), (3,), padding=1, dtype=ng.bfloat16) == [0, 1, 2]
     assert of(3, 1, 19, (11, 12), (5, 5)) == [None] * 3
     assert of(3, 16, 19, (11, 12), (1, 1)) == [None] * 3
-    assert of(3, 16, 66, (7, 7), (3, 3), padding=1) == [0, None, 2]
+    assert of(24, 16, 66, (7, 7), (3, 3), padding=1) == [0, None, 2]
     assert of(1, 16, 21, (7, 9), (3, 3), padding=1) == [0, None, None]
+    assert of(8, 512, 512, (7, 7), (3, 3), padding=1) == [0, 1, None]
+    if load_amx():
+        monkeypatch.setattr("numbagrad.ops.conv_form.load_amx", lambda: True)
+        x = ng.zeros(8, 32, 7, 7).requires_grad_()
+        for kernel, kernels in ((3, UNIT), (1, PRODUCTS)):
+            weight = ng.zeros(32, 32, kernel, kernel).requires_grad_()
+            found = _form(x, weight, padding=kernel // 2)
+            assert found == dict(enumerate(kernels))
+        assert of(20, 16, 17, (9, 8), (3, 3), padding=1, dtype=ng.bfloat16) == [0, 1, 2]
     x, weight = ng.zeros(2, 9, 5, 7).requires_grad_(), ng.zeros(9, 1, 3, 3).requires_grad_()
     for dtype in (ng.float32, ng.bfloat16):
         given = [t.detach().to(dtype).requires_grad_() for t in (x, weight)]
@@ -158,7 +230,7 @@ def test_threads_and_steps_change_no_bit(dtype):
     kind = getattr(ng, dtype)
 
     def given():
-        sizes = (20, 16, 14, 13), (24, 16, 3, 3), (24,), (16, 24, 3, 3)
+        sizes = (20, 32, 14, 13), (32, 32, 3, 3), (32,), (48, 32, 3, 3)
         return [ng.tensor(random.normal(size=s)).to(kind).requires_grad_() for s in sizes]
 
     tensors = given()

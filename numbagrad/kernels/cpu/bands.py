@@ -21,28 +21,30 @@ from .conv import clear, inside, move
 from .half_product import even_parts
 
 __all__ = ["APART", "BACKWARD", "COUNTS", "DEEP", "FIRST", "FORWARD", "GRID", "GROUPS", "LINES"]
-__all__ += ["ORDER", "PARTS", "PHASES", "PLACES", "PLANES", "ROWS", "STEPS", "SUMMED", "TALL"]
-__all__ += ["TAPS", "TOGETHER", "WIDTH", "fill_bands", "new_bands", "plan_of"]
+__all__ += ["ORDER", "OVERLAP", "PARTS", "PHASES", "PLACES", "PLANES", "ROWS", "STEPS", "SUMMED"]
+__all__ += ["TALL", "TAPS", "TOGETHER", "WIDTH", "channel_of", "fill_bands", "new_bands", "plan_of"]
 
 GROUPS, TOGETHER, DEEP, LINES = 0, 1, 2, 3
 """Groups of channels; images, planes and lines in a block, several planes only of all lines."""
 
 PLANES, PARTS, TALL, ACROSS, WIDTH, SHARED = 4, 5, 6, 7, 8, 9
 """Planes of a band, steps of its lines, and lines of each step; bands of a channel, numbers of an
-image in a line, and whether all taps see one line, where no other follows it."""
+image in a line, and whether all taps see one line: where no other follows it, and where results for
+the ends of lines are made but not taken."""
 
-ROWS, PHASES = 10, 11
-"""Rows of the matrix in all phases, and how many of these there are."""
+ROWS, PHASES, OVERLAP = 10, 11, 12
+"""Rows of the matrix in all phases, how many of these there are, and the zeros that end a line of
+an image and begin the next."""
 
-FIRST, GRID, STEPS, APART = 12, 15, 18, 21
+FIRST, GRID, STEPS, APART = 13, 16, 19, 22
 """By dimension: the first shift, the grid, its steps in the image, and how many places of the
 result lie from one of the grid to the next, those between being of other phases."""
 
-TAPS, ORDER, COUNTS, PLACES = 24, 25, 26, 27
+TAPS, ORDER, COUNTS, PLACES = 25, 26, 27, 28
 """Where lists begin: shifts of taps by dimension; taps by phase; rows of each phase; and where in
 the bands, in bytes, is each row: by phase, channel and tap."""
 
-HEAD = 28
+HEAD = 29
 
 FORWARD, BACKWARD, SUMMED = 0, 1, 2
 """What a plan is for: the convolution; the gradient of its input, from that of the output, where a
@@ -63,10 +65,11 @@ SHARES = 8
 
 
 @device(allocates=True)
-def plan_of(images, channels, groups, kernel, grid, form, what, itemsize):
+def plan_of(images, channels, groups, kernel, grid, form, what, itemsize, wide):
     """The plan of a convolution of so many channels of a group.
 
-    form: strides, zeros in front, dilations; what: ``FORWARD`` or one of the others.
+    form: strides, zeros in front, dilations; what: ``FORWARD`` or one of the others; wide: numbers
+    in a line of the image, to have all taps see one line of a band, or 0.
     """
     backward, alone = what == BACKWARD, what != SUMMED
     count, total = kernel[0] * kernel[1] * kernel[2], kernel[0] + kernel[1] + kernel[2]
@@ -92,14 +95,14 @@ def plan_of(images, channels, groups, kernel, grid, form, what, itemsize):
             first = min(first, shift)
             at += 1
         plan[FIRST + i] = first
-    part(plan, images, channels, kernel, alone)
+    part(plan, images, channels, kernel, alone, wide)
     order_taps(plan, kernel)
     place_rows(plan, channels, kernel, itemsize)
     return plan
 
 
 @device
-def part(plan, images, channels, kernel, alone):
+def part(plan, images, channels, kernel, alone, wide):
     """Say what a block is, and how large its bands are."""
     kd, kh, kw = kernel
     at, deep, tall, across = HEAD, plan[GRID], plan[GRID + 1], plan[GRID + 2]
@@ -108,21 +111,28 @@ def part(plan, images, channels, kernel, alone):
     span_y = max(plan[at + kd], plan[at + kd + kh - 1]) - plan[FIRST + 1]
     span_x = max(plan[at + kd + kh], plan[at + kd + kh + kw - 1]) - plan[FIRST + 2]
     together = max(1, min(images // SHARES, WIDE // max(1, tall * across)))
+    room = ROOM
+    if wide and not alone:
+        together, room = max(1, min(images, WIDE // max(1, tall * across))), ROOM // 2
     if alone and tall == 1 and across >= LINE:
         together = 1
     together = even_parts(max(1, images), together, 1)
     plan[TOGETHER], plan[ACROSS], plan[WIDTH] = together, kw, across
-    if alone and tall * together == 1:
+    if wide or (alone and tall * together == 1):
         plan[SHARED], plan[ACROSS] = 1, min(plan[STEPS + 2], span_x + 1)
         plan[WIDTH] += span_x // plan[STEPS + 2]
+    if wide and plan[STEPS + 2] == 1:
+        behind = plan[FIRST + 2] + plan[WIDTH] - wide
+        plan[OVERLAP] = max(0, min(-plan[FIRST + 2], behind, VECTOR_BYTES))
+        plan[WIDTH] -= plan[OVERLAP]
     plan[PARTS], more = min(plan[STEPS + 1], span_y + 1), span_y // plan[STEPS + 1]
     line = max(1, channels * plan[ACROSS] * plan[PARTS] * together * plan[WIDTH])
     plan[LINES] = even_parts(
-        max(1, tall), max(1, min(tall, ROOM // (line * (span_z + 1)) - more)), 1
+        max(1, tall), max(1, min(tall, room // (line * (span_z + 1)) - more)), 1
     )
     plan[TALL], plan[DEEP] = plan[LINES] + more, 1
     if plan[LINES] == tall:
-        planes = (ROOM // (line * plan[TALL]) - span_z - 1) // plan[STEPS] + 1
+        planes = (room // (line * plan[TALL]) - span_z - 1) // plan[STEPS] + 1
         plan[DEEP] = even_parts(max(1, deep), max(1, min(deep, planes)), 1)
     plan[PLANES] = (plan[DEEP] - 1) * plan[STEPS] + span_z + 1
 
@@ -166,11 +176,17 @@ def place_rows(plan, channels, kernel, itemsize):
         first += these
 
 
+@device
+def channel_of(plan):
+    """Numbers in all bands of a channel."""
+    lines = plan[ACROSS] * plan[PLANES] * plan[PARTS] * plan[TALL]
+    return lines * plan[TOGETHER] * plan[WIDTH]
+
+
 @device(allocates=True)
 def new_bands(like, channels, plan):
     """Room for the bands of a block, and vectors more that may be read."""
-    lines = channels * plan[ACROSS] * plan[PLANES] * plan[PARTS] * plan[TALL]
-    count = lines * plan[TOGETHER] * plan[WIDTH] + 8 * VECTOR_BYTES // like.itemsize
+    count = channels * channel_of(plan) + 16 * VECTOR_BYTES // like.itemsize
     return np.empty(count, bits_type(like.dtype))
 
 

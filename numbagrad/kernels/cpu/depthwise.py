@@ -3,7 +3,7 @@
 A product of matrices has nothing to do there: it would have one row. A channel is copied with its
 zeros around it, and the kernel slides over that. Of a stride along lines, the columns that belong
 to one tap lie side by side in the copy. Arguments are those of ``cpu/conv.py``, with as many groups
-as channels of x; halves go there. ``ops/conv.py`` says when. Start at ``depthwise``.
+as channels of x; halves go there. ``ops/conv_form.py`` says when. Start at ``depthwise``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,216 @@
+"""The matrix unit's instructions for convolutions: what takes bands apart, multiplies, and turns.
+
+A tile of the first factor has a place of the image in each row, 32 of its channels side by side. So
+a tap's tile is where the tap sees the band, as many rows further on, and nothing is unfolded or
+copied for it; results come with their channels side by side too, and are turned as they are
+written. ``amx.py`` tells of the parts of a number; the loops around these are in
+``cpu/unit_bands.py``.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from .amx import (
+    AMX,
+    BYTE,
+    EDGE,
+    LINE,
+    PANEL_BYTES,
+    PRODUCTS,
+    TILE,
+    everywhere,
+    load_tile,
+    multiply_tiles,
+    three_parts,
+    tile_instruction,
+)
+from .copies import turned
+from .vectors import WORD, Rows, at, counted, in_machine_code, spread
+
+__all__ = ["add_tiles", "amx_bands", "amx_weight", "split_places", "turn_places"]
+
+
+@in_machine_code
+def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
+    """Write the three parts of 16 channels, ``row`` bytes apart at x, of so many times 16 places:
+    each number beside the one ``second`` bytes after it.
+
+    out: where the first part of the first place goes, and each next one a line further; gap: bytes
+    from part to part; room: the address of three tiles; peak: that of a vector that comes to hold
+    the largest bits, without sign, of all lanes.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    ints = ir.VectorType(ir.IntType(32), EDGE)
+    line, largest = Rows(builder, kind, 1, None), builder.alloca(ints)
+    builder.store(builder.load(at(builder, peak, ints), align=64), largest)
+    with counted(builder, blocks) as block:
+        first = builder.add(x, builder.mul(block, WORD(LINE)))
+        with counted(builder, WORD(EDGE)) as i:
+            one = builder.add(first, builder.mul(i, row))
+            values = [line.load(place)[0] for place in (one, builder.add(one, second))]
+            parts = [three_parts(builder, value, largest) for value in values]
+            to = builder.add(room, builder.mul(i, WORD(LINE)))
+            for part, (low, high) in enumerate(zip(*parts, strict=True)):
+                both = builder.or_(builder.lshr(low, everywhere(16)), high)
+                place = builder.add(to, WORD(part * TILE))
+                builder.store(both, at(builder, place, ints), align=64)
+        with counted(builder, WORD(3)) as part:
+            begin = builder.add(room, builder.mul(part, WORD(TILE)))
+            to = builder.add(out, builder.mul(part, gap))
+            to = builder.add(to, builder.mul(block, WORD(TILE)))
+            words = [
+                builder.load(at(builder, builder.add(begin, WORD(i * LINE)), ints), align=64)
+                for i in range(EDGE)
+            ]
+            for i, word in enumerate(turned(builder, words)):
+                builder.store(word, at(builder, builder.add(to, WORD(i * LINE)), ints), align=64)
+    builder.store(builder.load(largest), at(builder, peak, ints), align=64)
+
+
+def _squares(builder, panels, tiles, lefts_of, rights_of, steps, stored, parts):
+    """One or two tiles of rows times one or two of columns.
+
+    panels, tiles: how many of each; lefts_of, rights_of: the addresses of a part of a step's tiles,
+    given how many. The largest products come last, when the sums of all others are there to be
+    added up with them: so few of the sums are rounded where they are large.
+    """
+    lefts, rights = (4, 5), (6, 7)
+
+    def step_of(step, products, high, many):
+        held = None, None
+        for k, part in products:
+            if k != held[0]:
+                for register, place in zip(lefts, lefts_of(step, k, high), strict=False):
+                    load_tile(builder, register, place)
+            if part != held[1]:
+                for register, place in zip(rights, rights_of(step, part, many), strict=False):
+                    load_tile(builder, register, place)
+            held = k, part
+            for i in range(high):
+                for c in range(many):
+                    multiply_tiles(builder, i * many + c, lefts[i], rights[c])
+
+    for high, many in ((1, 1), (1, 2), (2, 1), (2, 2)):
+        these = builder.and_(
+            builder.icmp_signed("==", panels, WORD(high)),
+            builder.icmp_signed("==", tiles, WORD(many)),
+        )
+        with builder.if_then(these):
+            for result in range(high * many):
+                tile_instruction(builder, "tilezero", [BYTE(result)])
+            for count, products in PRODUCTS.items():
+                with builder.if_then(builder.icmp_signed("==", parts, WORD(count))):
+                    for some in (products[:-1], products[-1:]):
+                        with counted(builder, steps) as step:
+                            step_of(step, some, high, many)
+            for result in range(high * many):
+                to, row = stored(*divmod(result, many))
+                tile_instruction(
+                    builder, "tilestored64", [BYTE(result), at(builder, to, BYTE), row]
+                )
+
+
+@in_machine_code
+def amx_bands(
+    builder, kind, tiles, panels, steps, x, places, gap, y, panel, out, out_panel, parts
+):  # fmt: skip
+    """One or two tiles of places times one or two panels of channels of the result.
+
+    x: the address of the first place; places: that of a list of how many bytes further each step's
+    is; gap: from part to part; y: the address of panels of ``split_all``, ``panel`` bytes apart;
+    out: where the first place goes, of 16 channels a line; out_panel: bytes to those of the next
+    panel; parts: how many of each number to multiply.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+
+    def seen(step, part, count):
+        place = at(builder, builder.add(places, builder.shl(step, WORD(3))), WORD)
+        first = builder.add(x, builder.load(place))
+        return _apart(builder, builder.add(first, builder.mul(gap, WORD(part))), WORD(TILE), count)
+
+    def of_weight(step, part, count):
+        first = builder.add(y, builder.mul(step, WORD(PANEL_BYTES)))
+        return _apart(builder, builder.add(first, WORD(part * TILE)), panel, count)
+
+    def stored(i, c):
+        to = builder.add(out, builder.mul(out_panel, WORD(c)))
+        return builder.add(to, WORD(i * TILE)), WORD(LINE)
+
+    _squares(builder, tiles, panels, seen, of_weight, steps, stored, parts)
+
+
+def _apart(builder, first, gap, count):
+    """So many addresses."""
+    return [builder.add(first, builder.mul(gap, WORD(i))) for i in range(count)]
+
+
+@in_machine_code
+def amx_weight(builder, kind, panels, blocks, steps, x, panel, y, gap, block, out, parts):
+    """One or two panels of x times one or two blocks of 16 channels of bands, a tile after the
+    other.
+
+    x: the address of panels of ``split_all``, ``panel`` bytes apart, of 32 places a step; y: that
+    of the first place of the bands; gap: bytes from part to part; block: from block to block;
+    parts: how many of each number to multiply.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+
+    def given(step, part, count):
+        first = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+        return _apart(builder, builder.add(first, WORD(part * TILE)), panel, count)
+
+    def seen(step, part, count):
+        first = builder.add(y, builder.mul(step, WORD(2 * TILE)))
+        return _apart(builder, builder.add(first, builder.mul(gap, WORD(part))), block, count)
+
+    def stored(i, c):
+        return builder.add(out, WORD((2 * i + c) * TILE)), WORD(LINE)
+
+    _squares(builder, panels, blocks, given, seen, steps, stored, parts)
+
+
+@in_machine_code
+def add_tiles(builder, kind, panels, blocks, x, out, out_row):
+    """Add what ``amx_weight`` has written at x to rows of a matrix at ``out``.
+
+    out_row: bytes from row to row.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    line = Rows(builder, kind, 1, None)
+    with counted(builder, panels) as i, counted(builder, blocks) as c:
+        tile = builder.add(x, builder.mul(builder.add(builder.shl(i, WORD(1)), c), WORD(TILE)))
+        to = builder.add(out, builder.mul(i, builder.mul(out_row, WORD(EDGE))))
+        to = builder.add(to, builder.mul(c, WORD(LINE)))
+        for row in range(EDGE):
+            more = line.load(builder.add(tile, WORD(row * LINE)))[0]
+            line.store([builder.fadd(line.load(to)[0], more)], to)
+            to = builder.add(to, out_row)
+
+
+@in_machine_code
+def turn_places(builder, kind, places, channels, x, bias, out, out_row):
+    """Write so many places, at most 16, of lines of 16 channels at x as lines of places.
+
+    bias: the address of a number for each channel, to be added, or 0; out_row: bytes from channel
+    to channel of the result.
+    """
+    if not AMX or not isinstance(kind.element, ir.FloatType):
+        return
+    line, last = Rows(builder, kind, 1, None), builder.sub(places, WORD(1))
+    given = []
+    for i in range(EDGE):
+        row = builder.select(builder.icmp_signed("<", WORD(i), last), WORD(i), last)
+        given += line.load(builder.add(x, builder.mul(row, WORD(LINE))))
+    some, biased = Rows(builder, kind, 1, places), builder.icmp_signed("!=", bias, WORD(0))
+    bias = builder.select(biased, bias, x)
+    for c, value in enumerate(turned(builder, given)):
+        with builder.if_then(builder.icmp_signed("<", WORD(c), channels)):
+            more = builder.load(at(builder, builder.add(bias, WORD(4 * c)), kind.element), align=4)
+            sums = builder.fadd(value, spread(builder, more, EDGE))
+            value = builder.select(biased, sums, value)
+            some.store([value], builder.add(out, builder.mul(out_row, WORD(c))))

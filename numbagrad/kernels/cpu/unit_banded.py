@@ -1,0 +1,112 @@
+"""Convolutions over bands on the matrix unit of Intel's processors, in float32.
+
+Arguments and results are those of ``cpu/conv.py``; ``ops/conv_form.py`` says when. See
+``unit_bands.py`` and, for the gradient of the weight, ``unit_weight.py``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import prange
+
+from ..amx import LINE, parts_multiplied
+from ..blas import blas_alone, blas_restore
+from ..inner import keep
+from ..intrinsics import address, pointer
+from ..product import gemm_kernel
+from .banded import gather_image
+from .bands import BACKWARD, FORWARD, ROWS, SUMMED, plan_of
+from .conv import GRAIN, clear
+from .correlate import tasks_of
+from .depthwise import any_infinite
+from .unit_bands import (
+    extremes_of,
+    line_from,
+    list_steps,
+    new_panels,
+    panels_of,
+    unit_block,
+    weight_panel,
+)
+from .unit_weight import collect_panel, cut, of_sums, weight_block
+
+__all__ = ["unit_banded", "unit_banded_input_grad", "unit_banded_weight_grad"]
+
+
+@gemm_kernel(grain=GRAIN, allocates=True)
+def unit_banded(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """``out[n, o] = sum over c of x[n, c] * weight[o, c]``, correlated, plus ``bias[o]``."""
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    kernel = (weight.shape[2], weight.shape[3], weight.shape[4])
+    grid = (out.shape[2], out.shape[3], out.shape[4])
+    inputs, rows, taps = weight.shape[1], out.shape[1] // groups, kernel[0] * kernel[1] * kernel[2]
+    images, what, wide = x.shape[0], FORWARD + 0 * groups, x.shape[4]
+    plan = plan_of(images, inputs, groups, kernel, grid, form, what, x.itemsize, wide)
+    steps, panels = list_steps(plan, inputs), new_panels(inputs, rows, plan)
+    previous = blas_alone(out.size * plan[ROWS])
+    for task in prange(0, groups * panels_of(rows)):
+        weight_panel(task, weight, inputs, rows, inputs * taps, taps, steps, plan, address(panels))
+    ends = extremes_of(address(panels), inputs, rows, plan)
+    how = address(steps), address(panels), ends, parts_multiplied(out)
+    for task in prange(0, tasks_of(images, plan)):
+        unit_block(task, out, x, weight, True, bias, biased, plan, how)
+    blas_restore(previous)
+    keep(plan)
+    keep(steps)
+    keep(panels)
+
+
+@gemm_kernel(grain=GRAIN, allocates=True)
+def unit_banded_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``unit_banded`` with respect to x, plus ``bias[c]``."""
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    kernel = (weight.shape[2], weight.shape[3], weight.shape[4])
+    grid = (
+        (gx.shape[2] + sd - 1) // sd,
+        (gx.shape[3] + sh - 1) // sh,
+        (gx.shape[4] + sw - 1) // sw,
+    )
+    height, rows, taps = g.shape[1] // groups, weight.shape[1], kernel[0] * kernel[1] * kernel[2]
+    images, what, wide = g.shape[0], BACKWARD + 0 * groups, g.shape[4]
+    plan = plan_of(images, height, groups, kernel, grid, form, what, g.itemsize, wide)
+    steps, panels = list_steps(plan, height), new_panels(height, rows, plan)
+    exact, tasks = any_infinite(weight), images  # times the zeros outside it would be NaN
+    if not exact:
+        tasks = tasks_of(tasks, plan)
+    previous = blas_alone(gx.size * plan[ROWS])
+    for task in prange(0, groups * panels_of(rows)):
+        weight_panel(task, weight, height, rows, taps, rows * taps, steps, plan, address(panels))
+    ends = extremes_of(address(panels), height, rows, plan)
+    how = address(steps), address(panels), ends, parts_multiplied(gx)
+    for task in prange(0, tasks):
+        if exact:
+            gather_image(task, gx, g, weight, bias, biased, groups, form)
+        else:
+            unit_block(task, gx, g, weight, False, bias, biased, plan, how)
+    blas_restore(previous)
+    keep(plan)
+    keep(steps)
+    keep(panels)
+
+
+@gemm_kernel(grain=GRAIN, allocates=True)
+def unit_banded_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
+    """The gradient of ``unit_banded`` with respect to weight."""
+    form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
+    kernel = (gweight.shape[2], gweight.shape[3], gweight.shape[4])
+    grid = (g.shape[2], g.shape[3], g.shape[4])
+    inputs, rows, taps = gweight.shape[1], g.shape[1] // groups, kernel[0] * kernel[1] * kernel[2]
+    images, what, wide = x.shape[0], SUMMED + 0 * groups, x.shape[4]
+    plan = plan_of(images, inputs, groups, kernel, grid, form, what, x.itemsize, wide)
+    chunks, shares = cut(images, grid[0] * grid[1] * grid[2], rows, plan)
+    sums = np.empty(chunks * groups * of_sums(rows, inputs, taps) + LINE, np.float32)
+    sums_at = line_from(address(sums))
+    clear(pointer(address(sums), np.float32), sums.size)
+    previous, parts = blas_alone(g.size * plan[ROWS]), parts_multiplied(g)
+    for task in prange(0, chunks * groups * shares):
+        weight_block(task, chunks, shares, sums_at, g, x, plan, parts)
+    for task in prange(0, groups * panels_of(rows)):
+        collect_panel(task, gweight, sums_at, chunks, groups)
+    blas_restore(previous)
+    keep(plan)
+    keep(sums)

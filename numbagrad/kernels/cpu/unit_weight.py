@@ -1,0 +1,231 @@
+"""The gradient of a convolution's weight on the matrix unit: products of bands, summed over places.
+
+The gradient of the output is taken apart into panels of 16 channels, laid out as the bands are,
+with zeros where these have zeros between lines; the bands so that the unit sums over their places,
+each number beside the one 16 places further on. A tap's tiles are where it sees the band. What the
+unit cannot take apart goes to ``gemm``, a line at a time. Start at ``weight_block``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..amx import EDGE, LINE, PANEL_BYTES, STEP, TILE, begin_tiles, clear, end_tiles, exponent_of
+from ..amx_bands import add_tiles, amx_weight, split_places
+from ..copies import copy_rectangle, transpose
+from ..inner import device, keep, pasted
+from ..intrinsics import address, pointer
+from ..pieces import thread_count
+from ..product import gemm
+from ..tile import scratch
+from .amx_product import PEAK_BYTES, can_multiply, split_all
+from .bands import (
+    COUNTS,
+    DEEP,
+    GRID,
+    GROUPS,
+    LINES,
+    ORDER,
+    OVERLAP,
+    PARTS,
+    PLACES,
+    STEPS,
+    TALL,
+    TOGETHER,
+    WIDTH,
+    channel_of,
+    fill_bands,
+    new_bands,
+)
+from .unit_bands import ROOM_BYTES, line_from, new_lines, panels_of
+
+__all__ = ["collect_panel", "cut", "of_sums", "weight_block"]
+
+CHUNKS = 4
+"""Most chunks of images that have sums of their own."""
+
+TERMS = 1536
+"""Places that a chunk has at least, before it pays to add its sums to those of others."""
+
+SQUARE, TILES = TILE, 4 * TILE
+
+PANELS = 2
+"""Panels of a task at least: each task takes the bands apart, so there are no more than threads."""
+
+
+@device
+def cut(images, places, rows, plan):
+    """Into how many chunks the images are cut, and the panels of a group."""
+    groups = plan[GROUPS]
+    chunks = max(1, min(images, CHUNKS // groups, images * places // TERMS))
+    tasks = groups * chunks
+    return chunks, max(1, min((thread_count() + tasks - 1) // tasks, panels_of(rows) // PANELS))
+
+
+@pasted
+def of_sums(rows, channels, taps):
+    """Numbers in the sums of a group."""
+    return panels_of(rows) * panels_of(channels) * EDGE * EDGE * taps
+
+
+@device(allocates=True)
+def weight_block(task, chunks, shares, sums, g, x, plan, parts):
+    """Some panels of a group, summed over a chunk of the images, added to the sums of the chunk: a
+    matrix for each tap, with a row for each channel of g and a column for each of x."""
+    groups, together, taps = plan[GROUPS], plan[TOGETHER], plan[COUNTS] - plan[ORDER]
+    share, group, chunk = task % shares, task // shares % groups, task // (shares * groups)
+    inputs, height = x.shape[1] // groups, g.shape[1] // groups
+    panels, blocks = panels_of(height), panels_of(inputs)
+    first = share * panels // shares * EDGE
+    rows = min(height, (share + 1) * panels // shares * EDGE) - first
+    space = (x.shape[2], x.shape[3], x.shape[4])
+    plane = space[0] * space[1] * space[2] * 4
+    deep, tall, across = plan[GRID], plan[GRID + 1], plan[GRID + 2]
+    each, row = channel_of(plan), together * plan[WIDTH]
+    long = (plan[LINES] * row + STEP - 1) // STEP * STEP
+    lines = (each + plan[OVERLAP] + 2 * STEP + EDGE - 1) // EDGE * EDGE
+    of_plane = plan[PARTS] * plan[TALL] * row
+    bands, flat = new_bands(x, blocks * EDGE, plan), np.empty(rows * long, np.float32)
+    gap, panel = blocks * lines * LINE, long // STEP * PANEL_BYTES
+    split = new_lines(3 * gap + panels_of(rows) * panel)
+    bands_at = line_from(address(split))
+    panels_at = bands_at + 3 * gap
+    highs = np.zeros(2 * panels_of(rows) + 2 * LINE, np.int64)
+    sums += ((chunk * groups + group) * of_sums(height, inputs, taps) + first * blocks * EDGE) * 4
+    image, end = chunk * x.shape[0] // chunks, (chunk + 1) * x.shape[0] // chunks
+    while image < end:
+        images = min(together, end - image)
+        source = address(x) + (image * x.shape[1] + group * inputs) * plane
+        across_blocks = (tall + plan[LINES] - 1) // plan[LINES]
+        for block in range((deep + plan[DEEP] - 1) // plan[DEEP] * across_blocks):
+            z, y = block // across_blocks * plan[DEEP], block % across_blocks * plan[LINES]
+            fill_bands(
+                *(np.float32, 4, address(bands), source, x.shape[1] * plane, images),
+                *(together, inputs, space, z, y, plan),
+            )
+            least, most = split_pairs(x, address(bands), inputs, lines, bands_at, plan)
+            count = min(plan[LINES], tall - y)
+            for i in range(min(plan[DEEP], deep - z)):
+                given = ((image * g.shape[1] + group * height + first) * deep + z + i) * tall + y
+                given = address(g) + given * across * 4
+                of_channel = deep * tall * across * 4
+                lay_flat(
+                    *(address(flat), long, given, g.shape[1] * of_channel, of_channel, rows),
+                    *(images, count, row, plan[WIDTH], across),
+                )
+                low, high = split_flat(
+                    x, address(flat), rows, long, panels_at, panel, address(highs)
+                )
+                unit = parts > 0 and can_multiply(least, low) and can_multiply(least, high)
+                unit = unit and can_multiply(most, low) and can_multiply(most, high)
+                for t in range(taps):
+                    at = i * plan[STEPS] * of_plane + plan[plan[PLACES] + t] // 4
+                    to = sums + t * panels * blocks * EDGE * EDGE * 4
+                    if unit:
+                        multiply_taps(
+                            *(x, rows, blocks, long // STEP, panels_at, panel),
+                            *(bands_at + at * LINE, gap, lines * LINE, to, parts),
+                        )
+                        continue
+                    for j in range(images * count):
+                        place = j // images * row + j % images * plan[WIDTH]
+                        left = address(flat) + place * 4, long
+                        right = address(bands) + (at + place) * 4, each
+                        wide = blocks * EDGE
+                        gemm(x, 0, 1, rows, inputs, across, *left, *right, to, wide, to, wide)
+        image += images
+    keep(bands)
+    keep(flat)
+    keep(split)
+    keep(highs)
+
+
+@device
+def split_pairs(like, bands, channels, lines, out, plan):
+    """Take apart the bands of so many channels, with zeros for what is missing of 16: the least
+    exponent of 16 channels that is not 0, and the largest."""
+    each, blocks = channel_of(plan), panels_of(channels)
+    numbers = pointer(bands + channels * each * 4, np.float32)
+    for i in range((blocks * EDGE - channels) * each + plan[OVERLAP] + 3 * STEP + EDGE):
+        numbers[i] = 0
+    peak, room, least, most = scratch(LINE), scratch(ROOM_BYTES), 0, 0
+    for block in range(blocks):
+        clear(like, peak)
+        split_places(
+            *(like, lines // EDGE, bands + block * EDGE * each * 4, each * 4, LINE),
+            *(out + block * lines * LINE, blocks * lines * LINE, room, peak),
+        )
+        high = exponent_of(peak)
+        most = max(most, high)
+        if high > 0 and (least == 0 or high < least):
+            least = high
+    return least, most
+
+
+@device
+def lay_flat(to, long, g, of_image, of_channel, rows, images, lines, row, width, across):
+    """Write lines of so many channels of g at an address as bands have them, and zeros between."""
+    numbers = pointer(to, np.float32)
+    for i in range(rows * long):
+        numbers[i] = 0
+    for o in range(rows):
+        for j in range(images):
+            at, from_ = to + (o * long + j * width) * 4, g + j * of_image + o * of_channel
+            copy_rectangle(numbers, at, row * 4, from_, across * 4, lines, across)
+
+
+@device
+def split_flat(like, flat, rows, long, out, panel, highs):
+    """Take apart so many rows: the least exponent of eight that is not 0, and the largest."""
+    peaks, told = scratch(PEAK_BYTES), scratch(LINE)
+    clear(like, peaks)
+    clear(like, peaks + LINE)
+    clear(like, told)
+    split_all(
+        *(like, True, False, flat, long * 4, rows, long, out, panel, PANEL_BYTES, peaks, highs),
+        told,
+    )
+    both = pointer(told, np.int64)
+    return both[0], both[1]
+
+
+@device
+def multiply_taps(like, rows, blocks, steps, factors, panel, bands, gap, block, out, parts):
+    """Add the products of a tap: of all panels of g and all blocks of channels."""
+    room, tiles, out_row = scratch(LINE), scratch(TILES), blocks * LINE
+    begin_tiles(like, EDGE, room)
+    for i in range(0, panels_of(rows), 2):
+        for c in range(0, blocks, 2):
+            some = min(2, panels_of(rows) - i), min(2, blocks - c)
+            given = factors + i * panel, panel, bands + c * block, gap, block
+            amx_weight(like, *some, steps, *given, tiles, parts)
+            add_tiles(like, *some, tiles, out + i * EDGE * out_row + c * LINE, out_row)
+    end_tiles(like, room)
+
+
+@device
+def collect_panel(task, gweight, sums, chunks, groups):
+    """Write what all chunks have summed of a panel, at an address, as the weight has it."""
+    height, inputs = gweight.shape[0] // groups, gweight.shape[1]
+    taps = gweight.shape[2] * gweight.shape[3] * gweight.shape[4]
+    panels, wide = panels_of(height), panels_of(inputs) * EDGE
+    group, first = task // panels, task % panels * EDGE
+    each, of_tap = of_sums(height, inputs, taps), panels * EDGE * wide * 4
+    to, square, total = pointer(address(gweight), np.float32), scratch(SQUARE), scratch(SQUARE)
+    given, whole = pointer(square, np.float32), pointer(total, np.float32)
+    for o in range(first, min(height, first + EDGE)):
+        for c in range(0, inputs, EDGE):
+            for t in range(0, taps, EDGE):
+                many = min(EDGE, taps - t)
+                for chunk in range(chunks):
+                    at = sums + ((chunk * groups + group) * each + o * wide + c) * 4 + t * of_tap
+                    if chunk == 0:
+                        transpose(given, at, of_tap, many, EDGE, total, LINE)
+                        continue
+                    transpose(given, at, of_tap, many, EDGE, square, LINE)
+                    for i in range(EDGE * EDGE):
+                        whole[i] += given[i]
+                for i in range(min(EDGE, inputs - c)):
+                    place = ((group * height + o) * inputs + c + i) * taps + t
+                    for j in range(many):
+                        to[place + j] = whole[i * EDGE + j]
