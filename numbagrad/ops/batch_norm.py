@@ -199,9 +199,7 @@ class ChannelAffine(Op, remembers=True):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save(x, weight)
-        elsewhere = machine.recording and not machine.all_on_host((x, weight, bias))
-        if elsewhere or math.prod(x._array.shape[2:]) < FEW:
-            # A formula, which recordings join with others.
+        if _is_formula(x, weight, bias):
             return addcmul(along_channels(bias, x), x, along_channels(weight, x))
         out = new_empty(x._array.shape, x._dtype, x._device)
         vectors = contiguous(weight)._array, contiguous(bias)._array
@@ -213,7 +211,20 @@ class ChannelAffine(Op, remembers=True):
         x, weight = ctx.saved_tensors
         if not any(ctx.needs_input_grad[1:]):
             return g * along_channels(weight, x), None, None
-        return _channel_grads(g, x, weight)
+        if grad_mode.enabled or not x._array.size or _is_formula(g, x, weight):
+            return _channel_grads(g, x, weight)
+        gx = new_empty(x._array.shape, x._dtype, x._device)
+        sums = [new_empty(weight._array.shape, x._dtype, x._device) for _ in range(2)]
+        arrays = in_planes(g), in_planes(x), contiguous(weight)._array
+        kernel, written = kernels.channel_affine_grad, [t._array for t in sums]
+        machine.launch(kernel, in_planes(gx), *written, *arrays)
+        return gx, *sums
+
+
+def _is_formula(x: Tensor, *others: Tensor) -> bool:
+    """Whether channels are scaled by a formula, which recordings join with others."""
+    elsewhere = machine.recording and not machine.all_on_host((x, *others))
+    return elsewhere or math.prod(x._array.shape[2:]) < FEW
 
 
 @remembered

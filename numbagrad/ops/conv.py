@@ -7,6 +7,7 @@ g, x and w: ``Convolution`` is what stands beside g, ``TransposedConvolution`` b
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -17,6 +18,7 @@ from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
 from .conv_form import Form, Sizes
+from .linalg import linear, mm
 from .remembered import remembered
 
 __all__: list[str] = []  # PyTorch has these in nn.functional alone, but for aliases
@@ -257,7 +259,12 @@ def _conv(
         )
     small = tuple([(r - 1) // s + 1 for r, s in zip(room, strides, strict=True)])
     form = Form(strides, front, dilations, groups, large, small, kernel)
-    out = Convolution.apply(x, weight, bias, form)
+    if form.is_matrix():
+        n, co = x._array.shape[0], kernel[0]
+        rows = x.reshape((n, math.prod(kernel[1:])))
+        out = linear(rows, weight.reshape((co, -1)), bias).reshape((n, co, *small))
+    else:
+        out = Convolution.apply(x, weight, bias, form)
     return out if batched else out.squeeze(0)
 
 
@@ -305,7 +312,13 @@ def _conv_transpose(
             f"channel: {list(large)}. Output size is too small; pad less."
         )
     form = Form(strides, front, dilations, groups, large, small, kernel)
-    out = TransposedConvolution.apply(x, weight, bias, form)
+    if form.is_matrix():
+        n, ci = x._array.shape[:2]
+        out = mm(x.reshape((n, ci)), weight.reshape((ci, -1))).reshape((n, *kernel[1:]))
+        if bias is not None:
+            out = out + bias.reshape((-1, *small))
+    else:
+        out = TransposedConvolution.apply(x, weight, bias, form)
     return out if batched else out.squeeze(0)
 
 

@@ -82,6 +82,11 @@ class Form:
             *(*(0,) * missing, *self.padding, *ones, *self.dilation),
         )
 
+    def is_matrix(self) -> bool:
+        """Whether the kernel covers the whole input, so that the weight is a matrix."""
+        whole = self.large == self.kernel[2:] and not any(self.padding)
+        return whole and self.groups == 1 and math.prod(self.small) == 1
+
     def kernel_of(self, which: int, x: Tensor) -> machine.Kernel:
         """What makes the convolution (0), or its gradient of the input (1) or of the weight (2).
 

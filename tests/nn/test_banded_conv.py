@@ -258,3 +258,32 @@ def test_threads_and_steps_change_no_bit(dtype):
     for first, second in ((0, 2), (1, 3)):
         for x, y in zip(found[first], found[second], strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+def test_a_kernel_that_covers_the_image_is_a_matrix():
+    """The first layer of a generator, the last of a discriminator, and what gates channels."""
+    random = np.random.default_rng(0)
+    for space, images in (((4, 3), 5), ((1, 1), 3), ((2, 2), 0)):
+        sizes = (images, 6, *space), (7, 6, *space), (7,), (images, 7, 1, 1), (6,)
+        x, weight, bias, g, back = (
+            ng.tensor(random.normal(size=s)).requires_grad_() for s in sizes
+        )
+        out = nn.functional.conv2d(x, weight, bias)
+        assert out.shape == g.shape
+        expected = np.einsum("nchw,ochw->no", x.detach().numpy(), weight.detach().numpy())
+        expected += bias.detach().numpy()
+        np.testing.assert_allclose(out.detach().numpy()[..., 0, 0], expected, rtol=1e-12)
+        given = nn.functional.conv_transpose2d(g, weight, back)
+        assert given.shape == x.shape
+        expected = np.einsum("noab,ochw->nchw", g.detach().numpy(), weight.detach().numpy())
+        expected += back.detach().numpy()[:, None, None]
+        np.testing.assert_allclose(given.detach().numpy(), expected, rtol=1e-12)
+        for function, arguments in (
+            (nn.functional.conv2d, (x, weight, bias)),
+            (nn.functional.conv_transpose2d, (g, weight, back)),
+        ):
+            if images:
+                assert ng.autograd.gradcheck(function, arguments)
+                assert ng.autograd.gradgradcheck(function, arguments)
+    x, weight = ng.ones(2, 3, 3), ng.ones(4, 2, 3, 3)
+    assert nn.functional.conv2d(x, weight).tolist() == [[[18.0]]] * 4

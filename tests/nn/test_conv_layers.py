@@ -249,3 +249,48 @@ def test_threads_change_no_bit_and_scratch_lives_long_enough():
         machine.set_threads(before)
     for x, y in zip(many, one, strict=True):
         np.testing.assert_array_equal(x.detach().numpy(), y.detach().numpy())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_norms_by_given_statistics(dtype):
+    """Of planes that a kernel scales, eagerly and in a step, on one thread and on several."""
+    random = np.random.default_rng(0)
+    kind = getattr(ng, dtype)
+    for shape in ((5, 3, 7, 5), (2, 3, 40, 50), (64, 3, 16), (0, 3, 9)):
+        arrays = [random.normal(size=s) for s in (shape, 3, 3, 3, shape)]
+        variance = ng.tensor(random.random(3) + 0.5, dtype=kind)
+        x, weight, bias, mean, g = (ng.tensor(a, dtype=kind) for a in arrays)
+        x = ng.stack([x, x], -1)[..., 0]  # strided
+        for t in (x, weight, bias):
+            t.requires_grad_()
+
+        def step(g, x=x, weight=weight, bias=bias, mean=mean, variance=variance):
+            for t in (x, weight, bias):
+                t.grad = None
+            nn.functional.batch_norm(x, mean, variance, weight, bias).backward(g)
+
+        along = (1, 3, *[1] * (len(shape) - 2))
+        dims = (0, *range(2, len(shape)))
+        center, scale = (t.double().numpy() for t in (mean, (variance + 1e-5).rsqrt()))
+        away = (x.detach().double().numpy() - center.reshape(along)) * scale.reshape(along)
+        given = g.double().numpy()
+        factor = weight.detach().double().numpy() * scale
+        expected = given * factor.reshape(along), (given * away).sum(dims), given.sum(dims)
+        before = numba.get_num_threads()
+        for call, threads in ((step, 1), (step, before), (ng.compile(step), before)):
+            machine.set_threads(threads)
+            try:
+                call(g)
+            finally:
+                machine.set_threads(before)
+            for t, true in zip((x, weight, bias), expected, strict=True):
+                close = 1e-5 if dtype == "float32" else 1e-12
+                np.testing.assert_allclose(t.grad.numpy(), true, rtol=close, atol=close * 40)
+        if dtype == "float64" and shape[0] == 5:
+
+            def function(x, weight, bias, mean=mean, variance=variance):
+                return nn.functional.batch_norm(x, mean, variance, weight, bias)
+
+            given = x.detach().clone().requires_grad_(), weight, bias
+            assert ng.autograd.gradcheck(function, given, fast_mode=True)
+            assert ng.autograd.gradgradcheck(function, given, fast_mode=True)

@@ -16,7 +16,7 @@ from ..machine import kernel
 from .norm import dot_from, squares_from, sum_of, summing
 
 __all__ = ["batch_norm", "batch_norm_grad", "batch_norm_rows", "batch_norm_rows_grad"]
-__all__ += ["channel_affine"]
+__all__ += ["channel_affine", "channel_affine_grad"]
 
 inlined = inner(forceinline=True, fastmath={"contract", "nsz"})
 
@@ -101,6 +101,19 @@ def channel_affine(out, x, weight, bias):
         scale, shift = weight[row % channels], bias[row % channels]
         for j in range(row * p, row * p + p):
             store(out, j, load(x, j) * scale + shift)
+
+
+@kernel(outputs=3, grain=32768)
+def channel_affine_grad(gx, gweight, gbias, g, x, weight):
+    """Gradients of ``channel_affine``."""
+    for c in prange(0, x.shape[1]):
+        scale, total, along = weight[c], 0.0, 0.0
+        for i in range(x.shape[0]):
+            total += sum_of(g[i, c])
+            along += dot_from(g[i, c], x[i, c], x.dtype.type(0))
+            for j in range(x.shape[2]):
+                gx[i, c, j] = g[i, c, j] * scale
+        gweight[c], gbias[c] = along, total
 
 
 @device
