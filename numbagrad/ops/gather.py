@@ -31,6 +31,7 @@ from .index import (
     index_tensor,
     launch_checked,
     overwriting,
+    put_slices,
     scalar_tensor,
     to_write,
 )
@@ -195,9 +196,14 @@ def _front(x: Tensor, sizes: tuple[int, ...], dim: int) -> Any:
     return out
 
 
-def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor]:
-    """dim and index of a gather or scatter, checked against ``x``; 0-d ones count as vectors."""
+def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor, Tensor | None]:
+    """dim and index of a gather or scatter, checked against ``x``, and what ``_of_slices`` is; 0-d
+    ones count as vectors."""
     dim = normalize_dim(name, dim, as_operand(name, x)._array.ndim)
+    if as_operand(name, index, 1)._array.size and not index._flat:
+        slices = _of_slices(x, dim, index)
+        if slices is not None:
+            return dim, index, index_tensor(name, slices, INTS)
     index = index_tensor(name, index, INTS)
     index = index if index._array.ndim else _vector(index)
     shape, sizes = x._array.shape or (1,), index._array.shape
@@ -212,7 +218,7 @@ def _indexed(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[int, Tensor
                 f"{name}: Size does not match at dimension {d} expected index {list(sizes)} to be "
                 f"no larger than self {list(shape)} apart from dimension {dim}."
             )
-    return dim, index
+    return dim, index, None
 
 
 @remembered
@@ -232,11 +238,28 @@ def gather(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> 
 
 def gathered(name: str, x: Tensor, dim: int, index: Tensor) -> Tensor:
     """``gather`` whose errors say ``name``."""
-    dim, at = _indexed(name, x, dim, index)
+    dim, at, slices = _indexed(name, x, dim, index)
+    if slices is not None:
+        return Take.apply(x, slices, dim, 1, False, -1, name)
     if not at._array.size:
         return reshape(narrow(reshape(x, (x._array.size,)), 0, 0, 0), at._array.shape)
     out = Gather.apply(_leading(x), dim, at, name)
     return out if index._array.ndim else reshape(out, ())
+
+
+def _of_slices(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
+    """The vector of which ``index`` repeats each number for a whole slice of ``x``, as
+    ``index[:, None].expand_as(source)`` does; None where it is another."""
+    array, shape = index._array, x._array.shape
+    if array.ndim < 2 or array.ndim != len(shape):
+        return None
+    others = [d for d in range(array.ndim) if d != dim]
+    for d in others:
+        if shape[d] != array.shape[d] or (array.strides[d] and shape[d] > 1):
+            return None
+    for d in others:
+        index = narrow(index, d, 0, 1)
+    return reshape(index, (array.shape[dim],))
 
 
 def _leading(x: Tensor) -> Tensor:
@@ -314,10 +337,12 @@ def _source(name: str, x: Tensor, index: Tensor, src: Any) -> Tensor:
 
 
 def _scattered(name: str, x: Tensor, dim: int, index: Tensor, src: Any, adds: bool) -> Tensor:
-    dim, index = _indexed(name, x, dim, index)
+    dim, index, slices = _indexed(name, x, dim, index)
     if not index._array.size:
         return clone(x)
     src = _source(name, x, index, src)
+    if slices is not None:
+        return put_slices(x, src, slices, dim, 1, adds, name)
     op = Scatter if overwriting.target is None else ScatterHere
     out = op.apply(_leading(x), dim, index, src, adds, name)
     return out if x._array.ndim else reshape(out, ())

@@ -18,7 +18,7 @@ from .base import Op, as_operand, normalize_dim, ones_like, zeros_like
 from .comparison import eq
 from .elementwise import cast, clone, div, floor_divide, masked_fill, maximum, where
 from .gather import Scatter, _indexed, _leading, _source, gather, scatter_add, write_elements
-from .index import _flat_index, _slices, to_write
+from .index import INTS, _flat_index, _slices, index_tensor, to_write
 from .reduce import any as any_
 from .remembered import remembered
 from .view import expand, reshape
@@ -149,7 +149,9 @@ def scatter_reduce(
             f"scatter_reduce: reduce argument must be either sum, prod, mean, amax or amin, got "
             f"{reduce}."
         )
-    dim, index = _indexed("scatter_reduce", x, dim, index)
+    dim, index, slices = _indexed("scatter_reduce", x, dim, index)
+    if slices is not None:
+        index = index_tensor("scatter_reduce", index, INTS)
     src = _source("scatter_reduce", x, index, as_operand("scatter_reduce", src, 3))
     if not index._array.size:
         return clone(x)

@@ -254,3 +254,35 @@ def test_products_scattered_with_zeros():
     with pytest.raises(GradError, match="Double backward is unsupported"):
         ng.autograd.grad(out, src, create_graph=True)
     assert ng.autograd.grad(out, src)[0].tolist() == [0.0, 0.0, 3.0]
+
+
+@pytest.mark.parametrize("dim,shape", [(0, (7, 5)), (1, (4, 7)), (1, (3, 6, 4)), (-1, (3, 4, 6))])
+def test_an_index_expanded_over_slices_is_that_of_slices(dim, shape):
+    """As graphs have it: ``index[:, None].expand_as(messages)``, eagerly and in a compiled call."""
+    random, m = np.random.default_rng(0), 9
+    sizes, along = list(shape), [1] * len(shape)
+    sizes[dim] = along[dim] = m
+    x, source = (ng.tensor(random.normal(size=s)).requires_grad_() for s in (shape, sizes))
+    index = ng.tensor(random.integers(0, shape[dim], m)).reshape(along)
+
+    def function(x, source, index):
+        written = x.detach().clone().scatter_add_(dim, index, source.detach())
+        found = [x.scatter_add(dim, index, source), x.gather(dim, index), written]
+        found += [x.scatter(dim, index, source)]
+        return found + [x.scatter_reduce(dim, index, source, how) for how in ("mean", "amax")]
+
+    def run(call, index):
+        x.grad = source.grad = None
+        found = call(x, source, index)
+        sum([(y**3).sum() for y in found if y.requires_grad]).backward()
+        return [t.detach().numpy().copy() for t in (*found, x.grad, source.grad)]
+
+    whole = run(function, index.expand(sizes).contiguous())
+    for call in (function, ng.compile(function)):
+        for ours, theirs in zip(run(call, index.expand(sizes)), whole, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    wrong = ng.full(along, shape[dim]).expand(sizes)
+    with pytest.raises(IndexError, match=rf"gather: index {shape[dim]} is out of bounds"):
+        x.gather(dim, wrong)
+    with pytest.raises(IndexError, match="scatter_add: index -1 is out of bounds"):
+        x.scatter_add(dim, wrong - shape[dim] - 1, source)
