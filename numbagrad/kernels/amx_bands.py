@@ -3,8 +3,8 @@
 A tile of the first factor has a place of the image in each row, 32 of its channels side by side. So
 a tap's tile is where the tap sees the band, as many rows further on, and nothing is unfolded or
 copied for it; results come with their channels side by side too, and are turned as they are
-written. ``amx.py`` tells of the parts of a number; the loops around these are in
-``cpu/unit_bands.py``.
+written. ``amx.py`` tells of the parts of a number, of which bfloat16 has one; the loops around
+these are in ``cpu/unit_bands.py``.
 """
 
 from __future__ import annotations
@@ -26,9 +26,18 @@ from .amx import (
     tile_instruction,
 )
 from .copies import turned
-from .vectors import WORD, Rows, at, counted, in_machine_code, spread
+from .half_vectors import SHORT, HalfVector
+from .vectors import WORD, Rows, at, bytes_of, counted, in_machine_code, load_number, spread
 
-__all__ = ["add_tiles", "amx_bands", "amx_weight", "split_places", "turn_places"]
+__all__ = [
+    "add_tiles",
+    "amx_bands",
+    "amx_weight",
+    "pair_lines",
+    "pair_rows",
+    "split_places",
+    "turn_places",
+]
 
 
 @in_machine_code
@@ -38,25 +47,30 @@ def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
 
     out: where the first part of the first place goes, and each next one a line further; gap: bytes
     from part to part; room: the address of three tiles; peak: that of a vector that comes to hold
-    the largest bits, without sign, of all lanes.
+    the largest bits, without sign, of all lanes. Of halves there is one part, and no peak.
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
+    half = isinstance(kind, HalfVector)
+    size, count = 2 if half else 4, 1 if half else 3
     ints = ir.VectorType(ir.IntType(32), EDGE)
     line, largest = Rows(builder, kind, 1, None), builder.alloca(ints)
     builder.store(builder.load(at(builder, peak, ints), align=64), largest)
     with counted(builder, blocks) as block:
-        first = builder.add(x, builder.mul(block, WORD(LINE)))
+        first = builder.add(x, builder.mul(block, WORD(EDGE * size)))
         with counted(builder, WORD(EDGE)) as i:
             one = builder.add(first, builder.mul(i, row))
-            values = [line.load(place)[0] for place in (one, builder.add(one, second))]
-            parts = [three_parts(builder, value, largest) for value in values]
+            pair = one, builder.add(one, second)
             to = builder.add(room, builder.mul(i, WORD(LINE)))
-            for part, (low, high) in enumerate(zip(*parts, strict=True)):
-                both = builder.or_(builder.lshr(low, everywhere(16)), high)
-                place = builder.add(to, WORD(part * TILE))
-                builder.store(both, at(builder, place, ints), align=64)
-        with counted(builder, WORD(3)) as part:
+            if half:
+                builder.store(_words(builder, pair), at(builder, to, ints), align=64)
+            else:
+                parts = [three_parts(builder, line.load(place)[0], largest) for place in pair]
+                for low, high in zip(*parts, strict=True):
+                    both = builder.or_(builder.lshr(low, everywhere(16)), high)
+                    builder.store(both, at(builder, to, ints), align=64)
+                    to = builder.add(to, WORD(TILE))
+        with counted(builder, WORD(count)) as part:
             begin = builder.add(room, builder.mul(part, WORD(TILE)))
             to = builder.add(out, builder.mul(part, gap))
             to = builder.add(to, builder.mul(block, WORD(TILE)))
@@ -67,6 +81,45 @@ def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
             for i, word in enumerate(turned(builder, words)):
                 builder.store(word, at(builder, builder.add(to, WORD(i * LINE)), ints), align=64)
     builder.store(builder.load(largest), at(builder, peak, ints), align=64)
+
+
+def _words(builder, pair):
+    """16 halves at each of two addresses as words of two."""
+    halves, ints = ir.VectorType(SHORT, EDGE), ir.VectorType(ir.IntType(32), EDGE)
+    given = [builder.load(at(builder, place, halves), align=2) for place in pair]
+    low, high = (builder.zext(bits, ints) for bits in given)
+    return builder.or_(low, builder.shl(high, everywhere(16)))
+
+
+@in_machine_code
+def pair_rows(builder, kind, steps, x, out):
+    """Write a row of halves at x, 32 a step, to a row of the tile of each step: each half beside
+    the one 16 further on."""
+    if not AMX or not isinstance(kind, HalfVector):
+        return
+    ints = ir.VectorType(ir.IntType(32), EDGE)
+    with counted(builder, steps) as step:
+        first = builder.add(x, builder.mul(step, WORD(LINE)))
+        word = _words(builder, (first, builder.add(first, WORD(LINE // 2))))
+        to = builder.add(out, builder.mul(step, WORD(TILE)))
+        builder.store(word, at(builder, to, ints), align=64)
+
+
+@in_machine_code
+def pair_lines(builder, kind, steps, x, out):
+    """Write 32 lines of 16 float32 at x for each step, which are halves, to a tile: those of each
+    line beside those 16 lines further on."""
+    if not AMX or not isinstance(kind, HalfVector):
+        return
+    ints = ir.VectorType(ir.IntType(32), EDGE)
+    with counted(builder, steps) as step:
+        first = builder.add(x, builder.mul(step, WORD(2 * TILE)))
+        to = builder.add(out, builder.mul(step, WORD(TILE)))
+        for i in range(EDGE):
+            places = [builder.add(first, WORD(i * LINE + k * TILE)) for k in range(2)]
+            low, high = (builder.load(at(builder, place, ints), align=4) for place in places)
+            word = builder.or_(builder.lshr(low, everywhere(16)), high)
+            builder.store(word, at(builder, builder.add(to, WORD(i * LINE)), ints), align=64)
 
 
 def _squares(builder, panels, tiles, lefts_of, rights_of, steps, stored, parts):
@@ -112,6 +165,11 @@ def _squares(builder, panels, tiles, lefts_of, rights_of, steps, stored, parts):
                 )
 
 
+def _step_bytes(kind):
+    """Bytes of a panel for each step."""
+    return TILE if isinstance(kind, HalfVector) else PANEL_BYTES
+
+
 @in_machine_code
 def amx_bands(
     builder, kind, tiles, panels, steps, x, places, gap, y, panel, out, out_panel, parts
@@ -132,7 +190,7 @@ def amx_bands(
         return _apart(builder, builder.add(first, builder.mul(gap, WORD(part))), WORD(TILE), count)
 
     def of_weight(step, part, count):
-        first = builder.add(y, builder.mul(step, WORD(PANEL_BYTES)))
+        first = builder.add(y, builder.mul(step, WORD(_step_bytes(kind))))
         return _apart(builder, builder.add(first, WORD(part * TILE)), panel, count)
 
     def stored(i, c):
@@ -160,7 +218,7 @@ def amx_weight(builder, kind, panels, blocks, steps, x, panel, y, gap, block, ou
         return
 
     def given(step, part, count):
-        first = builder.add(x, builder.mul(step, WORD(PANEL_BYTES)))
+        first = builder.add(x, builder.mul(step, WORD(_step_bytes(kind))))
         return _apart(builder, builder.add(first, WORD(part * TILE)), panel, count)
 
     def seen(step, part, count):
@@ -201,8 +259,8 @@ def turn_places(builder, kind, places, channels, x, bias, out, out_row):
     """
     if not AMX or not isinstance(kind.element, ir.FloatType):
         return
-    line, last = Rows(builder, kind, 1, None), builder.sub(places, WORD(1))
-    given = []
+    floats, last = ir.VectorType(kind.element, EDGE), builder.sub(places, WORD(1))
+    line, given = Rows(builder, floats, 1, None), []
     for i in range(EDGE):
         row = builder.select(builder.icmp_signed("<", WORD(i), last), WORD(i), last)
         given += line.load(builder.add(x, builder.mul(row, WORD(LINE))))
@@ -210,7 +268,7 @@ def turn_places(builder, kind, places, channels, x, bias, out, out_row):
     bias = builder.select(biased, bias, x)
     for c, value in enumerate(turned(builder, given)):
         with builder.if_then(builder.icmp_signed("<", WORD(c), channels)):
-            more = builder.load(at(builder, builder.add(bias, WORD(4 * c)), kind.element), align=4)
+            more = load_number(builder, kind, builder.add(bias, WORD(bytes_of(kind) * c)))
             sums = builder.fadd(value, spread(builder, more, EDGE))
             value = builder.select(biased, sums, value)
             some.store([value], builder.add(out, builder.mul(out_row, WORD(c))))

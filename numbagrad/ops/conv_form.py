@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..dtypes import float32
+from ..dtypes import DType, bfloat16, float32
 from ..kernels import machine
 from ..kernels.amx import load_amx
 from ..kernels.cpu import banded, depthwise, unit_banded
 from ..kernels.cpu import conv as products
+from ..kernels.half_vectors import PAIRS
 from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 
@@ -49,9 +50,9 @@ SUMMED, WEIGHTS = 1024, 1 << 20
 """Places of several images from which bands pay for the gradient of the weight, and numbers of it
 up to which they do: eight shares of the images have sums of their own."""
 
-SPLIT, NARROW = 192, 12
-"""Places of the output from which it pays to take the weight apart for the matrix unit, and
-channels of the result."""
+SPLIT, PAIRED, NARROW = 192, 1024, 12
+"""Places of the output from which it pays to take the weight apart for the matrix unit, of float32
+and of bfloat16, and channels of the result."""
 
 AROUND = 1.2
 """Places of the input for each of the output up to which both may be summed over alike."""
@@ -100,25 +101,30 @@ class Form:
             return DEPTHWISE[which]
         if math.prod(taps) > 2:
             images = x._array.shape[0]
-            if x._dtype is float32 and load_amx():
-                if self.unit_pays(which, images, outputs, inputs):
-                    return UNIT[which]
+            if self.unit_pays(which, images, outputs, inputs, x._dtype):
+                return UNIT[which]
             if self.bands_pay(which, images, outputs, inputs):
                 return BANDED[which]
         return PRODUCTS[which]
 
-    def unit_pays(self, which: int, images: int, outputs: int, inputs: int) -> bool:
-        """Whether the matrix unit beats vectors, with what its tiles lack of channels.
+    def unit_pays(self, which: int, images: int, outputs: int, inputs: int, dtype: DType) -> bool:
+        """Whether there is a matrix unit that beats vectors, with what its tiles lack of channels.
 
         Measured on a Granite Rapids.
         """
+        if not (dtype is float32 or (dtype is bfloat16 and PAIRS)) or not load_amx():
+            return False
         places = images * math.prod(self.small)
         if which == 2:
             tiles = _upto(outputs, 16) * _upto(inputs, 16)
             return places >= PLACES and tiles <= 1.6 * outputs * inputs
         rows, summed = (inputs, outputs) if which else (outputs, inputs)
         tiles = _upto(rows, 16) * _upto(summed, 32)
-        enough = places >= SPLIT and rows >= NARROW and tiles <= 2 * rows * summed
+        enough = (
+            places >= (SPLIT if dtype is float32 else PAIRED)
+            and rows >= NARROW
+            and tiles <= 2 * rows * summed
+        )
         return enough and (which == 0 or self.is_alike())
 
     def bands_pay(self, which: int, images: int, outputs: int, inputs: int) -> bool:

@@ -102,14 +102,16 @@ def test_bands_give_what_columns_give(shape, dtype):
 
 
 @needs_unit
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", SHAPES + BY_UNIT, ids=str)
-def test_the_unit_gives_what_columns_give(shape):
-    given, form = _arrays(shape, "float32")
+def test_the_unit_gives_what_columns_give(shape, dtype):
+    given, form = _arrays(shape, dtype)
     wide = [t.double() for t in given]
     for call in _calls(form):
         found, expected = call(UNIT, *given).double().numpy(), call(PRODUCTS, *wide).numpy()
+        close = 2e-6 if dtype == "float32" else 2**-8
         scale = np.abs(expected).max(initial=1)
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * scale)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=close * scale)
 
 
 @needs_unit
@@ -198,12 +200,13 @@ def test_which_convolutions_go_over_bands(monkeypatch):
     assert of(8, 512, 512, (7, 7), (3, 3), padding=1) == [0, 1, None]
     if load_amx():
         monkeypatch.setattr("numbagrad.ops.conv_form.load_amx", lambda: True)
-        x = ng.zeros(8, 32, 7, 7).requires_grad_()
-        for kernel, kernels in ((3, UNIT), (1, PRODUCTS)):
-            weight = ng.zeros(32, 32, kernel, kernel).requires_grad_()
-            found = _form(x, weight, padding=kernel // 2)
-            assert found == dict(enumerate(kernels))
-        assert of(20, 16, 17, (9, 8), (3, 3), padding=1, dtype=ng.bfloat16) == [0, 1, 2]
+        for dtype in (ng.float32, ng.bfloat16):
+            x = ng.zeros(24, 32, 7, 7, dtype=dtype).requires_grad_()
+            for kernel, kernels in ((3, UNIT), (1, PRODUCTS)):
+                weight = ng.zeros(32, 32, kernel, kernel, dtype=dtype).requires_grad_()
+                found = _form(x, weight, padding=kernel // 2)
+                assert found == dict(enumerate(kernels))
+        assert of(24, 32, 32, (7, 7), (3, 3), padding=1, dtype=ng.float16) == [0, 1, 2]
     x, weight = ng.zeros(2, 9, 5, 7).requires_grad_(), ng.zeros(9, 1, 3, 3).requires_grad_()
     for dtype in (ng.float32, ng.bfloat16):
         given = [t.detach().to(dtype).requires_grad_() for t in (x, weight)]

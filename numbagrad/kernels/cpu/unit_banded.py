@@ -1,4 +1,4 @@
-"""Convolutions over bands on the matrix unit of Intel's processors, in float32.
+"""Convolutions over bands on the matrix unit of Intel's processors, of float32 and bfloat16.
 
 Arguments and results are those of ``cpu/conv.py``; ``ops/conv_form.py`` says when. See
 ``unit_bands.py`` and, for the gradient of the weight, ``unit_weight.py``.
@@ -10,8 +10,9 @@ import numpy as np
 from numba import prange
 
 from ..amx import LINE, parts_multiplied
+from ..amx_halves import unit_takes
 from ..blas import blas_alone, blas_restore
-from ..inner import keep
+from ..inner import device, keep
 from ..intrinsics import address, pointer
 from ..product import gemm_kernel
 from .banded import gather_image
@@ -33,7 +34,13 @@ from .unit_weight import collect_panel, cut, of_sums, weight_block
 __all__ = ["unit_banded", "unit_banded_input_grad", "unit_banded_weight_grad"]
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@device
+def unit_parts(like):
+    """How many parts of a number the unit multiplies, bfloat16 having one; 0 where it is not to."""
+    return parts_multiplied(like) if like.itemsize == 4 else min(1, unit_takes(like))
+
+
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def unit_banded(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """``out[n, o] = sum over c of x[n, c] * weight[o, c]``, correlated, plus ``bias[o]``."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
@@ -42,12 +49,12 @@ def unit_banded(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd
     inputs, rows, taps = weight.shape[1], out.shape[1] // groups, kernel[0] * kernel[1] * kernel[2]
     images, what, wide = x.shape[0], FORWARD + 0 * groups, x.shape[4]
     plan = plan_of(images, inputs, groups, kernel, grid, form, what, x.itemsize, wide)
-    steps, panels = list_steps(plan, inputs), new_panels(inputs, rows, plan)
+    steps, panels = list_steps(plan, inputs, x.itemsize), new_panels(x, inputs, rows, plan)
     previous = blas_alone(out.size * plan[ROWS])
     for task in prange(0, groups * panels_of(rows)):
         weight_panel(task, weight, inputs, rows, inputs * taps, taps, steps, plan, address(panels))
-    ends = extremes_of(address(panels), inputs, rows, plan)
-    how = address(steps), address(panels), ends, parts_multiplied(out)
+    ends = extremes_of(x, address(panels), inputs, rows, plan)
+    how = address(steps), address(panels), ends, unit_parts(out)
     for task in prange(0, tasks_of(images, plan)):
         unit_block(task, out, x, weight, True, bias, biased, plan, how)
     blas_restore(previous)
@@ -56,7 +63,7 @@ def unit_banded(out, x, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd
     keep(panels)
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def unit_banded_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``unit_banded`` with respect to x, plus ``bias[c]``."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
@@ -69,15 +76,15 @@ def unit_banded_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, 
     height, rows, taps = g.shape[1] // groups, weight.shape[1], kernel[0] * kernel[1] * kernel[2]
     images, what, wide = g.shape[0], BACKWARD + 0 * groups, g.shape[4]
     plan = plan_of(images, height, groups, kernel, grid, form, what, g.itemsize, wide)
-    steps, panels = list_steps(plan, height), new_panels(height, rows, plan)
+    steps, panels = list_steps(plan, height, g.itemsize), new_panels(g, height, rows, plan)
     exact, tasks = any_infinite(weight), images  # times the zeros outside it would be NaN
     if not exact:
         tasks = tasks_of(tasks, plan)
     previous = blas_alone(gx.size * plan[ROWS])
     for task in prange(0, groups * panels_of(rows)):
         weight_panel(task, weight, height, rows, taps, rows * taps, steps, plan, address(panels))
-    ends = extremes_of(address(panels), height, rows, plan)
-    how = address(steps), address(panels), ends, parts_multiplied(gx)
+    ends = extremes_of(g, address(panels), height, rows, plan)
+    how = address(steps), address(panels), ends, unit_parts(gx)
     for task in prange(0, tasks):
         if exact:
             gather_image(task, gx, g, weight, bias, biased, groups, form)
@@ -89,7 +96,7 @@ def unit_banded_input_grad(gx, g, weight, bias, biased, groups, sd, sh, sw, pd, 
     keep(panels)
 
 
-@gemm_kernel(grain=GRAIN, allocates=True)
+@gemm_kernel(grain=GRAIN, takes_halves=True, allocates=True)
 def unit_banded_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, dh, dw):
     """The gradient of ``unit_banded`` with respect to weight."""
     form = (sd, sh, sw, pd, ph, pw, dd, dh, dw)
@@ -102,7 +109,7 @@ def unit_banded_weight_grad(gweight, g, x, groups, sd, sh, sw, pd, ph, pw, dd, d
     sums = np.empty(chunks * groups * of_sums(rows, inputs, taps) + LINE, np.float32)
     sums_at = line_from(address(sums))
     clear(pointer(address(sums), np.float32), sums.size)
-    previous, parts = blas_alone(g.size * plan[ROWS]), parts_multiplied(g)
+    previous, parts = blas_alone(g.size * plan[ROWS]), unit_parts(g)
     for task in prange(0, chunks * groups * shares):
         weight_block(task, chunks, shares, sums_at, g, x, plan, parts)
     for task in prange(0, groups * panels_of(rows)):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..amx import EDGE, LINE, PANEL_BYTES, STEP, TILE, begin_tiles, clear, end_tiles, exponent_of
-from ..amx_bands import add_tiles, amx_weight, split_places
+from ..amx_bands import add_tiles, amx_weight, pair_rows, split_places
 from ..copies import copy_rectangle, transpose
+from ..half_type import bits_type
 from ..inner import device, keep, pasted
-from ..intrinsics import address, pointer
+from ..intrinsics import address, pointer, store_at
 from ..pieces import thread_count
-from ..product import gemm
+from ..product import WIDE_OUT, gemm
 from ..tile import scratch
 from .amx_product import PEAK_BYTES, can_multiply, split_all
 from .bands import (
@@ -37,7 +38,7 @@ from .bands import (
     fill_bands,
     new_bands,
 )
-from .unit_bands import ROOM_BYTES, line_from, new_lines, panels_of
+from .unit_bands import ROOM_BYTES, line_from, new_lines, panels_of, step_bytes
 
 __all__ = ["collect_panel", "cut", "of_sums", "weight_block"]
 
@@ -78,18 +79,19 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
     panels, blocks = panels_of(height), panels_of(inputs)
     first = share * panels // shares * EDGE
     rows = min(height, (share + 1) * panels // shares * EDGE) - first
-    space = (x.shape[2], x.shape[3], x.shape[4])
-    plane = space[0] * space[1] * space[2] * 4
+    space, kind, itemsize = (x.shape[2], x.shape[3], x.shape[4]), bits_type(x.dtype), x.itemsize
+    plane = space[0] * space[1] * space[2] * itemsize
     deep, tall, across = plan[GRID], plan[GRID + 1], plan[GRID + 2]
     each, row = channel_of(plan), together * plan[WIDTH]
     long = (plan[LINES] * row + STEP - 1) // STEP * STEP
     lines = (each + plan[OVERLAP] + 2 * STEP + EDGE - 1) // EDGE * EDGE
     of_plane = plan[PARTS] * plan[TALL] * row
-    bands, flat = new_bands(x, blocks * EDGE, plan), np.empty(rows * long, np.float32)
-    gap, panel = blocks * lines * LINE, long // STEP * PANEL_BYTES
-    split = new_lines(3 * gap + panels_of(rows) * panel)
+    bands, flat = new_bands(x, blocks * EDGE, plan), np.empty(rows * long, kind)
+    gap, panel = blocks * lines * LINE, long // STEP * step_bytes(x)
+    apart = step_bytes(x) // TILE * gap
+    split = new_lines(apart + panels_of(rows) * panel)
     bands_at = line_from(address(split))
-    panels_at = bands_at + 3 * gap
+    panels_at = bands_at + apart
     highs = np.zeros(2 * panels_of(rows) + 2 * LINE, np.int64)
     sums += ((chunk * groups + group) * of_sums(height, inputs, taps) + first * blocks * EDGE) * 4
     image, end = chunk * x.shape[0] // chunks, (chunk + 1) * x.shape[0] // chunks
@@ -100,17 +102,17 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
         for block in range((deep + plan[DEEP] - 1) // plan[DEEP] * across_blocks):
             z, y = block // across_blocks * plan[DEEP], block % across_blocks * plan[LINES]
             fill_bands(
-                *(np.float32, 4, address(bands), source, x.shape[1] * plane, images),
+                *(kind, itemsize, address(bands), source, x.shape[1] * plane, images),
                 *(together, inputs, space, z, y, plan),
             )
             least, most = split_pairs(x, address(bands), inputs, lines, bands_at, plan)
             count = min(plan[LINES], tall - y)
             for i in range(min(plan[DEEP], deep - z)):
                 given = ((image * g.shape[1] + group * height + first) * deep + z + i) * tall + y
-                given = address(g) + given * across * 4
-                of_channel = deep * tall * across * 4
+                given = address(g) + given * across * itemsize
+                of_channel = deep * tall * across * itemsize
                 lay_flat(
-                    *(address(flat), long, given, g.shape[1] * of_channel, of_channel, rows),
+                    *(x, address(flat), long, given, g.shape[1] * of_channel, of_channel, rows),
                     *(images, count, row, plan[WIDTH], across),
                 )
                 low, high = split_flat(
@@ -119,7 +121,7 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
                 unit = parts > 0 and can_multiply(least, low) and can_multiply(least, high)
                 unit = unit and can_multiply(most, low) and can_multiply(most, high)
                 for t in range(taps):
-                    at = i * plan[STEPS] * of_plane + plan[plan[PLACES] + t] // 4
+                    at = i * plan[STEPS] * of_plane + plan[plan[PLACES] + t] // itemsize
                     to = sums + t * panels * blocks * EDGE * EDGE * 4
                     if unit:
                         multiply_taps(
@@ -129,10 +131,10 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
                         continue
                     for j in range(images * count):
                         place = j // images * row + j % images * plan[WIDTH]
-                        left = address(flat) + place * 4, long
-                        right = address(bands) + (at + place) * 4, each
-                        wide = blocks * EDGE
-                        gemm(x, 0, 1, rows, inputs, across, *left, *right, to, wide, to, wide)
+                        left = address(flat) + place * itemsize, long
+                        right = address(bands) + (at + place) * itemsize, each
+                        wide, how = blocks * EDGE, WIDE_OUT if itemsize == 2 else 0
+                        gemm(x, how, 1, rows, inputs, across, *left, *right, to, wide, to, wide)
         image += images
     keep(bands)
     keep(flat)
@@ -145,14 +147,15 @@ def split_pairs(like, bands, channels, lines, out, plan):
     """Take apart the bands of so many channels, with zeros for what is missing of 16: the least
     exponent of 16 channels that is not 0, and the largest."""
     each, blocks = channel_of(plan), panels_of(channels)
-    numbers = pointer(bands + channels * each * 4, np.float32)
+    size = like.itemsize
+    numbers = pointer(bands + channels * each * size, bits_type(like.dtype))
     for i in range((blocks * EDGE - channels) * each + plan[OVERLAP] + 3 * STEP + EDGE):
         numbers[i] = 0
     peak, room, least, most = scratch(LINE), scratch(ROOM_BYTES), 0, 0
     for block in range(blocks):
-        clear(like, peak)
+        clear(pointer(peak, np.float32), peak)
         split_places(
-            *(like, lines // EDGE, bands + block * EDGE * each * 4, each * 4, LINE),
+            *(like, lines // EDGE, bands + block * EDGE * each * size, each * size, EDGE * size),
             *(out + block * lines * LINE, blocks * lines * LINE, room, peak),
         )
         high = exponent_of(peak)
@@ -163,28 +166,35 @@ def split_pairs(like, bands, channels, lines, out, plan):
 
 
 @device
-def lay_flat(to, long, g, of_image, of_channel, rows, images, lines, row, width, across):
+def lay_flat(like, to, long, g, of_image, of_channel, rows, images, lines, row, width, across):
     """Write lines of so many channels of g at an address as bands have them, and zeros between."""
-    numbers = pointer(to, np.float32)
+    numbers, size = pointer(to, bits_type(like.dtype)), like.itemsize
     for i in range(rows * long):
         numbers[i] = 0
     for o in range(rows):
         for j in range(images):
-            at, from_ = to + (o * long + j * width) * 4, g + j * of_image + o * of_channel
-            copy_rectangle(numbers, at, row * 4, from_, across * 4, lines, across)
+            at, from_ = to + (o * long + j * width) * size, g + j * of_image + o * of_channel
+            copy_rectangle(numbers, at, row * size, from_, across * size, lines, across)
 
 
 @device
 def split_flat(like, flat, rows, long, out, panel, highs):
     """Take apart so many rows: the least exponent of eight that is not 0, and the largest."""
     peaks, told = scratch(PEAK_BYTES), scratch(LINE)
-    clear(like, peaks)
-    clear(like, peaks + LINE)
-    clear(like, told)
-    split_all(
-        *(like, True, False, flat, long * 4, rows, long, out, panel, PANEL_BYTES, peaks, highs),
-        told,
-    )
+    floats = pointer(flat, np.float32)
+    clear(floats, told)
+    if like.itemsize == 2:
+        for o in range(rows):
+            pair_rows(
+                like, long // STEP, flat + o * long * 2, out + o // EDGE * panel + o % EDGE * LINE
+            )
+    else:
+        clear(floats, peaks)
+        clear(floats, peaks + LINE)
+        split_all(
+            *(floats, True, False, flat, long * 4, rows, long, out, panel, PANEL_BYTES, peaks),
+            *(highs, told),
+        )
     both = pointer(told, np.int64)
     return both[0], both[1]
 
@@ -193,14 +203,15 @@ def split_flat(like, flat, rows, long, out, panel, highs):
 def multiply_taps(like, rows, blocks, steps, factors, panel, bands, gap, block, out, parts):
     """Add the products of a tap: of all panels of g and all blocks of channels."""
     room, tiles, out_row = scratch(LINE), scratch(TILES), blocks * LINE
-    begin_tiles(like, EDGE, room)
+    floats = pointer(out, np.float32)
+    begin_tiles(floats, EDGE, room)
     for i in range(0, panels_of(rows), 2):
         for c in range(0, blocks, 2):
             some = min(2, panels_of(rows) - i), min(2, blocks - c)
             given = factors + i * panel, panel, bands + c * block, gap, block
             amx_weight(like, *some, steps, *given, tiles, parts)
-            add_tiles(like, *some, tiles, out + i * EDGE * out_row + c * LINE, out_row)
-    end_tiles(like, room)
+            add_tiles(floats, *some, tiles, out + i * EDGE * out_row + c * LINE, out_row)
+    end_tiles(floats, room)
 
 
 @device
@@ -211,7 +222,7 @@ def collect_panel(task, gweight, sums, chunks, groups):
     panels, wide = panels_of(height), panels_of(inputs) * EDGE
     group, first = task // panels, task % panels * EDGE
     each, of_tap = of_sums(height, inputs, taps), panels * EDGE * wide * 4
-    to, square, total = pointer(address(gweight), np.float32), scratch(SQUARE), scratch(SQUARE)
+    square, total = scratch(SQUARE), scratch(SQUARE)
     given, whole = pointer(square, np.float32), pointer(total, np.float32)
     for o in range(first, min(height, first + EDGE)):
         for c in range(0, inputs, EDGE):
@@ -228,4 +239,4 @@ def collect_panel(task, gweight, sums, chunks, groups):
                 for i in range(min(EDGE, inputs - c)):
                     place = ((group * height + o) * inputs + c + i) * taps + t
                     for j in range(many):
-                        to[place + j] = whole[i * EDGE + j]
+                        store_at(address(gweight), place + j, whole[i * EDGE + j], gweight)
