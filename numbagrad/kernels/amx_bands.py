@@ -41,9 +41,11 @@ __all__ = [
 
 
 @in_machine_code
-def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
+def split_places(builder, kind, blocks, x, row, second, some, some_2, out, gap, room, peak):
     """Write the three parts of 16 channels, ``row`` bytes apart at x, of so many times 16 places:
     each number beside the one ``second`` bytes after it.
+
+    some, some_2: places of which there are numbers, and others beside them; zeros stand for more.
 
     out: where the first part of the first place goes, and each next one a line further; gap: bytes
     from part to part; room: the address of three tiles; peak: that of a vector that comes to hold
@@ -61,11 +63,17 @@ def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
         with counted(builder, WORD(EDGE)) as i:
             one = builder.add(first, builder.mul(i, row))
             pair = one, builder.add(one, second)
+            there = [
+                _lanes(builder, builder.sub(n, builder.shl(block, WORD(4)))) for n in (some, some_2)
+            ]
             to = builder.add(room, builder.mul(i, WORD(LINE)))
             if half:
-                builder.store(_words(builder, pair), at(builder, to, ints), align=64)
+                builder.store(_words(builder, pair, there), at(builder, to, ints), align=64)
             else:
-                parts = [three_parts(builder, line.load(place)[0], largest) for place in pair]
+                nothing = ir.Constant(kind, None)
+                values = [line.load(place)[0] for place in pair]
+                values = [builder.select(m, v, nothing) for m, v in zip(there, values, strict=True)]
+                parts = [three_parts(builder, value, largest) for value in values]
                 for low, high in zip(*parts, strict=True):
                     both = builder.or_(builder.lshr(low, everywhere(16)), high)
                     builder.store(both, at(builder, to, ints), align=64)
@@ -83,10 +91,21 @@ def split_places(builder, kind, blocks, x, row, second, out, gap, room, peak):
     builder.store(builder.load(largest), at(builder, peak, ints), align=64)
 
 
-def _words(builder, pair):
-    """16 halves at each of two addresses as words of two."""
+def _lanes(builder, count):
+    """Which of 16 lanes are among the first ``count``."""
+    places = ir.Constant(ir.VectorType(WORD, EDGE), list(range(EDGE)))
+    return builder.icmp_signed("<", places, spread(builder, count, EDGE))
+
+
+def _words(builder, pair, there=()):
+    """16 halves at each of two addresses as words of two, zeros for those that are not there."""
     halves, ints = ir.VectorType(SHORT, EDGE), ir.VectorType(ir.IntType(32), EDGE)
     given = [builder.load(at(builder, place, halves), align=2) for place in pair]
+    given = (
+        [builder.select(m, v, halves(None)) for m, v in zip(there, given, strict=True)]
+        if there
+        else given
+    )
     low, high = (builder.zext(bits, ints) for bits in given)
     return builder.or_(low, builder.shl(high, everywhere(16)))
 

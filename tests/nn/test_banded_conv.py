@@ -44,6 +44,12 @@ BY_UNIT = [
     (2, 1, 96, 20, (1, 60, 9), (1, 4, 2), (1, 1, 3), (0, 3, 1), (1, 2, 1)),
     (1, 1, 33, 16, (1, 1, 700), (1, 1, 9), (1, 1, 1), (0, 0, 70), (1, 1, 20)),
     (2, 1, 40, 16, (9, 10, 11), (3, 2, 3), (2, 1, 2), (1, 0, 1), (1, 1, 1)),
+    # More zeros than taps reach; taps far apart; fewer images in the last block.
+    (1, 1, 16, 16, (1, 1, 62), (1, 1, 3), (1, 1, 1), (0, 0, 33), (1, 1, 1)),
+    (2, 1, 32, 24, (1, 13, 13), (1, 3, 3), (1, 1, 1), (0, 4, 3), (1, 1, 1)),
+    (1, 1, 16, 12, (1, 1, 286), (1, 1, 7), (1, 1, 1), (0, 0, 99), (1, 1, 33)),
+    (1, 1, 32, 32, (1, 1, 400), (1, 1, 9), (1, 1, 1), (0, 0, 0), (1, 1, 20)),
+    (17, 1, 32, 32, (1, 9, 9), (1, 3, 3), (1, 1, 1), (0, 0, 0), (1, 1, 1)),
 ]
 TOLERANCES = {"float64": 1e-11, "float32": 1e-4, "bfloat16": 4e-2, "float16": 5e-3}
 
@@ -130,6 +136,37 @@ def test_what_the_unit_cannot_hold_is_multiplied_as_ever(shape):
             assert np.array_equal(np.isfinite(found), finite)
             scale = np.abs(expected[finite]).max(initial=0)
             np.testing.assert_allclose(found[finite], expected[finite], rtol=0, atol=1e-5 * scale)
+
+
+@needs_unit
+def test_channels_of_small_numbers_keep_their_digits():
+    """In the gradient of the weight, each 16 of either side; and threads decide about no bit."""
+    random = np.random.default_rng(0)
+    x, g = (random.normal(size=s).astype(np.float32) for s in ((8, 64, 8, 8), (8, 80, 8, 8)))
+    before = numba.get_num_threads()
+    for first in range(0, 64, 16):
+        small = x.copy(), g.copy()
+        small[0][:, first : first + 16] *= np.float32(1e-37)
+        small[1][:, 64 - first : 80 - first] *= np.float32(1e-34)
+        for k, changed in enumerate(((small[0], g), (x, small[1]))):
+            found = []
+            for threads in (1, before):
+                machine.set_threads(threads)
+                try:
+                    weight = ng.zeros(80, 64, 3, 3).requires_grad_()
+                    out = nn.functional.conv2d(ng.tensor(changed[0]), weight, padding=1)
+                    out.backward(ng.tensor(changed[1]))
+                finally:
+                    machine.set_threads(before)
+                found.append(weight.grad.double().numpy())
+            np.testing.assert_array_equal(*found)
+            weight = ng.zeros(80, 64, 3, 3, dtype=ng.float64).requires_grad_()
+            out = nn.functional.conv2d(ng.tensor(changed[0]).double(), weight, padding=1)
+            out.backward(ng.tensor(changed[1]).double())
+            part = np.s_[64 - first : 80 - first] if k else np.s_[:, first : first + 16]
+            expected = weight.grad.numpy()[part]
+            close = 2e-6 * np.abs(expected).max()
+            np.testing.assert_allclose(found[0][part], expected, rtol=0, atol=close)
 
 
 @needs_unit

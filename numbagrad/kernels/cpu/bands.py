@@ -22,7 +22,17 @@ from .half_product import even_parts
 
 __all__ = ["APART", "BACKWARD", "COUNTS", "DEEP", "FIRST", "FORWARD", "GRID", "GROUPS", "LINES"]
 __all__ += ["ORDER", "OVERLAP", "PARTS", "PHASES", "PLACES", "PLANES", "ROWS", "STEPS", "SUMMED"]
-__all__ += ["TALL", "TAPS", "TOGETHER", "WIDTH", "channel_of", "fill_bands", "new_bands", "plan_of"]
+__all__ += [
+    "TALL",
+    "TAPS",
+    "TOGETHER",
+    "WIDTH",
+    "beyond",
+    "channel_of",
+    "fill_bands",
+    "new_bands",
+    "plan_of",
+]
 
 GROUPS, TOGETHER, DEEP, LINES = 0, 1, 2, 3
 """Groups of channels; images, planes and lines in a block, several planes only of all lines."""
@@ -123,7 +133,7 @@ def part(plan, images, channels, kernel, alone, wide):
         plan[WIDTH] += span_x // plan[STEPS + 2]
     if wide and plan[STEPS + 2] == 1:
         behind = plan[FIRST + 2] + plan[WIDTH] - wide
-        plan[OVERLAP] = max(0, min(-plan[FIRST + 2], behind, VECTOR_BYTES))
+        plan[OVERLAP] = max(0, min(-plan[FIRST + 2], behind, span_x))
         plan[WIDTH] -= plan[OVERLAP]
     plan[PARTS], more = min(plan[STEPS + 1], span_y + 1), span_y // plan[STEPS + 1]
     line = max(1, channels * plan[ACROSS] * plan[PARTS] * together * plan[WIDTH])
@@ -183,10 +193,16 @@ def channel_of(plan):
     return lines * plan[TOGETHER] * plan[WIDTH]
 
 
+@device
+def beyond(plan):
+    """Places after the end of a line that its last results see, taken or not."""
+    return plan[WIDTH] + plan[OVERLAP] - plan[GRID + 2]
+
+
 @device(allocates=True)
 def new_bands(like, channels, plan):
     """Room for the bands of a block, and vectors more that may be read."""
-    count = channels * channel_of(plan) + 16 * VECTOR_BYTES // like.itemsize
+    count = channels * channel_of(plan) + beyond(plan) + 16 * VECTOR_BYTES // like.itemsize
     return np.empty(count, bits_type(like.dtype))
 
 
@@ -212,7 +228,7 @@ def fill_bands(dtype, itemsize, bands, x, x_image, images, together, channels, s
             top, bottom = inside(down, sh, height, 0, tall)
             if not 0 <= iz < depth or right <= left:
                 top = bottom = 0
-            if bottom - top < tall or right - left < width:
+            if bottom - top < tall or right - left < width or images < together:
                 clear(pointer(to, dtype), tall * row)
             from_ = ((c * depth + iz) * height + down + top * sh) * wide + shift + left * sw
             for i in range(images if bottom > top else 0):

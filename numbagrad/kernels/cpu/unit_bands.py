@@ -27,7 +27,6 @@ from .bands import (
     GROUPS,
     LINES,
     ORDER,
-    OVERLAP,
     PARTS,
     PHASES,
     PLACES,
@@ -36,6 +35,7 @@ from .bands import (
     TALL,
     TOGETHER,
     WIDTH,
+    beyond,
     channel_of,
     fill_bands,
     new_bands,
@@ -91,8 +91,8 @@ def taps_of(plan):
 
 @device
 def lines_of(plan):
-    """Places of a block of channels, and those after them that its taps may see."""
-    return (channel_of(plan) + plan[OVERLAP] + EDGE - 1) // EDGE * EDGE
+    """Places of a block of channels, and those after them that its taps see."""
+    return (channel_of(plan) + beyond(plan) + EDGE - 1) // EDGE * EDGE
 
 
 @device(allocates=True)
@@ -196,14 +196,14 @@ def split_bands(like, bands, channels, out, plan):
     each, lines, blocks = channel_of(plan), lines_of(plan), blocks_of(channels)
     size = like.itemsize
     numbers = pointer(bands + channels * each * size, bits_type(like.dtype))
-    for i in range((blocks * STEP - channels) * each + plan[OVERLAP] + EDGE):
+    for i in range((blocks * STEP - channels) * each + beyond(plan)):
         numbers[i] = 0
     peak, room = scratch(LINE), scratch(ROOM_BYTES)
     clear(pointer(peak, np.float32), peak)
     for block in range(blocks):
         first, row = bands + block * STEP * each * size, each * size
         split_places(
-            *(like, lines // EDGE, first, row, EDGE * row),
+            *(like, lines // EDGE, first, row, EDGE * row, each, each),
             *(out + block * lines * LINE, blocks * lines * LINE, room, peak),
         )
     return exponent_of(peak)

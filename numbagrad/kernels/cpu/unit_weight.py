@@ -27,13 +27,13 @@ from .bands import (
     GROUPS,
     LINES,
     ORDER,
-    OVERLAP,
     PARTS,
     PLACES,
     STEPS,
     TALL,
     TOGETHER,
     WIDTH,
+    beyond,
     channel_of,
     fill_bands,
     new_bands,
@@ -84,7 +84,7 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
     deep, tall, across = plan[GRID], plan[GRID + 1], plan[GRID + 2]
     each, row = channel_of(plan), together * plan[WIDTH]
     long = (plan[LINES] * row + STEP - 1) // STEP * STEP
-    lines = (each + plan[OVERLAP] + 2 * STEP + EDGE - 1) // EDGE * EDGE
+    lines = (each + beyond(plan) + 2 * STEP + EDGE - 1) // EDGE * EDGE
     of_plane = plan[PARTS] * plan[TALL] * row
     bands, flat = new_bands(x, blocks * EDGE, plan), np.empty(rows * long, kind)
     gap, panel = blocks * lines * LINE, long // STEP * step_bytes(x)
@@ -92,7 +92,7 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
     split = new_lines(apart + panels_of(rows) * panel)
     bands_at = line_from(address(split))
     panels_at = bands_at + apart
-    highs = np.zeros(2 * panels_of(rows) + 2 * LINE, np.int64)
+    highs, held = np.zeros(2 * panels_of(rows), np.int64), np.zeros(panels_of(rows), np.int64)
     sums += ((chunk * groups + group) * of_sums(height, inputs, taps) + first * blocks * EDGE) * 4
     image, end = chunk * x.shape[0] // chunks, (chunk + 1) * x.shape[0] // chunks
     while image < end:
@@ -115,31 +115,33 @@ def weight_block(task, chunks, shares, sums, g, x, plan, parts):
                     *(x, address(flat), long, given, g.shape[1] * of_channel, of_channel, rows),
                     *(images, count, row, plan[WIDTH], across),
                 )
-                low, high = split_flat(
-                    x, address(flat), rows, long, panels_at, panel, address(highs)
-                )
-                unit = parts > 0 and can_multiply(least, low) and can_multiply(least, high)
-                unit = unit and can_multiply(most, low) and can_multiply(most, high)
+                split_flat(x, address(flat), rows, long, panels_at, panel, address(highs))
+                for p in range(panels_of(rows)):
+                    held[p] = parts > 0 and fits(highs[2 * p], highs[2 * p + 1], least, most)
                 for t in range(taps):
                     at = i * plan[STEPS] * of_plane + plan[plan[PLACES] + t] // itemsize
                     to = sums + t * panels * blocks * EDGE * EDGE * 4
-                    if unit:
-                        multiply_taps(
-                            *(x, rows, blocks, long // STEP, panels_at, panel),
-                            *(bands_at + at * LINE, gap, lines * LINE, to, parts),
-                        )
-                        continue
-                    for j in range(images * count):
-                        place = j // images * row + j % images * plan[WIDTH]
-                        left = address(flat) + place * itemsize, long
-                        right = address(bands) + (at + place) * itemsize, each
-                        wide, how = blocks * EDGE, WIDE_OUT if itemsize == 2 else 0
-                        gemm(x, how, 1, rows, inputs, across, *left, *right, to, wide, to, wide)
+                    multiply_taps(
+                        *(x, held, rows, blocks, long // STEP, panels_at, panel),
+                        *(bands_at + at * LINE, gap, lines * LINE, to, parts),
+                    )
+                    for p in range(panels_of(rows)):
+                        if held[p]:
+                            continue
+                        some, wide = min(EDGE, rows - p * EDGE), blocks * EDGE
+                        there, how = to + p * EDGE * wide * 4, WIDE_OUT if itemsize == 2 else 0
+                        for j in range(images * count):
+                            place = j // images * row + j % images * plan[WIDTH]
+                            left = address(flat) + (p * EDGE * long + place) * itemsize, long
+                            right = address(bands) + (at + place) * itemsize, each
+                            product = *left, *right, there, wide, there, wide
+                            gemm(x, how, 1, some, inputs, across, *product)
         image += images
     keep(bands)
     keep(flat)
     keep(split)
     keep(highs)
+    keep(held)
 
 
 @device
@@ -149,13 +151,14 @@ def split_pairs(like, bands, channels, lines, out, plan):
     each, blocks = channel_of(plan), panels_of(channels)
     size = like.itemsize
     numbers = pointer(bands + channels * each * size, bits_type(like.dtype))
-    for i in range((blocks * EDGE - channels) * each + plan[OVERLAP] + 3 * STEP + EDGE):
+    for i in range((blocks * EDGE - channels) * each + beyond(plan)):
         numbers[i] = 0
     peak, room, least, most = scratch(LINE), scratch(ROOM_BYTES), 0, 0
     for block in range(blocks):
         clear(pointer(peak, np.float32), peak)
         split_places(
             *(like, lines // EDGE, bands + block * EDGE * each * size, each * size, EDGE * size),
+            *(each, each - EDGE),
             *(out + block * lines * LINE, blocks * lines * LINE, room, peak),
         )
         high = exponent_of(peak)
@@ -177,40 +180,48 @@ def lay_flat(like, to, long, g, of_image, of_channel, rows, images, lines, row, 
             copy_rectangle(numbers, at, row * size, from_, across * size, lines, across)
 
 
+@pasted
+def fits(low, high, least, most):
+    """Whether the unit may multiply a panel of two such exponents by bands of others."""
+    below = can_multiply(least, low) and can_multiply(least, high)
+    return below and can_multiply(most, low) and can_multiply(most, high)
+
+
 @device
 def split_flat(like, flat, rows, long, out, panel, highs):
-    """Take apart so many rows: the least exponent of eight that is not 0, and the largest."""
+    """Take apart so many rows; highs: the address of the exponents of each eight of them."""
     peaks, told = scratch(PEAK_BYTES), scratch(LINE)
     floats = pointer(flat, np.float32)
-    clear(floats, told)
     if like.itemsize == 2:
         for o in range(rows):
-            pair_rows(
-                like, long // STEP, flat + o * long * 2, out + o // EDGE * panel + o % EDGE * LINE
-            )
-    else:
-        clear(floats, peaks)
-        clear(floats, peaks + LINE)
-        split_all(
-            *(floats, True, False, flat, long * 4, rows, long, out, panel, PANEL_BYTES, peaks),
-            *(highs, told),
-        )
-    both = pointer(told, np.int64)
-    return both[0], both[1]
+            to = out + o // EDGE * panel + o % EDGE * LINE
+            pair_rows(like, long // STEP, flat + o * long * 2, to)
+        return
+    clear(floats, told)
+    clear(floats, peaks)
+    clear(floats, peaks + LINE)
+    split_all(
+        *(floats, True, False, flat, long * 4, rows, long, out, panel, PANEL_BYTES, peaks),
+        *(highs, told),
+    )
 
 
 @device
-def multiply_taps(like, rows, blocks, steps, factors, panel, bands, gap, block, out, parts):
-    """Add the products of a tap: of all panels of g and all blocks of channels."""
-    room, tiles, out_row = scratch(LINE), scratch(TILES), blocks * LINE
-    floats = pointer(out, np.float32)
+def multiply_taps(like, held, rows, blocks, steps, factors, panel, bands, gap, block, out, parts):
+    """Add the products of a tap: of the panels that are held, and of all blocks of channels."""
+    room, tiles, out_row, i = scratch(LINE), scratch(TILES), blocks * LINE, 0
+    floats, panels = pointer(out, np.float32), panels_of(rows)
     begin_tiles(floats, EDGE, room)
-    for i in range(0, panels_of(rows), 2):
-        for c in range(0, blocks, 2):
-            some = min(2, panels_of(rows) - i), min(2, blocks - c)
-            given = factors + i * panel, panel, bands + c * block, gap, block
-            amx_weight(like, *some, steps, *given, tiles, parts)
-            add_tiles(floats, *some, tiles, out + i * EDGE * out_row + c * LINE, out_row)
+    while i < panels:
+        many = 0
+        if held[i]:
+            many = 2 if i + 1 < panels and held[i + 1] else 1
+            for c in range(0, blocks, 2):
+                given = factors + i * panel, panel, bands + c * block, gap, block
+                amx_weight(like, many, min(2, blocks - c), steps, *given, tiles, parts)
+                to = out + i * EDGE * out_row + c * LINE
+                add_tiles(floats, many, min(2, blocks - c), tiles, to, out_row)
+        i += max(1, many)
     end_tiles(floats, room)
 
 
