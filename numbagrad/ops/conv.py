@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from .autocasting import lowered
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, new_empty, same_device
-from .conv_form import Form, Sizes
+from .conv_form import OF_INPUT, UNIT, Form, Sizes, expect_gradient
 from .linalg import linear, mm
 from .remembered import remembered
 
@@ -62,8 +62,10 @@ class Convolution(Op, plain_notes=True):
         ctx.form = form
         ctx.save(x if needs[1] else None, weight if needs[0] else None)
         shape = (x._array.shape[0], form.kernel[0], *form.small)
-        out = new_empty(shape, x._dtype, x._device)
-        return _launch(form.kernel_of(0, x), out, x, weight, *_added(bias, weight), *form.numbers())
+        out, kernel = new_empty(shape, x._dtype, x._device), form.kernel_of(0, x)
+        if kernel is UNIT[0] and needs[1]:
+            expect_gradient(x._dtype)
+        return _launch(kernel, out, x, weight, *_added(bias, weight), *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple:
@@ -83,8 +85,9 @@ class TransposedConvolution(Op, plain_notes=True):
         ctx.save(g if needs[1] else None, weight if needs[0] else None)
         shape = (g._array.shape[0], form.kernel[1] * form.groups, *form.large)
         gx = new_empty(shape, g._dtype, g._device)
-        arguments = g, weight, *_added(bias, weight), *form.numbers()
-        return _launch(form.kernel_of(1, g), gx, *arguments)
+        kernel, (array, biased) = form.kernel_of(1, g), _added(bias, weight)
+        what = biased + OF_INPUT if kernel is UNIT[1] else biased
+        return _launch(kernel, gx, g, weight, array, what, *form.numbers())
 
     @staticmethod
     def backward(ctx: Any, h: Tensor) -> tuple:

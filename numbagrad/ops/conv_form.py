@@ -5,19 +5,33 @@ Start at ``Form``.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
+
+from numba import types
 
 from ..dtypes import DType, bfloat16, float32
 from ..kernels import machine
 from ..kernels.amx import load_amx
+from ..kernels.apart import begin
 from ..kernels.cpu import banded, depthwise, unit_banded
 from ..kernels.cpu import conv as products
+from ..kernels.half_type import memory_type
 from ..kernels.half_vectors import PAIRS
 from ..kernels.vectors import VECTOR_BYTES
 from ..tensor import Tensor
 
-__all__ = ["BANDED", "DEPTHWISE", "PRODUCTS", "UNIT", "Form", "Sizes"]
+__all__ = [
+    "BANDED",
+    "DEPTHWISE",
+    "OF_INPUT",
+    "PRODUCTS",
+    "UNIT",
+    "Form",
+    "Sizes",
+    "expect_gradient",
+]
 
 Sizes = tuple[int, ...]
 
@@ -26,11 +40,10 @@ SEVERAL = 4
 
 PRODUCTS = products.conv, products.conv_input_grad, products.conv_weight_grad
 BANDED = banded.banded, banded.banded_input_grad, banded.banded_weight_grad
-UNIT = (
-    unit_banded.unit_banded,
-    unit_banded.unit_banded_input_grad,
-    unit_banded.unit_banded_weight_grad,
-)
+UNIT = unit_banded.unit_banded, unit_banded.unit_banded, unit_banded.unit_banded_weight_grad
+OF_INPUT = 2
+"""What is added to whether there is a bias, for the second of ``UNIT``."""
+
 DEPTHWISE = (
     depthwise.depthwise,
     depthwise.depthwise_input_grad,
@@ -143,6 +156,14 @@ class Form:
         """Whether there are as many places in the input as strides make of those of the output."""
         places, phases = math.prod(self.small), math.prod(self.stride)
         return math.prod(self.large) <= AROUND * phases * places and max(self.stride) <= 2
+
+
+@functools.cache
+def expect_gradient(dtype: DType) -> None:
+    """A convolution on the unit is about to be compiled, and will want the gradient of its weight:
+    let a helper compile that meanwhile."""
+    array = types.Array(memory_type(dtype.numpy), 5, "C")
+    begin([(UNIT[2].parallel, (array, array, array, *[types.intp] * 10))])
 
 
 def _upto(count: int, size: int) -> int:

@@ -15,7 +15,7 @@ from numbagrad.kernels import machine
 from numbagrad.kernels.amx import load_amx
 from numbagrad.kernels.cpu import banded, conv
 from numbagrad.kernels.vectors import VECTOR_BYTES
-from numbagrad.ops.conv_form import BANDED, DEPTHWISE, PRODUCTS, UNIT, Form
+from numbagrad.ops.conv_form import BANDED, DEPTHWISE, OF_INPUT, PRODUCTS, UNIT, Form
 
 pytestmark = pytest.mark.skipif(not VECTOR_BYTES, reason="bands are for products of vectors")
 
@@ -85,13 +85,17 @@ def _launched(kernel, like, *arguments):
 needs_unit = pytest.mark.skipif(not load_amx(), reason="no matrix unit, or not for us")
 
 
+def _of_input(kernels):
+    return OF_INPUT if kernels is UNIT else 0
+
+
 def _calls(form):
     """Each of three kernels, with its bias and without."""
     return [
         (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 1, *form)),
         (lambda k, x, w, g, b, c: _launched(k[0], g, x, w, b, 0, *form)),
-        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 1, *form)),
-        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 0, *form)),
+        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, 1 + _of_input(k), *form)),
+        (lambda k, x, w, g, b, c: _launched(k[1], x, g, w, c, _of_input(k), *form)),
         (lambda k, x, w, g, b, c: _launched(k[2], w, g, x, *form)),
     ]
 
