@@ -21,6 +21,8 @@ KNOWN_GAPS = {
     "gemm.product_on_unit": "what the CPU's products are made of; matmul.py has their twins",
     "group_norm.group_norm": "elsewhere it is layer_norm and a formula, which steps join",
     "group_norm.group_norm_grad": "elsewhere it is that of layer_norm and of a formula",
+    "half_batch_norm.batch_norm_of_halves": "on the GPU batch_norm reads and writes halves itself",
+    "half_batch_norm.batch_norm_of_halves_grad": "on the GPU batch_norm_grad does so",
     "half_norm.softmax_axis_of_halves": "on the GPU softmax_axis reads and writes halves itself",
     "half_norm.softmax_rows_of_halves": "on the GPU softmax_rows reads and writes halves itself",
     "half_product.half_product": "what the CPU's products are made of; matmul.py has their twins",

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..errors import DTypeError, ShapeError
 from ..kernels import machine
 from ..kernels.cpu import batch_norm as kernels
+from ..kernels.cpu import half_batch_norm as half_kernels
 from ..kernels.halves import arithmetic
 from ..tape import grad_mode
 from ..tensor import Tensor
 from .autocasting import raised
 from .axes import DTYPE_WORDS
 from .base import Op, as_operand, contiguous, full, new_empty
-from .elementwise import addcmul, rsqrt
+from .elementwise import addcmul, cast, rsqrt
 from .norm import LayerNorm, halves_here, in_float32, single
 from .remembered import remembered
 
@@ -66,7 +68,8 @@ def along_channels(v: Tensor, x: Tensor) -> Tensor:
 class BatchNorm(Op, plain_notes=True):
     """Each channel of a batch to mean 0 and variance 1, then ``* weight + bias``.
 
-    running: the two statistics to be moved, or None.
+    running: the two statistics to be moved, or None. Where ``x`` are halves on the CPU, of wide
+    planes, all others are float32.
     """
 
     @staticmethod
@@ -90,7 +93,9 @@ class BatchNorm(Op, plain_notes=True):
         b = mean if bias is None else contiguous(bias)._array
         affine = (weight is not None) + 2 * (bias is not None)
         kernel, room = kernels.batch_norm, list[Any]()
-        if _narrow(planes):
+        if halves_here(x):
+            kernel = half_kernels.batch_norm_of_halves
+        elif _narrow(planes):
             kernel, room = kernels.batch_norm_rows, _room(planes, x._device, 1, 3)
         if x._array.size:  # nothing moves the statistics by nothing
             machine.launch(
@@ -108,17 +113,21 @@ class BatchNorm(Op, plain_notes=True):
         x, weight = ctx.saved_tensors
         if grad_mode.enabled:
             return _batch_norm_grad(g, x, weight, ctx.eps)
-        channels = (x._array.shape[1],)
+        channels, kind = (x._array.shape[1],), x._dtype
+        if halves_here(x):
+            kind = dtypes.float32
         if not x._array.size:
-            nothing = full(channels, 0, x._dtype, x._device)
+            nothing = full(channels, 0, kind, x._device)
             return full(x._array.shape, 0, x._dtype, x._device), nothing, nothing.clone()
         gx = new_empty(x._array.shape, x._dtype, x._device)
-        gweight = new_empty(channels, x._dtype, x._device)
-        gbias = new_empty(channels, x._dtype, x._device)
+        gweight = new_empty(channels, kind, x._device)
+        gbias = new_empty(channels, kind, x._device)
         w = ctx.statistics[0] if weight is None else contiguous(weight)._array
         planes = in_planes(x)
         kernel, room = kernels.batch_norm_grad, list[Any]()
-        if _narrow(planes):
+        if halves_here(x):
+            kernel = half_kernels.batch_norm_of_halves_grad
+        elif _narrow(planes):
             kernel, room = kernels.batch_norm_rows_grad, _room(planes, x._device, 2, 4)
         machine.launch(
             *(kernel, in_planes(gx), gweight._array, gbias._array, *room, in_planes(g), planes),
@@ -129,6 +138,9 @@ class BatchNorm(Op, plain_notes=True):
 
 def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) -> tuple:
     """The gradient of batch_norm as differentiable functions of g, x and weight."""
+    if halves_here(x):
+        gx, *others = _batch_norm_grad(g.float(), x.float(), weight, eps)
+        return cast(gx, x._dtype), *others
     dims = (0, *range(2, x._array.ndim))
     away = x - x.mean(dims, keepdim=True)
     scale = rsqrt((away * away).mean(dims, keepdim=True) + eps)
@@ -142,8 +154,11 @@ def _batch_norm_grad(g: Tensor, x: Tensor, weight: Tensor | None, eps: float) ->
 # -- what the arguments must be --------------------------------------------------------------------
 
 
-def check_channels(name: str, x: Any, channels: int, **given: Tensor | None) -> None:
-    """Refuse what is not (n, c, ...) floating with one number for each channel in ``given``."""
+def check_channels(
+    name: str, x: Any, channels: int, kind: Any = None, **given: Tensor | None
+) -> None:
+    """Refuse what is not (n, c, ...) floating with one number for each channel in ``given``, of the
+    dtype ``kind``, or of that of ``x``."""
     as_operand(name, x)
     for role, tensor in given.items():
         if tensor is None:
@@ -154,7 +169,7 @@ def check_channels(name: str, x: Any, channels: int, **given: Tensor | None) -> 
                 f"each channel of input {list(x._array.shape)}, but has shape "
                 f"{list(tensor._array.shape)}."
             )
-        if tensor._dtype is not x._dtype:
+        if tensor._dtype is not (kind or x._dtype):
             raise DTypeError(
                 f"{name}: expected {role} to have the dtype of input, {x._dtype}, but got "
                 f"{tensor._dtype}. Convert one with .to(dtype)."
@@ -290,12 +305,20 @@ def _batch_norm(
     if machine.autocasting:
         input, weight, bias = raised(input, weight, bias)
     name = "batch_norm"
-    if halves_here(as_operand(name, input)):
+    given, kind = (running_mean, running_var), as_operand(name, input)._dtype
+    if halves_here(input):
         affine = {"weight": weight, "bias": bias, "training": training}
-        return _moving(batch_norm, input, running_mean, running_var, momentum, eps, affine)
+        if not training or machine.is_compiling() or math.prod(input._array.shape[2:]) < NARROW:
+            return _moving(batch_norm, input, running_mean, running_var, momentum, eps, affine)
+        roles = "running_mean", "running_var", "weight", "bias"
+        vectors = running_mean, running_var, weight, bias
+        running_mean, running_var, weight, bias = (
+            single(name, role, v, kind) for role, v in zip(roles, vectors, strict=True)
+        )
+        kind = dtypes.float32
     channels = channels_of(name, input)
-    vectors = {"running_mean": running_mean, "running_var": running_var}
-    check_channels(name, input, channels, **vectors, weight=weight, bias=bias)
+    statistics = {"running_mean": running_mean, "running_var": running_var}
+    check_channels(name, input, channels, kind, **statistics, weight=weight, bias=bias)
     if training:
         _several(name, input, input._array.size // max(channels, 1))
         if eps < 0:
@@ -303,7 +326,11 @@ def _batch_norm(
         running = None
         if running_mean is not None and running_var is not None:
             running = running_mean, running_var
-        return BatchNorm.apply(input, weight, bias, running, float(momentum), float(eps))
+        out = BatchNorm.apply(input, weight, bias, running, float(momentum), float(eps))
+        for old, new in zip(given, running or given, strict=True):
+            if old is not None and old is not new:
+                old.copy_(new)  # of halves
+        return out
     if running_mean is None or running_var is None:
         raise ShapeError(
             f"{name}: Expected running_mean and running_var to be defined when training=False."

@@ -294,3 +294,40 @@ def test_gradients_of_norms_by_given_statistics(dtype):
             given = x.detach().clone().requires_grad_(), weight, bias
             assert ng.autograd.gradcheck(function, given, fast_mode=True)
             assert ng.autograd.gradgradcheck(function, given, fast_mode=True)
+
+
+@pytest.mark.parametrize("of_layer", ["float32", "same"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_batch_norm_of_halves_is_rounded_once(dtype, of_layer):
+    """Values, gradients of both orders and statistics are those of float32, rounded."""
+    kind, random = getattr(ng, dtype), np.random.default_rng(0)
+    other = kind if of_layer == "same" else ng.float32
+    for shape, affine in (((4, 3, 9, 5), True), ((2, 3, 40, 30), False), ((5, 3, 16), True)):
+        x = ng.tensor(random.normal(size=shape) + 1, dtype=kind)
+        g = ng.tensor(random.normal(size=shape), dtype=kind)
+        results = []
+        for wide in (False, True):
+            layer = nn.BatchNorm2d if len(shape) == 4 else nn.BatchNorm1d
+            norm = layer(3, affine=affine).to(other)
+            if affine:
+                with ng.no_grad():
+                    norm.weight.copy_(ng.tensor([0.5, -1.0, 2.0]))
+                    norm.bias.copy_(ng.tensor([0.0, 1.0, -3.0]))
+            norm = norm.float() if wide else norm
+            given = (x.float() if wide else x.clone()).requires_grad_()
+            above = g.float() if wide else g
+            out = norm(given)
+            assert out.dtype is (ng.float32 if wide else kind)
+            found = [out, *norm.buffers(), *(norm.parameters() if affine else ())][:3]
+            first = ng.autograd.grad(out, [given, *norm.parameters()], above, create_graph=True)
+            (second,) = ng.autograd.grad((first[0].float() ** 2).sum(), [given])
+            plain = norm(given.detach().requires_grad_())
+            plain.backward(above)
+            found += [*first, second, *[p.grad for p in norm.parameters()]]
+            results.append([t.detach().float().numpy() for t in found])
+        close = 2**-7 if dtype == "bfloat16" else 2**-10
+        for ours, theirs in zip(*results, strict=True):
+            scale = np.abs(theirs).max()
+            np.testing.assert_allclose(ours, theirs, rtol=close, atol=close * scale)
+        # The result itself: half a unit of its last place.
+        np.testing.assert_allclose(results[0][0], results[1][0], rtol=close / 2, atol=1e-3)
